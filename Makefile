@@ -1,0 +1,89 @@
+# The project's front door. `make demo` and `make test` need only git, make and Python 3.11 or newer.
+#
+# Variables: PYTHON=python3.12 picks an interpreter; CI=true installs the exact, hashed versions of
+# requirements/ci.txt instead of the newest that pyproject.toml allows.
+
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CODE := conftest.py $(wildcard poe tests properties examples bench)
+TYPED := $(filter-out examples,$(CODE))
+# Quick: what a developer waits for. The full set runs in `make test`.
+QUICK := not slow and not torture and not spark and not kafka and not erlang
+UNTORTURED := not torture
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help demo test check format lint types imports props bench docs run lock test-lowest clean
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): pyproject.toml requirements/ci.txt
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "Poe needs Python 3.11 or newer; install it, or name it: make PYTHON=/path/to/python3.11"; exit 2; fi
+	@if ! $(PYTHON) -m ensurepip --version >/dev/null 2>&1; then \
+		echo "$(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 2; fi
+	$(PYTHON) -m venv $(VENV)
+ifeq ($(CI),true)
+	$(PIP) install --require-hashes -r requirements/ci.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+else
+	$(PIP) install -e '.[dev]'
+endif
+	@touch $(STAMP)
+
+demo: $(STAMP)  ## run the main job: a real server, real logs, a kill in the middle
+	$(BIN)/python examples/demo.py
+
+test: $(STAMP) lint types imports  ## everything: lint, types, imports, all tests, properties, examples
+	POE_PROFILE=$${POE_PROFILE:-ci} $(BIN)/python -m pytest -m '$(UNTORTURED)'
+
+check: $(STAMP) lint types imports  ## the same without slow tests, in under two minutes
+	POE_PROFILE=$${POE_PROFILE:-dev} $(BIN)/python -m pytest -q -m '$(QUICK)' tests
+
+format: $(STAMP)  ## rewrite the code in the project's format
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+
+types: $(STAMP)
+	$(BIN)/mypy $(TYPED)
+
+imports: $(STAMP)
+	$(BIN)/lint-imports
+
+props: $(STAMP)  ## properties with the long profile, and the torture tests
+	POE_PROFILE=$${POE_PROFILE:-nightly} $(BIN)/python -m pytest --timeout 3600 properties
+	$(BIN)/python -m pytest --timeout 3600 -m torture tests
+
+bench: $(STAMP)  ## server, limit, Redis and NATS side by side; ARGS='--quick' for a short look
+	$(BIN)/python bench/run.py $(ARGS)
+
+docs: $(STAMP)  ## check that links, options and code blocks in the documents are true
+	$(BIN)/python -m pytest -q tests/test_docs.py
+
+run: $(STAMP)  ## a server on the default port with data in ./.poe-data
+	$(BIN)/poe serve --dir .poe-data $(ARGS)
+
+lock: $(STAMP)  ## renew requirements/ci.txt: exact versions with hashes
+	$(PIP) install uv
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --upgrade --extra dev --output-file requirements/ci.txt \
+		pyproject.toml requirements/build.in
+
+test-lowest:  ## run the tests with the oldest dependencies that pyproject.toml allows
+	$(PYTHON) -m venv .venv/lowest
+	.venv/lowest/bin/python -m pip --quiet install -c requirements/lowest.txt -e '.[dev]'
+	.venv/lowest/bin/python -m pytest -q -m '$(QUICK)' tests
+
+clean:  ## remove everything that can be made again
+	rm -rf $(VENV) build dist bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

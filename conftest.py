@@ -1,0 +1,57 @@
+"""Sets up every test run: Hypothesis profiles, a printed seed, and the real logs as input."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).parent
+
+# No deadlines: a test's time depends on what else the machine does, and a shared machine would
+# turn it into a random failure. pytest-timeout ends a test that hangs.
+settings.register_profile("dev", max_examples=30, deadline=None, print_blob=True)
+settings.register_profile(
+    "ci",
+    max_examples=150,
+    deadline=None,
+    print_blob=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "nightly",
+    max_examples=3000,
+    stateful_step_count=120,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+def _profile() -> str:
+    return os.environ.get("POE_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile(_profile())
+    # A seed of our own, so that the header can name it even when nothing fails.
+    if config.getoption("--hypothesis-seed") is None:
+        config.option.hypothesis_seed = str(random.randrange(2**32))  # noqa: S311 - no secret
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    seed = config.getoption("--hypothesis-seed")
+    return f"hypothesis: profile {_profile()}; repeat with --hypothesis-seed={seed}"
+
+
+@pytest.fixture(scope="session")
+def loghub() -> Path:
+    """The folder with real logs; beside the checkout unless POE_LOGHUB names another."""
+    default = ROOT.parent / "shared" / "data" / "loghub"
+    folder = Path(os.environ.get("POE_LOGHUB", default))
+    if not folder.is_dir():
+        pytest.skip(f"no real logs in {folder}; POE_LOGHUB=<folder> names them")
+    return folder

@@ -1,0 +1,57 @@
+"""The actor runtime: OTP's behaviours on Thespian's actors.
+
+The only package that knows Thespian. `LoopSystemBase` keeps all actors in one process on one run
+queue; `GenServer` adds calls, exit reasons, links and monitors to Thespian's `Actor`.
+"""
+
+from poe.actors.address import ActorRef, LoopAddress
+from poe.actors.call import Call
+from poe.actors.clock import SimulatedClock
+from poe.actors.gen_server import GenServer
+from poe.actors.loop_base import LoopSystemBase
+from poe.actors.message import (
+    IGNORE,
+    NO_REPLY,
+    TIMED_OUT,
+    Continue,
+    Down,
+    Error,
+    Exit,
+    Monitor,
+    Reply,
+    Stop,
+)
+from poe.actors.reason import KILL, KILLED, NOPROC, NORMAL, SHUTDOWN, Reason, is_orderly
+from poe.actors.timer_queue import Timer
+from poe.errors import ActorDead, CallTimeout, MailboxFull, StartFailed
+
+__all__ = [
+    "IGNORE",
+    "KILL",
+    "KILLED",
+    "NOPROC",
+    "NORMAL",
+    "NO_REPLY",
+    "SHUTDOWN",
+    "TIMED_OUT",
+    "ActorDead",
+    "ActorRef",
+    "Call",
+    "CallTimeout",
+    "Continue",
+    "Down",
+    "Error",
+    "Exit",
+    "GenServer",
+    "LoopAddress",
+    "LoopSystemBase",
+    "MailboxFull",
+    "Monitor",
+    "Reason",
+    "Reply",
+    "SimulatedClock",
+    "StartFailed",
+    "Stop",
+    "Timer",
+    "is_orderly",
+]

@@ -1,0 +1,198 @@
+"""What the system keeps of one actor beside the instance: address, queue, parent, links, monitors.
+
+A cell is also what Thespian calls the actor's `_myRef`: the object through which an `Actor` sends,
+creates children and sets wake-ups. A GenServer uses the same cell for links, monitors and timers.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from poe.actors.address import LoopAddress
+from poe.actors.call import Call
+from poe.actors.message import REPLY, Down, ExitSignal, Monitor, Start
+from poe.actors.reason import NOPROC, Reason
+from poe.errors import ActorDead, StartFailed
+
+if TYPE_CHECKING:
+    from thespian.actors import Actor
+
+    from poe.actors.loop_base import LoopSystemBase
+
+Entry = tuple["ActorCell", Any, Any]
+"""One entry of a run queue: receiver, message, and sender or the marker `REPLY`."""
+
+
+class ActorCell:
+    """The place of one actor in its system.
+
+    `deliver(message, sender)` is the one way in: it is the actor's own receiver while the actor
+    lives, and `_deliver_dead` afterwards, so the run loop needs no check. `queue` is the run queue
+    that messages to this actor go to. All of it is touched under the system's lock only.
+    """
+
+    __slots__ = (
+        "address",
+        "children",
+        "deliver",
+        "globalName",
+        "instance",
+        "links",
+        "monitors",
+        "names",
+        "parent",
+        "queue",
+        "source_hash",
+        "system",
+    )
+
+    def __init__(
+        self,
+        system: "LoopSystemBase",
+        parent: "ActorCell | None",
+        label: str,
+        queue: deque[Entry],
+    ) -> None:
+        self.system = system
+        self.parent = parent
+        self.queue = queue
+        self.instance: Actor | None = None
+        self.address = LoopAddress(self, system.next_serial(), label)
+        self.deliver: Callable[[Any, Any], None] = self._deliver_dead
+        self.children: list[ActorCell] | None = None
+        self.links: set[ActorCell] | None = None
+        self.monitors: list[tuple[Monitor, ActorCell]] | None = None
+        self.names: list[str] | None = None
+        self.globalName: str | None = None
+        self.source_hash: str | None = None
+
+    # ---- links, monitors, the end ------------------------------------------------------------
+
+    def post(self, message: object, sender: object = None) -> None:
+        """Put a message behind all that is already on its way to this actor."""
+        self.queue.append((self, message, sender))
+
+    def link(self, other: "ActorCell") -> None:
+        """Tie two endings together; a link to a dead actor answers with its exit at once."""
+        if other is self:
+            return
+        self.links = self.links or set()
+        self.links.add(other)
+        if other.instance is None:
+            self.post(ExitSignal(other.address, NOPROC, linked=True))
+            return
+        other.links = other.links or set()
+        other.links.add(self)
+
+    def unlink(self, other: "ActorCell") -> None:
+        """Undo `link`; nothing happens when there was none."""
+        if self.links is not None:
+            self.links.discard(other)
+        if other.links is not None:
+            other.links.discard(self)
+
+    def monitor(self, other: "ActorCell") -> Monitor:
+        """Ask for one `Down` when `other` ends; at once when it is dead."""
+        monitor = Monitor(other.address)
+        if other.instance is None:
+            self.post(Down(other.address, NOPROC, monitor))
+        else:
+            other.monitors = other.monitors or []
+            other.monitors.append((monitor, self))
+        return monitor
+
+    def end(self, reason: Reason) -> None:
+        """Take the actor out of the system and tell links, monitors and the Thespian parent.
+
+        Names are free before anyone hears of the end. Calling it twice is harmless.
+        """
+        if self.instance is None:
+            return
+        self.instance = None
+        self.deliver = self._deliver_dead
+        self.system.forget(self)
+        links, self.links = self.links, None
+        for other in sorted(links or (), key=lambda cell: cell.address.serial):
+            other.post(ExitSignal(self.address, reason, linked=True))
+        monitors, self.monitors = self.monitors, None
+        for monitor, watcher in monitors or ():
+            watcher.post(Down(self.address, reason, monitor))
+
+    def _deliver_dead(self, message: Any, sender: Any) -> None:  # noqa: ANN401
+        """Receive for an actor that has ended: calls fail, the rest are dead letters."""
+        if sender is REPLY:
+            return
+        if isinstance(message, Call):
+            message.fail(ActorDead(self.address, NOPROC))
+        elif isinstance(message, Start):
+            message.call.fail(StartFailed(NOPROC))
+        else:
+            self.system.dead_letter(self, message, sender)
+
+    # ---- Thespian's `_myRef` interface ------------------------------------------------------
+
+    def createActor(  # noqa: N802 - Thespian's name
+        self,
+        actor_class: Any,  # noqa: ANN401
+        requirements: Any = None,  # noqa: ANN401
+        global_name: str | None = None,
+        source_hash: str | None = None,
+    ) -> LoopAddress:
+        """Create a child actor, as `Actor.createActor` does."""
+        return self.system.create_child(
+            self, actor_class, requirements, global_name, source_hash or self.source_hash
+        )
+
+    def actor_send(self, target: LoopAddress, message: object) -> None:
+        """Send a Thespian message; `sender` is this actor's address."""
+        cell = target.cell
+        cell.queue.append((cell, message, self.address))
+
+    def wakeupAfter(self, period: Any, payload: object = None) -> None:  # noqa: ANN401, N802
+        """Deliver a `WakeupMessage` after `period` (a timedelta or seconds)."""
+        self.system.wakeup_after(self, period, payload)
+
+    def handleDeadLetters(self, address: LoopAddress, enable: bool) -> None:  # noqa: FBT001, N802
+        """Register or unregister this actor as the receiver of dead letters."""
+        self.system.set_dead_letter_handler(address.cell, enabled=enable)
+
+    def registerSourceAuthority(self, address: LoopAddress) -> None:  # noqa: N802
+        """Make this actor the one that validates loaded sources."""
+        self.system.registerSourceAuthority(address)
+
+    def notifyOnSourceAvailability(  # noqa: N802
+        self,
+        address: LoopAddress,
+        enable: bool,  # noqa: FBT001
+    ) -> None:
+        """Tell this actor of loaded and unloaded sources, or stop doing so."""
+        self.system.registerSourceNotifications(address, enable)
+
+    def notifyOnSystemRegistrationChanges(  # noqa: N802
+        self,
+        address: LoopAddress,
+        enable: bool,  # noqa: FBT001
+    ) -> None:
+        """Do nothing: a loop system never joins a convention, as Thespian's simple base."""
+
+    def updateCapability(self, name: str, value: object) -> None:  # noqa: N802
+        """Change a capability of the actor system."""
+        self.system.system.updateCapability(name, value)
+
+    def loadActorSource(self, source: Any) -> str:  # noqa: ANN401, N802
+        """Load a zip file of actor sources and return its hash."""
+        return self.system.loadActorSource(source)
+
+    def unloadActorSource(self, source_hash: str) -> None:  # noqa: N802
+        """Forget a loaded source."""
+        self.system.unloadActorSource(source_hash)
+
+    def preRegisterRemoteSystem(self, address: object, capabilities: object) -> None:  # noqa: N802
+        """Do nothing: there are no remote systems."""
+
+    def deRegisterRemoteSystem(self, address: object) -> None:  # noqa: N802
+        """Do nothing: there are no remote systems."""
+
+    def actorSystemShutdown(self) -> None:  # noqa: N802
+        """Shut the whole system down once the current message is handled."""
+        self.system.shutdown_soon()

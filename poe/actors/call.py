@@ -1,0 +1,126 @@
+"""A call under way: the request, where its answer goes, and the answer itself.
+
+The same object is the envelope in the server's mailbox, the caller's token for `reply`, and what
+the calling actor awaits; one allocation per call keeps a round trip near one microsecond.
+"""
+
+import threading
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from poe.actors.message import REPLY, TIMED_OUT, Monitor
+from poe.errors import CallTimeout
+
+if TYPE_CHECKING:
+    from poe.actors.actor_cell import ActorCell
+    from poe.actors.timer_queue import Timer
+
+
+class Call:
+    """One request and its one answer.
+
+    Life: made by the caller, handled by the server, ended once by `answer`, `fail` or `expire`; what
+    comes later is dropped, as OTP drops late replies. All three run under the system's lock.
+    `caller` is None for a call from an application thread, which waits on `event` if the answer
+    was not there when it had drained the run queue.
+    """
+
+    __slots__ = (
+        "caller",
+        "error",
+        "event",
+        "forget",
+        "is_done",
+        "request",
+        "server",
+        "timeout_s",
+        "timer",
+        "value",
+    )
+
+    def __init__(
+        self,
+        request: object,
+        caller: "ActorCell | None",
+        server: "ActorCell | None",
+        timeout_s: float | None,
+    ) -> None:
+        self.request = request
+        self.caller = caller
+        self.server = server
+        self.timeout_s = timeout_s
+        self.is_done = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.event: threading.Event | None = None
+        self.timer: Timer | None = None
+        self.forget: Callable[[Call], object] | None = None
+
+    def answer(self, value: object) -> None:
+        """End the call with a reply."""
+        if self.is_done:
+            return
+        self.value = value
+        self.is_done = True
+        if self.forget is not None:
+            self.forget(self)
+        if self.timer is not None:
+            self.timer.cancel()
+        caller = self.caller
+        if caller is not None:
+            caller.queue.append((caller, self, REPLY))
+        elif self.event is not None:
+            self.event.set()
+
+    def fail(self, error: BaseException) -> None:
+        """End the call with an error that its caller raises."""
+        if not self.is_done:
+            self.error = error
+            self.answer(None)
+
+    def expire(self) -> None:
+        """End the call because its time is up; the server may still do the work."""
+        timeout_s = 0.0 if self.timeout_s is None else self.timeout_s
+        self.fail(CallTimeout(self.server.address if self.server else None, timeout_s))
+
+    def result(self) -> Any:  # noqa: ANN401 - a reply is whatever the server gives
+        """Return the reply or raise the error; only once the call is done."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    def __await__(self) -> Generator["Call", None, Any]:
+        if not self.is_done:
+            yield self
+        return self.result()
+
+
+class Wait:
+    """What an actor awaits when it waits for the end of another actor or for time to pass."""
+
+    __slots__ = ("caller", "is_done", "monitor", "timer", "value")
+
+    def __init__(self, caller: "ActorCell", monitor: "Monitor | None" = None) -> None:
+        self.caller = caller
+        self.monitor = monitor
+        self.is_done = False
+        self.timer: Timer | None = None
+        self.value: object = TIMED_OUT
+
+    def finish(self, value: object) -> None:
+        """Resume the waiting actor with `value`."""
+        if not self.is_done:
+            self.is_done = True
+            self.value = value
+            if self.timer is not None:
+                self.timer.cancel()
+            self.caller.queue.append((self.caller, self, REPLY))
+
+    def expire(self) -> None:
+        """Resume the waiting actor with `TIMED_OUT`."""
+        self.finish(TIMED_OUT)
+
+    def __await__(self) -> Generator["Wait", None, object]:
+        if not self.is_done:
+            yield self
+        return self.value

@@ -1,0 +1,194 @@
+"""What a GenServer can do to others: call, cast, start, link, monitor, exit, timers.
+
+Everything goes through the actor's cell, so these methods hold no state of their own.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from poe.actors.actor_cell import ActorCell
+from poe.actors.address import LoopAddress
+from poe.actors.call import Call, Wait
+from poe.actors.message import REPLY, Cast, Down, ExitSignal, Monitor, Start
+from poe.actors.reason import NOPROC, Reason
+from poe.errors import ActorDead
+
+if TYPE_CHECKING:
+    from poe.actors.gen_server import GenServer
+    from poe.actors.timer_queue import Timer
+
+T = TypeVar("T")
+
+CALL_TIMEOUT_S = 5.0
+"""Default patience of `call`, as in OTP."""
+
+
+class GenServerOperations:
+    """The operations of `GenServer`; may be used inside its callbacks only."""
+
+    _myRef: ActorCell
+    _mailbox: "deque[tuple[Any, Any]] | None"
+
+    @property
+    def ref(self) -> LoopAddress:
+        """Return this actor's own address."""
+        return self._myRef.address
+
+    @property
+    def parent(self) -> LoopAddress | None:
+        """Return the actor that started this one; None when an application thread did."""
+        parent = self._myRef.parent
+        return None if parent is None else parent.address
+
+    @property
+    def name(self) -> str | None:
+        """Return the name this actor is registered under, if any."""
+        names = self._myRef.names
+        return names[0] if names else None
+
+    def call(
+        self, ref: LoopAddress | str, request: object, timeout_s: float | None = CALL_TIMEOUT_S
+    ) -> Awaitable[Any]:
+        """Send a request and await its reply.
+
+        Raises (when awaited):
+            ActorDead: the actor is not there, or ended before it answered.
+            CallTimeout: no reply within `timeout_s`; the work may have been done.
+        """
+        cell = self._myRef
+        server = cell.system.find(ref)
+        call = Call(request, cell, server, timeout_s)
+        if server is None or server is cell:
+            call.fail(ActorDead(ref, NOPROC if server is None else "calling_self"))
+            return call
+        server.queue.append((server, call, None))
+        if timeout_s is not None:
+            cell.system.unarmed.append(call)
+        return call
+
+    def cast(self, ref: LoopAddress | str, message: object) -> None:
+        """Send a message that expects no answer; a dead receiver is no error."""
+        cell = self._myRef.system.find(ref)
+        if cell is not None:
+            cell.queue.append((cell, Cast(message), self._myRef.address))
+
+    def send_info(self, ref: LoopAddress | str, message: object) -> None:
+        """Send a plain message: it reaches `handle_info`."""
+        cell = self._myRef.system.find(ref)
+        if cell is not None:
+            cell.queue.append((cell, message, self._myRef.address))
+
+    def reply(self, caller: Call, value: object) -> None:
+        """Answer a call whose `handle_call` returned `NO_REPLY`."""
+        caller.answer(value)
+
+    def reply_error(self, caller: Call, error: Exception) -> None:
+        """Answer such a call with an error that its caller raises."""
+        caller.fail(error)
+
+    def start_link(
+        self,
+        actor_class: "type[GenServer]",
+        *args: object,
+        name: str | None = None,
+        **kwargs: object,
+    ) -> Awaitable[LoopAddress | None]:
+        """Start an actor linked to this one; its parent is this one.
+
+        Await it for the address, or None when its `init` returned `IGNORE`.
+
+        Raises (when awaited):
+            StartFailed: `init` raised or stopped; `reason` says why.
+            NameTaken: another live actor has the name (raised at once).
+        """
+        cell = self._myRef
+        child = cell.system.spawn(actor_class, cell, name)
+        cell.link(child)
+        call = Call(None, cell, child, None)
+        child.queue.append((child, Start(args, kwargs, call), None))
+        return call
+
+    def link(self, ref: LoopAddress) -> None:
+        """Tie this actor's end to another's."""
+        self._myRef.link(ref.cell)
+
+    def unlink(self, ref: LoopAddress) -> None:
+        """Undo a link, and drop an exit of `ref` that already waits in the mailbox."""
+        self._myRef.unlink(ref.cell)
+        self._drop(lambda message: isinstance(message, ExitSignal) and message.ref is ref)
+
+    def monitor(self, ref: LoopAddress) -> Monitor:
+        """Ask for a `Down` when `ref` ends."""
+        return self._myRef.monitor(ref.cell)
+
+    def demonitor(self, monitor: Monitor) -> None:
+        """Take a monitor back, together with a `Down` that already waits in the mailbox."""
+        monitors = monitor.ref.cell.monitors
+        if monitors is not None:
+            monitors[:] = [entry for entry in monitors if entry[0] is not monitor]
+        self._drop(lambda message: isinstance(message, Down) and message.monitor is monitor)
+
+    def wait_down(
+        self, monitor: Monitor, timeout_s: float | None = None
+    ) -> Awaitable[Reason]:
+        """Await the end of a monitored actor: its reason, or `TIMED_OUT`.
+
+        Other messages wait in the mailbox meanwhile.
+        """
+        wait = Wait(self._myRef, monitor)
+        for down in self._drop(lambda message: getattr(message, "monitor", None) is monitor):
+            wait.is_done, wait.value = True, down.reason
+        if not wait.is_done and timeout_s is not None:
+            wait.timer = self._myRef.system.add_timer(timeout_s, wait.expire)
+        return wait
+
+    def sleep(self, seconds: float) -> Awaitable[object]:
+        """Let time pass without serving messages; the system goes on meanwhile."""
+        wait = Wait(self._myRef)
+        wait.timer = self._myRef.system.add_timer(seconds, wait.expire)
+        return wait
+
+    def in_thread(self, function: Callable[..., T], *args: object) -> Awaitable[T]:
+        """Run a blocking function in a worker thread and await its result."""
+        call = Call(None, self._myRef, None, None)
+        self._myRef.system.run_in_thread(call, function, args)
+        return call
+
+    def exit(self, ref: LoopAddress, reason: Reason) -> None:
+        """Send an exit signal; `"kill"` cannot be trapped."""
+        ref.cell.post(ExitSignal(self._myRef.address, reason))
+
+    def send_after(self, delay_s: float, message: object) -> "Timer":
+        """Deliver `message` to this actor's `handle_info` after `delay_s`; cancellable."""
+        cell = self._myRef
+        return cell.system.add_timer(delay_s, lambda: cell.post(message))
+
+    def monotonic_s(self) -> float:
+        """Return the system's monotonic clock (a test's own clock where one is injected)."""
+        return self._myRef.system.monotonic_s()
+
+    def whereis(self, name: str) -> LoopAddress | None:
+        """Return the address of the actor registered under a name, or None."""
+        cell = self._myRef.system.find(name)
+        return None if cell is None else cell.address
+
+    def register(self, name: str) -> None:
+        """Give this actor a name.
+
+        Raises:
+            NameTaken: another live actor has it.
+        """
+        self._myRef.system.register_name(name, self._myRef)
+
+    def _drop(self, matches: Callable[[Any], bool]) -> list[Any]:
+        """Take the matching messages out of the mailbox and return them."""
+        mailbox = self._mailbox
+        if not mailbox:
+            return []
+        taken = [message for message, _ in mailbox if matches(message)]
+        if taken:
+            kept = [entry for entry in mailbox if entry[1] is REPLY or not matches(entry[0])]
+            mailbox.clear()
+            mailbox.extend(kept)
+        return taken

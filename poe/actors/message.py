@@ -1,0 +1,125 @@
+"""The values that actors exchange, and what a callback may return.
+
+What reaches a callback: the request or message itself, `Exit` and `Down` (in `handle_info`). What a
+callback returns to the runtime: nothing, a reply, or one of `Stop`, `Continue`, `Reply`, `Error`,
+`NO_REPLY`, `IGNORE`. The envelopes `Cast`, `Start`, `ExitSignal` and `SystemRequest` never reach
+user code.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from poe.actors.reason import Reason
+
+if TYPE_CHECKING:
+    from poe.actors.address import ActorRef
+    from poe.actors.call import Call
+
+
+class Token(Enum):
+    """Values that stand for a meaning only."""
+
+    NO_REPLY = "no reply now: `reply(caller, value)` follows"
+    IGNORE = "init: do not run, and do not fail either"
+    TIMED_OUT = "the deadline of a wait has passed"
+    IDLE = "no message came for the idle timeout"
+    REPLY = "marks a run-queue entry that resumes a waiting actor"
+
+
+NO_REPLY: Final = Token.NO_REPLY
+IGNORE: Final = Token.IGNORE
+TIMED_OUT: Final = Token.TIMED_OUT
+IDLE: Final = Token.IDLE
+REPLY: Final = Token.REPLY
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Run `handle_continue(argument)` before any other message."""
+
+    argument: object
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End this actor: `terminate(reason)` runs first, then the reply is sent."""
+
+    reason: Reason
+    reply: object = NO_REPLY
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer the call with `value`, then go on as `then` says."""
+
+    value: object
+    then: Continue
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Answer the call with an error that the caller's `call` raises; this actor lives on."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Monitor:
+    """One request to hear of an actor's end; each gives one `Down`."""
+
+    ref: "ActorRef"
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """A linked actor ended, or sent an exit signal; seen by actors that trap exits."""
+
+    ref: "ActorRef | None"
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """A monitored actor has ended."""
+
+    ref: "ActorRef"
+    reason: Reason
+    monitor: Monitor
+
+
+class Cast:
+    """Envelope of a cast."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: object) -> None:
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first message of a GenServer: run `init`, then answer the starter."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    call: "Call"
+
+
+@dataclass(frozen=True, slots=True)
+class ExitSignal:
+    """An exit signal on its way; `linked` when it spreads along a link instead of `exit`."""
+
+    ref: "ActorRef | None"
+    reason: Reason
+    linked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SystemRequest:
+    """A request of OTP's `sys`: served even while the actor is suspended."""
+
+    op: str
+    """stop, suspend, resume, get_state or replace_state."""
+    argument: Any = None

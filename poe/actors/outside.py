@@ -1,0 +1,96 @@
+"""How application threads hear from actors through Thespian's `ask`, `tell` and `listen`.
+
+Each mailbox is the receiving end of one external requester: the actor system itself has one, and
+every `private()` context has its own, so that threads do not take each other's answers.
+"""
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from thespian.system import isInternalActorSystemMessage
+
+if TYPE_CHECKING:
+    from poe.actors.address import LoopAddress
+    from poe.actors.loop_base import LoopSystemBase
+
+
+class OutsideMailbox:
+    """Messages for one application thread; filled under the system's lock, waited for outside."""
+
+    def __init__(self) -> None:
+        self._messages: deque[Any] = deque()
+        self._arrived = threading.Condition()
+
+    def deliver(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
+        """Keep a message until the thread asks for it; Thespian's internal ones are dropped."""
+        del sender
+        if isInternalActorSystemMessage(message):
+            return
+        with self._arrived:
+            self._messages.append(message)
+            self._arrived.notify()
+
+    def take(self, timeout_s: float | None) -> Any:  # noqa: ANN401
+        """Return the oldest message, or None when none has come within `timeout_s`."""
+        with self._arrived:
+            self._arrived.wait_for(lambda: self._messages, timeout_s)
+            return self._messages.popleft() if self._messages else None
+
+
+class OutsideContext:
+    """What `ActorSystem` and its `private()` contexts speak to: one mailbox and its address."""
+
+    def __init__(self, base: "LoopSystemBase", label: str) -> None:
+        self._base = base
+        self._mailbox = OutsideMailbox()
+        self._cell = base.new_outside_cell(label, self._mailbox)
+
+    @property
+    def address(self) -> "LoopAddress":
+        """Return the address that answers are sent to."""
+        return self._cell.address
+
+    def tell(self, actor: Any, message: object) -> None:  # noqa: ANN401 - a Thespian address
+        """Send a message and let the actors run."""
+        self._base.post_from_outside(actor.cell, message, self._cell.address)
+
+    def ask(self, actor: Any, message: object, timeout: Any) -> Any:  # noqa: ANN401
+        """Send a message and wait for the next answer from any actor."""
+        self.tell(actor, message)
+        return self.listen(timeout)
+
+    def listen(self, timeout: Any) -> Any:  # noqa: ANN401 - timedelta, seconds or None
+        """Wait for a message: for `timeout`, or without one as long as anything can still come."""
+        timeout_s = to_seconds(timeout)
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            message = self._mailbox.take(0)
+            if message is not None:
+                return message
+            if deadline_s is None and self._base.is_quiet():
+                return None
+            remaining_s = None if deadline_s is None else deadline_s - time.monotonic()
+            if remaining_s is not None and remaining_s <= 0:
+                return None
+            # Without a deadline the wait is cut into slices: whatever could still have sent an
+            # answer may have ended without one.
+            message = self._mailbox.take(0.1 if remaining_s is None else remaining_s)
+            if message is not None:
+                return message
+
+    def newPrimaryActor(self, *args: Any) -> Any:  # noqa: ANN401, N802 - Thespian's name
+        """Create a top-level actor; it belongs to the system, not to this context."""
+        return self._base.newPrimaryActor(*args)
+
+    def exit_context(self) -> None:
+        """End a `private()` context."""
+        self._cell.end("normal")
+
+
+def to_seconds(period: Any) -> float | None:  # noqa: ANN401
+    """Turn Thespian's way to give a period (timedelta, number, None) into seconds."""
+    if period is None:
+        return None
+    return float(period.total_seconds() if hasattr(period, "total_seconds") else period)

@@ -1,0 +1,27 @@
+"""Why an actor ended: the exit reasons of OTP as Python values.
+
+A reason is `"normal"`, `"shutdown"`, a tuple `("shutdown", term)`, `"killed"`, `"noproc"`, any other
+value given to `Stop` or `exit`, or the exception that ended the actor.
+
+Source: Erlang/OTP reference manual, "Processes"; `spec/otp.md` §1.4 and §3.
+"""
+
+from typing import Final
+
+Reason = object
+"""Any value; compared with `==`, shown with `repr`."""
+
+NORMAL: Final = "normal"
+SHUTDOWN: Final = "shutdown"
+KILL: Final = "kill"
+"""Sent as an exit signal it cannot be trapped, and the receiver ends as `KILLED`."""
+KILLED: Final = "killed"
+NOPROC: Final = "noproc"
+"""There is no such actor."""
+
+
+def is_orderly(reason: Reason) -> bool:
+    """Tell whether an ending is no failure: normal, shutdown or ("shutdown", term)."""
+    if isinstance(reason, str):
+        return reason in {NORMAL, SHUTDOWN}
+    return isinstance(reason, tuple) and len(reason) == 2 and reason[0] == SHUTDOWN  # noqa: PLR2004 - OTP's pair

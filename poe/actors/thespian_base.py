@@ -1,0 +1,294 @@
+"""The part of the loop base that Thespian's `ActorSystem` speaks to.
+
+Creation of plain actors, global names, wake-ups, dead letters, status, capabilities, and loaded
+sources. Source loading is Thespian's own code, inherited from its simple base.
+"""
+
+import hashlib
+import logging
+import sys
+import time
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from thespian.actors import (
+    ActorSystemException,
+    ChildActorExited,
+    Thespian_ActorStatus,
+    Thespian_SystemStatus,
+    ThespianGeneration,
+    ValidatedSource,
+    ValidateSource,
+    WakeupMessage,
+)
+from thespian.system import simpleSystemBase
+from thespian.system.sourceLoader import loadModuleFromHashSource
+from thespian.system.timing import ExpirationTimer
+from thespian.system.utilis import actualActorClass, withPossibleInitArgs
+
+from poe.actors.actor_cell import ActorCell
+from poe.actors.address import LoopAddress
+from poe.actors.call import Call
+from poe.actors.message import Start
+from poe.actors.outside import OutsideContext, to_seconds
+
+if TYPE_CHECKING:
+    from thespian.actors import ActorSystem
+
+logger = logging.getLogger("Thespian")
+
+
+class ThespianBase(simpleSystemBase.ActorSystemBase):  # type: ignore[misc]  # Thespian is untyped
+    """Thespian's side of `LoopSystemBase`; never used alone.
+
+    It inherits only the handling of loaded sources and capabilities from Thespian's simple base;
+    `__init__` sets what that code uses instead of calling its constructor.
+    """
+
+    def __init__(self, system: "ActorSystem", log_definitions: Any) -> None:  # noqa: ANN401
+        if log_definitions is not False:
+            simpleSystemBase.dictConfig(log_definitions or simpleSystemBase.defaultLoggingConfig)
+        self.system = system
+        self.dead_letter_handler: ActorCell | None = None
+        self._sources: dict[str, Any] = {}
+        self._sourceAuthority: LoopAddress | None = None
+        self._sourceNotifications: list[LoopAddress] = []
+        self._globalNames: dict[str, LoopAddress] = {}
+        self._wakeups: dict[int, tuple[LoopAddress, Any]] = {}
+        self._private_count = 0
+        self._system_cell = self.new_outside_cell("ActorSys", _SystemReceiver(self))
+        self.system_address = self._system_cell.address
+        system.systemAddress = self.system_address
+        self._outside = OutsideContext(self, "ExternalRequester")
+        self._bad_actor = self.new_outside_cell("BadActor", _Discard())
+        system.capabilities.update(
+            {
+                "Python Version": tuple(sys.version_info),
+                "Thespian Generation": ThespianGeneration,
+                "Thespian Version": str(int(time.time() * 1000)),
+                "Thespian ActorSystem Name": "loopSystem",
+                "Thespian ActorSystem Version": 1,
+                "Thespian Watch Supported": False,
+                "AllowRemoteActorSources": "No",
+            }
+        )
+
+    # ---- external interface -------------------------------------------------------------------
+
+    def tell(self, actor: Any, message: object) -> None:  # noqa: ANN401
+        """Send a message from outside and let the actors run."""
+        self._outside.tell(actor, message)
+
+    def ask(self, actor: Any, message: object, timeout: Any) -> Any:  # noqa: ANN401
+        """Send a message from outside and wait for the next answer."""
+        return self._outside.ask(actor, message, timeout)
+
+    def listen(self, timeout: Any) -> Any:  # noqa: ANN401
+        """Wait for a message to the outside."""
+        return self._outside.listen(timeout)
+
+    def external_clone(self) -> OutsideContext:
+        """Make the endpoint of a `private()` context."""
+        self._private_count += 1
+        return OutsideContext(self, f"ExternalRequester:{self._private_count}")
+
+    # ---- actors -------------------------------------------------------------------------------
+
+    def newPrimaryActor(  # noqa: N802 - Thespian's name
+        self,
+        actor_class: Any,  # noqa: ANN401
+        requirements: Any,  # noqa: ANN401
+        global_name: str | None,
+        source_hash: str | None,
+    ) -> LoopAddress:
+        """Create a top-level actor from outside."""
+        self._enter()
+        try:
+            known = self._globalNames.get(global_name) if global_name else None
+            if known is not None:
+                return known
+            cell = self._create(
+                self._system_cell, actor_class, requirements, source_hash, is_primary=True
+            )
+            if cell.instance is None:
+                return self._bad_actor.address
+            self._publish(cell, global_name)
+            self._drain()
+            return cell.address
+        finally:
+            self._leave()
+
+    def create_child(
+        self,
+        parent: ActorCell,
+        actor_class: Any,  # noqa: ANN401
+        requirements: Any,  # noqa: ANN401
+        global_name: str | None,
+        source_hash: str | None,
+    ) -> LoopAddress:
+        """Create an actor for another actor; a failure is told by `ChildActorExited`."""
+        known = self._globalNames.get(global_name) if global_name else None
+        if known is not None:
+            return known
+        cell = self._create(parent, actor_class, requirements, source_hash, is_primary=False)
+        if cell.instance is None:
+            parent.post(ChildActorExited(cell.address), self.system_address)
+        else:
+            parent.children = parent.children or []
+            parent.children.append(cell)
+            self._publish(cell, global_name)
+        return cell.address
+
+    def _publish(self, cell: ActorCell, global_name: str | None) -> None:
+        cell.globalName = global_name
+        if global_name:
+            self._globalNames[global_name] = cell.address
+
+    def _create(
+        self,
+        parent: ActorCell,
+        actor_class: Any,  # noqa: ANN401
+        requirements: Any,  # noqa: ANN401
+        source_hash: str | None,
+        *,
+        is_primary: bool,
+    ) -> ActorCell:
+        """Make the instance; without one the cell stays dead."""
+        instance = None
+        label = actor_class if isinstance(actor_class, str) else actor_class.__name__
+        try:
+            loader = (
+                partial(loadModuleFromHashSource, source_hash, self._sources)
+                if source_hash
+                else None
+            )
+            actor_class = actualActorClass(actor_class, loader)
+            check = getattr(actor_class, "actorSystemCapabilityCheck", None)
+            if check is None or check(self.system.capabilities, requirements or {}):
+                instance = withPossibleInitArgs(
+                    capabilities=self.system.capabilities, requirements=requirements
+                ).create(actor_class)
+        except ImportError:
+            logger.warning("Actor create import error for %s", label, exc_info=True)
+            raise
+        except ActorSystemException:
+            logger.warning("Actor total creation failure", exc_info=True)
+            if is_primary:
+                raise
+        except Exception:
+            logger.warning("Actor total creation error", exc_info=True)
+            if is_primary:
+                raise
+        pinned = getattr(actor_class, "pinned_to_loop", False)
+        cell = ActorCell(self, parent, label, self._pinned_queue if pinned else self._run_queue)
+        cell.source_hash = source_hash
+        if instance is not None:
+            self.enliven(cell, instance)
+            if hasattr(instance, "handle_call"):
+                cell.post(Start((), {}, Call(None, self._system_cell, cell, None)))
+        return cell
+
+    def forget_thespian(self, cell: ActorCell) -> None:
+        """Drop what Thespian's side keeps of an ended actor."""
+        if cell.globalName:
+            self._globalNames.pop(cell.globalName, None)
+        if self.dead_letter_handler is cell:
+            self.dead_letter_handler = None
+        if cell.address in self._sourceNotifications:
+            self._sourceNotifications.remove(cell.address)
+
+    def actor_send(self, sender: LoopAddress, target: LoopAddress, message: object) -> None:
+        """Send on behalf of an actor; used by Thespian's source handling."""
+        target.cell.post(message, sender)
+
+    def set_dead_letter_handler(self, cell: ActorCell, *, enabled: bool) -> None:
+        """Register or unregister the receiver of dead letters."""
+        if enabled:
+            self.dead_letter_handler = cell
+        elif self.dead_letter_handler is cell:
+            self.dead_letter_handler = None
+
+    def _handleDeadLetters(self, address: LoopAddress, enable: bool) -> None:  # noqa: FBT001, N802
+        self.set_dead_letter_handler(address.cell, enabled=enable)
+
+    # ---- time, status -------------------------------------------------------------------------
+
+    def wakeup_after(self, cell: ActorCell, period: Any, payload: object) -> None:  # noqa: ANN401
+        """Deliver a `WakeupMessage` to an actor later."""
+        delay_s = to_seconds(period) or 0.0
+        delay = period if isinstance(period, timedelta) else timedelta(seconds=delay_s)
+        key = self.next_serial()
+        self._wakeups[key] = (cell.address, ExpirationTimer(delay))
+
+        def wake() -> None:
+            del self._wakeups[key]
+            cell.post(WakeupMessage(delay, payload), cell.address)
+
+        self.add_timer(delay_s, wake)
+
+    def send_status(self, cell: ActorCell, sender: LoopAddress) -> None:
+        """Answer a status request for an actor, or for the system itself."""
+        if cell is self._system_cell:
+            status = Thespian_SystemStatus(
+                self.system_address, capabilities=self.system.capabilities
+            )
+            for name, address in self._globalNames.items():
+                status.addGlobalActor(name, address)
+        else:
+            status = Thespian_ActorStatus(
+                cell.address, type(cell.instance).__name__, self.system_address
+            )
+            for child in cell.children or ():
+                status.addChild(child.address)
+        status.addWakeups(list(self._wakeups.values()))
+        sender.cell.post(status, cell.address)
+
+    # ---- loaded sources -----------------------------------------------------------------------
+
+    def loadActorSource(self, source: Any) -> str:  # noqa: ANN401, N802 - Thespian's name
+        """Offer a zip file (path or file object) to the source authority; return its hash."""
+        file = source if hasattr(source, "read") else open(source, "rb")  # noqa: PTH123, SIM115
+        try:
+            content = file.read()
+        finally:
+            file.close()
+        # The hash names the source, as in every Thespian base; it protects nothing.
+        source_hash = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        if self._sourceAuthority is not None:
+            self._sourceAuthority.cell.post(
+                ValidateSource(source_hash, content), self.system_address
+            )
+            if not self.is_running_here():
+                self.run_ready()
+        return source_hash
+
+    def load_validated(self, message: ValidatedSource) -> None:
+        """Make a source usable that the authority has accepted."""
+        self._loadValidatedActorSource(message.sourceHash, message.sourceZip)
+
+    def release_sources(self) -> None:
+        """Forget all loaded sources."""
+        for source_hash in list(self._sources):
+            self.unloadActorSource(source_hash)
+
+
+class _SystemReceiver:
+    """Receives what is sent to the system's own address."""
+
+    def __init__(self, base: ThespianBase) -> None:
+        self._base = base
+
+    def deliver(self, message: object, sender: LoopAddress) -> None:
+        """Take a validated source or a status request; drop the rest."""
+        if isinstance(message, ValidatedSource):
+            self._base.load_validated(message)
+        elif type(message).__name__ == "Thespian_StatusReq":
+            self._base.send_status(self._base.system_address.cell, sender)
+
+
+class _Discard:
+    """Stands for actors that could not be created; it throws everything away."""
+
+    def deliver(self, message: object, sender: object) -> None:
+        """Drop a message."""

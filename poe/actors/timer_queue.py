@@ -1,0 +1,74 @@
+"""Timers of one actor system: a heap of deadlines, cancellable, driven by whoever drains.
+
+The queue never looks at a clock by itself: `pop_due(now)` is told the time, so that a simulated
+clock drives it as well as the real one.
+"""
+
+import heapq
+from collections.abc import Callable
+
+_SWEEP_MIN = 1024
+"""Cancelled timers stay in the heap until there are this many, and as many as live ones."""
+
+
+class Timer:
+    """One pending action; `cancel` is allowed at any time, and twice."""
+
+    __slots__ = ("_queue", "action", "deadline_s")
+
+    def __init__(
+        self, queue: "TimerQueue", deadline_s: float, action: Callable[[], object]
+    ) -> None:
+        self._queue = queue
+        self.deadline_s = deadline_s
+        self.action: Callable[[], object] | None = action
+
+    def cancel(self) -> None:
+        """Make sure that the action does not run from now on."""
+        if self.action is not None:
+            self.action = None
+            self._queue.count_cancelled()
+
+    def __lt__(self, other: "Timer") -> bool:
+        return self.deadline_s < other.deadline_s
+
+
+class TimerQueue:
+    """Timers by deadline, in monotonic seconds; not thread-safe, the system's lock guards it."""
+
+    def __init__(self) -> None:
+        self._heap: list[Timer] = []
+        self._cancelled = 0
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._cancelled
+
+    def add(self, deadline_s: float, action: Callable[[], object]) -> Timer:
+        """Arrange for `action()` at `deadline_s`."""
+        timer = Timer(self, deadline_s, action)
+        heapq.heappush(self._heap, timer)
+        return timer
+
+    def next_deadline_s(self) -> float | None:
+        """Return the earliest deadline, or None when no timer is pending."""
+        while self._heap and self._heap[0].action is None:
+            heapq.heappop(self._heap)
+            self._cancelled -= 1
+        return self._heap[0].deadline_s if self._heap else None
+
+    def pop_due(self, now_s: float) -> Callable[[], object] | None:
+        """Take the earliest action whose deadline has come, or None."""
+        deadline_s = self.next_deadline_s()
+        if deadline_s is None or deadline_s > now_s:
+            return None
+        timer = heapq.heappop(self._heap)
+        action, timer.action = timer.action, None
+        return action
+
+    def count_cancelled(self) -> None:
+        """Note that a timer of the heap was cancelled, and sweep when they outnumber the rest."""
+        self._cancelled += 1
+        if self._cancelled > _SWEEP_MIN and self._cancelled * 2 > len(self._heap):
+            self._heap = [timer for timer in self._heap if timer.action is not None]
+            heapq.heapify(self._heap)
+            self._cancelled = 0

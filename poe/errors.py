@@ -1,0 +1,387 @@
+"""The one tree of errors: every failure that Poe reports is a `PoeError` with a code.
+
+The message of an error is one sentence that holds the value, the limit and the way out; the values
+are attributes too. The code travels on the wire and is never reused. "Nothing there yet" is no
+error: it is a value (None, an empty list).
+
+Ranges of codes: 1xx configuration, 2xx storage, 3xx protocol, 4xx broker, 5xx delivery, 6xx actors,
+7xx supervision.
+"""
+
+from typing import ClassVar
+
+
+class PoeError(Exception):
+    """Root of all errors that Poe raises on purpose."""
+
+    code: ClassVar[int] = 1
+    retriable: ClassVar[bool] = False
+
+
+class ConfigError(PoeError):
+    """A configuration that cannot be used."""
+
+    code = 100
+
+
+class OptionError(ConfigError):
+    """One option has an unknown name or a value that is not allowed."""
+
+    code = 101
+
+    def __init__(self, key: str, value: object, allowed: str) -> None:
+        self.key = key
+        self.value = value
+        self.allowed = allowed
+        super().__init__(f"option {key!r} is {value!r}; use {allowed}")
+
+
+class StorageError(PoeError):
+    """The files cannot do what was asked."""
+
+    code = 200
+
+
+class PointerOutOfRange(StorageError):
+    """A pointer is negative or needs more than 56 bits."""
+
+    code = 201
+
+    def __init__(self, pointer: int, oldest: int = 0) -> None:
+        self.pointer = pointer
+        self.oldest = oldest
+        super().__init__(f"pointer {pointer} is out of range; use {oldest} to 2^56 - 1")
+
+
+class SegmentLocked(StorageError):
+    """Another live program has the segment open for writing."""
+
+    code = 202
+
+    def __init__(self, path: str, owner: str = "another program") -> None:
+        self.path = path
+        self.owner = owner
+        super().__init__(f"segment {path} is in use by {owner}; stop it first")
+
+
+class CorruptRecord(StorageError):
+    """The bytes at an offset are no record."""
+
+    code = 203
+
+    def __init__(self, path: str, offset: int) -> None:
+        self.path = path
+        self.offset = offset
+        super().__init__(f"no valid record at offset {offset} of {path}")
+
+
+class StoreLocked(StorageError):
+    """Another server runs on the same base folder."""
+
+    code = 204
+
+    def __init__(self, path: str, pid: int | None) -> None:
+        self.path = path
+        self.pid = pid
+        owner = "another server" if pid is None else f"the server with pid {pid}"
+        super().__init__(f"folder {path} is in use by {owner}; stop it or use another dir")
+
+
+class InvalidTopicName(StorageError):
+    """A topic name that cannot safely become a folder name."""
+
+    code = 205
+
+    def __init__(self, topic: bytes) -> None:
+        self.topic = topic
+        super().__init__(
+            f"topic name {topic[:60]!r} is not allowed; use 1 to 200 of A-Z a-z 0-9 . _ - "
+            "without a leading dot"
+        )
+
+
+class StorageFull(StorageError):
+    """The disk has no room for the batch; nothing of it was stored."""
+
+    code = 206
+    retriable = True
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"no room to write {path} ({reason}); free space and retry")
+
+
+class InvalidMessage(StorageError):
+    """A message is empty or larger than `message_max`."""
+
+    code = 207
+
+    def __init__(self, size_bytes: int, message_max: int) -> None:
+        self.size_bytes = size_bytes
+        self.message_max = message_max
+        super().__init__(
+            f"message of {size_bytes} bytes is refused; use 1 to {message_max} (option message_max)"
+        )
+
+
+class WriteFailed(StorageError):
+    """A write failed for a reason other than lack of space; nothing of the batch was stored."""
+
+    code = 208
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"cannot write {path}: {reason}; see the system's log")
+
+
+class SegmentSealed(StorageError):
+    """The segment takes no more messages; its topic has, or gets, a newer one."""
+
+    code = 209
+    retriable = True
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"segment {path} is sealed; put to the newest segment of its topic")
+
+
+class ReadFailed(StorageError):
+    """Files that should be there cannot be opened or read."""
+
+    code = 210
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"cannot read {path}: {reason}; see the system's log")
+
+
+class ProtocolError(PoeError):
+    """Bytes or calls that break the socket protocol."""
+
+    code = 300
+
+
+class LocalProtocolError(ProtocolError):
+    """We were asked to send what the protocol does not allow."""
+
+    code = 301
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent what the protocol does not allow."""
+
+    code = 302
+
+
+class FrameTooLarge(RemoteProtocolError):
+    """The peer announces a frame that exceeds `frame_max`."""
+
+    code = 303
+
+    def __init__(self, size_bytes: int, frame_max: int) -> None:
+        self.size_bytes = size_bytes
+        self.frame_max = frame_max
+        super().__init__(
+            f"frame of {size_bytes} bytes is refused; send at most {frame_max} (option frame_max)"
+        )
+
+
+class ConnectionClosed(ProtocolError):
+    """The peer closed the connection; a request under way may have been done."""
+
+    code = 304
+
+
+class ServerError(ProtocolError):
+    """The server answered with an error frame whose code this client does not know."""
+
+    code = 305
+
+    def __init__(self, remote_code: int, name: str, message: str) -> None:
+        self.remote_code = remote_code
+        self.name = name
+        super().__init__(f"server says {name} ({remote_code}): {message}")
+
+
+class BrokerError(PoeError):
+    """The node cannot serve the request."""
+
+    code = 400
+
+
+class UnknownTopic(BrokerError):
+    """Nothing was ever put onto the topic, or all of it has expired."""
+
+    code = 401
+
+    def __init__(self, topic: bytes) -> None:
+        self.topic = topic
+        super().__init__(f"topic {topic!r} is not known; put a message onto it first")
+
+
+class Overloaded(BrokerError):
+    """A named limit is reached; the request was not done."""
+
+    code = 403
+    retriable = True
+
+    def __init__(self, limit: str, value: int) -> None:
+        self.limit = limit
+        self.value = value
+        super().__init__(f"limit {limit} of {value} is reached; retry later or raise it")
+
+
+class NodeNotRunning(BrokerError):
+    """The module functions were used before `poe.start` or after `poe.stop`."""
+
+    code = 404
+
+    def __init__(self) -> None:
+        super().__init__("no node is running; call poe.start() first")
+
+
+class PortInUse(BrokerError):
+    """The listener's address is taken."""
+
+    code = 405
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        self.host = host
+        self.port = port
+        super().__init__(f"cannot listen on {host}:{port} ({reason}); use another port, or 0 for any")
+
+
+class DeliveryError(PoeError):
+    """A message did not arrive, or nobody can tell."""
+
+    code = 500
+
+
+class ActorError(PoeError):
+    """An actor cannot be reached or did not answer."""
+
+    code = 600
+
+
+class ActorDead(ActorError):
+    """The actor ended before it answered."""
+
+    code = 601
+
+    def __init__(self, ref: object, reason: object) -> None:
+        self.ref = ref
+        self.reason = reason
+        super().__init__(f"{ref} is not alive: {reason!r}")
+
+
+class CallTimeout(ActorError):
+    """No answer came in time; the work may have been done, or may still be."""
+
+    code = 602
+
+    def __init__(self, ref: object, timeout_s: float) -> None:
+        self.ref = ref
+        self.timeout_s = timeout_s
+        super().__init__(f"{ref} did not answer within {timeout_s} s; the work may have been done")
+
+
+class MailboxFull(ActorError):
+    """The receiver has as many messages waiting as it accepts."""
+
+    code = 603
+    retriable = True
+
+    def __init__(self, ref: object, mailbox_max: int) -> None:
+        self.ref = ref
+        self.mailbox_max = mailbox_max
+        super().__init__(f"mailbox of {ref} holds {mailbox_max} messages; retry later")
+
+
+class NameTaken(ActorError):
+    """Another live actor is registered under the name."""
+
+    code = 604
+
+    def __init__(self, name: str, ref: object) -> None:
+        self.name = name
+        self.ref = ref
+        super().__init__(f"name {name!r} is taken by {ref}")
+
+
+class StartFailed(ActorError):
+    """An actor's `init` failed or asked to stop; `reason` says why."""
+
+    code = 605
+
+    def __init__(self, reason: object) -> None:
+        self.reason = reason
+        super().__init__(f"the actor did not start: {reason!r}")
+
+
+class CallFromActor(ActorError):
+    """The blocking interface for application threads was used inside an actor."""
+
+    code = 606
+
+    def __init__(self) -> None:
+        super().__init__("an actor must not block its system; use `await self.call(...)` here")
+
+
+class SupervisionError(PoeError):
+    """A supervisor cannot do what was asked."""
+
+    code = 700
+
+
+class InvalidChildSpec(SupervisionError):
+    """A child spec or a supervisor flag is wrong; the message names the field."""
+
+    code = 701
+
+
+class ChildStartFailed(SupervisionError):
+    """A child did not start."""
+
+    code = 702
+
+    def __init__(self, child_id: object, reason: object) -> None:
+        self.child_id = child_id
+        self.reason = reason
+        super().__init__(f"child {child_id!r} did not start: {reason!r}")
+
+
+class IntensityExceeded(SupervisionError):
+    """A supervisor restarted more children than its intensity allows, and gave up."""
+
+    code = 703
+
+    def __init__(self, child_id: object, restarts: int, period_s: float) -> None:
+        self.child_id = child_id
+        self.restarts = restarts
+        self.period_s = period_s
+        super().__init__(f"child {child_id!r}: {restarts} restarts within {period_s} s")
+
+
+class ChildRequestRefused(SupervisionError):
+    """A supervisor does not do what was asked of it for a child in its present state."""
+
+    code = 704
+
+    def __init__(self, child_id: object, why: str, way_out: str, ref: object = None) -> None:
+        self.child_id = child_id
+        self.why = why
+        self.ref = ref
+        super().__init__(f"child {child_id!r}: {why}; {way_out}")
+
+
+class UnknownRequest(SupervisionError):
+    """A supervisor was called with something that is none of its requests."""
+
+    code = 705
+
+    def __init__(self, request_type: str) -> None:
+        self.request_type = request_type
+        super().__init__(f"a supervisor has no request {request_type}; use those of poe.supervision")

@@ -1,0 +1,41 @@
+"""The socket protocol: bytes to messages and back, and a thin blocking client beside it.
+
+The codec never sees a socket, an event loop or an actor, so that server, blocking client and
+asyncio client share it. `poe.protocol.client` is the one module here that does I/O.
+"""
+
+from poe.protocol.client import Socket, read, socket, write
+from poe.protocol.frames import FRAME_MAX, SCRATCH_SIZE, FrameReader, frame_header
+from poe.protocol.messages import (
+    ControlReply,
+    ControlRequest,
+    DataReply,
+    ErrorReply,
+    PointerRequest,
+    PutReply,
+    PutRequest,
+    decode_reply,
+    decode_request,
+    topic_bytes,
+)
+
+__all__ = [
+    "FRAME_MAX",
+    "SCRATCH_SIZE",
+    "ControlReply",
+    "ControlRequest",
+    "DataReply",
+    "ErrorReply",
+    "FrameReader",
+    "PointerRequest",
+    "PutReply",
+    "PutRequest",
+    "Socket",
+    "decode_reply",
+    "decode_request",
+    "frame_header",
+    "read",
+    "socket",
+    "topic_bytes",
+    "write",
+]

@@ -1,0 +1,55 @@
+"""Errors on their way through a frame: their attributes as plain values, and the class again.
+
+A class is found by its code and made without calling its constructor: the message is the server's,
+and a server that is newer or lies can at most set the attributes which the constructor names.
+"""
+
+import inspect
+from typing import Any
+
+from poe import errors
+from poe.errors import PoeError, ServerError
+
+Plain = int | float | str | bytes | None
+
+_INT_MAX = 1 << 63
+
+
+def error_values(error: PoeError) -> dict[str, Plain]:
+    """Return the attributes of the error that its constructor names; what is not plain as text."""
+    _, names = _CLASSES.get(error.code, (PoeError, ()))
+    return {name: _plain(getattr(error, name)) for name in names if hasattr(error, name)}
+
+
+def rebuild_error(code: int, name: str, message: str, values: dict[str, Any]) -> PoeError:
+    """Return the error of this code, or a `ServerError` where code or attributes are not known."""
+    error_class, names = _CLASSES.get(code, (ServerError, ()))
+    if error_class is ServerError or not values.keys() >= set(names):
+        return ServerError(code, name, message)
+    error = error_class.__new__(error_class)
+    Exception.__init__(error, message)
+    for attribute in names:
+        setattr(error, attribute, values[attribute])
+    return error
+
+
+def _plain(value: object) -> Plain:
+    if isinstance(value, int) and not -_INT_MAX <= value < _INT_MAX:
+        return repr(value)
+    if value is None or isinstance(value, int | float | str | bytes):
+        return value
+    return repr(value)
+
+
+def _parameters(error_class: type[PoeError]) -> tuple[str, ...]:
+    """Return the names that the constructor takes, none where the error is only a message."""
+    if error_class.__init__ is PoeError.__init__:
+        return ()
+    return tuple(inspect.signature(error_class).parameters)
+
+
+_CLASSES: dict[int, tuple[type[PoeError], tuple[str, ...]]] = {
+    value.code: (value, _parameters(value))
+    for value in vars(errors).values()
+    if isinstance(value, type) and issubclass(value, PoeError) and "code" in vars(value)
+}

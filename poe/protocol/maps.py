@@ -1,0 +1,76 @@
+"""Strict msgpack maps, the bodies of control frames: values to bytes and back.
+
+Text and binary stay apart, keys are text, nothing may follow the map. msgpack checks each announced
+count against a limit before it allocates, and refuses more than 512 nested values.
+"""
+
+from typing import Any
+
+import msgpack
+
+from poe.errors import LocalProtocolError, RemoteProtocolError
+
+ID_MAX = (1 << 64) - 1
+
+
+def pack_map(fields: dict[str, Any], what: str) -> bytes:
+    """Return the map as msgpack.
+
+    Raises:
+        LocalProtocolError: a value that msgpack cannot hold.
+    """
+    try:
+        packed: bytes = msgpack.packb(fields)
+    except (TypeError, ValueError, OverflowError) as error:
+        msg = f"{what} cannot be sent: {error}; use None, numbers, text, bytes, lists and maps"
+        raise LocalProtocolError(msg) from error
+    return packed
+
+
+def unpack_map(body: memoryview, what: str, count_max: int = -1) -> dict[str, Any]:
+    """Return the map that fills `body`.
+
+    Args:
+        body: all of a frame's body.
+        what: what the body is, for the error.
+        count_max: items that any one list or map inside may have; -1 for as many as `body` has
+            bytes, which no honest one exceeds.
+
+    Raises:
+        RemoteProtocolError: `body` is malformed, no map with text keys, or goes on after the map.
+    """
+    try:
+        fields = msgpack.unpackb(body, max_array_len=count_max, max_map_len=count_max)
+    except (ValueError, msgpack.UnpackException) as error:
+        msg = f"{what} is no valid msgpack: {error}"
+        raise RemoteProtocolError(msg) from error
+    if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
+        msg = f"{what} must be a map with text keys"
+        raise RemoteProtocolError(msg)
+    return fields
+
+
+def take_id(fields: dict[str, Any], what: str) -> int:
+    """Remove `id` from the map and return it.
+
+    Raises:
+        RemoteProtocolError: no `id`, or one that is no unsigned number.
+    """
+    value = fields.pop("id", None)
+    if type(value) is not int or not 0 <= value <= ID_MAX:
+        msg = f"{what} needs an unsigned number as its id"
+        raise RemoteProtocolError(msg)
+    return value
+
+
+def take_text(fields: dict[str, Any], key: str, what: str) -> str:
+    """Remove `key` from the map and return its text.
+
+    Raises:
+        RemoteProtocolError: there is no such key, or its value is no text of 1 character or more.
+    """
+    value = fields.pop(key, None)
+    if not isinstance(value, str) or not value:
+        msg = f"{what} needs text as its {key}"
+        raise RemoteProtocolError(msg)
+    return value

@@ -1,0 +1,402 @@
+"""What the frames mean: one class per message, each a value that encodes to and from bytes.
+
+`encode` returns a whole frame, header included; `decode` takes the body of one, checks all of it
+and raises before anything is done with it. A server passes what it receives to `decode_request`, a
+client to `decode_reply` with the reply it expects. Integers are big-endian.
+
+Source: poe_protocol.erl for types 0 to 3; types 16 to 18 are ours.
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+import numpy as np
+
+from poe.errors import LocalProtocolError, PointerOutOfRange, PoeError, RemoteProtocolError
+from poe.protocol.batch import Messages, join_batch, split_batch
+from poe.protocol.faults import error_values, rebuild_error
+from poe.protocol.frames import FRAME_MAX, TYPE_SIZE, frame_header
+from poe.protocol.maps import pack_map, take_id, take_text, unpack_map
+from poe.protocol.records import (
+    POINTER_MAX,
+    POINTER_SIZE,
+    Record,
+    join_records,
+    split_records,
+)
+
+LIMIT_MAX = (1 << 32) - 1
+CONTROL_SIZE_MAX = 64 * 1024
+"""Bytes in the body of a control request."""
+CONTROL_COUNT_MAX = 1024
+"""Items in any one list or map of a control request."""
+
+_LIMIT_SIZE = 4
+_TOPIC_LENGTH_SIZE = 4
+_pack_put_header = Struct(">IHI").pack
+_unpack_u32 = Struct(">I").unpack_from
+
+
+def topic_bytes(topic: bytes | str) -> bytes:
+    """Return the topic's name as it goes on the wire: text as UTF-8.
+
+    Raises:
+        LocalProtocolError: the name is empty, or neither bytes nor text.
+    """
+    name = topic.encode() if isinstance(topic, str) else topic
+    if not isinstance(name, bytes) or not name:
+        msg = f"topic is {topic!r}; use bytes or text of length 1 or more"
+        raise LocalProtocolError(msg)
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class PointerRequest:
+    """Ask for up to `limit` records that follow `pointer`.
+
+    Wire:
+        pointer  u56   last pointer seen; 0 asks from the oldest record
+        limit    u32   records, not bytes
+        topic    rest  1 or more bytes
+
+    Source: poe_protocol.erl, encode_pointer_request/3.
+    """
+
+    MESSAGE_TYPE: ClassVar[int] = 0
+
+    topic: bytes
+    pointer: int
+    limit: int
+
+    def encode(self) -> bytes:
+        """Return the frame.
+
+        Raises:
+            LocalProtocolError: empty topic, or a limit that does not fit 32 bits.
+            PointerOutOfRange: the pointer does not fit 56 bits.
+        """
+        if not 0 <= self.pointer <= POINTER_MAX:
+            raise PointerOutOfRange(self.pointer)
+        if not 0 <= self.limit <= LIMIT_MAX:
+            msg = f"limit is {self.limit}; use 0 to {LIMIT_MAX}"
+            raise LocalProtocolError(msg)
+        body = (
+            self.pointer.to_bytes(POINTER_SIZE, "big")
+            + self.limit.to_bytes(_LIMIT_SIZE, "big")
+            + topic_bytes(self.topic)
+        )
+        return frame_header(self.MESSAGE_TYPE, len(body)) + body
+
+    @classmethod
+    def decode(cls, body: memoryview) -> Self:
+        """Parse a whole body.
+
+        Raises:
+            RemoteProtocolError: the body is too short to hold a topic.
+        """
+        topic_start = POINTER_SIZE + _LIMIT_SIZE
+        if len(body) <= topic_start:
+            msg = f"pointer request of {len(body)} bytes has no topic"
+            raise RemoteProtocolError(msg)
+        return cls(
+            topic=bytes(body[topic_start:]),
+            pointer=int.from_bytes(body[:POINTER_SIZE], "big"),
+            limit=int.from_bytes(body[POINTER_SIZE:topic_start], "big"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DataReply:
+    """Records that follow the pointer asked for; none where nothing does.
+
+    Wire:
+        records  rest  as they lie on disk, see `poe.protocol.records`
+
+    Source: poe_protocol.erl, encode_data/1.
+    """
+
+    MESSAGE_TYPE: ClassVar[int] = 1
+
+    records: list[Record]
+
+    @classmethod
+    def header(cls, records_size: int) -> bytes:
+        """Return the 6 bytes to send before `records_size` bytes of a data file."""
+        return frame_header(cls.MESSAGE_TYPE, records_size)
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        body = join_records(self.records)
+        return self.header(len(body)) + body
+
+    @classmethod
+    def decode(cls, body: memoryview) -> Self:
+        """Parse a whole body; the messages are copies.
+
+        Raises:
+            RemoteProtocolError: the sizes of the records do not add up to the body.
+        """
+        return cls(split_records(body))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PutRequest:
+    """Append messages to a topic: all of them, in order, or none.
+
+    Wire:
+        topic length  u32   1 or more
+        topic         bytes
+        messages      rest  see `poe.protocol.batch`
+
+    Source: poe_protocol.erl, encode_put_request/2.
+    """
+
+    MESSAGE_TYPE: ClassVar[int] = 2
+
+    topic: bytes
+    messages: Messages
+    """After `decode` views into the body: a row each of a 2-D array where all sizes are equal."""
+
+    def encode(self, frame_max: int = FRAME_MAX) -> bytes:
+        """Return the frame.
+
+        Raises:
+            LocalProtocolError: empty topic, no messages, an empty message, too many of them, or a
+                frame beyond `frame_max`.
+        """
+        topic = topic_bytes(self.topic)
+        head_size = TYPE_SIZE + _TOPIC_LENGTH_SIZE + len(topic)
+        batch = join_batch(self.messages, frame_max - head_size)
+        length = head_size + len(batch)
+        return _pack_put_header(length, self.MESSAGE_TYPE, len(topic)) + topic + batch
+
+    @classmethod
+    def decode(cls, body: memoryview) -> Self:
+        """Parse and check a whole body; nothing is copied but the topic.
+
+        Raises:
+            RemoteProtocolError: any length that is 0 or does not add up, or no message.
+        """
+        if len(body) < _TOPIC_LENGTH_SIZE:
+            msg = f"put request of {len(body)} bytes has no topic"
+            raise RemoteProtocolError(msg)
+        topic_end = _TOPIC_LENGTH_SIZE + _unpack_u32(body)[0]
+        if not _TOPIC_LENGTH_SIZE < topic_end <= len(body):
+            msg = (
+                f"topic of {topic_end - _TOPIC_LENGTH_SIZE} bytes in a put request of "
+                f"{len(body)} bytes"
+            )
+            raise RemoteProtocolError(msg)
+        return cls(bytes(body[_TOPIC_LENGTH_SIZE:topic_end]), split_batch(body[topic_end:]))
+
+
+@dataclass(frozen=True, slots=True)
+class PutReply:
+    """A put request was done.
+
+    Wire:
+        pointer  u56   of the last message
+
+    Source: poe_protocol.erl, encode_put_reply/1.
+    """
+
+    MESSAGE_TYPE: ClassVar[int] = 3
+
+    pointer: int
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        return _PUT_REPLY_HEADER + self.pointer.to_bytes(POINTER_SIZE, "big")
+
+    @classmethod
+    def decode(cls, body: memoryview) -> Self:
+        """Parse a whole body.
+
+        Raises:
+            RemoteProtocolError: the body is not 7 bytes.
+        """
+        if len(body) != POINTER_SIZE:
+            msg = f"put reply of {len(body)} bytes, not {POINTER_SIZE}"
+            raise RemoteProtocolError(msg)
+        return cls(int.from_bytes(body, "big"))
+
+
+_PUT_REPLY_HEADER = frame_header(PutReply.MESSAGE_TYPE, POINTER_SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRequest:
+    """Ask for anything but messages: `topics`, `status`, `wait` ….
+
+    Wire:
+        msgpack map of `op`, `id` and the arguments by name
+    """
+
+    MESSAGE_TYPE: ClassVar[int] = 16
+
+    op: str
+    id: int
+    """Chosen by the client, 0 to 2^64 - 1; the reply repeats it."""
+    arguments: dict[str, Any]
+
+    def encode(self) -> bytes:
+        """Return the frame.
+
+        Raises:
+            LocalProtocolError: an argument named `op` or `id`, one that msgpack cannot hold, or
+                more than `CONTROL_SIZE_MAX` bytes of them.
+        """
+        if "op" in self.arguments or "id" in self.arguments:
+            msg = f"control request {self.op!r} has an argument op or id; these names are taken"
+            raise LocalProtocolError(msg)
+        what = f"control request {self.op!r}"
+        body = pack_map({"op": self.op, "id": self.id, **self.arguments}, what)
+        if len(body) > CONTROL_SIZE_MAX:
+            msg = f"{what} of {len(body)} bytes is refused; use at most {CONTROL_SIZE_MAX}"
+            raise LocalProtocolError(msg)
+        return frame_header(self.MESSAGE_TYPE, len(body)) + body
+
+    @classmethod
+    def decode(cls, body: memoryview) -> Self:
+        """Parse a whole body.
+
+        Raises:
+            RemoteProtocolError: too large, or no map that holds `op` and `id`.
+        """
+        what = "control request"
+        if len(body) > CONTROL_SIZE_MAX:
+            msg = f"{what} of {len(body)} bytes is refused; send at most {CONTROL_SIZE_MAX}"
+            raise RemoteProtocolError(msg)
+        fields = unpack_map(body, what, CONTROL_COUNT_MAX)
+        return cls(take_text(fields, "op", what), take_id(fields, what), fields)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlReply:
+    """The result of a control request.
+
+    Wire:
+        msgpack map of `id` and `result`
+    """
+
+    MESSAGE_TYPE: ClassVar[int] = 17
+
+    id: int
+    result: Any
+
+    def encode(self) -> bytes:
+        """Return the frame.
+
+        Raises:
+            LocalProtocolError: a result that msgpack cannot hold.
+        """
+        body = pack_map({"id": self.id, "result": self.result}, "control reply")
+        return frame_header(self.MESSAGE_TYPE, len(body)) + body
+
+    @classmethod
+    def decode(cls, body: memoryview) -> Self:
+        """Parse a whole body.
+
+        Raises:
+            RemoteProtocolError: no map that holds `id` and `result`.
+        """
+        fields = unpack_map(body, "control reply")
+        if "result" not in fields:
+            msg = "control reply has no result"
+            raise RemoteProtocolError(msg)
+        return cls(take_id(fields, "control reply"), fields["result"])
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReply:
+    """A request was refused, or its frame could not be understood.
+
+    Wire:
+        msgpack map of `code`, `name`, `message`, `values` (the error's attributes), and `id` where
+        the request had one
+    """
+
+    MESSAGE_TYPE: ClassVar[int] = 18
+
+    code: int
+    name: str
+    message: str
+    id: int | None
+    values: dict[str, Any]
+
+    @classmethod
+    def from_error(cls, error: PoeError, request_id: int | None = None) -> Self:
+        """Describe the error, with the id of the control request that failed."""
+        return cls(error.code, type(error).__name__, str(error), request_id, error_values(error))
+
+    def to_error(self) -> PoeError:
+        """Return the error as the server raised it, or a `ServerError` where we cannot."""
+        return rebuild_error(self.code, self.name, self.message, self.values)
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        fields = {"code": self.code, "name": self.name, "message": self.message}
+        given = {} if self.id is None else {"id": self.id}
+        body = pack_map({**fields, "values": self.values, **given}, "error")
+        return frame_header(self.MESSAGE_TYPE, len(body)) + body
+
+    @classmethod
+    def decode(cls, body: memoryview) -> Self:
+        """Parse a whole body; a server that sends no `values` is understood.
+
+        Raises:
+            RemoteProtocolError: no map that holds `code`, `name` and `message`.
+        """
+        what = "error reply"
+        fields = unpack_map(body, what)
+        code = fields.get("code")
+        values = fields.get("values", {})
+        if type(code) is not int or not isinstance(values, dict):
+            msg = f"{what} needs a number as its code and a map as its values"
+            raise RemoteProtocolError(msg)
+        name = take_text(fields, "name", what)
+        message = take_text(fields, "message", what)
+        request_id = take_id(fields, what) if "id" in fields else None
+        return cls(code, name, message, request_id, values)
+
+
+Request = PointerRequest | PutRequest | ControlRequest
+Reply = DataReply | PutReply | ControlReply
+
+REQUESTS: dict[int, type[Request]] = {
+    PointerRequest.MESSAGE_TYPE: PointerRequest,
+    PutRequest.MESSAGE_TYPE: PutRequest,
+    ControlRequest.MESSAGE_TYPE: ControlRequest,
+}
+"""What a server accepts. Replies are left out: decoding one costs memory that nobody needs."""
+
+ReplyT = TypeVar("ReplyT", DataReply, PutReply, ControlReply)
+
+
+def decode_request(message_type: int, body: memoryview) -> Request:
+    """Return the request that a frame holds.
+
+    Raises:
+        RemoteProtocolError: the type is no request's, or the body is malformed.
+    """
+    request_class = REQUESTS.get(message_type)
+    if request_class is None:
+        msg = f"frame type {message_type} is no request; send type {', '.join(map(str, REQUESTS))}"
+        raise RemoteProtocolError(msg)
+    return request_class.decode(body)
+
+
+def decode_reply(reply_class: type[ReplyT], message_type: int, body: memoryview) -> ReplyT:
+    """Return the reply that a frame holds, which must be of the expected class.
+
+    Raises:
+        PoeError: the error that the server answered with.
+        RemoteProtocolError: any other type, or the body is malformed.
+    """
+    if message_type == reply_class.MESSAGE_TYPE:
+        return reply_class.decode(body)
+    if message_type == ErrorReply.MESSAGE_TYPE:
+        raise ErrorReply.decode(body).to_error()
+    msg = f"frame type {message_type} came as the answer, not {reply_class.MESSAGE_TYPE}"
+    raise RemoteProtocolError(msg)

@@ -1,0 +1,140 @@
+"""The file layer that storage is written against: what may be done to files, and nothing more.
+
+Storage reaches the disk through a `Files` object only, which is handed in. `RealFiles` (in
+`real_files.py`) does what it says; tests put a layer between that fails the Nth call, writes short
+or forgets, so every fault of a disk can be played through.
+
+Paths are relative to one base folder, with `/` between names; nothing outside it can be named.
+Operations raise `OSError`; storage turns it into a `PoeError` where it knows what was being done.
+"""
+
+import mmap
+from typing import Literal, NamedTuple, Protocol
+
+Mode = Literal["r", "r+", "x+", "w+"]
+"""Read; read and write; make a new file (it must not exist); make or empty a file."""
+
+
+class OpenFile(Protocol):
+    """An open file; its descriptor closes when the last reference to the object is gone.
+
+    There is no `close` on purpose: a `FileSlice` that is being sent shares the file with its
+    segment, and a descriptor closed under it could by then mean another file.
+    """
+
+    def write_at(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """Write all of `data`; when it raises, any part of it may have been written."""
+        ...
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        """Read up to `length` bytes; fewer at the end of the file."""
+        ...
+
+    def size(self) -> int:
+        """Tell the size in bytes."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend the file to `size` bytes."""
+        ...
+
+    def allocate(self, size: int) -> None:
+        """Extend the file to `size` bytes, with disk blocks reserved for all of them."""
+        ...
+
+    def sync(self) -> None:
+        """Make what was written durable (fdatasync)."""
+        ...
+
+    def map(self, length: int, *, is_writable: bool = False) -> mmap.mmap:
+        """Map the first `length` bytes, 1 or more, into memory."""
+        ...
+
+    def fileno(self) -> int:
+        """Tell the descriptor, for `sendfile`; valid while the object is referenced."""
+        ...
+
+
+class FolderEntry(NamedTuple):
+    """A name in a folder."""
+
+    name: str
+    is_folder: bool
+    """False for symbolic links, wherever they lead."""
+
+
+class Files(Protocol):
+    """The operations on the names below one base folder."""
+
+    base: str
+    """The base folder, for messages only."""
+
+    boot_id: str
+    """Identity of this boot of the machine: what the page cache holds is coherent within one. Empty
+    where the system does not tell."""
+
+    def open(self, path: str, mode: Mode) -> OpenFile:
+        """Open a file; symbolic links are never followed."""
+        ...
+
+    def size(self, path: str) -> int | None:
+        """Tell the size of a file in bytes; None when there is none."""
+        ...
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Give a file another name, replacing what had it."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; one that is not there is fine."""
+        ...
+
+    def list_folder(self, path: str) -> list[FolderEntry]:
+        """List a folder, in no order."""
+        ...
+
+    def make_folder(self, path: str) -> bool:
+        """Make a folder; tell whether it was missing."""
+        ...
+
+    def remove_folder(self, path: str) -> None:
+        """Remove an empty folder."""
+        ...
+
+    def sync_folder(self, path: str) -> None:
+        """Make the names in a folder durable; "" is the base folder."""
+        ...
+
+    def lock(self, path: str) -> OpenFile:
+        """Open a file, made when missing, under an exclusive lock that ends with its descriptor.
+
+        Raises:
+            BlockingIOError: it is locked already.
+        """
+        ...
+
+    def is_open_elsewhere(self, path: str) -> bool:
+        """Tell whether another process holds the file open, as far as can be seen."""
+        ...
+
+
+class FileSlice(NamedTuple):
+    """Whole records that lie one behind the other in a data file, ready for `sendfile`.
+
+    It keeps the file open: neither hibernation nor expiry of the segment harms a slice.
+    """
+
+    file: OpenFile
+    offset: int
+    length: int
+    """Bytes, 1 or more."""
+
+    count: int
+    """Records, 1 or more."""
+
+    last_pointer: int
+    """Pointer of the last record in the slice; the next read continues from it."""
+
+    def read(self) -> bytes:
+        """Read the bytes of the slice."""
+        return self.file.read_at(self.length, self.offset)

@@ -1,0 +1,160 @@
+"""Turn pointers into record numbers and offsets, through the index file of a segment.
+
+Strategy: the file is the memory. New entries wait in a small buffer, 64 KiB or a batch at most,
+until `flush` writes them; all others are read through a read-only map of the file, made when first
+needed and again when the file has grown. A search bisects; consumers that walk on from where they
+were are answered from hints.
+
+Layout of an entry (big endian, 12 bytes, one per record):
+    pointer  u56
+    offset   u40    where the record begins in the data file
+"""
+
+import mmap
+from bisect import bisect_right
+
+import numpy as np
+
+from poe.storage.failure import as_storage_error
+from poe.storage.files import OpenFile
+from poe.storage.record import Numbers
+
+ENTRY_BYTES = 12
+OFFSET_MAX = 2**40 - 1
+
+_OFFSET_BITS = 40
+_ENTRY = np.dtype([("pointer_and_offset_high", ">u8"), ("offset_low", ">u4")])
+_PENDING_BYTES_MAX = 64 * 1024
+# One hint serves one consumer; when there are more, a bisection each hundred reads costs little.
+_HINTS_COUNT_MAX = 128
+
+
+def encode_entries(pointers: Numbers, offsets: Numbers) -> bytes:
+    """Encode the entries of a batch; pointers fit 56 bits, offsets 40."""
+    entries = np.empty(len(pointers), _ENTRY)
+    entries["pointer_and_offset_high"] = (pointers << np.uint64(8)) | (offsets >> np.uint64(32))
+    entries["offset_low"] = offsets & np.uint64(2**32 - 1)
+    return entries.tobytes()
+
+
+def decode_entry(entry: bytes) -> tuple[int, int]:
+    """Decode one entry into (pointer, offset)."""
+    number = int.from_bytes(entry, "big")
+    return number >> _OFFSET_BITS, number & OFFSET_MAX
+
+
+class Index:
+    """The entries of one segment, numbered from 0; owns the open index file and its map.
+
+    Always:
+
+        count == flushed_count + len(pending) / 12
+        mapped_count <= flushed_count
+
+    A failing flush changes nothing but bytes behind the flushed ones, which nobody reads.
+    One thread at a time may call it.
+    """
+
+    __slots__ = (
+        "_file",
+        "_flushed_count",
+        "_hints",
+        "_map",
+        "_mapped_count",
+        "_path",
+        "_pending",
+        "count",
+    )
+
+    def __init__(self, file: OpenFile, path: str, count: int) -> None:
+        """Take over an index file that holds `count` entries."""
+        self.count = count
+        self._file = file
+        self._path = path
+        self._flushed_count = count
+        self._pending = bytearray()
+        self._map: mmap.mmap | None = None
+        self._mapped_count = 0
+        self._hints: dict[int, int] = {}
+
+    def make_room(self) -> None:
+        """Flush when the buffer is full.
+
+        Called before the data of a batch is written, so that an index that cannot be written
+        refuses the batch while nothing of it is stored.
+
+        Raises:
+            StorageFull: no room on the disk.
+            WriteFailed: another failure.
+        """
+        if len(self._pending) >= _PENDING_BYTES_MAX:
+            self.flush()
+
+    def append(self, pointers: Numbers, offsets: Numbers) -> None:
+        """Add the entries of a batch."""
+        self._pending += encode_entries(pointers, offsets)
+        self.count += len(pointers)
+
+    def append_one(self, pointer: int, offset: int) -> None:
+        """Add one entry."""
+        self._pending += (pointer << _OFFSET_BITS | offset).to_bytes(ENTRY_BYTES, "big")
+        self.count += 1
+
+    def flush(self) -> None:
+        """Write what waits; on an error it goes on waiting.
+
+        Raises:
+            StorageFull: no room on the disk.
+            WriteFailed: another failure.
+        """
+        if not self._pending:
+            return
+        try:
+            self._file.write_at(self._pending, self._flushed_count * ENTRY_BYTES)
+        except OSError as error:
+            raise as_storage_error(error, self._path) from error
+        self._flushed_count = self.count
+        self._pending.clear()
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """Tell pointer and offset of a record; `number` is 0 to `count` - 1."""
+        at = number * ENTRY_BYTES
+        if number < self._mapped_count:
+            assert self._map is not None
+            entry = int.from_bytes(self._map[at : at + ENTRY_BYTES], "big")
+        elif number < self._flushed_count:
+            self._remap()
+            return self.entry(number)
+        else:
+            at -= self._flushed_count * ENTRY_BYTES
+            entry = int.from_bytes(self._pending[at : at + ENTRY_BYTES], "big")
+        return entry >> _OFFSET_BITS, entry & OFFSET_MAX
+
+    def search(self, pointer: int) -> int:
+        """Tell the number of the first record behind a pointer; `count` when there is none."""
+        number = self._hints.get(pointer)
+        # A hint is only a guess until the entry before it says so.
+        if number is not None and self.entry(number - 1)[0] == pointer:
+            return number
+        return bisect_right(range(self.count), pointer, key=self._pointer_at)
+
+    def search_end(self, start: int, stop: int, offset_max: int) -> int:
+        """Tell how far, within `start` to `stop`, records begin at or before an offset."""
+        return bisect_right(range(self.count), offset_max, start, stop, key=self._offset_at)
+
+    def hint(self, pointer: int, number: int) -> None:
+        """Remember that the record behind `pointer` has this number, which is 1 or more."""
+        if len(self._hints) >= _HINTS_COUNT_MAX:
+            # Forgetting all is one step; forgetting the oldest would cost a step at each read.
+            self._hints.clear()
+        self._hints[pointer] = number
+
+    def _remap(self) -> None:
+        self._map = self._file.map(self._flushed_count * ENTRY_BYTES)
+        self._mapped_count = self._flushed_count
+
+    def _pointer_at(self, number: int) -> int:
+        return self.entry(number)[0]
+
+    def _offset_at(self, number: int) -> int:
+        return self.entry(number)[1]

@@ -1,0 +1,241 @@
+"""The file layer on a real disk: `os` calls, each relative to the descriptor of one base folder.
+
+Strategy against names that lead elsewhere: a path is walked name by name with O_NOFOLLOW, so a
+symbolic link put in the way of a topic is an error, never a door. Folders are made 0700, files
+0600, and every descriptor is closed in programs that a process starts (O_CLOEXEC).
+"""
+
+import contextlib
+import errno
+import fcntl
+import glob
+import mmap
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from poe.errors import OptionError
+from poe.storage.files import FolderEntry, Mode, OpenFile
+
+_SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
+# O_PATH takes no part in reading or writing, so it costs least and needs no read permission.
+_WALK = os.O_PATH | os.O_DIRECTORY | _SAFE
+_FLAGS: dict[Mode, int] = {
+    "r": os.O_RDONLY | _SAFE,
+    "r+": os.O_RDWR | _SAFE,
+    "x+": os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE,
+    "w+": os.O_RDWR | os.O_CREAT | os.O_TRUNC | _SAFE,
+}
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class RealFile:
+    """An open file on disk; owns its descriptor and closes it when nobody refers to it any more."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+    def write_at(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """Write all of `data`; when it raises, any part of it may have been written."""
+        written = os.pwrite(self._fd, data, offset)
+        # A short write is no error to the kernel: the next try tells the reason.
+        while written < len(data):
+            step = os.pwrite(self._fd, memoryview(data)[written:], offset + written)
+            if step == 0:
+                raise OSError(errno.EIO, "write accepted no bytes")
+            written += step
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        """Read up to `length` bytes; fewer at the end of the file."""
+        data = os.pread(self._fd, length, offset)
+        if len(data) == length:
+            return data
+        # One pread gives at most 2^31 - 4096 bytes, and may be interrupted.
+        parts = [data]
+        while data:
+            offset += len(data)
+            length -= len(data)
+            data = os.pread(self._fd, length, offset)
+            parts.append(data)
+        return b"".join(parts)
+
+    def size(self) -> int:
+        """Tell the size in bytes."""
+        return os.fstat(self._fd).st_size
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend the file to `size` bytes."""
+        os.ftruncate(self._fd, size)
+
+    def allocate(self, size: int) -> None:
+        """Extend the file to `size` bytes, with disk blocks reserved for all of them."""
+        os.posix_fallocate(self._fd, 0, size)
+
+    def sync(self) -> None:
+        """Make what was written durable (fdatasync)."""
+        os.fdatasync(self._fd)
+
+    def map(self, length: int, *, is_writable: bool = False) -> mmap.mmap:
+        """Map the first `length` bytes, 1 or more, into memory."""
+        access = mmap.ACCESS_WRITE if is_writable else mmap.ACCESS_READ
+        return mmap.mmap(self._fd, length, access=access)
+
+    def fileno(self) -> int:
+        """Tell the descriptor, for `sendfile`; valid while the object is referenced."""
+        return self._fd
+
+
+class RealFiles:
+    """The folder tree below `base`; owns one descriptor, that of the base folder."""
+
+    __slots__ = ("_base_fd", "base", "boot_id")
+
+    def __init__(self, base: str, base_fd: int) -> None:
+        self.base = base
+        self._base_fd = base_fd
+        self.boot_id = _read_boot_id()
+
+    def __del__(self) -> None:
+        os.close(self._base_fd)
+
+    @classmethod
+    def at(cls, base: Path) -> Self:
+        """Open the base folder, making it and its parents when missing.
+
+        Raises:
+            OptionError: it is no folder, or this user may not write it.
+        """
+        try:
+            base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            base_fd = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise _unusable(base, reason) from error
+        files = cls(str(base), base_fd)
+        if not os.access(base, os.W_OK | os.X_OK):
+            raise _unusable(base, "not writable")
+        return files
+
+    def open(self, path: str, mode: Mode) -> OpenFile:
+        """Open a file; symbolic links are never followed."""
+        with self._folder_of(path) as (folder_fd, name):
+            return RealFile(os.open(name, _FLAGS[mode], 0o600, dir_fd=folder_fd))
+
+    def size(self, path: str) -> int | None:
+        """Tell the size of a file in bytes; None when there is none."""
+        try:
+            with self._folder_of(path) as (folder_fd, name):
+                return os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_size
+        except FileNotFoundError:
+            return None
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Give a file another name, replacing what had it."""
+        with self._folder_of(path) as (old_fd, old), self._folder_of(new_path) as (new_fd, new):
+            os.rename(old, new, src_dir_fd=old_fd, dst_dir_fd=new_fd)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; one that is not there is fine."""
+        with contextlib.suppress(FileNotFoundError), self._folder_of(path) as (folder_fd, name):
+            os.unlink(name, dir_fd=folder_fd)
+
+    def list_folder(self, path: str) -> list[FolderEntry]:
+        """List a folder, in no order."""
+        fd = self._open_folder(path)
+        try:
+            with os.scandir(fd) as entries:
+                return [FolderEntry(e.name, e.is_dir(follow_symlinks=False)) for e in entries]
+        finally:
+            os.close(fd)
+
+    def make_folder(self, path: str) -> bool:
+        """Make a folder; tell whether it was missing."""
+        with self._folder_of(path) as (folder_fd, name):
+            try:
+                os.mkdir(name, 0o700, dir_fd=folder_fd)
+            except FileExistsError:
+                if not stat.S_ISDIR(os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_mode):
+                    raise
+                return False
+            return True
+
+    def remove_folder(self, path: str) -> None:
+        """Remove an empty folder."""
+        with self._folder_of(path) as (folder_fd, name):
+            os.rmdir(name, dir_fd=folder_fd)
+
+    def sync_folder(self, path: str) -> None:
+        """Make the names in a folder durable; "" is the base folder."""
+        fd = self._open_folder(path)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> OpenFile:
+        """Open a file, made when missing, under an exclusive lock that ends with its descriptor.
+
+        Raises:
+            BlockingIOError: it is locked already.
+        """
+        with self._folder_of(path) as (folder_fd, name):
+            file = RealFile(os.open(name, os.O_RDWR | os.O_CREAT | _SAFE, 0o600, dir_fd=folder_fd))
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return file
+
+    def is_open_elsewhere(self, path: str) -> bool:
+        """Tell whether another process holds the file open, as far as can be seen."""
+        with self._folder_of(path) as (folder_fd, name):
+            wanted = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+        own = f"/proc/{os.getpid()}/"
+        for link in glob.iglob("/proc/[0-9]*/fd/*"):
+            # Processes end while we look, and those of other users are closed to us. The name is
+            # compared first: a stat of an unknown descriptor may hang on a dead network mount.
+            with contextlib.suppress(OSError):
+                if not link.startswith(own) and os.readlink(link).endswith("/" + name):
+                    found = os.stat(link)
+                    if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+                        return True
+        return False
+
+    @contextlib.contextmanager
+    def _folder_of(self, path: str) -> Iterator[tuple[int, str]]:
+        """Open the folder that holds the last name of a path, for the time of one operation."""
+        folder, _, name = path.rpartition("/")
+        assert name not in ("", ".", ".."), path
+        fd = self._open_folder(folder, _WALK)
+        try:
+            yield fd, name
+        finally:
+            os.close(fd)
+
+    def _open_folder(self, path: str, flags: int = os.O_RDONLY | os.O_DIRECTORY | _SAFE) -> int:
+        """Walk to a folder name by name, so that no link can lead astray, and open it."""
+        fd = os.open(".", flags if path == "" else _WALK, dir_fd=self._base_fd)
+        names = path.split("/") if path else []
+        for number, name in enumerate(names, 1):
+            assert name not in ("", ".", ".."), path
+            try:
+                next_fd = os.open(name, flags if number == len(names) else _WALK, dir_fd=fd)
+            finally:
+                os.close(fd)
+            fd = next_fd
+        return fd
+
+
+def _unusable(base: Path, reason: str) -> OptionError:
+    return OptionError("dir", str(base), f"a folder that this user may write ({reason})")
+
+
+def _read_boot_id() -> str:
+    try:
+        return _BOOT_ID.read_text("ascii").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,138 @@
+"""Turn messages into the records of a data file, and back.
+
+Strategy: a batch is encoded at once. Messages of equal size become the rows of a matrix, headers
+its first columns; messages of mixed sizes get their headers from numpy and are joined in C. Either
+way no Python code runs per message. What is encoded is new memory each time: nothing is shared
+between batches or threads.
+
+Layout of a record (big endian, records back to back):
+    size     u32    bytes that follow: 7 + length of the message
+    pointer  u56    microseconds since the epoch, strictly increasing within a topic
+    message  bytes
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poe.errors import CorruptRecord, InvalidMessage
+
+SIZE_BYTES = 4
+POINTER_BYTES = 7
+HEADER_BYTES = SIZE_BYTES + POINTER_BYTES
+POINTER_MAX = 2**56 - 1
+
+Messages: TypeAlias = NDArray[np.uint8] | Sequence[bytes | memoryview]
+"""One or more messages: a matrix with a message per row (it may be a view with strides into a
+received frame), or a sequence of bytes-likes of any sizes."""
+
+Numbers: TypeAlias = NDArray[np.uint64]
+
+# Below this, joining the messages and looking at them as a matrix costs more than it saves.
+_ROWS_COUNT_MIN = 10
+# The pointer u56 is stored as the low 7 bytes of a u64 that begins one byte before it, in the last
+# byte of the size; the size is stored after it and repairs that byte.
+_WIDE_POINTER_AT = SIZE_BYTES - 1
+_HEADER = np.dtype(
+    {"names": ["pointer", "size"], "formats": [">u8", ">u4"], "offsets": [_WIDE_POINTER_AT, 0]}
+)
+
+
+class Batch(NamedTuple):
+    """The records of one put."""
+
+    data: bytes | memoryview
+    """The records, back to back."""
+
+    pointers: Numbers
+    """Of each record; consecutive."""
+
+    starts: Numbers
+    """Where each record begins in `data`."""
+
+
+def encode_record(message: bytes | memoryview, pointer: int, message_max: int) -> bytes:
+    """Encode a single message.
+
+    Raises:
+        InvalidMessage: it is empty or longer than `message_max`.
+    """
+    length = len(message)
+    if not 0 < length <= message_max:
+        raise InvalidMessage(length, message_max)
+    header = (length + POINTER_BYTES) << 56 | pointer
+    return header.to_bytes(HEADER_BYTES, "big") + message
+
+
+def encode_records(messages: Messages, first_pointer: int, message_max: int) -> Batch:
+    """Encode a batch; its messages get consecutive pointers.
+
+    The last pointer must not exceed 2^56 - 1.
+
+    Raises:
+        InvalidMessage: one is empty or longer than `message_max`, or there is none.
+    """
+    if isinstance(messages, np.ndarray):
+        return _encode_rows(messages, first_pointer, message_max)
+    sizes = list(map(len, messages))
+    smallest, largest = min(sizes, default=0), max(sizes, default=0)
+    if not 0 < smallest <= largest <= message_max:
+        raise InvalidMessage(largest if smallest else 0, message_max)
+    if smallest == largest and len(sizes) > _ROWS_COUNT_MIN:
+        rows = np.frombuffer(b"".join(messages), np.uint8).reshape(-1, smallest)
+        return _encode_rows(rows, first_pointer, message_max)
+    return _encode_mixed(messages, sizes, first_pointer)
+
+
+def decode_records(data: bytes) -> list[tuple[int, bytes]]:
+    """Decode whole records into (pointer, message) pairs.
+
+    Raises:
+        CorruptRecord: the sizes do not add up; the path it names is "data".
+    """
+    records = []
+    at = 0
+    while at < len(data):
+        header = int.from_bytes(data[at : at + HEADER_BYTES], "big")
+        end = at + SIZE_BYTES + (header >> 56)
+        if end < at + HEADER_BYTES or end > len(data):
+            raise CorruptRecord("data", at)
+        records.append((header & POINTER_MAX, data[at + HEADER_BYTES : end]))
+        at = end
+    return records
+
+
+def _encode_rows(rows: NDArray[np.uint8], first_pointer: int, message_max: int) -> Batch:
+    count, length = rows.shape
+    if not 0 < length <= message_max or count == 0:
+        raise InvalidMessage(length if count else 0, message_max)
+    stride = HEADER_BYTES + length
+    records = np.empty((count, stride), np.uint8)
+    pointers = np.arange(first_pointer, first_pointer + count, dtype=np.uint64)
+    np.ndarray((count,), ">u8", records, _WIDE_POINTER_AT, (stride,))[:] = pointers
+    np.ndarray((count,), ">u4", records, 0, (stride,))[:] = length + POINTER_BYTES
+    records[:, HEADER_BYTES:] = rows
+    starts = np.arange(0, count * stride, stride, dtype=np.uint64)
+    return Batch(records.reshape(-1).data, pointers, starts)
+
+
+def _encode_mixed(
+    messages: Sequence[bytes | memoryview], sizes: list[int], first_pointer: int
+) -> Batch:
+    count = len(sizes)
+    lengths = np.array(sizes, np.uint64)
+    pointers = np.arange(first_pointer, first_pointer + count, dtype=np.uint64)
+    headers = np.empty(count, _HEADER)
+    headers["pointer"] = pointers
+    headers["size"] = lengths + np.uint64(POINTER_BYTES)
+    # As opaque cells of 11 bytes, `tolist` makes a bytes object of each header.
+    cells = headers.view(f"V{HEADER_BYTES}").tolist()
+    data = b"".join(chain.from_iterable(zip(cells, messages, strict=True)))
+    ends = (lengths + np.uint64(HEADER_BYTES)).cumsum()
+    starts = np.empty(count, np.uint64)
+    starts[0] = 0
+    starts[1:] = ends[:-1]
+    return Batch(data, pointers, starts)

@@ -1,0 +1,160 @@
+"""Turn the files of a segment, as its last writer left them, into a segment that can be trusted.
+
+The data file is the truth; the index is derived from it. Strategy, from cheap to thorough:
+
+- no lock, and the last index entry names a record which ends where the data ends: closed cleanly,
+  nothing is read but that record and the first.
+- lock of a writer that died in this boot of the machine: the data is cut to the offset that whole
+  batches had flushed, and the index goes on from its last entry.
+- else (reboot, lock of the original, files that disagree): all headers are read, the data is cut at
+  the first that is no record, the index is made to agree.
+
+Dying on the way is harmless: each step leads to the same bytes when done again, and the lock goes
+last.
+"""
+
+import logging
+from typing import NamedTuple
+
+import numpy as np
+
+from poe.storage.failure import reading, writing
+from poe.storage.files import Files, OpenFile
+from poe.storage.index import ENTRY_BYTES, decode_entry, encode_entries
+from poe.storage.record import HEADER_BYTES, POINTER_BYTES, POINTER_MAX, SIZE_BYTES
+from poe.storage.scan import scan_records
+from poe.storage.segment_lock import FoundLock, find_lock
+
+_log = logging.getLogger(__name__)
+
+
+class Extent(NamedTuple):
+    """What a segment holds."""
+
+    count: int
+    size_bytes: int
+    pointer_low: int
+    """Pointer of the first record; 0 when there is none."""
+
+    pointer_high: int
+    """Pointer of the last record; 0 when there is none."""
+
+
+def recover(files: Files, path: str) -> Extent | None:
+    """Make a segment trustworthy and unlocked; `path` is its path less `_data`.
+
+    Returns:
+        What it holds, or None when there is no data file; what else there was is removed then.
+
+    Raises:
+        SegmentLocked: a live program writes to it.
+        ReadFailed: a file cannot be opened or read.
+        StorageFull: no room to repair.
+        WriteFailed: repairing failed for another reason.
+    """
+    with reading(path):
+        lock = find_lock(files, path + "_lock")
+        data = _open_maybe(files, path + "_data")
+        index = _open_maybe(files, path + "_index")
+        extent = None
+        if data is not None and index is not None and lock is None:
+            extent = _check(data, index, data.size())
+    if extent is not None:
+        return extent
+    if data is None:
+        _log.warning("segment %s has no data file; its other files are removed", path)
+    with writing(path):
+        if data is None:
+            files.unlink(path + "_index")
+        else:
+            extent = _repair(files, path, index, lock)
+        files.unlink(path + "_lock")
+    return extent
+
+
+def _open_maybe(files: Files, path: str) -> OpenFile | None:
+    try:
+        return files.open(path, "r")
+    except FileNotFoundError:
+        return None
+
+
+def _check(data: OpenFile, index: OpenFile, data_size: int) -> Extent | None:
+    """Tell what a segment holds if its first and last entry agree with the data, up to its end."""
+    index_size = index.size()
+    if index_size == 0 == data_size:
+        return Extent(0, 0, 0, 0)
+    if index_size == 0 or index_size % ENTRY_BYTES:
+        return None
+    first = decode_entry(index.read_at(ENTRY_BYTES, 0))
+    last = decode_entry(index.read_at(ENTRY_BYTES, index_size - ENTRY_BYTES))
+    if first[1] != 0 or _record_end(data, first) is None or _record_end(data, last) != data_size:
+        return None
+    return Extent(index_size // ENTRY_BYTES, data_size, first[0], last[0])
+
+
+def _record_end(data: OpenFile, entry: tuple[int, int]) -> int | None:
+    """Tell where the record of an entry ends; None when there is no such record."""
+    pointer, offset = entry
+    header = data.read_at(HEADER_BYTES, offset)
+    number = int.from_bytes(header, "big")
+    size = number >> 56
+    if len(header) < HEADER_BYTES or size < POINTER_BYTES or number & POINTER_MAX != pointer:
+        return None
+    return offset + SIZE_BYTES + size
+
+
+def _repair(files: Files, path: str, index: OpenFile | None, lock: FoundLock | None) -> Extent:
+    data = files.open(path + "_data", "r+")
+    data_size = data.size()
+    end = data_size
+    kept = Extent(0, 0, 0, 0)
+    if lock is not None and lock.flushed_offset is not None:
+        end = min(data_size, lock.flushed_offset)
+        if index is not None:
+            kept = _trusted_entries(data, index, end)
+    places = scan_records(data, kept.size_bytes, end, kept.pointer_high)
+    if places.end < end:
+        _log.error("no record at offset %d of %s_data, of %d bytes", places.end, path, end)
+    if places.end < data_size:
+        _log.warning("%d bytes are cut off %s_data", data_size - places.end, path)
+        data.truncate(places.end)
+    entries = encode_entries(
+        np.array(places.pointers, np.uint64), np.array(places.offsets, np.uint64)
+    )
+    _complete_index(files, path + "_index", index, kept.count * ENTRY_BYTES, entries)
+    pointer_low = kept.pointer_low or next(iter(places.pointers), 0)
+    count = kept.count + len(places.pointers)
+    return Extent(count, places.end, pointer_low, places.last_pointer)
+
+
+def _trusted_entries(data: OpenFile, index: OpenFile, end: int) -> Extent:
+    """Tell what the index covers, or nothing when its last whole entry is not true."""
+    count = index.size() // ENTRY_BYTES
+    if count:
+        first = decode_entry(index.read_at(ENTRY_BYTES, 0))
+        last = decode_entry(index.read_at(ENTRY_BYTES, (count - 1) * ENTRY_BYTES))
+        record_end = _record_end(data, last)
+        is_first_true = first[1] == 0 and _record_end(data, first) is not None
+        if is_first_true and record_end is not None and record_end <= end:
+            return Extent(count, record_end, first[0], last[0])
+    return Extent(0, 0, 0, 0)
+
+
+def _complete_index(
+    files: Files, path: str, index: OpenFile | None, kept_bytes: int, entries: bytes
+) -> None:
+    """Make the index file hold its first `kept_bytes`, then `entries`, then nothing."""
+    if index is not None:
+        found_bytes = index.size() - kept_bytes
+        found = index.read_at(found_bytes - found_bytes % ENTRY_BYTES, kept_bytes)
+        if entries.startswith(found) or found.startswith(entries):
+            file = files.open(path, "r+")
+            if len(found) < len(entries):
+                file.write_at(entries[len(found) :], kept_bytes + len(found))
+            file.truncate(kept_bytes + len(entries))
+            return
+    _log.warning("%s is written anew from the data", path)
+    kept = index.read_at(kept_bytes, 0) if index is not None else b""
+    files.open(path + "_new", "w+").write_at(kept + entries, 0)
+    files.rename(path + "_new", path)

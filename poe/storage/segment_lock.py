@@ -1,0 +1,91 @@
+"""The `_lock` file of a segment: says that it is open for writing, and how far it is flushed.
+
+The original's lock file is empty and counts by being there. Ours also tells, in memory that is
+mapped from the file, how many bytes of data were written by whole batches. Storing that number
+after each write costs no system call, and what is stored survives the death of the process, since
+the page cache belongs to the kernel. So after a crash the half of a batch is known for what it is.
+After a reboot the number may be older than the data, and is not believed.
+
+Layout (64 bytes header, big endian, then the number; allocated in full, since a store to a page
+for which the disk has no room would kill the process):
+    magic           8 bytes  "poe-lock"
+    version         u32      1
+    pid             u32      of the writer, for people who look into the file
+    boot id         48       ASCII, zero padded
+    flushed offset  u64      native byte order, as only the boot that wrote it reads it
+"""
+
+import mmap
+import os
+import struct
+from dataclasses import dataclass
+
+from poe.errors import SegmentLocked
+from poe.storage.files import Files
+
+_HEADER = struct.Struct(">8sII48s")
+_FLUSHED_OFFSET = struct.Struct("=Q")
+_MAGIC = b"poe-lock"
+_VERSION = 1
+_LOCK_BYTES = _HEADER.size + _FLUSHED_OFFSET.size
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLock:
+    """A lock file that its writer has left behind."""
+
+    flushed_offset: int | None
+    """Bytes of data that whole batches have written; None when the file does not say, or says it
+    of another boot."""
+
+
+def take_lock(files: Files, path: str, flushed_offset: int) -> memoryview:
+    """Make the lock file of a segment; return its flushed offset, as in `open_lock`.
+
+    Raises:
+        OSError: as reported by the file layer; a part of the file may be left.
+    """
+    file = files.open(path, "w+")
+    file.allocate(_LOCK_BYTES)
+    boot_id = files.boot_id.encode("ascii")
+    header = _HEADER.pack(_MAGIC, _VERSION, os.getpid(), boot_id)
+    file.write_at(header + _FLUSHED_OFFSET.pack(flushed_offset), 0)
+    return _cell(file.map(_LOCK_BYTES, is_writable=True))
+
+
+def open_lock(files: Files, path: str) -> memoryview:
+    """Map the lock file that this process made; item 0 of what it returns is the flushed offset.
+
+    Raises:
+        OSError: as reported by the file layer.
+    """
+    return _cell(files.open(path, "r+").map(_LOCK_BYTES, is_writable=True))
+
+
+def find_lock(files: Files, path: str) -> FoundLock | None:
+    """Read a lock file left behind; None when there is none.
+
+    Raises:
+        SegmentLocked: it is not ours, and its writer lives.
+        OSError: as reported by the file layer.
+
+    Source: appendix_server.erl, which refuses every lock file; a live original keeps it open.
+    """
+    try:
+        content = files.open(path, "r").read_at(_LOCK_BYTES, 0)
+    except FileNotFoundError:
+        return None
+    if not content.startswith(_MAGIC) or len(content) < _LOCK_BYTES:
+        if files.is_open_elsewhere(path):
+            raise SegmentLocked(f"{files.base}/{path}")
+        return FoundLock(None)
+    # Ours needs no look for a live writer: the lock on the whole store is held by now.
+    _, version, _, boot_id = _HEADER.unpack_from(content)
+    is_this_boot = files.boot_id != "" and boot_id.rstrip(b"\0") == files.boot_id.encode("ascii")
+    if version != _VERSION or not is_this_boot:
+        return FoundLock(None)
+    return FoundLock(_FLUSHED_OFFSET.unpack_from(content, _HEADER.size)[0])
+
+
+def _cell(map_: mmap.mmap) -> memoryview:
+    return memoryview(map_)[_HEADER.size :].cast("Q")

@@ -1,0 +1,244 @@
+"""Child specs and supervisor flags: what a user writes down, turned into checked values.
+
+A supervisor is data: which children, in which order, and what to do when one of them ends. All of it
+is checked on construction, where the traceback still names the author; the rules that need flags and
+children together are in `check_children` and `check_combination`. Nothing here starts or sends. Specs
+hold an actor class and arguments instead of a start function, so that they can be pickled for system
+bases with one process per actor.
+"""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, Literal
+
+from poe.actors import GenServer
+from poe.errors import InvalidChildSpec
+
+
+class Restart(StrEnum):
+    """When a child that ended by itself is started again."""
+
+    PERMANENT = "permanent"
+    """Always, also after an orderly end."""
+    TRANSIENT = "transient"
+    """After a crash; an orderly end (normal, shutdown) leaves the spec without an actor."""
+    TEMPORARY = "temporary"
+    """Never; its spec is forgotten when it ends."""
+
+
+class Strategy(StrEnum):
+    """Which children are restarted together with the one that crashed."""
+
+    ONE_FOR_ONE = "one_for_one"
+    """None."""
+    REST_FOR_ONE = "rest_for_one"
+    """Those that were started after it."""
+    ONE_FOR_ALL = "one_for_all"
+    """All."""
+    SIMPLE_ONE_FOR_ONE = "simple_one_for_one"
+    """None; all children are instances of one template and are started on demand."""
+
+
+class AutoShutdown(StrEnum):
+    """Whether the end of significant children ends their supervisor."""
+
+    NEVER = "never"
+    ANY_SIGNIFICANT = "any_significant"
+    ALL_SIGNIFICANT = "all_significant"
+
+
+class ChildKind(StrEnum):
+    """What a child is; decides the default of `shutdown_s` and how it is counted."""
+
+    WORKER = "worker"
+    SUPERVISOR = "supervisor"
+
+
+BRUTAL_KILL: Final = "brutal_kill"
+"""Shutdown: kill at once, without a chance to clean up."""
+INFINITY: Final = "infinity"
+"""Shutdown: wait for as long as the child takes."""
+WORKER_SHUTDOWN_S: Final = 5.0
+
+Shutdown = float | Literal["brutal_kill", "infinity"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSpec:
+    """How to start, restart and stop one child.
+
+    Raises:
+        InvalidChildSpec: on construction, naming the field, its value and what is allowed.
+
+    Source: OTP `supervisor:child_spec()`, with class and arguments for `start` and without `modules`
+    (there is no hot upgrade here).
+    """
+
+    id: Hashable
+    """Unique among its siblings; names the child in logs, requests and restarts."""
+
+    actor: type[GenServer]
+    """Started with `args` and `kwargs`, linked to the supervisor."""
+
+    args: tuple[Any, ...] = ()
+
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    restart: Restart = Restart.PERMANENT
+
+    significant: bool = False
+    """Its end may end the supervisor, as the flag `auto_shutdown` says; never with PERMANENT."""
+
+    shutdown_s: Shutdown | None = None
+    """Seconds between the exit request and the kill, `"brutal_kill"` or `"infinity"`; None becomes
+    5.0 for a worker and `"infinity"` for a supervisor, whose own children need their time."""
+
+    kind: ChildKind = ChildKind.WORKER
+
+    name: str | None = None
+    """Name under which the actor is registered; None for no name."""
+
+    def __post_init__(self) -> None:
+        """Check the fields in OTP's order: the first one that is wrong is reported."""
+        self._check("id", _is_hashable(self.id), "a hashable value")
+        is_actor = isinstance(self.actor, type) and issubclass(self.actor, GenServer)
+        self._check("actor", is_actor, "a subclass of GenServer")
+        self._check("args", isinstance(self.args, tuple), "a tuple")
+        self._check("kwargs", is_keywords(self.kwargs), "a mapping with str keys, without 'name'")
+        self._check("restart", isinstance(self.restart, Restart), "a member of Restart")
+        self._check("significant", isinstance(self.significant, bool), "True or False")
+        self._check(
+            "significant",
+            not (self.significant and self.restart is Restart.PERMANENT),
+            "False with restart PERMANENT, or TRANSIENT or TEMPORARY with it",
+        )
+        self._check("kind", isinstance(self.kind, ChildKind), "a member of ChildKind")
+        self._check(
+            "shutdown_s",
+            self.shutdown_s is None or _is_shutdown(self.shutdown_s),
+            "0 or more seconds, 'brutal_kill' or 'infinity'",
+        )
+        self._check("name", self.name is None or isinstance(self.name, str), "a str or None")
+        # A frozen dataclass leaves no other way to fill in a default that depends on a sibling.
+        object.__setattr__(self, "kwargs", dict(self.kwargs))
+        if self.shutdown_s is None:
+            default = INFINITY if self.kind is ChildKind.SUPERVISOR else WORKER_SHUTDOWN_S
+            object.__setattr__(self, "shutdown_s", default)
+
+    def _check(self, key: str, is_valid: bool, allowed: str) -> None:  # noqa: FBT001 - private, three columns
+        if not is_valid:
+            msg = f"child {self.id!r}: {key} is {getattr(self, key)!r}; use {allowed}"
+            raise InvalidChildSpec(msg)
+
+    @property
+    def grace_s(self) -> float | None:
+        """Seconds that the child has between the exit request and the kill; None: no limit."""
+        if self.shutdown_s == BRUTAL_KILL:
+            return 0.0
+        return self.shutdown_s if isinstance(self.shutdown_s, float | int) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorFlags:
+    """What a supervisor does when a child ends, and how often before it gives up.
+
+    It gives up at the restart that makes more than `intensity` within `period_s`; one budget covers
+    all its children.
+
+    Raises:
+        InvalidChildSpec: on construction, naming the flag, its value and what is allowed.
+
+    Source: OTP `supervisor:sup_flags()`.
+    """
+
+    strategy: Strategy = Strategy.ONE_FOR_ONE
+
+    intensity: int = 1
+    """Restarts that are survived within `period_s`; 0 or more."""
+
+    period_s: int = 5
+    """Whole seconds, 1 or more."""
+
+    auto_shutdown: AutoShutdown = AutoShutdown.NEVER
+
+    def __post_init__(self) -> None:
+        """Check the flags in OTP's order."""
+        self._check("strategy", isinstance(self.strategy, Strategy), "a member of Strategy")
+        self._check("intensity", _is_int(self.intensity, 0), "an integer, 0 or more")
+        self._check("period_s", _is_int(self.period_s, 1), "whole seconds, 1 or more")
+        is_auto = isinstance(self.auto_shutdown, AutoShutdown)
+        self._check("auto_shutdown", is_auto, "a member of AutoShutdown")
+
+    def _check(self, key: str, is_valid: bool, allowed: str) -> None:  # noqa: FBT001 - private, three columns
+        if not is_valid:
+            msg = f"supervisor flag {key} is {getattr(self, key)!r}; use {allowed}"
+            raise InvalidChildSpec(msg)
+
+
+def check_children(flags: SupervisorFlags, specs: Sequence[ChildSpec]) -> None:
+    """Check a whole list of children against the flags of their supervisor.
+
+    Raises:
+        InvalidChildSpec: an id appears twice, simple_one_for_one has not exactly one template, a
+            template has a name, or a spec is significant under auto_shutdown NEVER.
+    """
+    seen: set[Hashable] = set()
+    for spec in specs:
+        check_combination(spec, flags.auto_shutdown)
+        if spec.id in seen:
+            msg = f"child {spec.id!r} appears twice; give each child an id of its own"
+            raise InvalidChildSpec(msg)
+        seen.add(spec.id)
+    if flags.strategy is Strategy.SIMPLE_ONE_FOR_ONE:
+        if len(specs) != 1:
+            msg = f"simple_one_for_one has {len(specs)} child specs; use exactly 1, the template"
+            raise InvalidChildSpec(msg)
+        if specs[0].name is not None:
+            msg = f"child {specs[0].id!r}: name is {specs[0].name!r}; a template has many children, use None"
+            raise InvalidChildSpec(msg)
+
+
+def check_combination(spec: ChildSpec, auto_shutdown: AutoShutdown) -> None:
+    """Check one child against the current `auto_shutdown` of its supervisor.
+
+    Raises:
+        InvalidChildSpec: the child is significant, and its supervisor never shuts down by itself.
+    """
+    if spec.significant and auto_shutdown is AutoShutdown.NEVER:
+        msg = (
+            f"child {spec.id!r}: significant is True, but auto_shutdown is NEVER; "
+            "use False, or auto_shutdown ANY_SIGNIFICANT or ALL_SIGNIFICANT"
+        )
+        raise InvalidChildSpec(msg)
+
+
+def is_keywords(kwargs: object) -> bool:
+    """Tell whether an actor can be started with these keywords; `name` would register it."""
+    return (
+        isinstance(kwargs, Mapping)
+        and all(isinstance(key, str) for key in kwargs)
+        and "name" not in kwargs
+    )
+
+
+def _is_hashable(value: object) -> bool:
+    # isinstance(value, Hashable) would say yes to a tuple that holds a list.
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _is_int(value: object, minimum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+
+
+def _is_shutdown(value: object) -> bool:
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, float | int):
+        return math.isfinite(value) and value >= 0
+    return value in (BRUTAL_KILL, INFINITY)

@@ -1,0 +1,189 @@
+"""The children of a simple_one_for_one supervisor: any number of instances of one template.
+
+Instances have no ids and no order; each is known by its ref, so that a start or an exit costs the same
+among 100 000 as among three. Verdicts come from `strategy.py`; a method that returns False asks the
+supervisor to end with reason shutdown. An instance whose restart returned IGNORE is dropped: OTP 25
+keeps a phantom and crashes on it later (erlang/otp #8215).
+
+Source: OTP stdlib 4.2, supervisor.erl, the clauses for `?is_simple`.
+"""
+
+from collections import Counter
+from collections.abc import Hashable
+
+from poe.actors import KILL, NOPROC, ActorRef, Error, GenServer
+from poe.errors import ChildStartFailed
+from poe.supervision.api import (
+    ChildCounts,
+    ChildInfo,
+    Refusal,
+    StartChild,
+    StartDynamicChild,
+    refuse,
+)
+from poe.supervision.child_spec import ChildKind, ChildSpec, Restart, SupervisorFlags
+from poe.supervision.child_table import RESTARTING, Ref
+from poe.supervision.lifecycle import is_alive, retry_later, start, stop, stop_signal
+from poe.supervision.reaper import Reap, Reaper
+from poe.supervision.reports import Report, reason_text, report
+from poe.supervision.strategy import (
+    RestartHistory,
+    Verdict,
+    is_crash_report_due,
+    is_stop_as_told,
+    verdict_on_exit,
+    verdict_on_restart,
+)
+
+
+class DynamicChildren:
+    """Owns the instances of one template and the restart history of their supervisor.
+
+    Invariants: `restarting` is a subset of `instances`; a restarting instance keeps the ref of its
+    dead actor as its handle; only instances that may be restarted keep their arguments.
+    """
+
+    def __init__(self, supervisor: GenServer, flags: SupervisorFlags, template: ChildSpec) -> None:
+        self._supervisor = supervisor
+        self._flags = flags
+        self._template = template
+        self._history = RestartHistory(flags.intensity, flags.period_s)
+        self._instances: dict[Ref, StartDynamicChild | None] = {}
+        self._restarting: set[Ref] = set()
+
+    async def start_all(self) -> None:
+        """Start nothing: instances start on demand."""
+
+    async def stop_all(self) -> None:
+        """Stop all instances together, with one deadline for all."""
+        refs = [ref for ref in self._instances if ref not in self._restarting]
+        if not refs:
+            return
+        supervisor, template = self._supervisor, self._template
+        reaper = await supervisor.start_link(Reaper, refs)
+        signal = stop_signal(template)
+        for ref in refs:
+            supervisor.exit(ref, signal)
+        # After a kill there is nothing left to do but to wait.
+        grace_s = None if signal == KILL else template.grace_s
+        reasons = await supervisor.call(reaper, Reap(grace_s), timeout_s=None)
+        failures = Counter(
+            reason_text(reason)
+            for reason in reasons
+            if reason != NOPROC and not is_stop_as_told(template, reason)
+        )
+        for text, count in failures.items():
+            report(Report.SHUTDOWN_ERROR, supervisor.ref, template.id, f"{text} ({count} times)")
+
+    async def on_exit(self, ref: ActorRef, reason: object) -> bool:
+        """Handle the exit of a linked actor; an unknown one is ignored."""
+        if ref not in self._instances or ref in self._restarting:
+            return True
+        template = self._template
+        if is_crash_report_due(template.restart, reason):
+            report(Report.CHILD_TERMINATED, self._supervisor.ref, template.id, reason)
+        verdict = verdict_on_exit(
+            template,
+            reason,
+            self._flags,
+            self._history,
+            self._supervisor.monotonic_s(),
+            significant_left=len(self._instances) > 1,
+        )
+        return await self._carry_out(verdict, ref)
+
+    async def on_retry(self, ref: Hashable) -> bool:
+        """Try again to restart an instance, unless the retry was cancelled meanwhile."""
+        if ref not in self._restarting:
+            return True
+        verdict = verdict_on_restart(self._history, self._supervisor.monotonic_s())
+        return await self._carry_out(verdict, ref)
+
+    async def _carry_out(self, verdict: Verdict, ref: Ref) -> bool:
+        request = self._forget(ref)
+        if verdict is Verdict.RESTART:
+            assert request is not None
+            await self._restart(ref, request)
+        elif verdict is Verdict.GIVE_UP:
+            report(
+                Report.SHUTDOWN,
+                self._supervisor.ref,
+                self._template.id,
+                "reached_max_restart_intensity",
+            )
+        return verdict not in (Verdict.GIVE_UP, Verdict.AUTO_SHUTDOWN)
+
+    async def _restart(self, old_ref: Ref, request: StartDynamicChild) -> None:
+        try:
+            ref = await start(self._supervisor, self._template, request.args, request.kwargs)
+        except ChildStartFailed:
+            self._instances[old_ref] = request
+            self._restarting.add(old_ref)
+            retry_later(self._supervisor, old_ref)
+            return
+        if ref is not None:
+            self._instances[ref] = request
+
+    def _forget(self, ref: Ref) -> StartDynamicChild | None:
+        self._restarting.discard(ref)
+        return self._instances.pop(ref)
+
+    # ---- requests -----------------------------------------------------------------------------
+
+    async def start_child(self, request: StartChild | StartDynamicChild) -> ActorRef | Error | None:
+        """Start one more instance."""
+        if isinstance(request, StartChild):
+            return refuse(request.spec.id, Refusal.SIMPLE_ONE_FOR_ONE)
+        try:
+            ref = await start(self._supervisor, self._template, request.args, request.kwargs)
+        except ChildStartFailed as failure:
+            return Error(failure)
+        if ref is not None:
+            is_restartable = self._template.restart is not Restart.TEMPORARY
+            self._instances[ref] = request if is_restartable else None
+        return ref
+
+    async def terminate_child(self, child: Hashable) -> Error | None:
+        """Stop and forget an instance; any actor that is gone counts as stopped, as in OTP."""
+        if child in self._instances:
+            if child not in self._restarting:
+                await stop(self._supervisor, self._template, child)
+            self._forget(child)
+            return None
+        if not isinstance(child, ActorRef):
+            return refuse(child, Refusal.SIMPLE_ONE_FOR_ONE)
+        if await is_alive(self._supervisor, child):
+            return refuse(child, Refusal.NOT_FOUND)
+        return None
+
+    async def restart_child(self, child_id: Hashable) -> Error:
+        """Refuse: an instance that is not running is forgotten."""
+        return refuse(child_id, Refusal.SIMPLE_ONE_FOR_ONE)
+
+    def delete_child(self, child_id: Hashable) -> Error:
+        """Refuse: instances have no specs to delete."""
+        return refuse(child_id, Refusal.SIMPLE_ONE_FOR_ONE)
+
+    def which_children(self) -> list[ChildInfo]:
+        """List all instances, in no order."""
+        return [
+            ChildInfo(None, RESTARTING if ref in self._restarting else ref, self._template.kind)
+            for ref in self._instances
+        ]
+
+    async def count_children(self) -> ChildCounts:
+        """Count; an instance is active until its exit was handled."""
+        count = len(self._instances)
+        is_supervisor = self._template.kind is ChildKind.SUPERVISOR
+        return ChildCounts(
+            specs=1,
+            active=count - len(self._restarting),
+            supervisors=count if is_supervisor else 0,
+            workers=0 if is_supervisor else count,
+        )
+
+    def get_child_spec(self, child: Hashable) -> ChildSpec | Error:
+        """Return the template, by its id or by the ref of any instance."""
+        if child == self._template.id or child in self._instances:
+            return self._template
+        return refuse(child, Refusal.NOT_FOUND)

@@ -1,0 +1,87 @@
+"""Starting and stopping one child on behalf of its supervisor, with the reports that go with it.
+
+A start is complete when the child's `init` is; a stop when the child is gone. Stopping waits on a
+monitor and not on the link, so that a child that unlinked itself cannot hang its supervisor.
+
+Source: OTP supervisor.erl, do_start_child/3, shutdown/1.
+"""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from poe.actors import KILL, NOPROC, SHUTDOWN, TIMED_OUT, ActorRef, GenServer
+from poe.errors import ChildStartFailed, NameTaken, StartFailed
+from poe.supervision.child_spec import BRUTAL_KILL, ChildSpec
+from poe.supervision.reports import Report, report
+from poe.supervision.strategy import is_stop_as_told
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A supervisor's cast to itself: try again to restart a child.
+
+    It goes through the mailbox so that a request to stop the child or the supervisor gets in between
+    two tries.
+    """
+
+    child: Hashable
+    """Id of the child; for a dynamic child the ref of its dead actor."""
+
+
+async def start(
+    supervisor: GenServer,
+    spec: ChildSpec,
+    extra_args: tuple[Any, ...] = (),
+    extra_kwargs: Mapping[str, Any] | None = None,
+) -> ActorRef | None:
+    """Start a child, linked; None when its `init` returned IGNORE.
+
+    Raises:
+        ChildStartFailed: its `init` failed, or its name is taken; reported already.
+    """
+    kwargs = {**spec.kwargs, **(extra_kwargs or {})}
+    try:
+        ref = await supervisor.start_link(
+            spec.actor, *spec.args, *extra_args, name=spec.name, **kwargs
+        )
+    except (StartFailed, NameTaken) as error:
+        reason = error.reason if isinstance(error, StartFailed) else error
+        report(Report.START_ERROR, supervisor.ref, spec.id, reason)
+        raise ChildStartFailed(spec.id, reason) from error
+    if ref is not None:
+        report(Report.PROGRESS, supervisor.ref, spec.id)
+    return ref
+
+
+async def stop(supervisor: GenServer, spec: ChildSpec, ref: ActorRef) -> None:
+    """Stop a child and wait until it is gone; its exit is consumed."""
+    signal = stop_signal(spec)
+    monitor = supervisor.monitor(ref)
+    supervisor.exit(ref, signal)
+    reason = await supervisor.wait_down(monitor, None if signal == KILL else spec.grace_s)
+    if reason is TIMED_OUT:
+        supervisor.exit(ref, KILL)
+        reason = await supervisor.wait_down(monitor)
+    supervisor.unlink(ref)
+    # A child that was gone before it was told to go is no failure of the stop.
+    if reason != NOPROC and not is_stop_as_told(spec, reason):
+        report(Report.SHUTDOWN_ERROR, supervisor.ref, spec.id, reason)
+
+
+def stop_signal(spec: ChildSpec) -> str:
+    """Return the exit signal that asks a child to stop."""
+    return KILL if spec.shutdown_s == BRUTAL_KILL else SHUTDOWN
+
+
+def retry_later(supervisor: GenServer, child: Hashable) -> None:
+    """Queue another try to restart a child behind all that waits already."""
+    supervisor.cast(supervisor.ref, Retry(child))
+
+
+async def is_alive(supervisor: GenServer, ref: ActorRef) -> bool:
+    """Tell whether an actor is there at this moment."""
+    monitor = supervisor.monitor(ref)
+    is_there = await supervisor.wait_down(monitor, 0.0) is TIMED_OUT
+    supervisor.demonitor(monitor)
+    return is_there

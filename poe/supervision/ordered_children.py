@@ -1,0 +1,226 @@
+"""The children of a supervisor with a start order: one_for_one, rest_for_one and one_for_all.
+
+Carries out what `strategy.py` decides: exits and requests in, starts and stops out. Everything runs
+inside the supervisor's own callbacks, one after the other; a method that returns False asks the
+supervisor to end with reason shutdown.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import cast
+
+from poe.actors import ActorRef, Error, GenServer
+from poe.errors import ChildStartFailed, InvalidChildSpec
+from poe.supervision.api import (
+    ChildCounts,
+    ChildInfo,
+    Refusal,
+    StartChild,
+    StartDynamicChild,
+    refuse,
+)
+from poe.supervision.child_spec import (
+    ChildKind,
+    ChildSpec,
+    Restart,
+    SupervisorFlags,
+    check_combination,
+)
+from poe.supervision.child_table import RESTARTING, Child, ChildTable
+from poe.supervision.lifecycle import is_alive, retry_later, start, stop
+from poe.supervision.reports import Report, report
+from poe.supervision.strategy import (
+    RestartHistory,
+    Verdict,
+    is_crash_report_due,
+    is_significant_left,
+    restart_plan,
+    verdict_on_exit,
+    verdict_on_restart,
+)
+
+
+class OrderedChildren:
+    """Owns the table of children of one supervisor and its restart history.
+
+    A queued `Retry` is valid only while its child's slot is RESTARTING: whatever changes the slot
+    cancels the retry.
+    """
+
+    def __init__(
+        self, supervisor: GenServer, flags: SupervisorFlags, specs: Sequence[ChildSpec]
+    ) -> None:
+        self._supervisor = supervisor
+        self._flags = flags
+        self._table = ChildTable(specs)
+        self._history = RestartHistory(flags.intensity, flags.period_s)
+
+    async def start_all(self) -> ChildStartFailed | None:
+        """Start left to right; after a failure stop the started ones again and return it."""
+        failure = await self._start_group(self._table.ids())
+        if failure is not None:
+            await self.stop_all()
+        return failure
+
+    async def stop_all(self) -> None:
+        """Stop the children one after the other, in reverse start order."""
+        for child in reversed(list(self._table)):
+            if child.is_running:
+                await stop(self._supervisor, child.spec, child.slot)
+
+    async def on_exit(self, ref: ActorRef, reason: object) -> bool:
+        """Handle the exit of a linked actor; an unknown one is ignored."""
+        child = self._table.find_ref(ref)
+        if child is None:
+            return True
+        spec = child.spec
+        if is_crash_report_due(spec.restart, reason):
+            report(Report.CHILD_TERMINATED, self._supervisor.ref, spec.id, reason)
+        self._table.set_slot(spec.id, None)
+        verdict = verdict_on_exit(
+            spec,
+            reason,
+            self._flags,
+            self._history,
+            self._supervisor.monotonic_s(),
+            significant_left=is_significant_left(self._table, spec.id),
+        )
+        if verdict is Verdict.REMOVE:
+            self._table.remove(spec.id)
+        return await self._carry_out(verdict, spec.id)
+
+    async def on_retry(self, child_id: Hashable) -> bool:
+        """Try again to restart a child, unless the retry was cancelled meanwhile."""
+        child = self._table.get(child_id)
+        if child is None or child.slot is not RESTARTING:
+            return True
+        verdict = verdict_on_restart(self._history, self._supervisor.monotonic_s())
+        return await self._carry_out(verdict, child_id)
+
+    async def _carry_out(self, verdict: Verdict, child_id: Hashable) -> bool:
+        if verdict is Verdict.RESTART:
+            await self._restart(child_id)
+        elif verdict is Verdict.GIVE_UP:
+            report(Report.SHUTDOWN, self._supervisor.ref, child_id, "reached_max_restart_intensity")
+        return verdict not in (Verdict.GIVE_UP, Verdict.AUTO_SHUTDOWN)
+
+    async def _restart(self, child_id: Hashable) -> None:
+        plan = restart_plan(self._flags.strategy, self._table, child_id)
+        for stop_id in plan.stop:
+            child = self._table[stop_id]
+            await stop(self._supervisor, child.spec, child.slot)
+            self._table.set_slot(stop_id, None)
+        for forget_id in plan.forget:
+            self._table.remove(forget_id)
+        for start_id in plan.start:
+            # A sibling that waits for its own retry starts with the group; its retry is void.
+            self._table.set_slot(start_id, None)
+        failure = await self._start_group(plan.start)
+        if failure is not None:
+            failed_id = cast(Hashable, failure.child_id)
+            self._table.set_slot(failed_id, RESTARTING)
+            retry_later(self._supervisor, failed_id)
+
+    async def _start_group(self, ids: Sequence[Hashable]) -> ChildStartFailed | None:
+        """Start children up to the first one that fails."""
+        for child_id in ids:
+            spec = self._table[child_id].spec
+            try:
+                ref = await start(self._supervisor, spec)
+            except ChildStartFailed as failure:
+                return failure
+            if ref is None and spec.restart is Restart.TEMPORARY:
+                self._table.remove(child_id)
+            else:
+                self._table.set_slot(child_id, ref)
+        return None
+
+    # ---- requests -----------------------------------------------------------------------------
+
+    async def start_child(self, request: StartChild | StartDynamicChild) -> ActorRef | None | Error:
+        """Add a child as the last in start order, and start it."""
+        if isinstance(request, StartDynamicChild):
+            return refuse(None, Refusal.NOT_SIMPLE_ONE_FOR_ONE)
+        spec = request.spec
+        try:
+            check_combination(spec, self._flags.auto_shutdown)
+        except InvalidChildSpec as error:
+            return Error(error)
+        present = self._table.get(spec.id)
+        if present is not None:
+            if present.is_running:
+                return refuse(spec.id, Refusal.ALREADY_STARTED, present.slot)
+            return refuse(spec.id, Refusal.ALREADY_PRESENT)
+        try:
+            ref = await start(self._supervisor, spec)
+        except ChildStartFailed as failure:
+            return Error(failure)
+        if spec.restart is Restart.TEMPORARY:
+            # It is never started again, so its arguments would only hold memory.
+            spec = replace(spec, args=(), kwargs={})
+        if ref is not None or spec.restart is not Restart.TEMPORARY:
+            self._table.add(spec, ref)
+        return ref
+
+    async def terminate_child(self, child_id: Hashable) -> Error | None:
+        """Stop a child; a temporary one is forgotten, a pending restart is cancelled."""
+        child = self._table.get(child_id)
+        if child is None:
+            return refuse(child_id, Refusal.NOT_FOUND)
+        if child.is_running:
+            await stop(self._supervisor, child.spec, child.slot)
+        if child.spec.restart is Restart.TEMPORARY:
+            self._table.remove(child_id)
+        else:
+            self._table.set_slot(child_id, None)
+        return None
+
+    async def restart_child(self, child_id: Hashable) -> ActorRef | None | Error:
+        """Start a child that has a spec but no actor; it keeps its place."""
+        idle = self._find_idle(child_id)
+        if isinstance(idle, Error):
+            return idle
+        try:
+            ref = await start(self._supervisor, idle.spec)
+        except ChildStartFailed as failure:
+            return Error(failure)
+        self._table.set_slot(child_id, ref)
+        return ref
+
+    def delete_child(self, child_id: Hashable) -> Error | None:
+        """Forget a child that has a spec but no actor."""
+        idle = self._find_idle(child_id)
+        if isinstance(idle, Error):
+            return idle
+        self._table.remove(child_id)
+        return None
+
+    def _find_idle(self, child_id: Hashable) -> Child | Error:
+        child = self._table.get(child_id)
+        if child is None:
+            return refuse(child_id, Refusal.NOT_FOUND)
+        if child.slot is RESTARTING:
+            return refuse(child_id, Refusal.RESTARTING)
+        if child.is_running:
+            return refuse(child_id, Refusal.RUNNING)
+        return child
+
+    def which_children(self) -> list[ChildInfo]:
+        """List the children in reverse start order."""
+        return [
+            ChildInfo(child.spec.id, child.slot, child.spec.kind)
+            for child in reversed(list(self._table))
+        ]
+
+    async def count_children(self) -> ChildCounts:
+        """Count; a child that has just ended is not active, even if its exit still waits."""
+        running = [child.slot for child in self._table if child.is_running]
+        active = [ref for ref in running if await is_alive(self._supervisor, ref)]
+        supervisors = sum(child.spec.kind is ChildKind.SUPERVISOR for child in self._table)
+        count = len(self._table)
+        return ChildCounts(count, len(active), supervisors, count - supervisors)
+
+    def get_child_spec(self, child_id: Hashable) -> ChildSpec | Error:
+        """Return the spec of a child."""
+        child = self._table.get(child_id)
+        return refuse(child_id, Refusal.NOT_FOUND) if child is None else child.spec

@@ -1,0 +1,58 @@
+"""What a supervisor tells the log: one structured line for each start, crash, failure and give-up.
+
+Every line goes to the logger `poe.supervision` and carries `report`, `supervisor`, `child_id` and
+`reason` as fields of its record, so that a handler can count or filter without reading text. Reasons
+are shortened and exceptions that are not ours are named by their type only: their text may hold a
+message's payload, which never reaches a log.
+
+Source: OTP supervisor reports and progress reports; `spec/otp.md` §1.15 says which event gives which.
+"""
+
+import logging
+from collections.abc import Hashable
+from enum import StrEnum
+from typing import Final
+
+from poe.errors import PoeError
+
+logger = logging.getLogger("poe.supervision")
+
+REASON_LENGTH_MAX: Final = 200
+
+
+class Report(StrEnum):
+    """The kinds of reports."""
+
+    PROGRESS = "progress"
+    """A child has started."""
+    CHILD_TERMINATED = "child_terminated"
+    """A child ended by itself, and should not have."""
+    START_ERROR = "start_error"
+    """A child did not start, at first or at a restart."""
+    SHUTDOWN_ERROR = "shutdown_error"
+    """A child that was told to stop ended in another way."""
+    SHUTDOWN = "shutdown"
+    """The supervisor gives up: `reached_max_restart_intensity`."""
+
+
+def report(kind: Report, supervisor: object, child_id: Hashable, reason: object = None) -> None:
+    """Log one report; progress at level INFO, everything else at ERROR."""
+    level = logging.INFO if kind is Report.PROGRESS else logging.ERROR
+    if not logger.isEnabledFor(level):
+        return
+    text = "" if reason is None else reason_text(reason)
+    fields = {
+        "report": str(kind),
+        "supervisor": str(supervisor),
+        "child_id": child_id,
+        "reason": text,
+    }
+    logger.log(level, "%s: %s of child %r %s", supervisor, kind, child_id, text, extra=fields)
+
+
+def reason_text(reason: object) -> str:
+    """Return a short text for an exit reason that is safe to log."""
+    if isinstance(reason, BaseException) and not isinstance(reason, PoeError):
+        return type(reason).__name__
+    text = str(reason) if isinstance(reason, PoeError) else repr(reason)
+    return text if len(text) <= REASON_LENGTH_MAX else text[: REASON_LENGTH_MAX - 1] + "…"

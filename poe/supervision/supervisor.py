@@ -1,0 +1,131 @@
+"""The supervisor actor: exits and requests in, verdicts of its children's keeper carried out.
+
+A thin GenServer around `OrderedChildren` or `DynamicChildren`, chosen by strategy. It starts its
+children in `init`, stops them in `terminate`, and ends with reason shutdown when it gives up or when a
+significant child has ended. It survives whatever it does not understand.
+
+Source: OTP stdlib 4.2, supervisor.erl; differs as `spec/otp.md` §11 proposes: an unknown call is answered
+with an error and an unknown cast is logged, where OTP crashes.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from poe.actors import IGNORE, SHUTDOWN, Error, Exit, GenServer, Stop
+from poe.errors import UnknownRequest
+from poe.supervision.api import (
+    CountChildren,
+    DeleteChild,
+    GetChildSpec,
+    RestartChild,
+    StartChild,
+    StartDynamicChild,
+    TerminateChild,
+    WhichChildren,
+)
+from poe.supervision.child_spec import ChildSpec, Strategy, SupervisorFlags, check_children
+from poe.supervision.dynamic_children import DynamicChildren
+from poe.supervision.lifecycle import Retry
+from poe.supervision.ordered_children import OrderedChildren
+
+logger = logging.getLogger("poe.supervision")
+
+
+class Supervisor(GenServer):
+    """Starts, watches, restarts and stops children as its flags and their specs say.
+
+    Start it with `(flags, specs)`, or override `configure` and start it with arguments of your own.
+
+    Life: running - all children of the list were started - until its parent asks it to end (any
+    reason), it gives up, or it shuts down with its significant children; then all children are gone
+    before it is. Children are linked: if it is killed, they end too, but in no order.
+    """
+
+    trap_exits = True
+
+    # Each child may leave one exit here while the supervisor waits for another child; one that was
+    # refused would never be handled.
+    mailbox_max: ClassVar[int] = 1_000_000
+
+    _children: OrderedChildren | DynamicChildren
+
+    def configure(
+        self,
+        *args: Any,
+        **kwargs: Any,  # noqa: ANN401 - a subclass defines them
+    ) -> Any:  # noqa: ANN401 - tuple[SupervisorFlags, Sequence[ChildSpec]], or the token IGNORE
+        """Turn the start arguments into `(flags, specs)`, or return IGNORE to run nothing."""
+        flags, specs = args
+        assert not kwargs
+        return flags, specs
+
+    async def init(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the runtime's directive
+        """Check the configuration and start the children, left to right.
+
+        Raises:
+            InvalidChildSpec: the children do not fit each other or the flags.
+        """
+        configuration = self.configure(*args, **kwargs)
+        if configuration is IGNORE:
+            return IGNORE
+        flags, specs = configuration
+        check_children(flags, specs)
+        self._children = self._keep(flags, specs)
+        failure = await self._children.start_all()
+        return None if failure is None else Stop((SHUTDOWN, failure))
+
+    def _keep(
+        self, flags: SupervisorFlags, specs: Sequence[ChildSpec]
+    ) -> OrderedChildren | DynamicChildren:
+        if flags.strategy is Strategy.SIMPLE_ONE_FOR_ONE:
+            return DynamicChildren(self, flags, specs[0])
+        return OrderedChildren(self, flags, specs)
+
+    async def handle_call(self, request: object, caller: Any) -> object:  # noqa: ANN401 - the runtime's token
+        """Answer a request of `poe.supervision.api`."""
+        del caller
+        children = self._children
+        match request:
+            case StartChild() | StartDynamicChild():
+                return await children.start_child(request)
+            case TerminateChild(child):
+                return await children.terminate_child(child)
+            case RestartChild(child_id):
+                return await children.restart_child(child_id)
+            case DeleteChild(child_id):
+                return children.delete_child(child_id)
+            case WhichChildren():
+                return children.which_children()
+            case CountChildren():
+                return await children.count_children()
+            case GetChildSpec(child):
+                return children.get_child_spec(child)
+        self._log_unexpected("call", request)
+        return Error(UnknownRequest(type(request).__name__))
+
+    async def handle_cast(self, message: object) -> Stop | None:
+        """Go on with a restart that had failed."""
+        if isinstance(message, Retry):
+            return _go_on(is_running=await self._children.on_retry(message.child))
+        self._log_unexpected("cast", message)
+        return None
+
+    async def handle_info(self, message: object) -> Stop | None:
+        """Handle the exit of a child."""
+        if isinstance(message, Exit):
+            return _go_on(is_running=await self._children.on_exit(message.ref, message.reason))
+        self._log_unexpected("message", message)
+        return None
+
+    async def terminate(self, reason: object) -> None:
+        """Stop all children."""
+        del reason
+        await self._children.stop_all()
+
+    def _log_unexpected(self, way: str, message: object) -> None:
+        logger.error("%s ignores an unexpected %s: %s", self.ref, way, type(message).__name__)
+
+
+def _go_on(*, is_running: bool) -> Stop | None:
+    return None if is_running else Stop(SHUTDOWN)

@@ -1,0 +1,109 @@
+"""The rules of the house that a program can check: sizes, imports, public names, clean text."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import public_names
+
+ROOT = Path(__file__).parent.parent
+MODULE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+CLASS_LINES_MAX = 300
+
+CODE_FOLDERS = ("poe", "tests", "properties", "examples", "bench")
+MODULES = sorted(path for folder in CODE_FOLDERS for path in (ROOT / folder).rglob("*.py"))
+TEXTS = sorted(
+    path
+    for pattern in ("*.md", "*.toml", "*.c", "docs/**/*.md", ".ci/*", "Makefile")
+    for path in ROOT.glob(pattern)
+    if path.is_file()
+)
+
+# Brackets keep the patterns from finding themselves.
+UNFINISHED = re.compile(r"\b(?:TOD[O]|FIXM[E]|XX[X])\b(?!\(#\d+\))")
+PERSONAL_PATH = re.compile(r"/(?:hom[e]|roo[t]|User[s])/\w")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def lines_of(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def definitions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Import in a fresh interpreter and tell which modules that loaded."""
+    code = f"{statement}; import sys; print(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    return set(run.stdout.split())
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_module_functions_and_classes_fit_their_limits(path):
+    line_count = len(path.read_text().splitlines())
+    assert line_count < MODULE_LINES_MAX, f"{name_of(path)} has {line_count} lines; split it"
+    for node in definitions(path):
+        is_class = isinstance(node, ast.ClassDef)
+        limit = CLASS_LINES_MAX if is_class else FUNCTION_LINES_MAX
+        assert lines_of(node) <= limit, f"{node.name} has {lines_of(node)} lines, limit {limit}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_only_a_package_lists_its_public_names(path):
+    assigned = {
+        target.id
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    assert path.name == "__init__.py" or "__all__" not in assigned
+
+
+@pytest.mark.parametrize("path", [*MODULES, *TEXTS], ids=name_of)
+def test_text_has_no_unfinished_mark_and_no_personal_path(path):
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        assert not UNFINISHED.search(line), f"line {number}: give it an issue, as in (#12)"
+        assert not PERSONAL_PATH.search(line), f"line {number}: a path of one person's machine"
+
+
+@pytest.mark.slow
+def test_imports_point_down():
+    lint_imports = Path(sys.executable).with_name("lint-imports")
+    run = subprocess.run(
+        [lint_imports, "--no-cache"], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["poe.storage", "poe.protocol", "poe.client"])
+def test_files_and_bytes_load_without_the_actor_runtime(package):
+    assert "thespian" not in loaded_by(f"import {package}")
+
+
+@pytest.mark.slow
+def test_import_poe_loads_neither_spark_nor_the_command_line():
+    assert not {"pyspark", "confluent_kafka", "typer", "rich"} & loaded_by("import poe")
+
+
+def test_public_names_are_the_checked_in_ones():
+    listed = public_names.LIST.read_text().split()
+    for package in public_names.present_packages():
+        expected = [name for name in listed if name.rpartition(".")[0] == package]
+        assert public_names.names_of(package) == expected, "run: python -m tests.public_names"
