@@ -64,7 +64,7 @@ props: $(STAMP)  ## properties with the long profile, and the torture tests
 	$(BIN)/python -m pytest --timeout 3600 -m torture tests
 
 bench: $(STAMP)  ## server, limit, Redis and NATS side by side; ARGS='--quick' for a short look
-	$(BIN)/python bench/run.py $(ARGS)
+	$(BIN)/python -m bench.run $(ARGS)
 
 docs: $(STAMP)  ## check that links, options and code blocks in the documents are true
 	$(BIN)/python -m pytest -q tests/test_docs.py

@@ -1,4 +1,4 @@
-"""Compiles the C programs of the benchmarks into `bench/build`; without a compiler there are none."""
+"""Compiles the C programs of the benchmarks into `bench/build`; without a compiler, none."""
 
 import os
 import shutil

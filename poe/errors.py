@@ -384,4 +384,4 @@ class UnknownRequest(SupervisionError):
 
     def __init__(self, request_type: str) -> None:
         self.request_type = request_type
-        super().__init__(f"a supervisor has no request {request_type}; use those of poe.supervision")
+        super().__init__(f"a supervisor has no request {request_type}; see poe.supervision")

@@ -3,7 +3,8 @@
 Strategy: one write at the offset where the last batch ended, and only when it returned in full is
 the flushed offset moved, in memory and in the lock file. A write that fails is cut off again;
 should even that fail, the bytes lie behind the flushed offset, where nobody reads, the next write
-goes over them, and recovery cuts them.
+goes over them, and recovery cuts them. With `ack="memory"` batches wait in a buffer and share a
+write.
 """
 
 import contextlib
@@ -19,32 +20,64 @@ class DataFile:
 
         flushed_bytes <= size of the file
         lock_cell[0] == flushed_bytes
+        buffered_count < buffer_count_max     (0 when that is 0: nothing is ever buffered)
     """
 
-    __slots__ = ("_lock_cell", "_path", "file", "flushed_bytes")
+    __slots__ = (
+        "_buffer",
+        "_buffer_count_max",
+        "_lock_cell",
+        "_path",
+        "buffered_count",
+        "file",
+        "flushed_bytes",
+    )
 
-    def __init__(self, file: OpenFile, path: str, lock_cell: memoryview, flushed_bytes: int) -> None:
+    def __init__(
+        self,
+        file: OpenFile,
+        path: str,
+        *,
+        lock_cell: memoryview,
+        flushed_bytes: int,
+        buffer_count_max: int,
+    ) -> None:
         """Take over a data file whose first `flushed_bytes` are whole records."""
         self.file = file
         self.flushed_bytes = flushed_bytes
+        self.buffered_count = 0
+        self._buffer = bytearray()
+        self._buffer_count_max = buffer_count_max
         self._path = path
         self._lock_cell = lock_cell
 
-    def append(self, data: bytes | bytearray | memoryview) -> None:
-        """Write records behind those that are there; on an error nothing is changed.
+    def append(self, data: bytes | memoryview, count: int) -> None:
+        """Add a batch of `count` records; on an error nothing is changed.
 
         Raises:
             StorageFull: no room on the disk.
             WriteFailed: another failure.
         """
-        try:
-            self.file.write_at(data, self.flushed_bytes)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                self.file.truncate(self.flushed_bytes)
-            raise as_storage_error(error, self._path) from error
-        self.flushed_bytes += len(data)
-        self._lock_cell[0] = self.flushed_bytes
+        if self.buffered_count + count < self._buffer_count_max:
+            self._buffer += data
+            self.buffered_count += count
+        elif self.buffered_count:
+            # Written together, so that a failure refuses this batch and keeps the earlier ones.
+            self._write(self._buffer + data)
+            self._forget_buffer()
+        else:
+            self._write(data)
+
+    def flush(self) -> None:
+        """Write what is buffered; on an error it stays buffered.
+
+        Raises:
+            StorageFull: no room on the disk.
+            WriteFailed: another failure.
+        """
+        if self.buffered_count:
+            self._write(self._buffer)
+            self._forget_buffer()
 
     def cut(self) -> None:
         """Cut off what a failed write may have left.
@@ -54,3 +87,17 @@ class DataFile:
         """
         if self.file.size() != self.flushed_bytes:
             self.file.truncate(self.flushed_bytes)
+
+    def _write(self, data: bytes | bytearray | memoryview) -> None:
+        try:
+            self.file.write_at(data, self.flushed_bytes)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self.file.truncate(self.flushed_bytes)
+            raise as_storage_error(error, self._path) from error
+        self.flushed_bytes += len(data)
+        self._lock_cell[0] = self.flushed_bytes
+
+    def _forget_buffer(self) -> None:
+        self._buffer = bytearray()
+        self.buffered_count = 0

@@ -18,6 +18,11 @@ def as_storage_error(error: OSError, path: str) -> StorageFull | WriteFailed:
     return WriteFailed(path, reason)
 
 
+def as_read_failed(error: OSError, path: str) -> ReadFailed:
+    """Name the failure to open or read a file."""
+    return ReadFailed(path, error.strerror or str(error))
+
+
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[None]:
     """Report failures of the block, which changes files at `path`.
@@ -42,4 +47,4 @@ def reading(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ReadFailed(path, error.strerror or str(error)) from error
+        raise as_read_failed(error, path) from error

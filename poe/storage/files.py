@@ -129,8 +129,8 @@ class FileSlice(NamedTuple):
     length: int
     """Bytes, 1 or more."""
 
-    count: int
-    """Records, 1 or more."""
+    record_count: int
+    """1 or more."""
 
     last_pointer: int
     """Pointer of the last record in the slice; the next read continues from it."""

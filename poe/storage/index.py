@@ -15,6 +15,7 @@ from bisect import bisect_right
 
 import numpy as np
 
+from poe.errors import ReadFailed
 from poe.storage.failure import as_storage_error
 from poe.storage.files import OpenFile
 from poe.storage.record import Numbers
@@ -77,18 +78,13 @@ class Index:
         self._mapped_count = 0
         self._hints: dict[int, int] = {}
 
-    def make_room(self) -> None:
-        """Flush when the buffer is full.
+    def is_full(self) -> bool:
+        """Tell whether it must be flushed before the next batch.
 
-        Called before the data of a batch is written, so that an index that cannot be written
-        refuses the batch while nothing of it is stored.
-
-        Raises:
-            StorageFull: no room on the disk.
-            WriteFailed: another failure.
+        Before its data is written, that is: an index that cannot be written then refuses the batch
+        while nothing of it is stored.
         """
-        if len(self._pending) >= _PENDING_BYTES_MAX:
-            self.flush()
+        return len(self._pending) >= _PENDING_BYTES_MAX
 
     def append(self, pointers: Numbers, offsets: Numbers) -> None:
         """Add the entries of a batch."""
@@ -116,8 +112,22 @@ class Index:
         self._flushed_count = self.count
         self._pending.clear()
 
+    def cut(self) -> None:
+        """Cut off what a failed write may have left.
+
+        Raises:
+            OSError: as reported by the file layer.
+        """
+        size = self._flushed_count * ENTRY_BYTES
+        if self._file.size() != size:
+            self._file.truncate(size)
+
     def entry(self, number: int) -> tuple[int, int]:
-        """Tell pointer and offset of a record; `number` is 0 to `count` - 1."""
+        """Tell pointer and offset of a record; `number` is 0 to `count` - 1.
+
+        Raises:
+            ReadFailed: the file cannot be mapped.
+        """
         at = number * ENTRY_BYTES
         if number < self._mapped_count:
             assert self._map is not None
@@ -138,9 +148,9 @@ class Index:
             return number
         return bisect_right(range(self.count), pointer, key=self._pointer_at)
 
-    def search_end(self, start: int, stop: int, offset_max: int) -> int:
-        """Tell how far, within `start` to `stop`, records begin at or before an offset."""
-        return bisect_right(range(self.count), offset_max, start, stop, key=self._offset_at)
+    def search_offset(self, offset: int, start: int, stop: int) -> int:
+        """Tell the first number, `start` to `stop`, of a record that begins behind an offset."""
+        return bisect_right(range(self.count), offset, start, stop, key=self._offset_at)
 
     def hint(self, pointer: int, number: int) -> None:
         """Remember that the record behind `pointer` has this number, which is 1 or more."""
@@ -150,7 +160,11 @@ class Index:
         self._hints[pointer] = number
 
     def _remap(self) -> None:
-        self._map = self._file.map(self._flushed_count * ENTRY_BYTES)
+        try:
+            self._map = self._file.map(self._flushed_count * ENTRY_BYTES)
+        except (OSError, ValueError) as error:
+            # Python refuses, with a ValueError, to map more than a file has.
+            raise ReadFailed(self._path, str(error)) from error
         self._mapped_count = self._flushed_count
 
     def _pointer_at(self, number: int) -> int:

@@ -195,12 +195,12 @@ class RealFiles:
         with self._folder_of(path) as (folder_fd, name):
             wanted = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
         own = f"/proc/{os.getpid()}/"
-        for link in glob.iglob("/proc/[0-9]*/fd/*"):
+        for link in glob.iglob("/proc/[0-9]*/fd/*"):  # noqa: PTH207 - pathlib stops where a process ends
             # Processes end while we look, and those of other users are closed to us. The name is
             # compared first: a stat of an unknown descriptor may hang on a dead network mount.
             with contextlib.suppress(OSError):
-                if not link.startswith(own) and os.readlink(link).endswith("/" + name):
-                    found = os.stat(link)
+                if not link.startswith(own) and Path(link).readlink().name == name:
+                    found = Path(link).stat()
                     if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
                         return True
         return False

@@ -99,7 +99,7 @@ def decode_records(data: bytes) -> list[tuple[int, bytes]]:
         header = int.from_bytes(data[at : at + HEADER_BYTES], "big")
         end = at + SIZE_BYTES + (header >> 56)
         if end < at + HEADER_BYTES or end > len(data):
-            raise CorruptRecord("data", at)
+            raise CorruptRecord(path="data", offset=at)
         records.append((header & POINTER_MAX, data[at + HEADER_BYTES : end]))
         at = end
     return records

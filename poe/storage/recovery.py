@@ -14,7 +14,7 @@ last.
 """
 
 import logging
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,7 +28,8 @@ from poe.storage.segment_lock import FoundLock, find_lock
 _log = logging.getLogger(__name__)
 
 
-class Extent(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Extent:
     """What a segment holds."""
 
     count: int

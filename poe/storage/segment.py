@@ -9,8 +9,9 @@ import contextlib
 from dataclasses import dataclass
 from typing import Literal, Self
 
+import numpy as np
+
 from poe.errors import (
-    CorruptRecord,
     OptionError,
     PointerOutOfRange,
     SegmentSealed,
@@ -19,18 +20,17 @@ from poe.errors import (
 )
 from poe.storage.data_file import DataFile
 from poe.storage.failure import reading, writing
-from poe.storage.files import Files, FileSlice, OpenFile
+from poe.storage.files import Files, FileSlice, Mode
 from poe.storage.index import OFFSET_MAX, Index
 from poe.storage.record import (
-    HEADER_BYTES,
     POINTER_MAX,
-    SIZE_BYTES,
     Messages,
     encode_record,
     encode_records,
 )
+from poe.storage.record_reader import RecordReader
 from poe.storage.recovery import Extent, recover
-from poe.storage.segment_lock import open_lock, take_lock
+from poe.storage.segment_lock import make_lock, open_lock
 
 _MESSAGE_LIMIT = 2**32 - 8
 
@@ -55,11 +55,20 @@ class SegmentOptions:
     def __post_init__(self) -> None:
         """Reject what no segment could keep."""
         if not 1 <= self.message_max <= _MESSAGE_LIMIT:
-            raise OptionError("message_max", self.message_max, "1 to 2^32 - 8 (bytes)")
+            raise OptionError(
+                key="message_max", value=self.message_max, allowed="1 to 2^32 - 8 (bytes)"
+            )
         if self.buffer_count_max < 1:
-            raise OptionError("buffer_count_max", self.buffer_count_max, "1 or more (messages)")
+            raise OptionError(
+                key="buffer_count_max", value=self.buffer_count_max, allowed="1 or more (messages)"
+            )
         if self.ack not in ("memory", "flushed", "fsync"):
-            raise OptionError("ack", self.ack, "'memory', 'flushed' or 'fsync'")
+            raise OptionError(key="ack", value=self.ack, allowed="'memory', 'flushed' or 'fsync'")
+
+    @property
+    def waiting_count_max(self) -> int:
+        """Messages that may wait in memory at this `ack`."""
+        return self.buffer_count_max if self.ack == "memory" else 0
 
 
 class Segment:
@@ -68,7 +77,7 @@ class Segment:
     Always:
 
         timestamp <= pointer_low <= pointer_high      (the pointers are None while it is empty)
-        flushed bytes + buffered bytes == size_bytes   (nothing is buffered but with ack="memory")
+        flushed bytes + buffered bytes == size_bytes  (nothing is buffered but with ack="memory")
 
     Life: `create` makes a writer, `open` a reader. `seal` and `unseal` change the role, `hibernate`
     closes the files until the next request opens them again by itself, `close` is for the end of
@@ -80,13 +89,10 @@ class Segment:
     """
 
     __slots__ = (
-        "_buffer",
-        "_buffer_count",
         "_data",
-        "_file",
         "_files",
-        "_index",
         "_options",
+        "_reader",
         "count",
         "is_writer",
         "last_pointer",
@@ -109,10 +115,7 @@ class Segment:
         self.last_pointer = max(extent.pointer_high, timestamp - 1)
         self._files = files
         self._options = options
-        self._buffer = b""
-        self._buffer_count = 0
-        self._index: Index | None = None
-        self._file: OpenFile | None = None
+        self._reader: RecordReader | None = None
         self._data: DataFile | None = None
 
     @classmethod
@@ -130,23 +133,11 @@ class Segment:
             WriteFailed: another failure; nothing is left behind.
         """
         segment = cls(files, folder, timestamp, options, Extent(0, 0, 0, 0))
-        path = segment.path
-        with writing(path):
-            try:
-                cell = take_lock(files, path + "_lock", 0)
-                index_file = files.open(path + "_index", "x+")
-                file = files.open(path + "_data", "x+")
-                if options.ack == "fsync":
-                    files.sync_folder(folder)
-            except OSError:
-                for suffix in ("_data", "_index", "_lock"):
-                    with contextlib.suppress(OSError):
-                        files.unlink(path + suffix)
-                raise
+        with writing(segment.path):
+            _make_files(files, segment.path)
+            if options.ack == "fsync":
+                files.sync_folder(folder)
         segment.is_writer = True
-        segment._index = Index(index_file, path + "_index", 0)
-        segment._file = file
-        segment._data = DataFile(file, path + "_data", cell, 0)
         return segment
 
     @classmethod
@@ -175,7 +166,7 @@ class Segment:
     @property
     def is_awake(self) -> bool:
         """Whether its files are open."""
-        return self._index is not None
+        return self._reader is not None
 
     def append(self, messages: Messages, now_us: int) -> int:
         """Store a batch, all of it or nothing, and return the pointer of its last message.
@@ -193,23 +184,30 @@ class Segment:
         """
         if not self.is_writer:
             raise SegmentSealed(self.path)
-        index = self._index or self._wake()
+        index, options = (self._reader or self._wake()).index, self._options
         pointer = max(now_us, self.last_pointer + 1)
         count = len(messages)
         last_pointer = pointer + count - 1
         if last_pointer > POINTER_MAX:
             raise PointerOutOfRange(last_pointer)
         offset = self.size_bytes
-        data: bytes | memoryview
         if count == 1:
-            data = encode_record(messages[0], pointer, self._options.message_max)
-            self._write(data, 1)
+            batch = None
+            data: bytes | memoryview = encode_record(messages[0], pointer, options.message_max)
+        else:
+            batch = encode_records(messages, pointer, options.message_max)
+            data = batch.data
+        if offset + len(data) > OFFSET_MAX:
+            raise StorageFull(self.path + "_data", "it would exceed 2^40 - 1 bytes")
+        if index.is_full():
+            self.flush()
+        assert self._data is not None
+        # The last step that may fail: from here on data and index go together.
+        self._data.append(data, count)
+        if batch is None:
             index.append_one(pointer, offset)
         else:
-            batch = encode_records(messages, pointer, self._options.message_max)
-            data = batch.data
-            self._write(data, count)
-            index.append(batch.pointers, batch.starts + offset)
+            index.append(batch.pointers, batch.starts + np.uint64(offset))
         if self.pointer_low is None:
             self.pointer_low = pointer
         self.last_pointer = last_pointer
@@ -233,22 +231,11 @@ class Segment:
             ReadFailed: the files cannot be opened or mapped.
             CorruptRecord: the index names a place that cannot be.
         """
-        found = self._find(pointer)
-        if found is None or limit < 1:
+        if self._ends_at(pointer) or limit < 1:
             return None
-        index, start, count, size_bytes = found
-        _, offset = index.entry(start)
-        stop = min(start + limit, count)
-        end = index.entry(stop)[1] if stop < count else size_bytes
-        if end - offset > bytes_max:
-            stop = max(index.search_end(start + 1, stop, offset + bytes_max) - 1, start + 1)
-            end = index.entry(stop)[1] if stop < count else size_bytes
-        if not offset < end <= size_bytes:
-            raise CorruptRecord(self.path + "_index", start)
-        last_pointer, _ = index.entry(stop - 1)
-        index.hint(last_pointer, stop)
-        assert self._file is not None
-        return FileSlice(self._file, offset, end - offset, stop - start, last_pointer)
+        reader = self._reader or self._wake()
+        count, size_bytes = self._flushed_extent()
+        return reader.find(pointer, limit, bytes_max, count, size_bytes)
 
     def next(self, pointer: int) -> tuple[int, bytes] | None:
         """Read the message that follows a pointer, and its pointer; None when nothing follows.
@@ -258,18 +245,155 @@ class Segment:
             ReadFailed: the files cannot be opened or read.
             CorruptRecord: what is stored there is no record, or not the one of the index.
         """
-        found = self._find(pointer)
-        if found is None:
+        if self._ends_at(pointer):
             return None
-        index, number, count, size_bytes = found
-        next_pointer, offset = index.entry(number)
-        end = index.entry(number + 1)[1] if number + 1 < count else size_bytes
-        if not offset < end <= size_bytes:
-            raise CorruptRecord(self.path + "_index", number)
-        assert self._file is not None
-        with_header = self._read_at(end - offset, offset)
-        size = end - offset - SIZE_BYTES
-        if int.from_bytes(with_header[:HEADER_BYTES], "big") != size << 56 | next_pointer:
-            raise CorruptRecord(self.path + "_data", offset)
-        index.hint(next_pointer, number + 1)
-        return next_pointer, with_header[HEADER_BYTES:]
+        reader = self._reader or self._wake()
+        count, size_bytes = self._flushed_extent()
+        return reader.next(pointer, count, size_bytes)
+
+    def flush(self) -> None:
+        """Hand everything to the kernel: buffered data, then waiting index entries.
+
+        Raises:
+            StorageFull: no room on the disk; what could not be written goes on waiting.
+            WriteFailed: another failure; likewise.
+        """
+        if self._data is not None and self._reader is not None:
+            self._data.flush()
+            self._reader.index.flush()
+
+    def sync(self) -> None:
+        """Make all data durable; the index can be made from it.
+
+        Raises:
+            StorageFull: no room for what was buffered.
+            WriteFailed: the disk did not take it; what was not durable before may never be.
+            ReadFailed: the files could not be opened again.
+        """
+        if self._data is not None:
+            self._data.flush()
+        reader = self._reader or self._wake()
+        with writing(self.path + "_data"):
+            reader.file.sync()
+
+    def seal(self) -> None:
+        """Become a reader: write what waits, cut the files to their exact size, unlock.
+
+        Raises:
+            StorageFull: no room for what waits; the segment is still a writer.
+            WriteFailed: another failure; likewise.
+            ReadFailed: the files could not be opened again.
+        """
+        if not self.is_writer:
+            return
+        reader = self._reader or self._wake()
+        self.flush()
+        assert self._data is not None
+        with writing(self.path):
+            self._data.cut()
+            reader.index.cut()
+            self._files.unlink(self.path + "_lock")
+        self.is_writer = False
+        self._data = None
+
+    def unseal(self) -> None:
+        """Become the writer again; only the newest segment of a topic may.
+
+        Raises:
+            StorageFull: no room for a lock file; the segment is still a reader.
+            WriteFailed: another failure; likewise.
+        """
+        if self.is_writer:
+            return
+        self._forget_files()
+        with writing(self.path + "_lock"):
+            make_lock(self._files, self.path + "_lock", self.size_bytes)
+        self.is_writer = True
+
+    def hibernate(self) -> None:
+        """Write what waits and close the files; the next request opens them again by itself.
+
+        Raises:
+            StorageFull: no room for what waits; the segment stays awake.
+            WriteFailed: another failure; likewise.
+        """
+        self.flush()
+        self._forget_files()
+
+    def close(self) -> None:
+        """Seal and hibernate; what lies on disk then is complete.
+
+        Raises:
+            StorageFull: no room for what waits; nothing is closed.
+            WriteFailed: another failure; likewise.
+            ReadFailed: the files could not be opened again.
+        """
+        self.seal()
+        self.hibernate()
+
+    def destroy(self) -> None:
+        """Remove the files; the segment is an empty reader from then on, slices go on to work.
+
+        Raises:
+            WriteFailed: a file cannot be removed.
+        """
+        self._forget_files()
+        self.is_writer = False
+        self.count = self.size_bytes = 0
+        self.pointer_low = None
+        with writing(self.path):
+            # Data first: an index or a lock without data is removed by recovery, while data
+            # without an index would be taken for a segment that lost it.
+            for suffix in ("_data", "_index", "_lock"):
+                self._files.unlink(self.path + suffix)
+
+    def _ends_at(self, pointer: int) -> bool:
+        """Tell whether nothing follows a pointer, which nobody has to be woken for."""
+        if not 0 <= pointer <= POINTER_MAX:
+            raise PointerOutOfRange(pointer)
+        return pointer >= self.last_pointer or self.count == 0
+
+    def _flushed_extent(self) -> tuple[int, int]:
+        """Write what is buffered, and tell how many records and bytes can be read."""
+        data = self._data
+        if data is None or data.buffered_count == 0:
+            return self.count, self.size_bytes
+        # On a full disk readers still get what was written before.
+        with contextlib.suppress(StorageError):
+            data.flush()
+        return self.count - data.buffered_count, data.flushed_bytes
+
+    def _wake(self) -> RecordReader:
+        """Open the files."""
+        path, files = self.path, self._files
+        mode: Mode = "r+" if self.is_writer else "r"
+        with reading(path):
+            file = files.open(path + "_data", mode)
+            index = Index(files.open(path + "_index", mode), path + "_index", self.count)
+            if self.is_writer:
+                self._data = DataFile(
+                    file,
+                    path + "_data",
+                    lock_cell=open_lock(files, path + "_lock"),
+                    flushed_bytes=self.size_bytes,
+                    buffer_count_max=self._options.waiting_count_max,
+                )
+        self._reader = RecordReader(file, index, path)
+        return self._reader
+
+    def _forget_files(self) -> None:
+        self._data = self._reader = None
+
+
+def _make_files(files: Files, path: str) -> None:
+    """Make the empty files of a segment; on an error none is left behind."""
+    try:
+        # The lock comes first and the data last: recovery removes what it finds without data.
+        make_lock(files, path + "_lock", 0)
+        files.open(path + "_index", "x+")
+        files.open(path + "_data", "x+")
+    except OSError:
+        for suffix in ("_data", "_index", "_lock"):
+            with contextlib.suppress(OSError):
+                files.unlink(path + suffix)
+        raise

@@ -15,7 +15,7 @@ for which the disk has no room would kill the process):
     flushed offset  u64      native byte order, as only the boot that wrote it reads it
 """
 
-import mmap
+import contextlib
 import os
 import struct
 from dataclasses import dataclass
@@ -39,18 +39,22 @@ class FoundLock:
     of another boot."""
 
 
-def take_lock(files: Files, path: str, flushed_offset: int) -> memoryview:
-    """Make the lock file of a segment; return its flushed offset, as in `open_lock`.
+def make_lock(files: Files, path: str, flushed_offset: int) -> None:
+    """Make the lock file of a segment; on an error none is left behind.
 
     Raises:
-        OSError: as reported by the file layer; a part of the file may be left.
+        OSError: as reported by the file layer.
     """
-    file = files.open(path, "w+")
-    file.allocate(_LOCK_BYTES)
     boot_id = files.boot_id.encode("ascii")
     header = _HEADER.pack(_MAGIC, _VERSION, os.getpid(), boot_id)
-    file.write_at(header + _FLUSHED_OFFSET.pack(flushed_offset), 0)
-    return _cell(file.map(_LOCK_BYTES, is_writable=True))
+    try:
+        file = files.open(path, "w+")
+        file.allocate(_LOCK_BYTES)
+        file.write_at(header + _FLUSHED_OFFSET.pack(flushed_offset), 0)
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.unlink(path)
+        raise
 
 
 def open_lock(files: Files, path: str) -> memoryview:
@@ -59,7 +63,8 @@ def open_lock(files: Files, path: str) -> memoryview:
     Raises:
         OSError: as reported by the file layer.
     """
-    return _cell(files.open(path, "r+").map(_LOCK_BYTES, is_writable=True))
+    map_ = files.open(path, "r+").map(_LOCK_BYTES, is_writable=True)
+    return memoryview(map_)[_HEADER.size :].cast("Q")
 
 
 def find_lock(files: Files, path: str) -> FoundLock | None:
@@ -77,7 +82,7 @@ def find_lock(files: Files, path: str) -> FoundLock | None:
         return None
     if not content.startswith(_MAGIC) or len(content) < _LOCK_BYTES:
         if files.is_open_elsewhere(path):
-            raise SegmentLocked(f"{files.base}/{path}")
+            raise SegmentLocked(path=f"{files.base}/{path}")
         return FoundLock(None)
     # Ours needs no look for a live writer: the lock on the whole store is held by now.
     _, version, _, boot_id = _HEADER.unpack_from(content)
@@ -85,7 +90,3 @@ def find_lock(files: Files, path: str) -> FoundLock | None:
     if version != _VERSION or not is_this_boot:
         return FoundLock(None)
     return FoundLock(_FLUSHED_OFFSET.unpack_from(content, _HEADER.size)[0])
-
-
-def _cell(map_: mmap.mmap) -> memoryview:
-    return memoryview(map_)[_HEADER.size :].cast("Q")

@@ -1,11 +1,12 @@
 """What can be asked of a supervisor: requests, what they return, and functions that ask.
 
-Inside an actor: `ref = await start_child(self, supervisor, spec)`. From an application thread:
-`ref = call_supervisor(system, supervisor, StartChild(spec))`. Either way a refusal or a failed start is
-*raised* at the caller as a `SupervisionError` (OTP returns `{error, Why}`; in Python an ignored error
-value would be an unnoticed one), and the supervisor lives on. No request has a time limit, as in OTP:
-a child's start or clean-up may take any time, and an answer given up on would leave the caller unsure.
-A child must not ask its own supervisor from `init` or `terminate`: both would wait for each other.
+Inside an actor: `ref = await start_child(self, supervisor, spec)`. From an application thread: `ref
+= call_supervisor(system, supervisor, StartChild(spec))`. Either way a refusal or a failed start is
+*raised* at the caller as a `SupervisionError` (OTP returns `{error, Why}`; in Python an ignored
+error value would be an unnoticed one), and the supervisor lives on. No request has a time limit, as
+in OTP: a child's start or clean-up may take any time, and an answer given up on would leave the
+caller unsure. A child must not ask its own supervisor from `init` or `terminate`: both would wait
+for each other.
 
 Source: OTP supervisor.erl, start_child/2, terminate_child/2, restart_child/2, delete_child/2,
 which_children/1, count_children/1, get_childspec/2; return values by `spec/otp.md` §1.9 and §1.10.
@@ -103,8 +104,8 @@ class StartDynamicChild(SupervisorRequest["ActorRef | None"]):
 
     def __post_init__(self) -> None:
         """Refuse at the caller what would raise in the supervisor."""
-        if not (isinstance(self.args, tuple) and is_keywords(self.kwargs)):
-            msg = f"start_dynamic_child with keywords {list(self.kwargs)}; use str keys, without 'name'"
+        if not is_keywords(self.kwargs):
+            msg = f"start_dynamic_child: kwargs is {self.kwargs!r}; use str keys, without 'name'"
             raise InvalidChildSpec(msg)
 
 

@@ -1,10 +1,10 @@
 """Child specs and supervisor flags: what a user writes down, turned into checked values.
 
-A supervisor is data: which children, in which order, and what to do when one of them ends. All of it
-is checked on construction, where the traceback still names the author; the rules that need flags and
-children together are in `check_children` and `check_combination`. Nothing here starts or sends. Specs
-hold an actor class and arguments instead of a start function, so that they can be pickled for system
-bases with one process per actor.
+A supervisor is data: which children, in which order, and what to do when one of them ends. All of
+it is checked on construction, where the traceback still names the author; the rules that need flags
+and children together are in `check_children` and `check_combination`. Nothing here starts or sends.
+Specs hold an actor class and arguments instead of a start function, so that they can be pickled for
+system bases with one process per actor.
 """
 
 import math
@@ -72,8 +72,8 @@ class ChildSpec:
     Raises:
         InvalidChildSpec: on construction, naming the field, its value and what is allowed.
 
-    Source: OTP `supervisor:child_spec()`, with class and arguments for `start` and without `modules`
-    (there is no hot upgrade here).
+    Source: OTP `supervisor:child_spec()`, with class and arguments for `start` and without
+    `modules` (there is no hot upgrade here).
     """
 
     id: Hashable
@@ -103,8 +103,7 @@ class ChildSpec:
     def __post_init__(self) -> None:
         """Check the fields in OTP's order: the first one that is wrong is reported."""
         self._check("id", _is_hashable(self.id), "a hashable value")
-        is_actor = isinstance(self.actor, type) and issubclass(self.actor, GenServer)
-        self._check("actor", is_actor, "a subclass of GenServer")
+        self._check("actor", _is_actor_class(self.actor), "a subclass of GenServer")
         self._check("args", isinstance(self.args, tuple), "a tuple")
         self._check("kwargs", is_keywords(self.kwargs), "a mapping with str keys, without 'name'")
         self._check("restart", isinstance(self.restart, Restart), "a member of Restart")
@@ -196,7 +195,7 @@ def check_children(flags: SupervisorFlags, specs: Sequence[ChildSpec]) -> None:
             msg = f"simple_one_for_one has {len(specs)} child specs; use exactly 1, the template"
             raise InvalidChildSpec(msg)
         if specs[0].name is not None:
-            msg = f"child {specs[0].id!r}: name is {specs[0].name!r}; a template has many children, use None"
+            msg = f"template {specs[0].id!r}: name is {specs[0].name!r}; its children need None"
             raise InvalidChildSpec(msg)
 
 
@@ -214,13 +213,13 @@ def check_combination(spec: ChildSpec, auto_shutdown: AutoShutdown) -> None:
         raise InvalidChildSpec(msg)
 
 
-def is_keywords(kwargs: object) -> bool:
+def is_keywords(kwargs: Mapping[Any, Any]) -> bool:
     """Tell whether an actor can be started with these keywords; `name` would register it."""
-    return (
-        isinstance(kwargs, Mapping)
-        and all(isinstance(key, str) for key in kwargs)
-        and "name" not in kwargs
-    )
+    return all(isinstance(key, str) and key != "name" for key in kwargs)
+
+
+def _is_actor_class(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, GenServer)
 
 
 def _is_hashable(value: object) -> bool:

@@ -1,8 +1,9 @@
 """The children of one supervisor in start order, each with its spec and its slot; plain data.
 
-A slot says how the child is: a ref (running), None (specified, not running) or `RESTARTING` (a restart
-failed and another try is queued). The table finds a child by id and by ref in constant time, so that a
-supervisor of many children handles an exit as fast as one of three. It never looks into a ref.
+A slot says how the child is: a ref (running), None (specified, not running) or `RESTARTING` (a
+restart failed and another try is queued). The table finds a child by id and by ref in constant
+time, so that a supervisor of many children handles an exit as fast as one of three. It never looks
+into a ref.
 
 Invariant: `by_ref` holds exactly the ids whose slot is a ref.
 """

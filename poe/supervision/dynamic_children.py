@@ -1,9 +1,9 @@
 """The children of a simple_one_for_one supervisor: any number of instances of one template.
 
-Instances have no ids and no order; each is known by its ref, so that a start or an exit costs the same
-among 100 000 as among three. Verdicts come from `strategy.py`; a method that returns False asks the
-supervisor to end with reason shutdown. An instance whose restart returned IGNORE is dropped: OTP 25
-keeps a phantom and crashes on it later (erlang/otp #8215).
+Instances have no ids and no order; each is known by its ref, so that a start or an exit costs the
+same among 100 000 as among three. Verdicts come from `strategy.py`; a method that returns False
+asks the supervisor to end with reason shutdown. An instance whose restart returned IGNORE is
+dropped: OTP 25 keeps a phantom and crashes on it later (erlang/otp #8215).
 
 Source: OTP stdlib 4.2, supervisor.erl, the clauses for `?is_simple`.
 """
@@ -22,11 +22,12 @@ from poe.supervision.api import (
     refuse,
 )
 from poe.supervision.child_spec import ChildKind, ChildSpec, Restart, SupervisorFlags
-from poe.supervision.child_table import RESTARTING, Ref
+from poe.supervision.child_table import RESTARTING
 from poe.supervision.lifecycle import is_alive, retry_later, start, stop, stop_signal
 from poe.supervision.reaper import Reap, Reaper
-from poe.supervision.reports import Report, reason_text, report
+from poe.supervision.reports import Report, reason_text, report, report_give_up
 from poe.supervision.strategy import (
+    ChildEnd,
     RestartHistory,
     Verdict,
     is_crash_report_due,
@@ -48,8 +49,8 @@ class DynamicChildren:
         self._flags = flags
         self._template = template
         self._history = RestartHistory(flags.intensity, flags.period_s)
-        self._instances: dict[Ref, StartDynamicChild | None] = {}
-        self._restarting: set[Ref] = set()
+        self._instances: dict[ActorRef, StartDynamicChild | None] = {}
+        self._restarting: set[ActorRef] = set()
 
     async def start_all(self) -> None:
         """Start nothing: instances start on demand."""
@@ -61,6 +62,7 @@ class DynamicChildren:
             return
         supervisor, template = self._supervisor, self._template
         reaper = await supervisor.start_link(Reaper, refs)
+        assert reaper is not None
         signal = stop_signal(template)
         for ref in refs:
             supervisor.exit(ref, signal)
@@ -83,12 +85,10 @@ class DynamicChildren:
         if is_crash_report_due(template.restart, reason):
             report(Report.CHILD_TERMINATED, self._supervisor.ref, template.id, reason)
         verdict = verdict_on_exit(
-            template,
-            reason,
-            self._flags,
+            ChildEnd(template, reason, significant_left=len(self._instances) > 1),
+            self._flags.auto_shutdown,
             self._history,
             self._supervisor.monotonic_s(),
-            significant_left=len(self._instances) > 1,
         )
         return await self._carry_out(verdict, ref)
 
@@ -99,21 +99,16 @@ class DynamicChildren:
         verdict = verdict_on_restart(self._history, self._supervisor.monotonic_s())
         return await self._carry_out(verdict, ref)
 
-    async def _carry_out(self, verdict: Verdict, ref: Ref) -> bool:
+    async def _carry_out(self, verdict: Verdict, ref: ActorRef) -> bool:
         request = self._forget(ref)
         if verdict is Verdict.RESTART:
             assert request is not None
             await self._restart(ref, request)
         elif verdict is Verdict.GIVE_UP:
-            report(
-                Report.SHUTDOWN,
-                self._supervisor.ref,
-                self._template.id,
-                "reached_max_restart_intensity",
-            )
+            report_give_up(self._supervisor.ref, self._template.id, self._history)
         return verdict not in (Verdict.GIVE_UP, Verdict.AUTO_SHUTDOWN)
 
-    async def _restart(self, old_ref: Ref, request: StartDynamicChild) -> None:
+    async def _restart(self, old_ref: ActorRef, request: StartDynamicChild) -> None:
         try:
             ref = await start(self._supervisor, self._template, request.args, request.kwargs)
         except ChildStartFailed:
@@ -124,7 +119,7 @@ class DynamicChildren:
         if ref is not None:
             self._instances[ref] = request
 
-    def _forget(self, ref: Ref) -> StartDynamicChild | None:
+    def _forget(self, ref: ActorRef) -> StartDynamicChild | None:
         self._restarting.discard(ref)
         return self._instances.pop(ref)
 

@@ -21,8 +21,8 @@ from poe.supervision.strategy import is_stop_as_told
 class Retry:
     """A supervisor's cast to itself: try again to restart a child.
 
-    It goes through the mailbox so that a request to stop the child or the supervisor gets in between
-    two tries.
+    It goes through the mailbox so that a request to stop the child or the supervisor gets in
+    between two tries.
     """
 
     child: Hashable

@@ -7,7 +7,6 @@ supervisor to end with reason shutdown.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import cast
 
 from poe.actors import ActorRef, Error, GenServer
 from poe.errors import ChildStartFailed, InvalidChildSpec
@@ -28,8 +27,9 @@ from poe.supervision.child_spec import (
 )
 from poe.supervision.child_table import RESTARTING, Child, ChildTable
 from poe.supervision.lifecycle import is_alive, retry_later, start, stop
-from poe.supervision.reports import Report, report
+from poe.supervision.reports import Report, report, report_give_up
 from poe.supervision.strategy import (
+    ChildEnd,
     RestartHistory,
     Verdict,
     is_crash_report_due,
@@ -78,12 +78,10 @@ class OrderedChildren:
             report(Report.CHILD_TERMINATED, self._supervisor.ref, spec.id, reason)
         self._table.set_slot(spec.id, None)
         verdict = verdict_on_exit(
-            spec,
-            reason,
-            self._flags,
+            ChildEnd(spec, reason, is_significant_left(self._table, spec.id)),
+            self._flags.auto_shutdown,
             self._history,
             self._supervisor.monotonic_s(),
-            significant_left=is_significant_left(self._table, spec.id),
         )
         if verdict is Verdict.REMOVE:
             self._table.remove(spec.id)
@@ -101,7 +99,7 @@ class OrderedChildren:
         if verdict is Verdict.RESTART:
             await self._restart(child_id)
         elif verdict is Verdict.GIVE_UP:
-            report(Report.SHUTDOWN, self._supervisor.ref, child_id, "reached_max_restart_intensity")
+            report_give_up(self._supervisor.ref, child_id, self._history)
         return verdict not in (Verdict.GIVE_UP, Verdict.AUTO_SHUTDOWN)
 
     async def _restart(self, child_id: Hashable) -> None:
@@ -117,9 +115,8 @@ class OrderedChildren:
             self._table.set_slot(start_id, None)
         failure = await self._start_group(plan.start)
         if failure is not None:
-            failed_id = cast(Hashable, failure.child_id)
-            self._table.set_slot(failed_id, RESTARTING)
-            retry_later(self._supervisor, failed_id)
+            self._table.set_slot(failure.child_id, RESTARTING)
+            retry_later(self._supervisor, failure.child_id)
 
     async def _start_group(self, ids: Sequence[Hashable]) -> ChildStartFailed | None:
         """Start children up to the first one that fails."""
@@ -137,7 +134,7 @@ class OrderedChildren:
 
     # ---- requests -----------------------------------------------------------------------------
 
-    async def start_child(self, request: StartChild | StartDynamicChild) -> ActorRef | None | Error:
+    async def start_child(self, request: StartChild | StartDynamicChild) -> ActorRef | Error | None:
         """Add a child as the last in start order, and start it."""
         if isinstance(request, StartDynamicChild):
             return refuse(None, Refusal.NOT_SIMPLE_ONE_FOR_ONE)
@@ -175,7 +172,7 @@ class OrderedChildren:
             self._table.set_slot(child_id, None)
         return None
 
-    async def restart_child(self, child_id: Hashable) -> ActorRef | None | Error:
+    async def restart_child(self, child_id: Hashable) -> ActorRef | Error | None:
         """Start a child that has a spec but no actor; it keeps its place."""
         idle = self._find_idle(child_id)
         if isinstance(idle, Error):

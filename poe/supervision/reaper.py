@@ -1,8 +1,8 @@
 """Waiting for the end of many actors at once: refs and a deadline in, exit reasons out.
 
 The supervisor of dynamic children stops all of them together. It cannot await 100 000 ends one by
-one: while it waits for one, the others' notices pile up in its mailbox, and finding each there costs a
-walk through all. A reaper is never suspended, so every notice is one constant step.
+one: while it waits for one, the others' notices pile up in its mailbox, and finding each there
+costs a walk through all. A reaper is never suspended, so every notice is one constant step.
 """
 
 from collections.abc import Sequence

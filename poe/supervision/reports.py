@@ -1,11 +1,12 @@
 """What a supervisor tells the log: one structured line for each start, crash, failure and give-up.
 
 Every line goes to the logger `poe.supervision` and carries `report`, `supervisor`, `child_id` and
-`reason` as fields of its record, so that a handler can count or filter without reading text. Reasons
-are shortened and exceptions that are not ours are named by their type only: their text may hold a
-message's payload, which never reaches a log.
+`reason` as fields of its record, so that a handler can count or filter without reading text.
+Reasons are shortened and exceptions that are not ours are named by their type only: their text may
+hold a message's payload, which never reaches a log.
 
-Source: OTP supervisor reports and progress reports; `spec/otp.md` §1.15 says which event gives which.
+Source: OTP supervisor reports and progress reports; `spec/otp.md` §1.15 says which event gives
+which.
 """
 
 import logging
@@ -13,7 +14,8 @@ from collections.abc import Hashable
 from enum import StrEnum
 from typing import Final
 
-from poe.errors import PoeError
+from poe.errors import IntensityExceeded, PoeError
+from poe.supervision.strategy import RestartHistory
 
 logger = logging.getLogger("poe.supervision")
 
@@ -32,7 +34,7 @@ class Report(StrEnum):
     SHUTDOWN_ERROR = "shutdown_error"
     """A child that was told to stop ended in another way."""
     SHUTDOWN = "shutdown"
-    """The supervisor gives up: `reached_max_restart_intensity`."""
+    """The supervisor gives up (OTP: reached_max_restart_intensity)."""
 
 
 def report(kind: Report, supervisor: object, child_id: Hashable, reason: object = None) -> None:
@@ -48,6 +50,12 @@ def report(kind: Report, supervisor: object, child_id: Hashable, reason: object 
         "reason": text,
     }
     logger.log(level, "%s: %s of child %r %s", supervisor, kind, child_id, text, extra=fields)
+
+
+def report_give_up(supervisor: object, child_id: Hashable, history: RestartHistory) -> None:
+    """Log that a supervisor ends because a restart exceeded its intensity."""
+    reason = IntensityExceeded(child_id, len(history), history.period_s)
+    report(Report.SHUTDOWN, supervisor, child_id, reason)
 
 
 def reason_text(reason: object) -> str:

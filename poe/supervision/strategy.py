@@ -1,9 +1,9 @@
-"""What to do when a child ends: (spec, reason, history, clock) to a verdict, and a verdict to a plan.
+"""What to do when a child ends: (end, history, clock) to a verdict, and a verdict to a plan.
 
-This is the whole of OTP's restart logic without a single message: `verdict_on_exit` decides whether the
-child is kept, removed, restarted, or whether the supervisor itself ends; `restart_plan` lists which
-children are stopped and started, in which order. `ordered_children.py` and `dynamic_children.py` carry
-it out. Nothing here waits, sends, or reads a clock.
+This is the whole of OTP's restart logic without a single message: `verdict_on_exit` decides whether
+the child is kept, removed, restarted, or whether the supervisor itself ends; `restart_plan` lists
+which children are stopped and started, in which order. `ordered_children.py` and
+`dynamic_children.py` carry it out. Nothing here waits, sends, or reads a clock.
 
 Source: OTP stdlib 4.2, supervisor.erl, do_restart/3, restart/3, add_restart/1, do_auto_shutdown/2.
 """
@@ -21,7 +21,6 @@ from poe.supervision.child_spec import (
     ChildSpec,
     Restart,
     Strategy,
-    SupervisorFlags,
 )
 from poe.supervision.child_table import ChildTable
 
@@ -44,9 +43,9 @@ class Verdict(Enum):
 class RestartHistory:
     """When the restarts of one supervisor were tried; one budget for all its children.
 
-    Times are whole seconds and the edge of the window counts, exactly as in OTP: two restarts at most
-    `period_s` apart always count together, `period_s + 1` apart never, in between it depends on the
-    phase of the second. Holds at most `intensity + 1` times.
+    Times are whole seconds and the edge of the window counts, exactly as in OTP: two restarts at
+    most `period_s` apart always count together, `period_s + 1` apart never, in between it depends
+    on the phase of the second. Holds at most `intensity + 1` times.
     """
 
     def __init__(self, intensity: int, period_s: int) -> None:
@@ -67,6 +66,16 @@ class RestartHistory:
             self._times_s.popleft()
         self._times_s.append(now)
         return len(self._times_s) <= self.intensity
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnd:
+    """A child that ended by itself."""
+
+    spec: ChildSpec
+    reason: object
+    significant_left: bool
+    """Another significant child runs or is restarting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +103,8 @@ def is_crash_report_due(restart: Restart, reason: object) -> bool:
 def is_stop_as_told(spec: ChildSpec, reason: object) -> bool:
     """Tell whether a child that was told to stop ended as it should, so that no report is due.
 
-    Obedience ends as `"shutdown"`, or `"killed"` after a brutal kill. Other orderly ends are in order
-    too, unless the child is permanent.
+    Obedience ends as `"shutdown"`, or `"killed"` after a brutal kill. Other orderly ends are in
+    order too, unless the child is permanent.
 
     Source: supervisor.erl, shutdown/1.
     """
@@ -104,29 +113,15 @@ def is_stop_as_told(spec: ChildSpec, reason: object) -> bool:
 
 
 def verdict_on_exit(
-    spec: ChildSpec,
-    reason: object,
-    flags: SupervisorFlags,
-    history: RestartHistory,
-    now_s: float,
-    *,
-    significant_left: bool,
+    end: ChildEnd, auto_shutdown: AutoShutdown, history: RestartHistory, now_s: float
 ) -> Verdict:
-    """Decide what follows when a child ends by itself.
-
-    Args:
-        spec: of the child that ended.
-        reason: its exit reason.
-        flags: of the supervisor.
-        history: of its restarts; a restart is recorded in it.
-        now_s: monotonic seconds.
-        significant_left: another significant child runs or is restarting.
-    """
-    if is_restarted(spec.restart, reason):
+    """Decide what follows when a child ends by itself; a restart is recorded in `history`."""
+    spec = end.spec
+    if is_restarted(spec.restart, end.reason):
         return verdict_on_restart(history, now_s)
     if spec.significant and (
-        flags.auto_shutdown is AutoShutdown.ANY_SIGNIFICANT
-        or (flags.auto_shutdown is AutoShutdown.ALL_SIGNIFICANT and not significant_left)
+        auto_shutdown is AutoShutdown.ANY_SIGNIFICANT
+        or (auto_shutdown is AutoShutdown.ALL_SIGNIFICANT and not end.significant_left)
     ):
         return Verdict.AUTO_SHUTDOWN
     return Verdict.REMOVE if spec.restart is Restart.TEMPORARY else Verdict.KEEP

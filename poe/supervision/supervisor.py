@@ -1,18 +1,18 @@
 """The supervisor actor: exits and requests in, verdicts of its children's keeper carried out.
 
 A thin GenServer around `OrderedChildren` or `DynamicChildren`, chosen by strategy. It starts its
-children in `init`, stops them in `terminate`, and ends with reason shutdown when it gives up or when a
-significant child has ended. It survives whatever it does not understand.
+children in `init`, stops them in `terminate`, and ends with reason shutdown when it gives up or
+when a significant child has ended. It survives whatever it does not understand.
 
-Source: OTP stdlib 4.2, supervisor.erl; differs as `spec/otp.md` §11 proposes: an unknown call is answered
-with an error and an unknown cast is logged, where OTP crashes.
+Source: OTP stdlib 4.2, supervisor.erl; differs as `spec/otp.md` §11 proposes: an unknown call is
+answered with an error and an unknown cast is logged, where OTP crashes.
 """
 
 import logging
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from poe.actors import IGNORE, SHUTDOWN, Error, Exit, GenServer, Stop
+from poe.actors import IGNORE, SHUTDOWN, Call, Error, Exit, GenServer, Stop
 from poe.errors import UnknownRequest
 from poe.supervision.api import (
     CountChildren,
@@ -50,14 +50,11 @@ class Supervisor(GenServer):
 
     _children: OrderedChildren | DynamicChildren
 
-    def configure(
-        self,
-        *args: Any,
-        **kwargs: Any,  # noqa: ANN401 - a subclass defines them
-    ) -> Any:  # noqa: ANN401 - tuple[SupervisorFlags, Sequence[ChildSpec]], or the token IGNORE
+    # The arguments are whatever a subclass wants; the result may also be the token IGNORE.
+    def configure(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         """Turn the start arguments into `(flags, specs)`, or return IGNORE to run nothing."""
-        flags, specs = args
         assert not kwargs
+        flags, specs = args
         return flags, specs
 
     async def init(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the runtime's directive
@@ -82,27 +79,29 @@ class Supervisor(GenServer):
             return DynamicChildren(self, flags, specs[0])
         return OrderedChildren(self, flags, specs)
 
-    async def handle_call(self, request: object, caller: Any) -> object:  # noqa: ANN401 - the runtime's token
+    async def handle_call(self, request: object, caller: Call) -> object:
         """Answer a request of `poe.supervision.api`."""
         del caller
         children = self._children
         match request:
             case StartChild() | StartDynamicChild():
-                return await children.start_child(request)
+                answer: object = await children.start_child(request)
             case TerminateChild(child):
-                return await children.terminate_child(child)
+                answer = await children.terminate_child(child)
             case RestartChild(child_id):
-                return await children.restart_child(child_id)
+                answer = await children.restart_child(child_id)
             case DeleteChild(child_id):
-                return children.delete_child(child_id)
+                answer = children.delete_child(child_id)
             case WhichChildren():
-                return children.which_children()
+                answer = children.which_children()
             case CountChildren():
-                return await children.count_children()
+                answer = await children.count_children()
             case GetChildSpec(child):
-                return children.get_child_spec(child)
-        self._log_unexpected("call", request)
-        return Error(UnknownRequest(type(request).__name__))
+                answer = children.get_child_spec(child)
+            case _:
+                self._log_unexpected("call", request)
+                answer = Error(UnknownRequest(type(request).__name__))
+        return answer
 
     async def handle_cast(self, message: object) -> Stop | None:
         """Go on with a restart that had failed."""

@@ -1,0 +1,97 @@
+"""What the socket benchmark measures: the work, the servers that do it, and the bars.
+
+A scenario names poeload's arguments once; every server gets the same work through the generator
+of its own protocol.
+"""
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import processes
+from bench.build import BUILD, ROOT
+from bench.processes import HOST, Running
+
+CONNECTIONS = 6
+MESSAGE_BYTES = 100
+FILL_S = 0.5
+FILL_MESSAGES = 1_000_000
+POE = "poe"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One line of work and what Poe must reach in it, relative to the other servers."""
+
+    name: str
+    mode: str
+    topics: int
+    batch: int
+    bars: dict[str, float]
+    """Server -> the least ratio of Poe's rate to that server's."""
+
+
+SCENARIOS = (
+    Scenario("write, 100 per call, 1 topic", "write", 1, 100, {"limit": 0.45, "redis": 2.5}),
+    Scenario("write, 100 per call, 100 topics", "write", 100, 100, {"limit": 0.40, "redis": 2.5}),
+    Scenario("write, 1000 per call", "write", 1, 1000, {"limit": 0.7}),
+    Scenario("read, 100 per call, 1 topic", "read", 1, 100, {"limit": 0.50, "redis": 1.5}),
+    Scenario("read, 100 per call, 100 topics", "read", 100, 100, {"limit": 0.45, "redis": 1.5}),
+    Scenario("read, 1000 per call", "read", 1, 1000, {"limit": 0.5}),
+)
+
+Starter = Callable[[Path], contextlib.AbstractContextManager[Running]]
+SERVERS: dict[str, tuple[Starter, str]] = {
+    POE: (processes.poe, "poeload"),
+    "limit": (processes.limit, "poeload"),
+    "redis": (processes.redis, "redisload"),
+    "nats": (processes.nats, "natsload"),
+}
+
+
+def measure(server: str, scenario: Scenario, seconds: float) -> float:
+    """Messages per second of one server in one scenario, started fresh in an empty folder.
+
+    Fresh, so that no measurement pays for the files and the memory of the one before. A server
+    that is read from is filled first; `limit` brings its own data.
+    """
+    start, generator = SERVERS[server]
+    with tempfile.TemporaryDirectory(prefix="poe-bench-") as folder, start(Path(folder)) as running:
+        if scenario.mode == "read" and server != "limit":
+            _fill(generator, running.port, scenario.topics)
+        return message_rate(generator, running.port, scenario, seconds)
+
+
+def message_rate(generator: str, port: int, scenario: Scenario, seconds: float) -> float:
+    """Run a generator and return the messages per second that it reports.
+
+    Raises:
+        RuntimeError: the generator saw errors; a rate with errors in it means nothing.
+    """
+    program = [str(BUILD / generator)]
+    if not (BUILD / generator).exists():
+        program = [sys.executable, "-m", "bench.load"]
+    work = [scenario.mode, CONNECTIONS, scenario.topics, scenario.batch, MESSAGE_BYTES, seconds]
+    run = subprocess.run(
+        [*program, *map(str, [HOST, port, *work])],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if run.returncode:
+        msg = f"{generator} {scenario.mode} failed: {run.stdout}{run.stderr}"
+        raise RuntimeError(msg)
+    return float(json.loads(run.stdout)["msgs_s"])
+
+
+def _fill(generator: str, port: int, topics: int) -> None:
+    writing = Scenario("fill", "write", topics, 100, {})
+    stored = 0.0
+    while stored < FILL_MESSAGES:
+        stored += message_rate(generator, port, writing, FILL_S) * FILL_S

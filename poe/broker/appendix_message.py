@@ -1,0 +1,94 @@
+"""What is asked of an appendix server, and its special answers.
+
+The classes of the hot path are plain slotted dataclasses: freezing one costs 0.4 us per request, and
+nobody but the receiver ever sees it.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from poe.actors import ActorRef
+from poe.storage import Messages
+
+
+class Answer(Enum):
+    """Answers that are neither a pointer nor data."""
+
+    MOVED = "sealed meanwhile: ask the topic registry for the writer, then try again"
+
+
+MOVED: Final = Answer.MOVED
+
+
+@dataclass(slots=True)
+class Put:
+    """Append a batch; answers the pointer of its last message, or MOVED."""
+
+    messages: Messages
+
+
+@dataclass(slots=True)
+class Get:
+    """Find records behind a pointer; answers a `FileSlice` or None."""
+
+    pointer: int
+    limit: int
+    bytes_max: int
+
+
+@dataclass(slots=True)
+class Next:
+    """Read the one message behind a pointer; answers (pointer, message) or None."""
+
+    pointer: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitFor:
+    """Answer True once something follows `pointer`, False after `timeout_s`, or MOVED."""
+
+    pointer: int
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Take no more puts from now on; answers the newest pointer, None when empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Make everything appended so far durable (fsync); answers None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Answer a `SegmentInfo`; wakes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """What is known of a segment without touching its files."""
+
+    path: str
+    role: str
+    """w writer, r reader, h hibernating reader."""
+    count: int
+    size_bytes: int
+    pointer_low: int | None
+    pointer_high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLimits:
+    """Cast at each check interval: a writer at its limit answers the registry with `LimitReached`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitReached:
+    """Cast to the topic registry: this topic needs a new segment."""
+
+    topic: bytes
+    writer: ActorRef
+    """Who said so; nothing happens when it is the writer no more."""

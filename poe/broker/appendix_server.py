@@ -1,0 +1,285 @@
+"""The appendix server: the actor that owns one segment.
+
+It turns puts into one append per frame and gets into file slices. Its role is writer (`w`), reader
+(`r`) or hibernating reader (`h`). Nobody else touches its segment, so a put, a read and the sealing
+of the segment can never run into each other.
+
+Source: appendix_server.erl; the index process and the sleep/wake handshake are gone, since a
+`Segment` opens its files again by itself.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from poe.actors import NO_REPLY, Call, Error, Exit, GenServer, Reason, Stop, Timer
+from poe.broker.appendix_message import (
+    MOVED,
+    CheckLimits,
+    Describe,
+    Get,
+    LimitReached,
+    Next,
+    Put,
+    Seal,
+    SegmentInfo,
+    Sync,
+    WaitFor,
+)
+from poe.errors import OptionError, StorageError
+from poe.storage import Clock, Segment
+
+logger = logging.getLogger("poe.broker")
+
+REGISTRY = "topic_registry"
+"""Name of the topic registry; its tells go there, whoever holds the name."""
+
+_FLUSH_DELAY_S = 0.05
+"""With `ack="memory"`: the longest time that a message waits to be written."""
+
+_RETRY_DELAY_S = 1.0
+"""Pause before a failed background flush is tried again."""
+
+_OVERSHOOT = 2
+"""A writer at this multiple of its limits does not wait for the next tick to say so."""
+
+_IDLE_TICK = object()
+_FLUSH_TICK = object()
+_SYNC = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendixOptions:
+    """When an appendix server is full, and when it sleeps.
+
+    Raises:
+        OptionError: on construction, naming the option and what is allowed.
+    """
+
+    count_limit: int = 100_000
+    """Messages in a segment; may be a little exceeded."""
+
+    size_limit: int = 67_108_864
+    """Bytes in a segment; may be a little exceeded."""
+
+    worker_timeout: float = 1.0
+    """Seconds without a request until hibernation."""
+
+    def __post_init__(self) -> None:
+        """Reject limits that no segment could keep."""
+        if self.count_limit < 1:
+            raise OptionError("count_limit", self.count_limit, "1 or more (messages)")
+        if not 1 <= self.size_limit < 2**40:
+            raise OptionError("size_limit", self.size_limit, "1 to 2^40 - 1 (bytes)")
+        if not self.worker_timeout > 0:
+            raise OptionError("worker_timeout", self.worker_timeout, "more than 0 (seconds)")
+
+
+class AppendixServer(GenServer):
+    """Owns one segment from `init` to its end.
+
+    Started by the topic registry through appendix_sup, and linked to both. It traps exits so that
+    it can close its files; when the registry dies it closes and ends, and the next registry opens
+    the segment again from what is on disk.
+    """
+
+    trap_exits = True
+
+    def init(
+        self, topic: bytes, segment: Segment, ack: str, options: AppendixOptions, clock: Clock
+    ) -> None:
+        """Take over a recovered segment."""
+        self._topic = topic
+        self._segment = segment
+        self._ack = ack
+        self._options = options
+        self._clock = clock
+        self._flush_timer: Timer | None = None
+        self._unsynced: list[tuple[Call, int]] = []
+        self._waiting: dict[Call, Timer] = {}
+        self._is_used = False
+        self._is_ticking = False
+        self._told_limit = False
+
+    def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
+        """Serve one request of `appendix_message`; storage errors go to the caller."""
+        kind = type(request)
+        if kind is Describe:
+            return self._describe()
+        self._is_used = True
+        if not self._is_ticking:
+            self._tick_later()
+        try:
+            if kind is Put:
+                return self._put(request, caller)
+            if kind is Get:
+                return self._segment.read(request.pointer, request.limit, request.bytes_max)
+            if kind is Next:
+                return self._segment.next(request.pointer)
+            return _HANDLERS[kind](self, request, caller)
+        except StorageError as error:
+            return Error(error)
+
+    def handle_cast(self, message: Any) -> None:  # noqa: ANN401
+        """Take the registry's tick, and its own reminder to commit a group of puts."""
+        if message is _SYNC:
+            self._commit_group()
+        elif isinstance(message, CheckLimits) and self._is_full(1):
+            self.cast(REGISTRY, LimitReached(self._topic, self.ref))
+
+    def handle_info(self, message: Any) -> Stop | None:  # noqa: ANN401
+        """Take its own timers, and the end of the registry."""
+        if message is _IDLE_TICK:
+            self._idle_tick()
+        elif message is _FLUSH_TICK:
+            self._flush_timer = None
+            self._flush()
+        elif isinstance(message, _Expired):
+            if self._waiting.pop(message.caller, None) is not None:
+                self.reply(message.caller, False)
+        elif isinstance(message, Exit):
+            return Stop(message.reason)
+        else:
+            super().handle_info(message)
+        return None
+
+    def terminate(self, reason: Reason) -> None:
+        """Close the files, so that the next start finds nothing to repair."""
+        del reason
+        self._release_waiting()
+        self._commit_group()
+        self._segment.close()
+
+    # ---- requests -----------------------------------------------------------------------------
+
+    def _put(self, request: Put, caller: Call) -> Any:  # noqa: ANN401
+        segment = self._segment
+        if not segment.is_writer:
+            return MOVED
+        pointer = segment.append(request.messages, self._clock.now_us())
+        if self._waiting:
+            self._release_waiting()
+        if not self._told_limit and self._is_full(_OVERSHOOT):
+            self._told_limit = True
+            self.cast(REGISTRY, LimitReached(self._topic, self.ref))
+        if self._ack == "flushed":
+            return pointer
+        if self._ack == "fsync":
+            return self._join_group(caller, pointer)
+        if self._flush_timer is None:
+            self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
+        return pointer
+
+    def _is_full(self, factor: int) -> bool:
+        segment, options = self._segment, self._options
+        return segment.is_writer and (
+            segment.count >= factor * options.count_limit
+            or segment.size_bytes >= factor * options.size_limit
+        )
+
+    # ---- durability ---------------------------------------------------------------------------
+
+    def _join_group(self, caller: Call, pointer: int) -> Any:  # noqa: ANN401
+        """Answer after the fsync that all puts which are already on their way will share."""
+        if not self._unsynced:
+            self.cast(self.ref, _SYNC)
+        self._unsynced.append((caller, pointer))
+        return NO_REPLY
+
+    def _commit_group(self) -> None:
+        group, self._unsynced = self._unsynced, []
+        if not group:
+            return
+        try:
+            self._segment.sync()
+        except StorageError as error:
+            for caller, _ in group:
+                self.reply_error(caller, error)
+        else:
+            for caller, pointer in group:
+                self.reply(caller, pointer)
+
+    def _flush(self) -> None:
+        """Write what `ack="memory"` has left waiting; on a full disk it goes on waiting."""
+        try:
+            self._segment.flush()
+        except StorageError as error:
+            logger.error("%s keeps messages in memory: %s", self._segment.path, error)
+            self._flush_timer = self.send_after(_RETRY_DELAY_S, _FLUSH_TICK)
+
+    # ---- sleeping -----------------------------------------------------------------------------
+
+    def _tick_later(self) -> None:
+        self._is_ticking = True
+        self.send_after(self._options.worker_timeout, _IDLE_TICK)
+
+    def _idle_tick(self) -> None:
+        """Hibernate when no request came since the last tick.
+
+        One timer at a time and no clock on the hot path: sleep begins after one to two times
+        `worker_timeout`.
+        """
+        self._is_ticking = False
+        if self._is_used or self._waiting:
+            self._is_used = False
+            self._tick_later()
+            return
+        try:
+            self._segment.hibernate()
+        except StorageError as error:
+            logger.error("%s stays awake: %s", self._segment.path, error)
+            self._tick_later()
+
+    # ---- other requests -----------------------------------------------------------------------
+
+    def _seal(self, request: Seal, caller: Call) -> int | None:
+        del request, caller
+        self._commit_group()
+        self._segment.seal()
+        self._release_waiting()
+        return self._segment.pointer_high
+
+    def _sync(self, request: Sync, caller: Call) -> None:
+        del request, caller
+        self._segment.sync()
+
+    def _describe(self) -> SegmentInfo:
+        segment = self._segment
+        role = "w" if segment.is_writer else "r" if segment.is_awake else "h"
+        return SegmentInfo(
+            segment.path,
+            role,
+            segment.count,
+            segment.size_bytes,
+            segment.pointer_low,
+            segment.pointer_high,
+        )
+
+    def _wait_for(self, request: WaitFor, caller: Call) -> Any:  # noqa: ANN401
+        if (self._segment.pointer_high or 0) > request.pointer:
+            return True
+        if not self._segment.is_writer:
+            return MOVED
+        self._waiting[caller] = self.send_after(request.timeout_s, _Expired(caller))
+        return NO_REPLY
+
+    def _release_waiting(self) -> None:
+        """Let everybody who waits for news ask again."""
+        waiting, self._waiting = self._waiting, {}
+        for caller, timer in waiting.items():
+            timer.cancel()
+            self.reply(caller, MOVED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Expired:
+    """The deadline of a `WaitFor` has passed."""
+
+    caller: Call
+
+
+_HANDLERS = {
+    Seal: AppendixServer._seal,
+    Sync: AppendixServer._sync,
+    WaitFor: AppendixServer._wait_for,
+}

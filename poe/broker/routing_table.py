@@ -1,0 +1,86 @@
+"""Which appendix server answers for (topic, pointer): a table that is read without a message.
+
+The topic registry alone writes it, in single steps; connections and the embedded API read it. It
+outlives the registry, as an ETS table with an heir would, so that a restart of the registry does
+not leave its readers with nothing.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from poe.actors import ActorRef
+
+
+class Route:
+    """The appendix servers of one topic, oldest first; the last one is the writer.
+
+    Always:
+
+        len(bounds) == len(refs) - 1
+        bounds rise strictly; bounds[i] is the newest pointer of refs[i], a sealed reader
+    """
+
+    __slots__ = ("bounds", "refs")
+
+    def __init__(self) -> None:
+        self.refs: list[ActorRef] = []
+        self.bounds: list[int] = []
+
+    @property
+    def writer(self) -> ActorRef:
+        """Return the appendix server that takes puts."""
+        return self.refs[-1]
+
+    def reader(self, pointer: int) -> ActorRef:
+        """Return the first one whose newest pointer is greater than `pointer`, else the writer."""
+        return self.refs[bisect_right(self.bounds, pointer)]
+
+
+class RoutingTable:
+    """Routes by topic. Read from any thread; written by the topic registry."""
+
+    def __init__(self) -> None:
+        self._routes: dict[bytes, Route] = {}
+
+    def get(self, topic: bytes) -> Route | None:
+        """Return the route of a topic, or None for a topic that nobody put anything onto."""
+        return self._routes.get(topic)
+
+    def topics(self) -> list[bytes]:
+        """Return all topics, sorted."""
+        return sorted(self._routes)
+
+    def clear(self) -> None:
+        """Forget everything; the registry does so before it recovers."""
+        self._routes.clear()
+
+    def add(self, topic: bytes, ref: ActorRef, bound: int | None) -> None:
+        """Append a writer; `bound` is the newest pointer of the one it follows, if any."""
+        known = self._routes.get(topic)
+        route = Route()
+        if known is not None and bound is not None:
+            route.refs = [*known.refs, ref]
+            route.bounds = [*known.bounds, bound]
+        else:
+            route.refs = [ref]
+        # A new object, so that a reader in another thread never sees half a change.
+        self._routes[topic] = route
+
+    def replace(self, topic: bytes, old: ActorRef, new: ActorRef) -> None:
+        """Put a restarted appendix server in the place of the one that died."""
+        known = self._routes[topic]
+        route = Route()
+        route.refs = [new if ref is old else ref for ref in known.refs]
+        route.bounds = known.bounds
+        self._routes[topic] = route
+
+    def drop_oldest(self, topic: bytes) -> None:
+        """Take the oldest reader out; the writer stays."""
+        known = self._routes[topic]
+        route = Route()
+        route.refs = known.refs[1:]
+        route.bounds = known.bounds[1:]
+        self._routes[topic] = route
+
+    def __iter__(self) -> Iterator[tuple[bytes, Route]]:
+        return iter(sorted(self._routes.items()))

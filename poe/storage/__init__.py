@@ -1,0 +1,32 @@
+"""Storage: turns batches of messages into files under one base folder, and pointers into slices.
+
+A `Store` holds topics, a topic is a list of `Segment`s, a segment is a data and an index file. All
+of it is synchronous and knows neither actors nor sockets; files and time are handed in, so that
+every fault can be played through. Formats are those of the original appendix.
+"""
+
+from poe.storage.clock import Clock, SystemClock
+from poe.storage.files import Files, FileSlice, FolderEntry, Mode, OpenFile
+from poe.storage.real_files import RealFiles
+from poe.storage.record import POINTER_MAX, Messages, decode_records
+from poe.storage.segment import Segment, SegmentOptions
+from poe.storage.store import Store
+from poe.storage.topic_name import check_topic
+
+__all__ = [
+    "POINTER_MAX",
+    "Clock",
+    "FileSlice",
+    "Files",
+    "FolderEntry",
+    "Messages",
+    "Mode",
+    "OpenFile",
+    "RealFiles",
+    "Segment",
+    "SegmentOptions",
+    "Store",
+    "SystemClock",
+    "check_topic",
+    "decode_records",
+]

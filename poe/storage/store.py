@@ -1,0 +1,217 @@
+"""Turn a base folder into topics, each a list of segments, oldest first.
+
+It makes and recovers what lies under `<base>/topics`, keeps a second server out by a lock on
+`<base>/store.lock`, and hands out new segments whose pointers are greater than all before. What
+does not look like a topic or a segment is left alone with a warning.
+
+Layout:
+    <base>/store.lock                   pid of the server, under flock while it lives
+    <base>/topics/<topic>/<µs>_data     and `_index`, `_lock`: see segment.py
+"""
+
+import contextlib
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Self
+
+from poe.errors import OptionError, SegmentLocked, StorageError, StoreLocked
+from poe.storage.failure import reading, writing
+from poe.storage.files import Files, OpenFile
+from poe.storage.real_files import RealFiles
+from poe.storage.segment import Segment, SegmentOptions
+from poe.storage.topic_name import check_topic, is_topic_folder
+
+_log = logging.getLogger(__name__)
+
+_TOPICS = "topics"
+_LOCK = "store.lock"
+# `_index_new` is an index that recovery was about to put in place. No leading zero: a timestamp
+# has one name only. 17 digits hold every 56-bit pointer.
+_SEGMENT_FILE = re.compile(r"(0|[1-9][0-9]{0,16})_(data|index|lock|index_new)", re.ASCII)
+
+
+class Store:
+    """The segments of all topics under one base folder; owns its lock.
+
+    Always, for neighbours `a`, `b` in a list of segments that we made:
+
+        a.timestamp < b.timestamp
+        a.pointer_high < b.timestamp <= b.pointer_low
+
+    One thread at a time may call it. After `open` all segments are readers asleep, and all locks
+    but the store's are gone.
+    """
+
+    __slots__ = ("_files", "_floors", "_lock", "_options", "failed", "topics")
+
+    def __init__(self, files: Files, options: SegmentOptions, lock: OpenFile) -> None:
+        """Stand for a locked base folder; use `open`."""
+        self.topics: dict[bytes, list[Segment]] = {}
+        self.failed: dict[bytes, StorageError] = {}
+        self._files = files
+        self._floors: dict[bytes, int] = {}
+        self._lock: OpenFile | None = lock
+        self._options = options
+
+    @classmethod
+    def open(cls, base: Path | Files, options: SegmentOptions | None = None) -> Self:
+        """Lock a base folder, making it when missing, and recover all its topics.
+
+        A topic whose files cannot be read or repaired stands in `failed` with its error, and not
+        in `topics`; `recover_topic` tries again.
+
+        Args:
+            base: the folder, or a file layer that stands for it.
+            options: how segments store messages.
+
+        Raises:
+            OptionError: the folder cannot be made or written.
+            StoreLocked: another server runs on it.
+            SegmentLocked: a live program that is not a server of ours writes to a segment.
+        """
+        files = RealFiles.at(base) if isinstance(base, Path) else base
+        try:
+            lock = _lock_base(files)
+            files.make_folder(_TOPICS)
+            names = files.list_folder(_TOPICS)
+        except OSError as error:
+            allowed = f"a folder that this user may write ({error.strerror or error})"
+            raise OptionError(key="dir", value=files.base, allowed=allowed) from error
+        store = cls(files, options or SegmentOptions(), lock)
+        for name, is_folder in sorted(names):
+            if is_folder and is_topic_folder(name):
+                topic = name.encode("ascii")
+                with contextlib.suppress(StorageError):
+                    store.recover_topic(topic)
+                if isinstance(store.failed.get(topic), SegmentLocked):
+                    raise store.failed[topic]
+            else:
+                _log.warning("%r in %s is no topic and is left alone", name, _TOPICS)
+        return store
+
+    def recover_topic(self, topic: bytes) -> None:
+        """Read the segments of a topic from its folder.
+
+        Must not be called while segments of the topic are in use.
+
+        Raises:
+            StorageError: it cannot be read or repaired, as `failed` tells from now on, too.
+        """
+        try:
+            segments = self._recover_segments(f"{_TOPICS}/{check_topic(topic)}")
+        except StorageError as error:
+            _log.error("topic %s is out of service: %s", topic.decode("ascii", "replace"), error)
+            self.failed[topic] = error
+            raise
+        self.failed.pop(topic, None)
+        if segments:
+            self.topics[topic] = segments
+
+    def last_pointer(self, topic: bytes) -> int:
+        """Tell what the next pointer of a topic must exceed; 0 for an unknown topic."""
+        segments = self.topics.get(topic, ())
+        floor = self._floors.get(topic, 0)
+        return max((segment.last_pointer for segment in segments), default=floor)
+
+    def create_segment(self, topic: bytes, now_us: int) -> Segment:
+        """Add a segment to a topic, new or known, as its writer; a writer before it is sealed.
+
+        Raises:
+            InvalidTopicName: the topic cannot be a folder.
+            StorageFull: no room; nothing is changed.
+            WriteFailed: another failure; nothing is changed.
+            StorageError: the topic is out of service, see `failed`.
+        """
+        folder = f"{_TOPICS}/{check_topic(topic)}"
+        if topic in self.failed:
+            raise self.failed[topic]
+        segments = self.topics.get(topic, [])
+        if segments:
+            segments[-1].seal()
+        with writing(folder):
+            if self._files.make_folder(folder) and self._options.ack == "fsync":
+                self._files.sync_folder(_TOPICS)
+        timestamp = max(now_us, self.last_pointer(topic) + 1)
+        segment = Segment.create(self._files, folder, timestamp, self._options)
+        self.topics[topic] = [*segments, segment]
+        return segment
+
+    def repair_segment(self, topic: bytes, segment: Segment) -> Segment | None:
+        """Recover a segment whose owner died, and put the result in its place.
+
+        Returns:
+            A sleeping reader, or None when its data file is gone.
+
+        Raises:
+            StorageError: what waited cannot be written, or the files not be repaired.
+        """
+        segment.hibernate()
+        folder = segment.path.rpartition("/")[0]
+        repaired = Segment.open(self._files, folder, segment.timestamp, self._options)
+        others = self.topics[topic]
+        at = others.index(segment)
+        self.topics[topic] = others[:at] + ([repaired] if repaired else []) + others[at + 1 :]
+        return repaired
+
+    def destroy_segment(self, topic: bytes, segment: Segment) -> None:
+        """Remove a segment and its files, and the topic with its last one.
+
+        Raises:
+            WriteFailed: a file cannot be removed.
+        """
+        # Should the clock step back, the topic goes on behind its old pointers all the same.
+        self._floors[topic] = max(self._floors.get(topic, 0), self.last_pointer(topic))
+        self.topics[topic] = [other for other in self.topics[topic] if other is not segment]
+        segment.destroy()
+        if not self.topics[topic]:
+            del self.topics[topic]
+            # Files that are not ours may be there, and keep the folder.
+            with contextlib.suppress(OSError):
+                self._files.remove_folder(f"{_TOPICS}/{check_topic(topic)}")
+
+    def close(self) -> None:
+        """Close all segments and release the lock; what cannot be closed is left to recovery."""
+        for segments in self.topics.values():
+            for segment in segments:
+                try:
+                    segment.close()
+                except StorageError as error:
+                    _log.error("segment %s is not closed: %s", segment.path, error)
+        self._lock = None
+
+    def _recover_segments(self, folder: str) -> list[Segment]:
+        """Recover what a folder holds, oldest first."""
+        timestamps = set()
+        strays = []
+        with reading(folder):
+            entries = self._files.list_folder(folder)
+        for name, is_folder in entries:
+            match = _SEGMENT_FILE.fullmatch(name)
+            if match is None or is_folder:
+                strays.append(name)
+            elif match[2] == "index_new":
+                with writing(folder):
+                    self._files.unlink(f"{folder}/{name}")
+            else:
+                timestamps.add(int(match[1]))
+        if strays:
+            _log.warning("%d names in %s are left alone, as %r", len(strays), folder, strays[0])
+        found = (
+            Segment.open(self._files, folder, timestamp, self._options)
+            for timestamp in sorted(timestamps)
+        )
+        return [segment for segment in found if segment is not None]
+
+
+def _lock_base(files: Files) -> OpenFile:
+    """Take the lock of the base folder and write our pid into it."""
+    try:
+        lock = files.lock(_LOCK)
+    except BlockingIOError as error:
+        content = files.open(_LOCK, "r").read_at(20, 0).strip()
+        raise StoreLocked(files.base, int(content) if content.isdigit() else None) from error
+    lock.truncate(0)
+    lock.write_at(b"%d\n" % os.getpid(), 0)
+    return lock
