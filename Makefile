@@ -23,7 +23,7 @@ help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(STAMP): pyproject.toml requirements/ci.txt
-	@if [ -z "$(PYTHON)" ]; then \
+	@if ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 		echo "Poe needs Python 3.11 or newer; install it, or name it: make PYTHON=/path/to/python3.11"; exit 2; fi
 	@if ! $(PYTHON) -m ensurepip --version >/dev/null 2>&1; then \
 		echo "$(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 2; fi

@@ -2,7 +2,8 @@
 
 All servers do the same work in one run and take turns, round by round, so that a machine that
 speeds up or slows down does so for all of them; a figure is the median of the rounds, a bar is a
-ratio within the run. Then the scripts for what a socket does not show run one by one.
+ratio within the run. Then the scripts for what a socket does not show run one by one. TMPDIR
+chooses the file system that is written to.
 
 usage: python -m bench.run [--quick] [--rounds N] [--seconds S] [--json FILE] [--write-docs]
 """
@@ -104,10 +105,11 @@ def run_script(name: str, *, quick: bool) -> list[Row]:
     return parse_rows(run.stdout.splitlines()[-1])
 
 
-def as_document(outcomes: list[Outcome], rows: list[Row], command: str) -> str:
+def as_document(outcomes: list[Outcome], rows: list[Row], rounds: int, seconds: float) -> str:
     """Both tables, and how they came about."""
     lines = [
-        f"Measured on {time.strftime('%Y-%m-%d')} by `{command}`: {machine()}.",
+        f"Measured on {time.strftime('%Y-%m-%d')} by `make bench`: {machine()};",
+        f"medians of {rounds} rounds of {seconds:g} s.",
         "",
         f"Socket, {CONNECTIONS} connections, messages of 100 bytes, messages per second.",
         "In brackets: Poe's rate over that server's.",
@@ -172,7 +174,7 @@ def main() -> int:
             rows += measure_mixed_sizes(arguments.rounds, arguments.seconds)
         elif script in wanted:
             rows += run_script(script, quick=arguments.quick)
-    tables = as_document(outcomes, rows, " ".join(["python -m bench.run", *sys.argv[1:]]))
+    tables = as_document(outcomes, rows, arguments.rounds, arguments.seconds)
     print(tables)
     result = {
         "machine": machine(),

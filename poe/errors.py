@@ -206,6 +206,19 @@ class ServerError(ProtocolError):
         super().__init__(f"server says {name} ({remote_code}): {message}")
 
 
+class ConnectFailed(ProtocolError):
+    """No server could be reached at the address; nothing was sent."""
+
+    code = 306
+    retriable = True
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        self.host = host
+        self.port = port
+        self.reason = reason
+        super().__init__(f"cannot reach a server at {host}:{port} ({reason}); is one running?")
+
+
 class BrokerError(PoeError):
     """The node cannot serve the request."""
 
@@ -252,6 +265,15 @@ class PortInUse(BrokerError):
         self.host = host
         self.port = port
         super().__init__(f"cannot listen on {host}:{port} ({reason}); use another port, or 0 for any")
+
+
+class NodeRunning(BrokerError):
+    """`poe.start` was used twice."""
+
+    code = 406
+
+    def __init__(self) -> None:
+        super().__init__("a node runs already; call poe.stop() first, or use poe.Node for another")
 
 
 class DeliveryError(PoeError):

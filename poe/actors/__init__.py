@@ -22,6 +22,7 @@ from poe.actors.message import (
     Stop,
 )
 from poe.actors.reason import KILL, KILLED, NOPROC, NORMAL, SHUTDOWN, Reason, is_orderly
+from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.actors.timer_queue import Timer
 from poe.errors import ActorDead, CallTimeout, MailboxFull, StartFailed
 
@@ -32,6 +33,7 @@ __all__ = [
     "NOPROC",
     "NORMAL",
     "NO_REPLY",
+    "READABLE",
     "SHUTDOWN",
     "TIMED_OUT",
     "ActorDead",
@@ -50,6 +52,7 @@ __all__ = [
     "Reason",
     "Reply",
     "SimulatedClock",
+    "SocketWatch",
     "StartFailed",
     "Stop",
     "Timer",

@@ -267,6 +267,15 @@ class LoopSystemBase(ThespianBase):
         finally:
             self._leave()
 
+    def run_outside(self, action: Callable[[], object]) -> None:
+        """Run `action` under the lock, then let the actors run."""
+        self._enter()
+        try:
+            action()
+            self._drain()
+        finally:
+            self._leave()
+
     def deliver_now(self, cell: ActorCell, message: object) -> None:
         """Hand a message that the event loop brings to an actor and let the actors run."""
         self._enter()

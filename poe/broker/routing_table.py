@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from poe.actors import ActorRef
+from poe.errors import StorageError
 
 
 class Route:
@@ -41,10 +42,17 @@ class RoutingTable:
 
     def __init__(self) -> None:
         self._routes: dict[bytes, Route] = {}
+        self.failures: dict[bytes, StorageError] = {}
+        """Topics that cannot be served, and why; the store keeps it up to date."""
 
     def get(self, topic: bytes) -> Route | None:
         """Return the route of a topic, or None for a topic that nobody put anything onto."""
         return self._routes.get(topic)
+
+    def check(self, topic: bytes) -> None:
+        """Raise the error that keeps a topic out of service, if there is one."""
+        if topic in self.failures:
+            raise self.failures[topic]
 
     def topics(self) -> list[bytes]:
         """Return all topics, sorted."""

@@ -4,19 +4,17 @@ The codec never sees a socket, an event loop or an actor, so that server, blocki
 asyncio client share it. `poe.protocol.client` is the one module here that does I/O.
 """
 
+from poe.protocol.arguments import topic_bytes
 from poe.protocol.client import Socket, read, socket, write
+from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
 from poe.protocol.frames import FRAME_MAX, SCRATCH_SIZE, FrameReader, frame_header
 from poe.protocol.messages import (
-    ControlReply,
-    ControlRequest,
     DataReply,
-    ErrorReply,
     PointerRequest,
     PutReply,
     PutRequest,
     decode_reply,
     decode_request,
-    topic_bytes,
 )
 
 __all__ = [

@@ -167,7 +167,7 @@ class FrameReader:
         """Move the unread bytes into own memory of `capacity` bytes."""
         received = self._end - self._start
         # numpy does not zero the memory, as a bytearray of this size would.
-        view = memoryview(np.empty(capacity, np.uint8))
+        view = np.empty(capacity, np.uint8).data
         view[:received] = self._view[self._start : self._end]
         self._view = view
         self._start = 0

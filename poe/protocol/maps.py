@@ -6,7 +6,7 @@ count against a limit before it allocates, and refuses more than 512 nested valu
 
 from typing import Any
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
 from poe.errors import LocalProtocolError, RemoteProtocolError
 

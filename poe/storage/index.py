@@ -25,6 +25,9 @@ OFFSET_MAX = 2**40 - 1
 
 _OFFSET_BITS = 40
 _ENTRY = np.dtype([("pointer_and_offset_high", ">u8"), ("offset_low", ">u4")])
+# Shifting by a Python integer would convert it at each call.
+_8 = np.uint64(8)
+_32 = np.uint64(32)
 _PENDING_BYTES_MAX = 64 * 1024
 # One hint serves one consumer; when there are more, a bisection each hundred reads costs little.
 _HINTS_COUNT_MAX = 128
@@ -33,8 +36,8 @@ _HINTS_COUNT_MAX = 128
 def encode_entries(pointers: Numbers, offsets: Numbers) -> bytes:
     """Encode the entries of a batch; pointers fit 56 bits, offsets 40."""
     entries = np.empty(len(pointers), _ENTRY)
-    entries["pointer_and_offset_high"] = (pointers << np.uint64(8)) | (offsets >> np.uint64(32))
-    entries["offset_low"] = offsets & np.uint64(2**32 - 1)
+    entries["pointer_and_offset_high"] = (pointers << _8) | (offsets >> _32)
+    entries["offset_low"] = offsets  # keeps the low 32 bits
     return entries.tobytes()
 
 

@@ -112,7 +112,8 @@ class Segment:
         self.count = extent.count
         self.size_bytes = extent.size_bytes
         self.pointer_low = extent.pointer_low if extent.count else None
-        self.last_pointer = max(extent.pointer_high, timestamp - 1)
+        # The next pointer exceeds it; only while the segment is empty it is of no message.
+        self.last_pointer = extent.pointer_high if extent.count else timestamp - 1
         self._files = files
         self._options = options
         self._reader: RecordReader | None = None
@@ -134,9 +135,7 @@ class Segment:
         """
         segment = cls(files, folder, timestamp, options, Extent(0, 0, 0, 0))
         with writing(segment.path):
-            _make_files(files, segment.path)
-            if options.ack == "fsync":
-                files.sync_folder(folder)
+            _make_files(files, folder, segment.path, options)
         segment.is_writer = True
         return segment
 
@@ -385,13 +384,15 @@ class Segment:
         self._data = self._reader = None
 
 
-def _make_files(files: Files, path: str) -> None:
+def _make_files(files: Files, folder: str, path: str, options: SegmentOptions) -> None:
     """Make the empty files of a segment; on an error none is left behind."""
+    # First, and outside of the cleaning up: should it be there already, nothing may be touched.
+    files.open(path + "_data", "x+")
     try:
-        # The lock comes first and the data last: recovery removes what it finds without data.
         make_lock(files, path + "_lock", 0)
-        files.open(path + "_index", "x+")
-        files.open(path + "_data", "x+")
+        files.open(path + "_index", "w+")
+        if options.ack == "fsync":
+            files.sync_folder(folder)
     except OSError:
         for suffix in ("_data", "_index", "_lock"):
             with contextlib.suppress(OSError):

@@ -116,12 +116,14 @@ class Store:
         return max((segment.last_pointer for segment in segments), default=floor)
 
     def create_segment(self, topic: bytes, now_us: int) -> Segment:
-        """Add a segment to a topic, new or known, as its writer; a writer before it is sealed.
+        """Add a segment to a topic, new or known, as its writer; the one before it is sealed first.
+
+        When it raises, the topic may be left without a writer; the next call tries again.
 
         Raises:
             InvalidTopicName: the topic cannot be a folder.
-            StorageFull: no room; nothing is changed.
-            WriteFailed: another failure; nothing is changed.
+            StorageFull: no room.
+            WriteFailed: another failure.
             StorageError: the topic is out of service, see `failed`.
         """
         folder = f"{_TOPICS}/{check_topic(topic)}"
@@ -198,11 +200,16 @@ class Store:
                 timestamps.add(int(match[1]))
         if strays:
             _log.warning("%d names in %s are left alone, as %r", len(strays), folder, strays[0])
-        found = (
-            Segment.open(self._files, folder, timestamp, self._options)
-            for timestamp in sorted(timestamps)
-        )
-        return [segment for segment in found if segment is not None]
+        segments: list[Segment] = []
+        for timestamp in sorted(timestamps):
+            segment = Segment.open(self._files, folder, timestamp, self._options)
+            if segment is None:
+                continue
+            if segments and segment.count == 0:
+                # Files of others may have names that are less than pointers before them.
+                segment.last_pointer = max(segment.last_pointer, segments[-1].last_pointer)
+            segments.append(segment)
+        return segments
 
 
 def _lock_base(files: Files) -> OpenFile:

@@ -1,0 +1,112 @@
+"""Poe: a supervised, append-only topic server.
+
+    import poe
+    poe.start(dir="data")
+    p1 = poe.put(b"the_topic", b"hello")
+    poe.next(b"the_topic", 0)  # -> (p1, b"hello")
+
+The module's functions speak to the node that `start` started; several nodes may live in one process
+as `poe.Node` objects. Remote nodes are reached by `poe.protocol.socket(host, port)`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from poe import protocol
+from poe.actors import ActorRef
+from poe.broker import SegmentInfo
+from poe.errors import NodeNotRunning, NodeRunning, PoeError
+from poe.node import Node
+from poe.version import VERSION as __version__
+
+__all__ = [
+    "Node",
+    "PoeError",
+    "__version__",
+    "info",
+    "next",
+    "print_status",
+    "protocol",
+    "put",
+    "put_many",
+    "start",
+    "status",
+    "stop",
+    "sync",
+    "topics",
+]
+
+_node: Node | None = None
+
+
+def start(options: dict[str, Any] | None = None, /, **arguments: Any) -> Node:  # noqa: ANN401
+    """Start the node of this process and return it.
+
+    Args:
+        options: options by name.
+        arguments: the same as keywords; see `docs/configuration.md`.
+
+    Raises:
+        OptionError: an unknown option or a value that is not allowed.
+        StoreLocked: another server runs on the folder; this process's own node, too.
+        PortInUse: the port is taken.
+    """
+    global _node  # noqa: PLW0603 - the original's `poe:start()`: one default node a process
+    if _node is not None and _node.is_running:
+        raise NodeRunning
+    _node = Node(options, **arguments).start()
+    return _node
+
+
+def stop() -> None:
+    """Stop the node of this process; nothing happens when none runs."""
+    global _node  # noqa: PLW0603
+    node, _node = _node, None
+    if node is not None:
+        node.stop()
+
+
+def _started() -> Node:
+    if _node is None:
+        raise NodeNotRunning
+    return _node
+
+
+def put(topic: bytes | str, message: bytes) -> int:
+    """Append a message and return its pointer; see `Node.put`."""
+    return _started().put(topic, message)
+
+
+def put_many(topic: bytes | str, messages: Sequence[bytes]) -> int:
+    """Append messages, all or none, and return the last pointer; see `Node.put_many`."""
+    return _started().put_many(topic, messages)
+
+
+def next(topic: bytes | str, pointer: int) -> tuple[int, bytes] | None:  # noqa: A001 - `poe:next/2`
+    """Return the message that follows `pointer`, with its pointer; see `Node.next`."""
+    return _started().next(topic, pointer)
+
+
+def topics() -> list[bytes]:
+    """Return all topics, sorted."""
+    return _started().topics()
+
+
+def status() -> list[tuple[bytes, list[tuple[ActorRef, str]]]]:
+    """Return each topic's appendix servers with their roles; see `Node.status`."""
+    return _started().status()
+
+
+def info() -> list[tuple[bytes, list[tuple[ActorRef, SegmentInfo]]]]:
+    """Return each topic's appendix servers with their segments; see `Node.info`."""
+    return _started().info()
+
+
+def print_status(file: TextIO | None = None) -> None:
+    """Print a line for each topic; see `Node.print_status`."""
+    _started().print_status(file)
+
+
+def sync() -> None:
+    """Make everything acknowledged so far survive a power cut."""
+    _started().sync()

@@ -1,0 +1,43 @@
+"""The broker: the supervision tree of one node, from the listener down to the appendix servers.
+
+A put or a read passes connection, request handler and appendix server, one call a frame; the topic
+registry is asked only for what the routing table does not know.
+"""
+
+from poe.broker.appendix_message import MOVED, Next, Put, SegmentInfo
+from poe.broker.appendix_server import AppendixOptions
+from poe.broker.connection import ConnectionOptions
+from poe.broker.listener import BoundPort, ListenerOptions, ListenerParts
+from poe.broker.node_tree import (
+    LOCAL_REQUESTS,
+    ControlLocally,
+    DescribeLocally,
+    NextSlowly,
+    NodeParts,
+    NodeSup,
+    PutSlowly,
+)
+from poe.broker.routing_table import Route, RoutingTable
+from poe.broker.topic_registry import RegistryOptions
+
+__all__ = [
+    "LOCAL_REQUESTS",
+    "MOVED",
+    "AppendixOptions",
+    "BoundPort",
+    "ConnectionOptions",
+    "ControlLocally",
+    "DescribeLocally",
+    "ListenerOptions",
+    "ListenerParts",
+    "Next",
+    "NextSlowly",
+    "NodeParts",
+    "NodeSup",
+    "Put",
+    "PutSlowly",
+    "RegistryOptions",
+    "Route",
+    "RoutingTable",
+    "SegmentInfo",
+]

@@ -1,0 +1,260 @@
+"""The connection: the actor that owns one client socket.
+
+It turns received bytes into requests, has each carried out by one call, and sends the replies in
+order. Message bytes leave by `sendfile`; they never enter Python. What the peer does not take
+waits in the kernel: the connection then reads nothing more from it, so a slow reader costs no
+memory here.
+"""
+
+import logging
+import os
+import socket
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from poe.actors import READABLE, Exit, GenServer, Reason, SocketWatch, Stop, Timer
+from poe.broker.request_handler import RequestHandler
+from poe.broker.routing_table import RoutingTable
+from poe.errors import ConnectionClosed, OptionError, PoeError, ProtocolError, RemoteProtocolError
+from poe.protocol import (
+    FRAME_MAX,
+    SCRATCH_SIZE,
+    ControlReply,
+    ControlRequest,
+    DataReply,
+    ErrorReply,
+    FrameReader,
+    PointerRequest,
+    PutReply,
+    PutRequest,
+    decode_request,
+)
+from poe.storage import FileSlice
+
+logger = logging.getLogger("poe.broker")
+
+_EMPTY_REPLY = DataReply.header(0)
+_LATE = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """Limits of one client connection.
+
+    Raises:
+        OptionError: on construction, naming the option and what is allowed.
+    """
+
+    frame_max: int = FRAME_MAX
+    """Bytes in one frame, received or sent."""
+
+    frame_timeout: float = 10.0
+    """Seconds that an unfinished frame may take, plus a second for each 16 KiB received of it."""
+
+    send_timeout: float = 30.0
+    """Seconds that a peer may take no bytes of a reply."""
+
+    def __post_init__(self) -> None:
+        """Reject limits that no frame could keep."""
+        if not 1024 <= self.frame_max <= 2**31:
+            raise OptionError("frame_max", self.frame_max, "1024 to 2^31 (bytes)")
+        if not self.frame_timeout > 0:
+            raise OptionError("frame_timeout", self.frame_timeout, "more than 0 (seconds)")
+        if not self.send_timeout > 0:
+            raise OptionError("send_timeout", self.send_timeout, "more than 0 (seconds)")
+
+
+class Scratch:
+    """The receive buffer that all connections share.
+
+    A connection that is still busy when its turn is over may hold views into it, so it leaves with
+    the buffer and the next one gets a new buffer.
+    """
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(SCRATCH_SIZE))
+
+    def renew(self) -> None:
+        """Let the current buffer go to whoever still looks into it."""
+        self.view = memoryview(bytearray(SCRATCH_SIZE))
+
+
+class Connection(GenServer):
+    """Owns one client socket until either side closes it.
+
+    Started by an acceptor through connection_sup; temporary: nobody restarts a connection but its
+    client. Pinned to the event loop's thread.
+    """
+
+    trap_exits = True
+    pinned_to_loop: ClassVar[bool] = True
+
+    def init(
+        self, peer: socket.socket, routes: RoutingTable, scratch: Scratch, options: ConnectionOptions
+    ) -> None:
+        """Take over an accepted, non-blocking socket."""
+        self._socket = peer
+        self._descriptor = peer.fileno()
+        self._scratch = scratch
+        self._options = options
+        self._reader = FrameReader(options.frame_max)
+        self._handler = RequestHandler(self, routes)
+        self._late_timer: Timer | None = None
+        self._started_s = 0.0
+        self._watch = SocketWatch(self, self._descriptor, scratch.renew)
+
+    async def handle_info(self, message: Any) -> Stop | None:  # noqa: ANN401
+        """Take readiness, the deadline of an unfinished frame, and the parent's exit."""
+        if message is READABLE:
+            return await self._receive()
+        if message is _LATE:
+            return await self._check_late()
+        if isinstance(message, Exit):
+            return Stop(message.reason)
+        super().handle_info(message)
+        return None
+
+    def terminate(self, reason: Reason) -> None:
+        """Close the socket."""
+        del reason
+        if self._late_timer is not None:
+            self._late_timer.cancel()
+        self._watch.close()
+        self._socket.close()
+
+    # ---- receiving ----------------------------------------------------------------------------
+
+    async def _receive(self) -> Stop | None:
+        """Receive once, then serve all whole frames."""
+        reader = self._reader
+        try:
+            size = self._socket.recv_into(reader.buffer(self._scratch.view))
+        except BlockingIOError:
+            self._watch.resume()
+            return None
+        except OSError:
+            return Stop("normal")
+        if not size:
+            return Stop("normal")
+        reader.received(size)
+        try:
+            while (frame := reader.next_frame()) is not None:
+                await self._serve(*frame)
+        except RemoteProtocolError as error:
+            return await self._hang_up(error)
+        except (ConnectionClosed, OSError):
+            return Stop("normal")
+        if reader.pending_bytes or self._late_timer is not None:
+            self._watch_unfinished()
+        if self._watch.is_paused:
+            self._watch.resume()
+        return None
+
+    async def _serve(self, message_type: int, body: memoryview) -> None:
+        """Carry one request out and reply.
+
+        Raises:
+            RemoteProtocolError: the frame is no valid request; the stream is not to be trusted.
+            ConnectionClosed: the reply cannot be sent.
+        """
+        request = decode_request(message_type, body)
+        kind = type(request)
+        try:
+            if kind is PutRequest:
+                reply = PutReply(await self._handler.put(request.topic, request.messages)).encode()
+            elif kind is PointerRequest:
+                found = await self._handler.get(
+                    request.topic, request.pointer, request.limit, self._options.frame_max - 2
+                )
+                if found is not None:
+                    await self._send_slice(found)
+                    return
+                reply = _EMPTY_REPLY
+            else:
+                result = await self._handler.control(request.op, request.arguments)
+                reply = ControlReply(request.id, result).encode()
+        except (ConnectionClosed, OSError):
+            raise
+        except PoeError as error:
+            request_id = request.id if kind is ControlRequest else None
+            reply = ErrorReply.from_error(error, request_id).encode()
+        await self._send(reply)
+
+    async def _hang_up(self, error: ProtocolError) -> Stop:
+        """Say what was wrong with the peer's bytes, then close."""
+        logger.info("%s breaks the protocol: %s", self.ref, type(error).__name__)
+        try:
+            await self._send(ErrorReply.from_error(error).encode())
+            self._socket.shutdown(socket.SHUT_WR)
+        except (ConnectionClosed, OSError):
+            pass  # the peer has gone, which is what we wanted
+        return Stop("normal")
+
+    def _watch_unfinished(self) -> None:
+        """Start the clock of an unfinished frame, stop it when there is none."""
+        if self._reader.pending_bytes and self._late_timer is None:
+            self._started_s = self.monotonic_s()
+            self._late_timer = self.send_after(self._options.frame_timeout, _LATE)
+        elif not self._reader.pending_bytes and self._late_timer is not None:
+            self._late_timer.cancel()
+            self._late_timer = None
+
+    async def _check_late(self) -> Stop | None:
+        """Close a connection whose frame makes no progress."""
+        self._late_timer = None
+        received = self._reader.pending_bytes
+        allowed_s = self._options.frame_timeout + received / _SLOWEST_BYTES_PER_S
+        elapsed_s = self.monotonic_s() - self._started_s
+        if not received:
+            return None
+        if elapsed_s < allowed_s:
+            self._late_timer = self.send_after(allowed_s - elapsed_s, _LATE)
+            return None
+        msg = f"a frame took {elapsed_s:.0f} s so far; option frame_timeout allows {allowed_s:.0f}"
+        return await self._hang_up(RemoteProtocolError(msg))
+
+    # ---- sending ------------------------------------------------------------------------------
+
+    async def _send(self, data: bytes, flags: int = 0) -> None:
+        """Send all of `data`; wait where the peer takes its time.
+
+        Raises:
+            ConnectionClosed: it took nothing for `send_timeout`.
+        """
+        while True:
+            try:
+                sent = self._socket.send(data, flags)
+            except BlockingIOError:
+                await self._wait_writable()
+                continue
+            if sent == len(data):
+                return
+            data = data[sent:]
+
+    async def _send_slice(self, records: FileSlice) -> None:
+        """Send a data reply whose records come straight from the file.
+
+        The slice was made from an open file whose size is known, so the header never promises
+        more than there is; should the file be cut by another program, the connection ends.
+        """
+        await self._send(DataReply.header(records.length), socket.MSG_MORE)
+        offset, end = records.offset, records.offset + records.length
+        source = records.file.fileno()
+        while offset < end:
+            try:
+                sent = os.sendfile(self._descriptor, source, offset, end - offset)
+            except BlockingIOError:
+                await self._wait_writable()
+                continue
+            if not sent:
+                logger.error("%s: data file is shorter than announced", self.ref)
+                raise ConnectionClosed("data file is shorter than announced")  # noqa: EM101
+            offset += sent
+
+    async def _wait_writable(self) -> None:
+        if not await self._watch.wait_writable(self._options.send_timeout):
+            msg = f"peer took no bytes for {self._options.send_timeout} s (option send_timeout)"
+            raise ConnectionClosed(msg)
+
+
+_SLOWEST_BYTES_PER_S = 16 * 1024

@@ -1,0 +1,214 @@
+"""What a request does: puts and reads by the routing table, everything else by the registry.
+
+One handler serves one actor (a connection, or the one for application threads). It finds the
+appendix server, makes one call, and tries again when the server has moved or has just died.
+
+Source: poe_protocol_server.erl and poe_server.erl, less the two calls to the dispatcher per message.
+"""
+
+from typing import Any
+
+from poe.actors import NOPROC, ActorRef, GenServer, is_orderly
+from poe.broker.appendix_message import MOVED, Get, Next, Put, WaitFor
+from poe.broker.appendix_server import REGISTRY
+from poe.broker.routing_table import RoutingTable
+from poe.broker.topic_registry import DescribeTopic, EnsureWriter, SyncAll
+from poe.errors import ActorDead, Overloaded, RemoteProtocolError, UnknownTopic
+from poe.storage import POINTER_MAX, FileSlice, Messages
+from poe.version import VERSION
+
+TRIES_MAX = 500
+"""Tries of one request while an appendix server is being replaced, `RETRY_S` apart."""
+RETRY_S = 0.01
+WAIT_MAX_S = 60.0
+"""Longest long poll; a client that wants more asks again."""
+
+
+class RequestHandler:
+    """Carries requests out on behalf of `actor`; holds no state of a request."""
+
+    __slots__ = ("_actor", "_routes")
+
+    def __init__(self, actor: GenServer, routes: RoutingTable) -> None:
+        self._actor = actor
+        self._routes = routes
+
+    async def put(self, topic: bytes, messages: Messages) -> int:
+        """Append a batch and return the pointer of its last message.
+
+        Raises:
+            StorageError: refused; nothing is stored.
+            Overloaded: the topic had no writer for 5 s; nothing is stored.
+            ActorDead: the appendix server crashed on it; it may be stored.
+        """
+        actor = self._actor
+        request = Put(messages)
+        route = self._routes.get(topic)
+        for _ in range(TRIES_MAX):
+            try:
+                if route is None:
+                    writer = await actor.call(REGISTRY, EnsureWriter(topic), timeout_s=None)
+                else:
+                    writer = route.writer
+                pointer = await actor.call(writer, request, timeout_s=None)
+            except ActorDead as error:
+                await self._pause_unless_crashed(error)
+            else:
+                if pointer is not MOVED:
+                    return pointer  # type: ignore[no-any-return]  # a reply to Put
+            route = None
+        raise Overloaded("tries", TRIES_MAX)
+
+    async def get(
+        self, topic: bytes, pointer: int, limit: int, bytes_max: int
+    ) -> FileSlice | None:
+        """Find up to `limit` records behind `pointer`; None when there are none.
+
+        Raises:
+            StorageError: the topic cannot be read.
+        """
+        found = await self._ask_reader(topic, pointer, Get(pointer, limit, bytes_max))
+        return found  # type: ignore[no-any-return]  # a reply to Get
+
+    async def next(self, topic: bytes, pointer: int) -> tuple[int, bytes] | None:
+        """Read the message behind `pointer`; None when there is none.
+
+        Raises:
+            UnknownTopic: nobody put anything onto it.
+            StorageError: the topic cannot be read.
+        """
+        if self._routes.get(topic) is None:
+            self._routes.check(topic)
+            raise UnknownTopic(topic)
+        found = await self._ask_reader(topic, pointer, Next(pointer))
+        return found  # type: ignore[no-any-return]  # a reply to Next
+
+    async def _ask_reader(self, topic: bytes, pointer: int, request: Get | Next) -> Any:  # noqa: ANN401
+        """Ask the appendix server that holds what follows `pointer`."""
+        for _ in range(TRIES_MAX):
+            route = self._routes.get(topic)
+            if route is None:
+                self._routes.check(topic)
+                return None
+            reader = route.reader(pointer)
+            try:
+                found = await self._actor.call(reader, request, timeout_s=None)
+            except ActorDead as error:
+                await self._pause_unless_crashed(error)
+                continue
+            if found is not None or self._is_newest(topic, reader):
+                return found
+            if isinstance(request, Get) and request.limit == 0:
+                return None
+        raise Overloaded("tries", TRIES_MAX)
+
+    def _is_newest(self, topic: bytes, reader: ActorRef) -> bool:
+        """Tell whether nothing lies behind what `reader` holds: it is still the writer."""
+        route = self._routes.get(topic)
+        return route is None or route.writer is reader
+
+    async def _pause_unless_crashed(self, error: ActorDead) -> None:
+        """Give the registry time to replace a dead appendix server.
+
+        One that was stopped, killed or never there has not touched the request. One that
+        crashed may have done so because of it, and is not fed the same again.
+        """
+        if error.reason != NOPROC and not is_orderly(error.reason) and error.reason != "killed":
+            raise error
+        await self._actor.sleep(RETRY_S)
+
+    # ---- control requests -----------------------------------------------------------------------
+
+    async def control(self, op: str, arguments: dict[str, Any]) -> Any:  # noqa: ANN401
+        """Carry out a control request and return what msgpack can carry.
+
+        Raises:
+            RemoteProtocolError: an unknown op, or a missing or wrong argument.
+        """
+        if op == "health":
+            return {"status": "ok", "version": VERSION}
+        if op == "topics":
+            return self._routes.topics()
+        if op in {"status", "info"}:
+            described = {topic: await self.describe(topic) for topic in self._routes.topics()}
+            if op == "info":
+                return {topic: [_as_map(ref, info) for ref, info in rows]
+                        for topic, rows in described.items()}  # fmt: skip
+            return {topic: [[str(ref), info.role] for ref, info in rows]
+                    for topic, rows in described.items()}  # fmt: skip
+        if op == "sync":
+            return await self._actor.call(REGISTRY, SyncAll(), timeout_s=None)
+        if op == "create":
+            await self._actor.call(REGISTRY, EnsureWriter(_topic(arguments)), timeout_s=None)
+            return True
+        if op == "segments":
+            return [_as_map(ref, info) for ref, info in await self.describe(_topic(arguments))]
+        if op == "wait":
+            pointer = _number(arguments, "pointer", POINTER_MAX)
+            timeout_s = _number(arguments, "timeout_s", WAIT_MAX_S)
+            return await self.wait(_topic(arguments), int(pointer), float(timeout_s))
+        msg = (
+            f"control op {op[:40]!r} is unknown; "
+            "use topics, status, info, segments, sync, create, health or wait"
+        )
+        raise RemoteProtocolError(msg)
+
+    async def describe(self, topic: bytes) -> list[Any]:
+        """Return `[(ref, SegmentInfo)]` of a topic, oldest first.
+
+        Raises:
+            UnknownTopic: nobody put anything onto it.
+        """
+        rows = await self._actor.call(REGISTRY, DescribeTopic(topic), timeout_s=None)
+        return rows  # type: ignore[no-any-return]  # a reply to DescribeTopic
+
+    async def wait(self, topic: bytes, pointer: int, timeout_s: float) -> bool:
+        """Wait until something follows `pointer`; False when nothing did within `timeout_s`.
+
+        A topic that nobody has put anything onto may be waited for, too.
+        """
+        actor = self._actor
+        deadline_s = actor.monotonic_s() + timeout_s
+        while True:
+            remaining_s = deadline_s - actor.monotonic_s()
+            route = self._routes.get(topic)
+            if route is None:
+                self._routes.check(topic)
+                answer: object = MOVED
+                if remaining_s > 0:
+                    await actor.sleep(min(remaining_s, 10 * RETRY_S))
+            elif route.reader(pointer) is not route.writer:
+                return True
+            else:
+                request = WaitFor(pointer, max(0.0, remaining_s))
+                try:
+                    answer = await actor.call(route.writer, request, timeout_s=None)
+                except ActorDead as error:
+                    await self._pause_unless_crashed(error)
+                    answer = MOVED
+            if answer is not MOVED:
+                return bool(answer)
+            if remaining_s <= 0:
+                return False
+
+
+def _as_map(ref: ActorRef, info: Any) -> dict[str, Any]:  # noqa: ANN401
+    names = ("path", "role", "count", "size_bytes", "pointer_low", "pointer_high")
+    return {"ref": str(ref), **{name: getattr(info, name) for name in names}}
+
+
+def _topic(arguments: dict[str, Any]) -> bytes:
+    topic = arguments.get("topic")
+    topic = topic.encode() if isinstance(topic, str) else topic
+    if not isinstance(topic, bytes) or not topic:
+        msg = f"argument topic is {topic!r}; send bytes or text of length 1 or more"
+        raise RemoteProtocolError(msg)
+    return topic
+
+
+def _number(arguments: dict[str, Any], name: str, maximum: float) -> float:
+    value = arguments.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= maximum:
+        msg = f"argument {name} is {value!r}; send a number from 0 to {maximum}"
+        raise RemoteProtocolError(msg)
+    return value

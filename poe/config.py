@@ -1,0 +1,187 @@
+"""The options of a node, and where they come from.
+
+Each option belongs to the class that it configures; this module only composes them, and loads them
+by descending priority: argument, environment (`POE_<NAME>`), `poe.toml`, default. An unknown
+name is an error wherever it stands.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+
+from platformdirs import user_data_path
+
+from poe.broker import AppendixOptions, ConnectionOptions, ListenerOptions, RegistryOptions
+from poe.errors import OptionError
+from poe.storage import SegmentOptions
+
+TOML_FILE = "poe.toml"
+ENVIRONMENT_PREFIX = "POE_"
+_IGNORED_VARIABLES = frozenset({"POE_CONFIG", "POE_PROFILE", "POE_LOGHUB"})
+"""Variables of the same prefix that are no options."""
+_NONE_WORDS = frozenset({"none", "infinity", ""})
+_PARTS = {
+    "segment": SegmentOptions,
+    "appendix": AppendixOptions,
+    "registry": RegistryOptions,
+    "listener": ListenerOptions,
+    "connection": ConnectionOptions,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """All options of one node, checked."""
+
+    dir: Path
+    """Base folder, where topics are kept."""
+
+    segment: SegmentOptions
+    appendix: AppendixOptions
+    registry: RegistryOptions
+    listener: ListenerOptions
+    connection: ConnectionOptions
+
+    @classmethod
+    def load(
+        cls,
+        arguments: Mapping[str, Any],
+        environment: Mapping[str, str] | None = None,
+        toml_path: Path | None = None,
+    ) -> Self:
+        """Compose the options.
+
+        Args:
+            arguments: options by name; they win.
+            environment: variables; those of the process by default.
+            toml_path: the configuration file; by default the one that `POE_CONFIG` names, else
+                `poe.toml` in the current folder, if it is there.
+
+        Raises:
+            OptionError: an unknown name, or a value that is not allowed; the key says where.
+        """
+        environment = os.environ if environment is None else environment
+        values = {
+            **_from_toml(toml_path, environment),
+            **_from_environment(environment),
+            **{_known(key, key): _typed(key, key, value) for key, value in arguments.items()},
+        }
+        if "dir" not in values or values["dir"] is None:
+            values["dir"] = user_data_path("poe")
+        base = Path(values["dir"]).expanduser()
+        parts = {
+            name: part(**{key: values[key] for key in _names(part) if key in values})
+            for name, part in _PARTS.items()
+        }
+        return cls(dir=base, **parts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the options by name, for the log and for `poe status`."""
+        values: dict[str, Any] = {"dir": str(self.dir)}
+        for name, part in _PARTS.items():
+            values |= {key: getattr(getattr(self, name), key) for key in _names(part)}
+        return values
+
+
+def option_types() -> dict[str, Any]:
+    """Return the type of each option by name."""
+    types: dict[str, Any] = {"dir": Path}
+    for part in _PARTS.values():
+        types |= _types(part)
+    return types
+
+
+@cache
+def _types(part: type) -> dict[str, Any]:
+    hints = get_type_hints(part)
+    return {key: hints[key] for key in _names(part)}
+
+
+def _names(part: Any) -> list[str]:  # noqa: ANN401 - a dataclass
+    return [field.name for field in fields(part)]
+
+
+def _known(key: str, where: str) -> str:
+    if key not in option_types():
+        allowed = "one of " + ", ".join(sorted(option_types()))
+        raise OptionError(where, "an unknown name", allowed)
+    return key
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    values = {}
+    for variable, text in environment.items():
+        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in _IGNORED_VARIABLES:
+            key = _known(variable.removeprefix(ENVIRONMENT_PREFIX).lower(), variable)
+            values[key] = _parsed(key, variable, text)
+    return values
+
+
+def _from_toml(toml_path: Path | None, environment: Mapping[str, str]) -> dict[str, Any]:
+    named = toml_path or (Path(environment["POE_CONFIG"]) if "POE_CONFIG" in environment else None)
+    path = named or Path(TOML_FILE)
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        if named is None:
+            return {}
+        raise OptionError("config", str(path), "the path of a TOML file that exists") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise OptionError("config", str(path), f"a readable TOML file ({error})") from error
+    return {
+        _known(key, f"{path}: {key}"): _typed(key, f"{path}: {key}", value)
+        for key, value in content.items()
+    }
+
+
+def _typed(key: str, where: str, value: Any) -> Any:  # noqa: ANN401
+    """Check a value that has a type already."""
+    allowed = _choices(option_types()[key])
+    if Path in allowed and isinstance(value, str | Path):
+        return Path(value)
+    if value is None and NoneType in allowed:
+        return None
+    if value == "infinity" and NoneType in allowed:
+        return None
+    if isinstance(value, bool):
+        if bool in allowed:
+            return value
+    elif isinstance(value, int) and float in allowed:
+        return float(value)
+    elif type(value) in allowed or value in allowed:
+        return value
+    raise OptionError(where, value, _expected(allowed))
+
+
+def _parsed(key: str, where: str, text: str) -> Any:  # noqa: ANN401
+    """Turn the text of an environment variable into a value."""
+    allowed = _choices(option_types()[key])
+    if NoneType in allowed and text.lower() in _NONE_WORDS:
+        return None
+    if bool in allowed and text.lower() in {"true", "false", "1", "0", "yes", "no"}:
+        return text.lower() in {"true", "1", "yes"}
+    for number in (int, float):
+        if number in allowed:
+            try:
+                return number(text)
+            except ValueError as error:
+                raise OptionError(where, text, _expected(allowed)) from error
+    return _typed(key, where, text)
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    """Return the types, or the literal values, that a type hint allows."""
+    if get_origin(hint) in {Union, UnionType, Literal}:
+        return get_args(hint)
+    return (hint,)
+
+
+def _expected(allowed: tuple[Any, ...]) -> str:
+    words = {int: "a whole number", float: "a number", str: "text", Path: "a path",
+             bool: "true or false", NoneType: "none"}  # fmt: skip
+    return " or ".join(words.get(choice, repr(choice)) for choice in allowed)

@@ -1,0 +1,287 @@
+"""A node: one base folder, one actor system, one listener, embedded in a process.
+
+Application threads ask the appendix server of a topic directly, by the routing table; only what
+that does not answer at once (a new topic, a server that has just moved) takes the slower way through
+the actor `local_requests`.
+"""
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from poe.actors import ActorRef, LoopSystemBase
+from poe.broker import (
+    LOCAL_REQUESTS,
+    MOVED,
+    ConnectionOptions,
+    ControlLocally,
+    DescribeLocally,
+    ListenerParts,
+    Next,
+    NextSlowly,
+    NodeParts,
+    NodeSup,
+    Put,
+    PutSlowly,
+    RoutingTable,
+    SegmentInfo,
+)
+from poe.config import Config
+from poe.errors import (
+    ActorDead,
+    ChildStartFailed,
+    InvalidMessage,
+    NodeNotRunning,
+    PoeError,
+    StartFailed,
+    UnknownTopic,
+)
+from poe.protocol import topic_bytes
+from poe.storage import Clock, Store, SystemClock
+
+logger = logging.getLogger("poe")
+
+
+class Node:
+    """A running node; `with Node(dir=...) as node:` starts and stops it.
+
+    All methods may be called from any thread, but not from inside an actor of this node.
+
+    Raises:
+        OptionError: an unknown option or a value that is not allowed; on construction.
+    """
+
+    def __init__(
+        self,
+        options: dict[str, Any] | None = None,
+        /,
+        *,
+        clock: Clock | None = None,
+        **arguments: Any,  # noqa: ANN401 - checked by `Config.load`
+    ) -> None:
+        self.config = Config.load({**(options or {}), **arguments})
+        self._clock = clock or SystemClock()
+        self._routes = RoutingTable()
+        self._store: Store | None = None
+        self._system: LoopSystemBase | None = None
+        self._sup: ActorRef | None = None
+        self._listener: ListenerParts | None = None
+
+    # ---- life -----------------------------------------------------------------------------------
+
+    def start(self, system: LoopSystemBase | None = None) -> Self:
+        """Recover the base folder and start the tree; the port is bound when this returns.
+
+        Args:
+            system: an actor system to use; by default a new one with a thread of its own.
+
+        Raises:
+            OptionError: the folder cannot be used.
+            StoreLocked: another server runs on the folder.
+            PortInUse: the port is taken.
+        """
+        config = self.config
+        logger.info("starting with options: %s", config.as_dict())
+        store = Store.open(config.dir, config.segment)
+        self._listener = ListenerParts(self._routes, config.listener, config.connection)
+        parts = NodeParts(
+            store,
+            config.segment.ack,
+            self._clock,
+            config.registry,
+            config.appendix,
+            self._listener,
+            self._routes,
+        )
+        self._system = system or LoopSystemBase()
+        try:
+            self._sup = self._system.start(NodeSup, parts, name="poe_sup")
+        except StartFailed as failed:
+            self._system.shutdown()
+            store.close()
+            self._system = None
+            raise _root_cause(failed) from failed
+        self._store = store
+        return self
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Stop accepting, finish what is under way, write everything to disk, release the folder.
+
+        Stopping a node that does not run is fine.
+
+        Raises:
+            CallTimeout: the tree had not ended after `timeout_s`; the folder is released all the same.
+        """
+        system, store = self._system, self._store
+        if system is None or store is None or self._sup is None:
+            return
+        self._system = self._store = None
+        try:
+            system.stop(self._sup, "shutdown", timeout_s)
+        finally:
+            system.shutdown()
+            store.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the node's tree is up."""
+        return self._system is not None and self._sup is not None and (
+            self._system.is_alive(self._sup)
+        )
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Return (host, port) of the listener, None without one."""
+        if self._listener is None or self._listener.bound.port is None:
+            return None
+        return self.config.listener.host, self._listener.bound.port
+
+    @property
+    def system(self) -> LoopSystemBase:
+        """Return the actor system of a running node.
+
+        Raises:
+            NodeNotRunning: it does not run.
+        """
+        if self._system is None:
+            raise NodeNotRunning
+        return self._system
+
+    # ---- messages -------------------------------------------------------------------------------
+
+    def put(self, topic: bytes | str, message: bytes) -> int:
+        """Append a message and return its pointer.
+
+        Raises:
+            LocalProtocolError: the topic is empty.
+            InvalidTopicName: the topic cannot be a folder.
+            InvalidMessage: the message is empty, too large, or no bytes.
+            StorageFull: no room on the disk; nothing is stored.
+            NodeNotRunning: before `start` or after `stop`.
+        """
+        if not isinstance(message, bytes | bytearray | memoryview):
+            msg = f"message is {type(message).__name__}; use bytes"
+            raise TypeError(msg)
+        return self._put(topic, [message])
+
+    def put_many(self, topic: bytes | str, messages: Sequence[bytes]) -> int:
+        """Append messages in order, all or none, and return the pointer of the last one.
+
+        Raises:
+            InvalidMessage: there is none, or as for `put`; nothing is stored.
+        """
+        if isinstance(messages, bytes | bytearray | memoryview | str):
+            msg = "messages is one message; use a list of bytes, or put()"
+            raise TypeError(msg)
+        if not len(messages):
+            raise InvalidMessage(0, self.config.segment.message_max)
+        return self._put(topic, messages)
+
+    def _put(self, topic: bytes | str, messages: Any) -> int:  # noqa: ANN401 - checked by storage
+        name = topic if type(topic) is bytes else topic_bytes(topic)
+        system = self._system
+        if system is None:
+            raise NodeNotRunning
+        route = self._routes.get(name)
+        if route is not None:
+            try:
+                pointer = system.call(route.refs[-1], Put(messages), None)
+            except ActorDead:
+                pointer = MOVED
+            if pointer is not MOVED:
+                return pointer  # type: ignore[no-any-return]  # a reply to Put
+        elif not name:
+            topic_bytes(name)
+        return system.call(LOCAL_REQUESTS, PutSlowly(name, messages), None)  # type: ignore[no-any-return]
+
+    def next(self, topic: bytes | str, pointer: int) -> tuple[int, bytes] | None:
+        """Return the message that follows `pointer`, with its pointer; None when nothing follows.
+
+        Raises:
+            UnknownTopic: nobody put anything onto the topic.
+            PointerOutOfRange: `pointer` is negative or needs more than 56 bits.
+        """
+        name = topic if type(topic) is bytes else topic_bytes(topic)
+        system = self._system
+        if system is None:
+            raise NodeNotRunning
+        route = self._routes.get(name)
+        if route is not None:
+            try:
+                reader = route.reader(pointer)
+                found = system.call(reader, Next(pointer), None)
+                if found is not None or reader is route.refs[-1]:
+                    return found  # type: ignore[no-any-return]  # a reply to Next
+            except ActorDead:
+                pass
+        return system.call(LOCAL_REQUESTS, NextSlowly(name, pointer), None)  # type: ignore[no-any-return]
+
+    # ---- what there is --------------------------------------------------------------------------
+
+    def topics(self) -> list[bytes]:
+        """Return all topics, sorted."""
+        return self.control("topics")  # type: ignore[no-any-return]
+
+    def status(self) -> list[tuple[bytes, list[tuple[ActorRef, str]]]]:
+        """Return each topic's appendix servers, oldest first, with their roles `w`, `r`, `h`."""
+        return [
+            (topic, [(ref, info.role) for ref, info in rows]) for topic, rows in self._describe()
+        ]
+
+    def info(self) -> list[tuple[bytes, list[tuple[ActorRef, SegmentInfo]]]]:
+        """Return each topic's appendix servers with all that is known of their segments."""
+        return self._describe()
+
+    def print_status(self, file: TextIO | None = None) -> None:
+        """Print a line for each topic: its name and the roles of its appendix servers."""
+        for topic, servers in self.status():
+            roles = "".join(role for _, role in servers)
+            print(f"{topic.decode('utf-8', 'backslashreplace')}\t:{roles}", file=file or sys.stdout)  # noqa: T201
+
+    def sync(self) -> None:
+        """Make everything acknowledged so far survive a power cut."""
+        self.control("sync")
+
+    def control(self, op: str, **arguments: Any) -> Any:  # noqa: ANN401 - as the op says
+        """Carry out a control request, as over the socket."""
+        return self.system.call(LOCAL_REQUESTS, ControlLocally(op, arguments), None)
+
+    def _describe(self) -> list[tuple[bytes, list[tuple[ActorRef, SegmentInfo]]]]:
+        system = self.system
+        described = []
+        for topic in self._routes.topics():
+            try:
+                rows = system.call(LOCAL_REQUESTS, DescribeLocally(topic), None)
+            except UnknownTopic:
+                continue  # expired between the two questions
+            described.append((topic, rows))
+        return described
+
+
+def _root_cause(failed: StartFailed) -> PoeError:
+    """Return the error at the bottom of nested start failures, for the one who called `start`."""
+    reason: object = failed
+    while True:
+        if isinstance(reason, tuple) and len(reason) == 2:  # noqa: PLR2004 - ("shutdown", term)
+            reason = reason[1]
+        elif isinstance(reason, StartFailed | ChildStartFailed):
+            inner = reason.reason
+            if not isinstance(inner, tuple | BaseException):
+                return reason
+            reason = inner
+        else:
+            return reason if isinstance(reason, PoeError) else failed

@@ -1,0 +1,43 @@
+"""What callers pass, checked before anything is sent, as it goes on the wire."""
+
+from typing import Any
+
+from poe.errors import LocalProtocolError, PointerOutOfRange
+from poe.protocol.records import POINTER_MAX
+
+
+def topic_bytes(topic: bytes | str) -> bytes:
+    """Return the topic's name as it goes on the wire: text as UTF-8.
+
+    Raises:
+        LocalProtocolError: the name is empty, no valid text, or neither bytes nor text.
+    """
+    msg = f"topic is {topic!r}; use bytes or text of length 1 or more"
+    try:
+        name = topic.encode() if isinstance(topic, str) else bytes(memoryview(topic))
+    except (TypeError, UnicodeEncodeError) as error:
+        raise LocalProtocolError(msg) from error
+    if not name:
+        raise LocalProtocolError(msg)
+    return name
+
+
+def wait_arguments(topic: bytes | str, pointer: int, timeout_s: float) -> dict[str, Any]:
+    """Return the arguments of the control op `wait`: until something follows `pointer`.
+
+    Raises:
+        LocalProtocolError: empty topic.
+        PointerOutOfRange: the pointer does not fit 56 bits.
+    """
+    check_pointer(pointer)
+    return {"topic": topic_bytes(topic), "pointer": pointer, "timeout_s": timeout_s}
+
+
+def check_pointer(pointer: int) -> None:
+    """Refuse what does not fit 56 bits.
+
+    Raises:
+        PointerOutOfRange: the pointer is negative or too large.
+    """
+    if not 0 <= pointer <= POINTER_MAX:
+        raise PointerOutOfRange(pointer)

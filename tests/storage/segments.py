@@ -1,0 +1,47 @@
+"""What the tests of storage share: a folder with one topic, and ways to read all of a segment."""
+
+from pathlib import Path
+
+from poe.storage import RealFiles, Segment, SegmentOptions, decode_records
+
+NOW = 1_700_000_000_000_000
+FOLDER = "topics/t"
+
+
+def files_at(base: Path) -> RealFiles:
+    files = RealFiles.at(base)
+    files.make_folder("topics")
+    files.make_folder(FOLDER)
+    return files
+
+
+def create(files, timestamp=NOW, **options) -> Segment:
+    return Segment.create(files, FOLDER, timestamp, SegmentOptions(**options))
+
+
+def reopen(files, timestamp=NOW, **options) -> Segment | None:
+    return Segment.open(files, FOLDER, timestamp, SegmentOptions(**options))
+
+
+def read_all(segment: Segment) -> list[tuple[int, bytes]]:
+    """Read a segment in slices, and check that message by message gives the same."""
+    in_slices = []
+    pointer = 0
+    while (found := segment.read(pointer, 7, 10_000)) is not None:
+        records = decode_records(found.read())
+        assert len(records) == found.record_count
+        assert records[-1][0] == found.last_pointer
+        in_slices += records
+        pointer = found.last_pointer
+    one_by_one = []
+    pointer = 0
+    while (record := segment.next(pointer)) is not None:
+        one_by_one.append(record)
+        pointer = record[0]
+    assert one_by_one == in_slices
+    assert len(in_slices) == segment.count
+    return in_slices
+
+
+def path_of(base: Path, suffix: str, timestamp=NOW) -> Path:
+    return base / FOLDER / f"{timestamp}_{suffix}"

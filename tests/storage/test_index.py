@@ -1,0 +1,123 @@
+"""The index has the bytes of the original and finds what a list would find."""
+
+import errno
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poe.errors import ReadFailed, StorageFull
+from poe.storage.index import OFFSET_MAX, Index, decode_entry, encode_entries
+from poe.storage.record import POINTER_MAX
+from tests.storage.faulty_files import FaultyFiles
+from tests.storage.segments import files_at
+
+PATH = "topics/t/1_index"
+
+
+def numbers(values):
+    return np.array(values, np.uint64)
+
+
+def new_index(files):
+    return Index(files.open(PATH, "w+"), PATH, 0)
+
+
+def test_an_entry_is_pointer_then_offset():
+    entry = encode_entries(numbers([0x01020304050607]), numbers([0x08090A0B0C]))
+    assert entry == bytes(range(1, 13))
+    assert decode_entry(entry) == (0x01020304050607, 0x08090A0B0C)
+
+
+def test_entries_use_all_their_bits(tmp_path):
+    assert encode_entries(numbers([POINTER_MAX]), numbers([OFFSET_MAX])) == b"\xff" * 12
+    index = new_index(files_at(tmp_path))
+    index.append_one(POINTER_MAX - 1, OFFSET_MAX - 1)
+    index.append(numbers([POINTER_MAX]), numbers([OFFSET_MAX]))
+    assert index.entry(0) == (POINTER_MAX - 1, OFFSET_MAX - 1)
+    assert index.entry(1) == (POINTER_MAX, OFFSET_MAX)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.booleans(), st.integers(1, 3)), max_size=30),
+    st.lists(st.integers(0, 300), max_size=30),
+)
+def test_entries_and_searches_agree_with_a_list(tmp_path_factory, steps, wanted):
+    index = new_index(files_at(tmp_path_factory.mktemp("index")))
+    model = []
+    for gap, is_flushed, count in steps:
+        first = (model[-1][0] if model else 0) + gap
+        added = [(first + i, (len(model) + i) * 20) for i in range(count)]
+        if count == 1:
+            index.append_one(*added[0])
+        else:
+            index.append(numbers([p for p, _ in added]), numbers([o for _, o in added]))
+        model += added
+        if is_flushed:
+            index.flush()
+        for pointer in wanted:
+            number = sum(p <= pointer for p, _ in model)
+            assert index.search(pointer) == number
+            if number:
+                index.hint(model[number - 1][0], number)
+        assert [index.entry(i) for i in range(index.count)] == model
+
+
+def test_a_wrong_hint_is_not_believed(tmp_path):
+    index = new_index(files_at(tmp_path))
+    index.append(numbers([10, 20, 30]), numbers([0, 1, 2]))
+    index.hint(20, 1)
+    assert index.search(20) == 2
+    index.hint(15, 3)
+    assert index.search(15) == 1
+
+
+def test_hints_of_many_consumers_take_bounded_memory(tmp_path):
+    index = new_index(files_at(tmp_path))
+    count = 5_000
+    index.append(numbers(range(1, count + 1)), numbers(range(count)))
+    index.flush()
+    tracemalloc.start()
+    for pointer in range(1, count + 1):
+        index.hint(pointer + 1_000_000, pointer)
+        index.hint(pointer, pointer)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 64 * 1024
+    assert [index.search(pointer) for pointer in range(1, count + 1)] == list(range(1, count + 1))
+
+
+def test_flushed_entries_are_twelve_bytes_each_and_take_no_heap(tmp_path):
+    files = files_at(tmp_path)
+    index = new_index(files)
+    for number in range(1, 10_001):
+        if index.is_full():
+            index.flush()
+        index.append_one(number, number * 20)
+        assert number * 12 - files.open(PATH, "r").size() <= 64 * 1024 + 12
+    index.flush()
+    assert files.size(PATH) == 120_000
+    assert index.entry(9_999) == (10_000, 200_000)
+
+
+def test_a_failing_flush_keeps_all_entries_for_the_next(tmp_path):
+    files = FaultyFiles(files_at(tmp_path))
+    index = new_index(files)
+    index.append(numbers(range(1, 101)), numbers(range(100)))
+    files.fail(0, errno.ENOSPC, "write_at")
+    with pytest.raises(StorageFull):
+        index.flush()
+    assert index.entry(99) == (100, 99)
+    index.append_one(101, 100)
+    index.flush()
+    assert files.size(PATH) == 101 * 12
+    assert [index.entry(i)[0] for i in range(101)] == list(range(1, 102))
+
+
+def test_an_index_file_that_became_too_short_is_reported(tmp_path):
+    files = files_at(tmp_path)
+    index = Index(files.open(PATH, "w+"), PATH, 5)
+    with pytest.raises(ReadFailed):
+        index.entry(0)
