@@ -59,9 +59,8 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports
 
-props: $(STAMP)  ## properties with the long profile, and the torture tests
-	POE_PROFILE=$${POE_PROFILE:-nightly} $(BIN)/python -m pytest --timeout 3600 properties
-	$(BIN)/python -m pytest --timeout 3600 -m torture tests
+props: $(STAMP)  ## all tests and properties with the long profile, torture included
+	POE_PROFILE=$${POE_PROFILE:-nightly} $(BIN)/python -m pytest --timeout 3600
 
 bench: $(STAMP)  ## server, limit, Redis and NATS side by side; ARGS='--quick' for a short look
 	$(BIN)/python -m bench.run $(ARGS)

@@ -9,8 +9,8 @@ ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "bench" / "build"
 OWN = ROOT / "bench"
 
-# The generator and the limit that Poe is compared with; POE_BENCH_SOURCES names another folder.
-SHARED = Path(os.environ.get("POE_BENCH_SOURCES", ROOT.parent / "shared" / "bench"))
+# The generator and the limit that Poe is compared with; BENCH_SOURCES names another folder.
+SHARED = Path(os.environ.get("BENCH_SOURCES", ROOT.parent / "shared" / "bench"))
 
 SOURCES = (
     SHARED / "poeload.c",

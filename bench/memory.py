@@ -43,17 +43,22 @@ def measure_messages(seconds: float) -> list[Row]:
         poe(Path(folder), options) as running,
     ):
         # The first messages grow what every connection needs once; they are not counted.
-        stored(running, 0.3)
+        stored_and_read(running, 0.3)
         before = settled_bytes(running)
-        count = stored(running, seconds)
+        count = stored_and_read(running, seconds)
         held = settled_bytes(running) - before
     return [Row.at_most(f"message in an open segment, of {count:,}", held / count, "B", 12)]
 
 
-def stored(running: Running, seconds: float) -> int:
-    """Write for a while; return how many messages that stored."""
-    load = Load(HOST, running.port, "write", 2, 1, 100, 100, seconds)
-    return int(float(str(run(load)["msgs_s"])) * seconds)
+def stored_and_read(running: Running, seconds: float) -> int:
+    """Write for a while, then read as long; return how many messages that stored.
+
+    Read, too, because only a look-up maps the index into memory.
+    """
+    write = Load(HOST, running.port, "write", 2, 1, 100, 100, seconds)
+    count = int(float(str(run(write)["msgs_s"])) * seconds)
+    run(Load(HOST, running.port, "read", 2, 1, 1000, 100, seconds))
+    return count
 
 
 def main() -> None:

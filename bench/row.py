@@ -20,12 +20,12 @@ class Row:
     @classmethod
     def at_least(cls, measure: str, value: float, unit: str, bar: float) -> Self:
         """A row whose value must reach the bar."""
-        return cls(measure, value, unit, f"≥ {bar:,g}", value >= bar)
+        return cls(measure, value, unit, f"≥ {bar:,.10g}", value >= bar)
 
     @classmethod
     def at_most(cls, measure: str, value: float, unit: str, bar: float) -> Self:
         """A row whose value must stay below the bar."""
-        return cls(measure, value, unit, f"≤ {bar:,g}", value <= bar)
+        return cls(measure, value, unit, f"≤ {bar:,.10g}", value <= bar)
 
     def as_table_line(self) -> str:
         """The row in Markdown."""

@@ -5,7 +5,8 @@ asyncio client share it. `poe.protocol.client` is the one module here that does 
 """
 
 from poe.protocol.arguments import topic_bytes
-from poe.protocol.client import Socket, read, socket, write
+from poe.protocol.batch import Messages
+from poe.protocol.client import FOLLOW_WAIT_S, IN_FLIGHT_MAX, Socket, read, socket, write
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
 from poe.protocol.frames import FRAME_MAX, SCRATCH_SIZE, FrameReader, frame_header
 from poe.protocol.messages import (
@@ -16,18 +17,23 @@ from poe.protocol.messages import (
     decode_reply,
     decode_request,
 )
+from poe.protocol.records import Record
 
 __all__ = [
+    "FOLLOW_WAIT_S",
     "FRAME_MAX",
+    "IN_FLIGHT_MAX",
     "SCRATCH_SIZE",
     "ControlReply",
     "ControlRequest",
     "DataReply",
     "ErrorReply",
     "FrameReader",
+    "Messages",
     "PointerRequest",
     "PutReply",
     "PutRequest",
+    "Record",
     "Socket",
     "decode_reply",
     "decode_request",

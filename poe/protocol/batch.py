@@ -24,7 +24,7 @@ BATCH_COUNT_MAX = 1 << 18
 
 LENGTH_SIZE = 4
 
-Messages = npt.NDArray[np.uint8] | Sequence[bytes | bytearray | memoryview]
+Messages = npt.NDArray[np.uint8] | Sequence[bytes | memoryview]
 """A 2-D array with a message per row where all sizes are equal, else one bytes-like each."""
 
 _LENGTH = Struct(">I")

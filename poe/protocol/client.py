@@ -265,10 +265,13 @@ class Socket:
     def _receive(self, reply_class: type[ReplyT], timeout_s: float | None) -> ReplyT:
         try:
             message_type, body = self._receive_frame(timeout_s)
-            return decode_reply(reply_class, message_type, body)
+            reply = decode_reply(reply_class, message_type, body)
         except RemoteProtocolError as error:
             self._close(str(error))
             raise
+        if isinstance(reply, PoeError):
+            raise reply
+        return reply
 
     def _receive_frame(self, timeout_s: float | None) -> tuple[int, memoryview]:
         self._unusable_because = "a call was interrupted"

@@ -2,7 +2,7 @@
 
 `encode` returns a whole frame, header included; `decode` takes the body of one, checks all of it
 and raises before anything is done with it. A server passes what it receives to `decode_request`, a
-client to `decode_reply` with the reply it expects. Integers are big-endian.
+client to `decode_reply` with the class it expects. Integers are big-endian.
 
 The control messages have a module of their own, `poe.protocol.control`; the table is here.
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import ClassVar, Self, TypeVar
 
-from poe.errors import LocalProtocolError, RemoteProtocolError
+from poe.errors import LocalProtocolError, PoeError, RemoteProtocolError
 from poe.protocol.arguments import check_pointer, topic_bytes
 from poe.protocol.batch import Messages, join_batch, split_batch
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
@@ -207,7 +207,6 @@ _PUT_REPLY_HEADER = frame_header(PutReply.MESSAGE_TYPE, POINTER_SIZE)
 
 
 Request = PointerRequest | PutRequest | ControlRequest
-Reply = DataReply | PutReply | ControlReply
 
 REQUESTS: dict[int, type[Request]] = {
     PointerRequest.MESSAGE_TYPE: PointerRequest,
@@ -232,16 +231,19 @@ def decode_request(message_type: int, body: memoryview) -> Request:
     return request_class.decode(body)
 
 
-def decode_reply(reply_class: type[ReplyT], message_type: int, body: memoryview) -> ReplyT:
-    """Return the reply that a frame holds, which must be of the expected class.
+def decode_reply(
+    reply_class: type[ReplyT], message_type: int, body: memoryview
+) -> ReplyT | PoeError:
+    """Return the reply that a frame holds, or the error that the server answered with.
+
+    The server's error is returned, not raised, so that only what breaks the stream is raised.
 
     Raises:
-        PoeError: the error that the server answered with.
-        RemoteProtocolError: any other type, or the body is malformed.
+        RemoteProtocolError: the frame is neither, or its body is malformed.
     """
     if message_type == reply_class.MESSAGE_TYPE:
         return reply_class.decode(body)
     if message_type == ErrorReply.MESSAGE_TYPE:
-        raise ErrorReply.decode(body).to_error()
+        return ErrorReply.decode(body).to_error()
     msg = f"frame type {message_type} came as the answer, not {reply_class.MESSAGE_TYPE}"
     raise RemoteProtocolError(msg)

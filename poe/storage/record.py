@@ -64,7 +64,7 @@ def encode_record(message: bytes | memoryview, pointer: int, message_max: int) -
     if not 0 < length <= message_max:
         raise InvalidMessage(length, message_max)
     header = (length + POINTER_BYTES) << 56 | pointer
-    return header.to_bytes(HEADER_BYTES, "big") + message
+    return b"".join((header.to_bytes(HEADER_BYTES, "big"), message))
 
 
 def encode_records(messages: Messages, first_pointer: int, message_max: int) -> Batch:

@@ -81,17 +81,28 @@ def _open_maybe(files: Files, path: str) -> OpenFile | None:
 
 
 def _check(data: OpenFile, index: OpenFile, data_size: int) -> Extent | None:
-    """Tell what a segment holds if its first and last entry agree with the data, up to its end."""
+    """Tell what a segment holds if its index covers the data exactly."""
     index_size = index.size()
-    if index_size == 0 == data_size:
-        return Extent(0, 0, 0, 0)
-    if index_size == 0 or index_size % ENTRY_BYTES:
-        return None
-    first = decode_entry(index.read_at(ENTRY_BYTES, 0))
-    last = decode_entry(index.read_at(ENTRY_BYTES, index_size - ENTRY_BYTES))
-    if first[1] != 0 or _record_end(data, first) is None or _record_end(data, last) != data_size:
-        return None
-    return Extent(index_size // ENTRY_BYTES, data_size, first[0], last[0])
+    covered = _covered(data, index, data_size)
+    is_exact = index_size % ENTRY_BYTES == 0 and covered.size_bytes == data_size
+    return covered if is_exact and covered.count * ENTRY_BYTES == index_size else None
+
+
+def _covered(data: OpenFile, index: OpenFile, end: int) -> Extent:
+    """Tell what the index covers of the data before `end`.
+
+    Its first and its last whole entry must be true, else it covers nothing.
+    """
+    count = index.size() // ENTRY_BYTES
+    if count:
+        first = decode_entry(index.read_at(ENTRY_BYTES, 0))
+        last = decode_entry(index.read_at(ENTRY_BYTES, (count - 1) * ENTRY_BYTES))
+        first_end, last_end = _record_end(data, first), _record_end(data, last)
+        # A torn entry may by chance name an earlier record; that has no room for `count` of them.
+        has_room = last[1] >= (count - 1) * HEADER_BYTES and last[0] >= first[0] + count - 1
+        if first[1] == 0 and first_end and last_end and last_end <= end and has_room:
+            return Extent(count, last_end, first[0], last[0])
+    return Extent(0, 0, 0, 0)
 
 
 def _record_end(data: OpenFile, entry: tuple[int, int]) -> int | None:
@@ -113,7 +124,7 @@ def _repair(files: Files, path: str, index: OpenFile | None, lock: FoundLock | N
     if lock is not None and lock.flushed_offset is not None:
         end = min(data_size, lock.flushed_offset)
         if index is not None:
-            kept = _trusted_entries(data, index, end)
+            kept = _covered(data, index, end)
     places = scan_records(data, kept.size_bytes, end, kept.pointer_high)
     if places.end < end:
         _log.error("no record at offset %d of %s_data, of %d bytes", places.end, path, end)
@@ -127,19 +138,6 @@ def _repair(files: Files, path: str, index: OpenFile | None, lock: FoundLock | N
     pointer_low = kept.pointer_low or next(iter(places.pointers), 0)
     count = kept.count + len(places.pointers)
     return Extent(count, places.end, pointer_low, places.last_pointer)
-
-
-def _trusted_entries(data: OpenFile, index: OpenFile, end: int) -> Extent:
-    """Tell what the index covers, or nothing when its last whole entry is not true."""
-    count = index.size() // ENTRY_BYTES
-    if count:
-        first = decode_entry(index.read_at(ENTRY_BYTES, 0))
-        last = decode_entry(index.read_at(ENTRY_BYTES, (count - 1) * ENTRY_BYTES))
-        record_end = _record_end(data, last)
-        is_first_true = first[1] == 0 and _record_end(data, first) is not None
-        if is_first_true and record_end is not None and record_end <= end:
-            return Extent(count, record_end, first[0], last[0])
-    return Extent(0, 0, 0, 0)
 
 
 def _complete_index(

@@ -23,8 +23,7 @@ from poe.supervision.api import (
 )
 from poe.supervision.child_spec import ChildKind, ChildSpec, Restart, SupervisorFlags
 from poe.supervision.child_table import RESTARTING
-from poe.supervision.lifecycle import is_alive, retry_later, start, stop, stop_signal
-from poe.supervision.reaper import Reap, Reaper
+from poe.supervision.lifecycle import retry_later, start, stop, stop_signal
 from poe.supervision.reports import Report, reason_text, report, report_give_up
 from poe.supervision.strategy import (
     ChildEnd,
@@ -35,6 +34,7 @@ from poe.supervision.strategy import (
     verdict_on_exit,
     verdict_on_restart,
 )
+from poe.supervision.watcher import AllGone, Watcher, living
 
 
 class DynamicChildren:
@@ -61,14 +61,14 @@ class DynamicChildren:
         if not refs:
             return
         supervisor, template = self._supervisor, self._template
-        reaper = await supervisor.start_link(Reaper, refs)
-        assert reaper is not None
+        watcher = await supervisor.start_link(Watcher, refs)
+        assert watcher is not None
         signal = stop_signal(template)
         for ref in refs:
             supervisor.exit(ref, signal)
         # After a kill there is nothing left to do but to wait.
         grace_s = None if signal == KILL else template.grace_s
-        reasons = await supervisor.call(reaper, Reap(grace_s), timeout_s=None)
+        reasons = await supervisor.call(watcher, AllGone(grace_s), timeout_s=None)
         failures = Counter(
             reason_text(reason)
             for reason in reasons
@@ -147,9 +147,8 @@ class DynamicChildren:
             return None
         if not isinstance(child, ActorRef):
             return refuse(child, Refusal.SIMPLE_ONE_FOR_ONE)
-        if await is_alive(self._supervisor, child):
-            return refuse(child, Refusal.NOT_FOUND)
-        return None
+        alive = await living(self._supervisor, [child])
+        return refuse(child, Refusal.NOT_FOUND) if alive else None
 
     async def restart_child(self, child_id: Hashable) -> Error:
         """Refuse: an instance that is not running is forgotten."""

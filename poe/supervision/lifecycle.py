@@ -77,11 +77,3 @@ def stop_signal(spec: ChildSpec) -> str:
 def retry_later(supervisor: GenServer, child: Hashable) -> None:
     """Queue another try to restart a child behind all that waits already."""
     supervisor.cast(supervisor.ref, Retry(child))
-
-
-async def is_alive(supervisor: GenServer, ref: ActorRef) -> bool:
-    """Tell whether an actor is there at this moment."""
-    monitor = supervisor.monitor(ref)
-    is_there = await supervisor.wait_down(monitor, 0.0) is TIMED_OUT
-    supervisor.demonitor(monitor)
-    return is_there

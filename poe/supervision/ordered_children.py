@@ -26,7 +26,7 @@ from poe.supervision.child_spec import (
     check_combination,
 )
 from poe.supervision.child_table import RESTARTING, Child, ChildTable
-from poe.supervision.lifecycle import is_alive, retry_later, start, stop
+from poe.supervision.lifecycle import retry_later, start, stop
 from poe.supervision.reports import Report, report, report_give_up
 from poe.supervision.strategy import (
     ChildEnd,
@@ -38,6 +38,7 @@ from poe.supervision.strategy import (
     verdict_on_exit,
     verdict_on_restart,
 )
+from poe.supervision.watcher import living
 
 
 class OrderedChildren:
@@ -212,7 +213,7 @@ class OrderedChildren:
     async def count_children(self) -> ChildCounts:
         """Count; a child that has just ended is not active, even if its exit still waits."""
         running = [child.slot for child in self._table if child.is_running]
-        active = [ref for ref in running if await is_alive(self._supervisor, ref)]
+        active = await living(self._supervisor, running)
         supervisors = sum(child.spec.kind is ChildKind.SUPERVISOR for child in self._table)
         count = len(self._table)
         return ChildCounts(count, len(active), supervisors, count - supervisors)

@@ -45,3 +45,7 @@ def read_all(segment: Segment) -> list[tuple[int, bytes]]:
 
 def path_of(base: Path, suffix: str, timestamp=NOW) -> Path:
     return base / FOLDER / f"{timestamp}_{suffix}"
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from poe.errors import (
     SegmentSealed,
 )
 from poe.storage import POINTER_MAX, Segment, SegmentOptions, decode_records
-from tests.storage.segments import NOW, create, files_at, path_of, read_all, reopen
+from tests.storage.segments import NOW, create, files_at, names_in, path_of, read_all, reopen
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def files(tmp_path):
 
 
 def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return len(names_in(Path("/proc/self/fd")))
 
 
 def test_a_closed_segment_has_the_bytes_of_the_original_and_nothing_else(tmp_path, files):
@@ -41,7 +42,7 @@ def test_a_closed_segment_has_the_bytes_of_the_original_and_nothing_else(tmp_pat
     assert path_of(tmp_path, "index").read_bytes() == (
         pointers[0] + b"\0\0\0\0\0" + pointers[1] + b"\0\0\0\0\x10" + pointers[2] + b"\0\0\0\0\x1c"
     )
-    assert sorted(os.listdir(tmp_path / "topics/t")) == [f"{NOW}_data", f"{NOW}_index"]
+    assert sorted(names_in(tmp_path / "topics/t")) == [f"{NOW}_data", f"{NOW}_index"]
 
 
 def test_a_writer_has_a_lock_file_and_private_modes(tmp_path, files):
@@ -201,7 +202,7 @@ def test_a_hibernating_segment_takes_little_memory(files):
         segment.append([b"message %d" % number], NOW)
     read_all(segment)
     segment.hibernate()
-    parts = [getattr(segment, name) for name in Segment.__slots__ if name not in {"_files"}]
+    parts = [getattr(segment, name) for name in Segment.__slots__ if name != "_files"]
     assert sys.getsizeof(segment) + sum(map(sys.getsizeof, parts)) < 1000
 
 
@@ -215,7 +216,7 @@ def test_a_slice_survives_hibernation_sealing_and_removal(tmp_path, files):
     assert found.read() == expected
     segment.close()
     segment.destroy()
-    assert os.listdir(tmp_path / "topics/t") == []
+    assert names_in(tmp_path / "topics/t") == []
     assert os.pread(found.file.fileno(), found.length, found.offset) == expected
     del found
     assert open_descriptors() < before
@@ -315,7 +316,7 @@ def test_damage_is_reported_and_never_served_as_a_message(tmp_path, files, damag
     )
     path = path_of(tmp_path, suffix)
     content = bytearray(path.read_bytes())
-    content[at] ^= 1
+    content[at] ^= 2
     path.write_bytes(content)
     with pytest.raises(CorruptRecord):
         segment.next(NOW)

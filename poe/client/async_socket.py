@@ -1,0 +1,190 @@
+"""The asyncio client: the calls of `poe.protocol.Socket`, any number of them at a time.
+
+Requests and replies are those of `poe.protocol`; `Pipeline` moves them over the connection.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from typing import Any, Self
+
+from poe.client.pipeline import Pipeline
+from poe.errors import CallTimeout, ConnectFailed, LocalProtocolError, RemoteProtocolError
+from poe.protocol import (
+    FOLLOW_WAIT_S,
+    FRAME_MAX,
+    ControlReply,
+    ControlRequest,
+    DataReply,
+    Messages,
+    PointerRequest,
+    PutReply,
+    PutRequest,
+    Record,
+    topic_bytes,
+)
+from poe.protocol.arguments import wait_arguments
+from poe.protocol.messages import ReplyT
+
+
+async def connect(
+    host: str = "127.0.0.1",
+    port: int = 5555,
+    *,
+    timeout_s: float | None = None,
+    frame_max: int = FRAME_MAX,
+) -> "AsyncSocket":
+    """Connect to a server.
+
+    Args:
+        host: name or address.
+        port: TCP port.
+        timeout_s: time that connecting, and later each call, may take; None for no limit.
+        frame_max: largest frame in bytes to send or to accept.
+
+    Raises:
+        ConnectFailed: nobody listens there, or not within `timeout_s`.
+    """
+    peer = f"server {host}:{port}"
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, pipeline = await loop.create_connection(
+                lambda: Pipeline(peer, frame_max), host, port
+            )
+    except OSError as error:
+        raise ConnectFailed(host, port, str(error) or "timed out") from error
+    return AsyncSocket(pipeline, peer, timeout_s=timeout_s, frame_max=frame_max)
+
+
+class AsyncSocket:
+    """One connection to a server; made by `poe.client.connect`.
+
+    Tasks of one event loop may call it at the same time: requests leave in the order of the calls,
+    without waiting for earlier replies, and a `wait` therefore delays the replies to the requests
+    behind it; give `wait` and `follow` a socket of their own. A call that was cancelled or has
+    timed out may have been done; its reply is dropped and the socket stays usable.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, peer: str, *, timeout_s: float | None, frame_max: int
+    ) -> None:
+        self._pipeline = pipeline
+        self._peer = peer
+        self._timeout_s = timeout_s
+        self._frame_max = frame_max
+        self._ids = itertools.count(1)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection; calls under way and later ones raise `ConnectionClosed`."""
+        await self._pipeline.close("it was closed here")
+
+    async def write(self, topic: bytes | str, messages: Messages) -> int:
+        """Append all messages to the topic, or none, and return the pointer of the last.
+
+        Raises:
+            LocalProtocolError: nothing was sent; topic or messages are not acceptable, or do not
+                fit into one frame of `frame_max` bytes.
+            ConnectionClosed, CallTimeout: the messages may have been stored, or not.
+            PoeError: the server's refusal; nothing was stored.
+        """
+        frame = PutRequest(topic_bytes(topic), messages).encode(self._frame_max)
+        return (await self._call(frame, PutReply)).pointer
+
+    async def read(self, topic: bytes | str, pointer: int, limit: int) -> list[Record]:
+        """Return (pointer, message) of up to `limit` records that follow `pointer`, oldest first.
+
+        An empty list means that nothing follows yet, or that the topic is not known.
+
+        Raises:
+            LocalProtocolError, PointerOutOfRange: nothing was sent; an argument is out of range.
+            ConnectionClosed, CallTimeout: no reply came.
+            PoeError: the server's refusal.
+        """
+        frame = PointerRequest(topic_bytes(topic), pointer, limit).encode()
+        return (await self._call(frame, DataReply)).records
+
+    async def control(self, op: str, **arguments: object) -> Any:  # noqa: ANN401 - any msgpack value
+        """Return the result of a control request, such as `info` or `sync`.
+
+        Raises:
+            LocalProtocolError: nothing was sent; an argument cannot be sent.
+            ConnectionClosed, CallTimeout: no reply came.
+            PoeError: the server's refusal.
+        """
+        return await self._control(op, arguments)
+
+    async def wait(self, topic: bytes | str, pointer: int, timeout_s: float) -> bool:
+        """Wait up to `timeout_s` until something follows `pointer`; return whether it does.
+
+        Raises:
+            PointerOutOfRange: nothing was sent.
+            PoeError: as `control`; the socket's own time-out is added to `timeout_s`.
+        """
+        arguments = wait_arguments(topic, pointer, timeout_s)
+        return bool(await self._control("wait", arguments, extra_s=timeout_s))
+
+    async def topics(self) -> list[bytes]:
+        """Return the names of all topics.
+
+        Raises:
+            PoeError: as `control`.
+        """
+        return list(await self.control("topics"))
+
+    async def status(self) -> dict[bytes, list[Any]]:
+        """Return for each topic the reference and role of each of its appendix servers.
+
+        Raises:
+            PoeError: as `control`.
+        """
+        return dict(await self.control("status"))
+
+    async def follow(
+        self, topic: bytes | str, pointer: int = 0, batch: int = 100
+    ) -> AsyncIterator[Record]:
+        """Yield each record that follows `pointer`, for ever; wait where none is there yet.
+
+        Args:
+            topic: name of the topic, which need not exist yet.
+            pointer: the last one seen; 0 begins with the oldest record.
+            batch: records to read at a time, 1 or more.
+
+        Raises:
+            PoeError: as `read` and `wait`.
+        """
+        if batch < 1:
+            msg = f"batch is {batch}; follow reads 1 record or more at a time"
+            raise LocalProtocolError(msg)
+        last_pointer = pointer
+        while True:
+            records = await self.read(topic, last_pointer, batch)
+            for record in records:
+                yield record
+            if records:
+                last_pointer = records[-1][0]
+            else:
+                await self.wait(topic, last_pointer, FOLLOW_WAIT_S)
+
+    async def _control(self, op: str, arguments: dict[str, Any], extra_s: float = 0.0) -> Any:  # noqa: ANN401 - any msgpack value
+        request = ControlRequest(op, next(self._ids), arguments)
+        reply = await self._call(request.encode(), ControlReply, extra_s)
+        if reply.id != request.id:
+            msg = f"control request {request.id} was answered with id {reply.id}"
+            await self._pipeline.close(msg)
+            raise RemoteProtocolError(msg)
+        return reply.result
+
+    async def _call(self, frame: bytes, reply_class: type[ReplyT], extra_s: float = 0.0) -> ReplyT:
+        limit_s = None if self._timeout_s is None else self._timeout_s + extra_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await (await self._pipeline.send(frame, reply_class))
+        except TimeoutError as error:
+            raise CallTimeout(self._peer, limit_s or 0.0) from error

@@ -1,0 +1,157 @@
+"""The file layer on a real disk stays below its folder, writes in full and closes what it opened."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from poe.storage import Clock, RealFiles, SystemClock
+from poe.storage.files import FolderEntry
+from tests.storage.segments import names_in
+
+
+@pytest.fixture
+def files(tmp_path):
+    return RealFiles.at(tmp_path)
+
+
+def test_a_short_write_goes_on_until_all_is_written(files, monkeypatch):
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, bytes(data)[:3], at))
+    file = files.open("f", "x+")
+    file.write_at(b"0123456789", 2)
+    assert file.read_at(100, 0) == b"\0\x000123456789"
+
+
+def test_a_write_that_stands_still_is_an_error(files, monkeypatch):
+    file = files.open("f", "x+")
+    monkeypatch.setattr(os, "pwrite", lambda *_: 0)
+    with pytest.raises(OSError, match="no bytes"):
+        file.write_at(b"0123456789", 2)
+
+
+def test_a_short_read_goes_on_until_the_end_of_the_file(files, monkeypatch):
+    file = files.open("f", "x+")
+    file.write_at(b"0123456789", 0)
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, length, at: real(fd, min(length, 3), at))
+    assert file.read_at(8, 1) == b"12345678"
+    assert file.read_at(100, 1) == b"123456789"
+
+
+def test_a_file_that_reaches_a_limit_is_an_error_that_storage_knows(tmp_path):
+    program = textwrap.dedent(
+        f"""
+        import resource, signal
+        from pathlib import Path
+        from poe.errors import StorageFull
+        from tests.storage.segments import NOW, create, files_at, read_all
+        files = files_at(Path({str(tmp_path)!r}))
+        segment = create(files)
+        segment.append([b"x" * 100], NOW)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, resource.RLIM_INFINITY))
+        try:
+            segment.append([b"y" * 100] * 20, NOW)
+        except StorageFull as error:
+            print(error, files.size(segment.path + "_data"), len(read_all(segment)))
+        segment.append([b"z"], NOW)
+        print(len(read_all(segment)))
+        """
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    first, second = run.stdout.splitlines()
+    assert first.endswith("111 1")
+    assert "File too large" in first
+    assert second == "2"
+
+
+@pytest.mark.parametrize("path", ["../f", "a/../f", "/etc/f", "a//f", ".", "..", "", "a/.", "a/"])
+def test_a_path_that_could_lead_elsewhere_is_a_bug(tmp_path, path):
+    (tmp_path / "base/a").mkdir(parents=True)
+    files = RealFiles.at(tmp_path / "base")
+    with pytest.raises(AssertionError):
+        files.open(path, "w+")
+    assert names_in(tmp_path) == ["base"]
+
+
+def test_links_are_never_followed(tmp_path):
+    base = tmp_path / "base"
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/f").write_text("precious")
+    files = RealFiles.at(base)
+    (base / "folder").symlink_to(tmp_path / "outside")
+    (base / "file").symlink_to(tmp_path / "outside/f")
+    for action in (
+        lambda: files.open("folder/f", "w+"),
+        lambda: files.open("file", "w+"),
+        lambda: files.unlink("folder/f"),
+        lambda: files.list_folder("folder"),
+        lambda: files.make_folder("folder"),
+        lambda: files.make_folder("folder/new"),
+        lambda: files.lock("file"),
+        lambda: files.sync_folder("folder"),
+        lambda: files.rename("folder/f", "f"),
+    ):
+        with pytest.raises(OSError, match=r"symbolic|directory|exists"):
+            action()
+    assert (tmp_path / "outside/f").read_text() == "precious"
+    assert names_in(tmp_path / "outside") == ["f"]
+    assert files.list_folder("") == [FolderEntry(n, is_folder=False) for n in names_in(base)]
+
+
+def test_names_are_made_listed_renamed_and_removed(tmp_path, files):
+    assert files.make_folder("a")
+    assert not files.make_folder("a")
+    files.open("a/f", "x+").write_at(b"xyz", 0)
+    with pytest.raises(FileExistsError):
+        files.open("a/f", "x+")
+    files.sync_folder("a")
+    files.sync_folder("")
+    assert files.size("a/f") == 3
+    assert files.size("a/g") is None
+    assert files.size("b/g") is None
+    files.rename("a/f", "a/g")
+    assert files.list_folder("a") == [FolderEntry("g", is_folder=False)]
+    assert files.list_folder("") == [FolderEntry("a", is_folder=True)]
+    files.unlink("a/g")
+    files.unlink("a/g")
+    files.remove_folder("a")
+    assert names_in(tmp_path) == []
+
+
+def test_no_operation_leaves_a_descriptor_open(tmp_path, files):
+    files.make_folder("a")
+    before = names_in(Path("/proc/self/fd"))
+    files.open("a/f", "x+").allocate(10)
+    for action in (
+        lambda: files.open("a/none", "r"),
+        lambda: files.open("none/f", "r"),
+        lambda: files.list_folder("none"),
+        lambda: files.make_folder("a/b"),
+        lambda: files.lock("a/l"),
+        lambda: files.remove_folder("a"),
+        lambda: files.is_open_elsewhere("a/f"),
+    ):
+        try:
+            action()
+        except OSError:
+            continue
+    assert len(names_in(Path("/proc/self/fd"))) == len(before)
+
+
+def test_allocated_bytes_are_backed_by_the_disk(tmp_path, files):
+    files.open("f", "x+").allocate(72)
+    assert (tmp_path / "f").stat().st_size == 72
+    assert (tmp_path / "f").stat().st_blocks > 0
+
+
+def test_the_system_clock_tells_microseconds_since_the_epoch():
+    clock: Clock = SystemClock()
+    first = clock.now_us()
+    assert 1_700_000_000_000_000 < first <= clock.now_us() < 2**56

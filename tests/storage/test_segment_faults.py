@@ -1,0 +1,182 @@
+"""A failing disk refuses batches; it never loses, splits or invents one."""
+
+import contextlib
+import errno
+
+import pytest
+
+from poe.errors import ReadFailed, StorageError, StorageFull, WriteFailed
+from tests.storage.faulty_files import FaultyFiles
+from tests.storage.segments import NOW, create, files_at, names_in, path_of, read_all, reopen
+
+NO_ROOM = [errno.ENOSPC, errno.EDQUOT, errno.EFBIG]
+
+
+@pytest.fixture
+def layer(tmp_path):
+    return FaultyFiles(files_at(tmp_path))
+
+
+@pytest.mark.parametrize("error_number", [*NO_ROOM, errno.EIO, errno.EINTR])
+@pytest.mark.parametrize("messages", [[b"x" * 50], [b"x" * 50] * 20, [b"x", b"yy"]])
+def test_a_failing_write_refuses_the_batch_and_the_next_one_works(
+    tmp_path, layer, error_number, messages
+):
+    segment = create(layer)
+    segment.append([b"before"], NOW)
+    layer.fail(0, error_number, "write_at")
+    with pytest.raises(StorageFull if error_number in NO_ROOM else WriteFailed, match="_data"):
+        segment.append(messages, NOW)
+    assert path_of(tmp_path, "data").stat().st_size == 17
+    assert (segment.count, segment.size_bytes, segment.pointer_high) == (1, 17, NOW)
+    assert read_all(segment) == [(NOW, b"before")]
+    segment.append([b"after"], NOW)
+    expected = [(NOW, b"before"), (NOW + 1, b"after")]
+    assert read_all(segment) == expected
+    del segment
+    assert read_all(reopen(layer)) == expected
+
+
+def test_a_failing_write_that_cannot_be_cut_off_is_never_read(tmp_path, layer):
+    segment = create(layer)
+    segment.append([b"before"], NOW)
+    layer.fail(0, errno.EIO, "write_at", "truncate", is_for_ever=True)
+    with pytest.raises(WriteFailed):
+        segment.append([b"refused", b"refused too"], NOW)
+    layer.heal()
+    assert path_of(tmp_path, "data").stat().st_size > 17
+    segment.append([b"x"], NOW)
+    expected = [(NOW, b"before"), (NOW + 1, b"x")]
+    assert read_all(segment) == expected
+    del segment
+    assert read_all(reopen(layer)) == expected
+    assert path_of(tmp_path, "data").stat().st_size == 17 + 12
+
+
+def test_closing_cuts_what_a_failing_write_left(tmp_path, layer):
+    segment = create(layer)
+    segment.append([b"before"], NOW)
+    layer.fail(0, errno.EIO, "write_at", "truncate", is_for_ever=True)
+    with pytest.raises(WriteFailed):
+        segment.append([b"refused"], NOW)
+    layer.heal()
+    segment.close()
+    assert path_of(tmp_path, "data").stat().st_size == 17
+    assert path_of(tmp_path, "index").stat().st_size == 12
+
+
+def test_an_index_that_cannot_be_written_refuses_the_batch_before_its_data(tmp_path, layer):
+    segment = create(layer)
+    segment.append([b"x"] * 6000, NOW)
+    layer.fail(0, errno.ENOSPC, "write_at")
+    with pytest.raises(StorageFull, match="_index"):
+        segment.append([b"y"], NOW)
+    assert path_of(tmp_path, "data").stat().st_size == 6000 * 12
+    assert segment.append([b"y"], NOW) == NOW + 6000
+    assert segment.next(NOW + 5999) == (NOW + 6000, b"y")
+
+
+@pytest.mark.parametrize("action", ["hibernate", "close", "seal", "flush"])
+def test_a_segment_that_cannot_write_what_waits_stays_as_it_is(layer, action):
+    segment = create(layer)
+    segment.append([b"a", b"b"], NOW)
+    layer.fail(0, errno.ENOSPC, "write_at")
+    with pytest.raises(StorageFull):
+        getattr(segment, action)()
+    assert segment.is_awake
+    assert segment.is_writer
+    segment.append([b"c"], NOW)
+    getattr(segment, action)()
+    assert [m for _, m in read_all(segment)] == [b"a", b"b", b"c"]
+
+
+def test_with_ack_memory_a_full_disk_keeps_what_waits_and_serves_what_is_written(layer):
+    segment = create(layer, ack="memory", buffer_count_max=3)
+    segment.append([b"a"] * 3, NOW)
+    segment.append([b"waits"], NOW)
+    segment.append([b"waits"], NOW)
+    layer.fail(0, errno.ENOSPC, "write_at", is_for_ever=True)
+    with pytest.raises(StorageFull):
+        segment.append([b"refused"], NOW)
+    with pytest.raises(StorageFull):
+        segment.flush()
+    assert segment.next(NOW + 1) == (NOW + 2, b"a")
+    assert segment.read(0, 100, 1000).record_count == 3
+    assert segment.next(NOW + 2) is None
+    assert segment.read(NOW + 2, 100, 1000) is None
+    layer.heal()
+    segment.append([b"after"], NOW)
+    assert [m for _, m in read_all(segment)] == [b"a"] * 3 + [b"waits"] * 2 + [b"after"]
+
+
+@pytest.mark.parametrize("operation", ["open", "map", "read_at"])
+def test_a_failing_read_is_an_error_and_passes(layer, operation):
+    segment = create(layer)
+    segment.append([b"a"], NOW)
+    segment.close()
+    layer.fail(0, errno.EIO, operation)
+    with pytest.raises(ReadFailed):
+        segment.next(0)
+    assert segment.next(0) == (NOW, b"a")
+
+
+def test_a_failing_sync_is_reported(layer):
+    segment = create(layer, ack="fsync")
+    segment.append([b"a"], NOW)
+    layer.fail(0, errno.EIO, "sync")
+    with pytest.raises(WriteFailed):
+        segment.sync()
+
+
+def test_a_segment_that_cannot_be_made_leaves_nothing_behind(tmp_path, layer):
+    for nth in range(100):
+        layer.fail(nth, errno.ENOSPC, "open", "allocate", "write_at", "sync_folder")
+        try:
+            create(layer, ack="fsync")
+        except StorageFull:
+            assert names_in(tmp_path / "topics/t") == []
+            continue
+        break
+    assert nth == 6
+
+
+def live(segment, acknowledged):
+    """Use a segment in all ways; note each batch that was accepted, and go on after errors."""
+    for number, action in enumerate(
+        ["append", "hibernate", "append", "flush", "append", "seal", "unseal", "append", "sync"] * 3
+    ):
+        messages = [b"%d" % number, b"x" * number, b"end"][: 1 + number % 3]
+        if number == 0:
+            messages = [b"0"]
+        with contextlib.suppress(StorageError):
+            if action == "append":
+                last = segment.append(messages, NOW)
+                first = last - len(messages) + 1
+                acknowledged += [(first + i, m) for i, m in enumerate(messages)]
+            else:
+                getattr(segment, action)()
+
+
+@pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("is_for_ever", [False, True])
+@pytest.mark.parametrize("ack", ["flushed", "memory"])
+def test_whichever_call_fails_exactly_the_accepted_batches_are_stored(
+    tmp_path, error_number, is_for_ever, ack
+):
+    nth = 0
+    while True:
+        layer = FaultyFiles(files_at(tmp_path / str(nth)))
+        segment = create(layer, ack=ack, buffer_count_max=4)
+        acknowledged = []
+        layer.fail(nth, error_number, is_for_ever=is_for_ever)
+        live(segment, acknowledged)
+        is_over = layer.failed_count == 0
+        layer.heal()
+        assert read_all(segment) == acknowledged
+        segment.flush()
+        del segment
+        assert read_all(reopen(layer)) == acknowledged
+        if is_over:
+            break
+        nth += 1
+    assert nth > 40

@@ -1,0 +1,342 @@
+"""A store finds its topics again, keeps others out, and leaves alone what is not its own."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from poe.errors import (
+    InvalidTopicName,
+    OptionError,
+    ReadFailed,
+    SegmentLocked,
+    StorageFull,
+    StoreLocked,
+)
+from poe.storage import RealFiles, SegmentOptions, Store
+from tests.storage.faulty_files import FaultyFiles
+from tests.storage.segments import NOW, names_in, read_all
+
+STORE_PROGRAM = """
+import sys
+from pathlib import Path
+from poe.storage import Store
+store = Store.open(Path(sys.argv[1]))
+print("open", flush=True)
+input()
+"""
+
+
+def messages_of(segments):
+    return [[m for _, m in read_all(segment)] for segment in segments]
+
+
+def test_a_new_folder_is_made_with_parents_and_private(tmp_path):
+    base = tmp_path / "a/b"
+    store = Store.open(base)
+    assert store.topics == {}
+    assert sorted(names_in(base)) == ["store.lock", "topics"]
+    assert base.stat().st_mode & 0o777 == 0o700
+    assert (base / "store.lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_topics_and_their_segments_are_found_again_in_order(tmp_path):
+    store = Store.open(tmp_path)
+    for round_number in range(3):
+        for topic in (b"t", b"u"):
+            segment = store.create_segment(topic, NOW)
+            segment.append([b"%s%d" % (topic, round_number)] * 2, NOW)
+    last = store.last_pointer(b"t")
+    store.close()
+    store = Store.open(tmp_path)
+    assert sorted(store.topics) == [b"t", b"u"]
+    assert messages_of(store.topics[b"t"]) == [[b"t0"] * 2, [b"t1"] * 2, [b"t2"] * 2]
+    assert store.last_pointer(b"t") == last
+    assert store.last_pointer(b"unknown") == 0
+    assert not any(segment.is_writer for segment in store.topics[b"t"])
+
+
+def test_a_new_segment_begins_behind_all_before_it_whatever_the_clock_says(tmp_path):
+    store = Store.open(tmp_path)
+    first = store.create_segment(b"t", NOW)
+    second = store.create_segment(b"t", NOW - 10**9)
+    assert second.timestamp == NOW
+    assert not first.is_writer
+    last = second.append([b"x"] * 50, NOW + 70)
+    third = store.create_segment(b"t", NOW)
+    assert third.timestamp == last + 1
+    assert third.append([b"y"], 0) == last + 1
+    assert store.topics[b"t"] == [first, second, third]
+
+
+def test_a_dropped_store_recovers_every_batch_and_may_go_on(tmp_path):
+    store = Store.open(tmp_path)
+    for number in range(3):
+        store.create_segment(b"t", NOW).append([b"%d" % number] * 30, NOW)
+    last = store.last_pointer(b"t")
+    del store
+    store = Store.open(tmp_path)
+    segments = store.topics[b"t"]
+    assert messages_of(segments) == [[b"%d" % number] * 30 for number in range(3)]
+    segments[-1].unseal()
+    assert segments[-1].append([b"more"], 0) == last + 1
+
+
+def test_empty_segments_left_by_a_crash_are_kept_apart(tmp_path):
+    store = Store.open(tmp_path)
+    store.create_segment(b"t", NOW).append([b"x"], NOW + 100)
+    store.create_segment(b"t", NOW)
+    store.create_segment(b"t", NOW)
+    del store
+    segments = Store.open(tmp_path).topics[b"t"]
+    assert [segment.count for segment in segments] == [1, 0, 0]
+    segments[-1].unseal()
+    assert segments[-1].append([b"y"], 0) > NOW + 100
+
+
+def test_an_empty_segment_of_others_with_an_old_name_takes_greater_pointers_only(tmp_path):
+    store = Store.open(tmp_path)
+    store.create_segment(b"t", NOW).append([b"x"], NOW + 100)
+    store.close()
+    (tmp_path / f"topics/t/{NOW + 5}_data").touch()
+    segments = Store.open(tmp_path).topics[b"t"]
+    segments[-1].unseal()
+    assert segments[-1].append([b"y"], 0) == NOW + 101
+
+
+@pytest.mark.parametrize("topic", [b"", b"..", b"a/b", b"a\0", b"\n", b"\xff", b"x" * 201, b".t"])
+def test_a_hostile_topic_makes_nothing_anywhere(tmp_path, topic):
+    base = tmp_path / "base"
+    store = Store.open(base)
+    with pytest.raises(InvalidTopicName):
+        store.create_segment(topic, NOW)
+    assert names_in(base / "topics") == []
+    assert names_in(tmp_path) == ["base"]
+
+
+@pytest.mark.parametrize("topic", [b"a_data", b"1_index", b"1_lock", b"store.lock", b"x" * 200])
+def test_a_topic_named_like_a_file_of_ours_harms_none(tmp_path, topic):
+    store = Store.open(tmp_path)
+    for name in (topic, b"1"):
+        store.create_segment(name, NOW).append([name], NOW)
+    store.close()
+    found = Store.open(tmp_path).topics
+    assert {name: messages_of(segments) for name, segments in found.items()} == {
+        topic: [[topic]],
+        b"1": [[b"1"]],
+    }
+
+
+def test_a_symbolic_link_in_the_way_of_a_topic_is_not_followed(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    base = tmp_path / "base"
+    store = Store.open(base)
+    (base / "topics/t").symlink_to(outside)
+    with pytest.raises(Exception, match="topics/t"):
+        store.create_segment(b"t", NOW)
+    assert names_in(outside) == []
+    store.close()
+    assert Store.open(base).topics == {}
+
+
+def test_a_symbolic_link_in_the_way_of_a_segment_is_not_followed(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    base = tmp_path / "base"
+    store = Store.open(base)
+    store.create_segment(b"t", NOW).append([b"x"], NOW)
+    store.close()
+    for suffix in ("data", "index", "lock"):
+        (base / f"topics/t/{NOW + 100}_{suffix}").symlink_to(victim)
+    store = Store.open(base)
+    assert victim.read_text() == "precious"
+    assert isinstance(store.failed[b"t"], ReadFailed)
+
+
+def test_strays_are_left_alone_with_a_warning(tmp_path, caplog):
+    store = Store.open(tmp_path)
+    store.create_segment(b"t", NOW).append([b"x"], NOW)
+    store.close()
+    topics = tmp_path / "topics"
+    (topics / "a file").write_text("?")
+    (topics / "lost+found").mkdir()
+    (topics / ".hidden").mkdir()
+    (topics / "t/notes.txt").write_text("?")
+    (topics / "t/007_data").write_text("?")
+    (topics / "t/5_data").mkdir()
+    (topics / "t" / os.fsdecode(b"\xff_data")).write_text("?")
+    store = Store.open(tmp_path)
+    assert messages_of(store.topics[b"t"]) == [[b"x"]]
+    assert sorted(store.topics) == [b"t"]
+    assert (topics / "t/007_data").read_text() == "?"
+    assert sorted(names_in(topics)) == [".hidden", "a file", "lost+found", "t"]
+    assert sum("left alone" in message for message in caplog.messages) == 4
+
+
+def test_an_index_that_recovery_did_not_put_in_place_is_removed(tmp_path):
+    store = Store.open(tmp_path)
+    store.create_segment(b"t", NOW).append([b"x"], NOW)
+    store.close()
+    (tmp_path / f"topics/t/{NOW}_index_new").write_text("?")
+    assert messages_of(Store.open(tmp_path).topics[b"t"]) == [[b"x"]]
+    assert sorted(names_in(tmp_path / "topics/t")) == [f"{NOW}_data", f"{NOW}_index"]
+
+
+def test_a_second_server_is_refused_until_the_first_has_gone(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", STORE_PROGRAM, tmp_path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as server:
+        server.stdout.readline()
+        with pytest.raises(StoreLocked, match=str(server.pid)) as caught:
+            Store.open(tmp_path)
+        assert caught.value.pid == server.pid
+        server.kill()
+    store = Store.open(tmp_path)
+    with pytest.raises(StoreLocked):
+        Store.open(tmp_path)
+    store.close()
+    Store.open(tmp_path).close()
+
+
+def test_a_started_program_does_not_inherit_the_lock(tmp_path):
+    store = Store.open(tmp_path)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False) as child:  # noqa: S607
+        held = [path.resolve() for path in Path(f"/proc/{child.pid}/fd").iterdir()]
+        assert not any(path.is_relative_to(tmp_path) for path in held)
+        store.close()
+        Store.open(tmp_path).close()
+        child.stdin.close()
+
+
+@pytest.mark.parametrize("kind", ["file", "below a file", "topics is a file", "topics is a link"])
+def test_a_folder_that_cannot_be_used_is_a_wrong_option(tmp_path, kind):
+    base = tmp_path / "base"
+    if kind in {"file", "below a file"}:
+        base.touch()
+        base = base / "x" if kind == "below a file" else base
+    else:
+        base.mkdir()
+        (base / "topics").touch() if kind == "topics is a file" else (base / "topics").symlink_to(
+            tmp_path
+        )
+    with pytest.raises(OptionError) as caught:
+        Store.open(base)
+    assert caught.value.key == "dir"
+    assert caught.value.value == str(base)
+
+
+def test_a_folder_that_may_not_be_written_is_a_wrong_option(tmp_path):
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    layer.fail(0, errno.EROFS, "make_folder")
+    with pytest.raises(OptionError, match="Read-only"):
+        Store.open(layer)
+    Store.open(tmp_path).close()
+
+
+def test_a_topic_that_cannot_be_read_does_not_stop_the_others(tmp_path):
+    store = Store.open(tmp_path)
+    for topic in (b"a", b"b"):
+        store.create_segment(topic, NOW).append([topic], NOW)
+    store.close()
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    layer.fail(0, errno.EIO, "read_at")
+    store = Store.open(layer)
+    assert sorted(store.topics) == [b"b"]
+    assert isinstance(store.failed[b"a"], ReadFailed)
+    with pytest.raises(ReadFailed):
+        store.create_segment(b"a", NOW)
+    store.recover_topic(b"a")
+    assert store.failed == {}
+    assert messages_of(store.topics[b"a"]) == [[b"a"]]
+
+
+def test_a_live_original_stops_the_start_and_frees_the_store(tmp_path):
+    store = Store.open(tmp_path)
+    store.create_segment(b"t", NOW).append([b"x"], NOW)
+    store.close()
+    lock = tmp_path / f"topics/t/{NOW}_lock"
+    lock.touch()
+    program = f"file = open({str(lock)!r}); print('open', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as original:
+        original.stdout.readline()
+        with pytest.raises(SegmentLocked):
+            Store.open(tmp_path)
+        original.communicate(b"\n")
+    assert messages_of(Store.open(tmp_path).topics[b"t"]) == [[b"x"]]
+
+
+def test_a_topic_whose_first_segment_cannot_be_made_stays_unknown(tmp_path):
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    store = Store.open(layer)
+    layer.fail(0, errno.ENOSPC, "open")
+    with pytest.raises(StorageFull):
+        store.create_segment(b"t", NOW)
+    assert store.topics == {}
+    assert store.create_segment(b"t", NOW).append([b"x"], NOW) == NOW
+
+
+def test_removing_segments_ends_with_the_topic_but_not_its_pointers(tmp_path):
+    store = Store.open(tmp_path)
+    first = store.create_segment(b"t", NOW)
+    first.append([b"x"], NOW)
+    second = store.create_segment(b"t", NOW)
+    last = second.append([b"y"], NOW)
+    store.destroy_segment(b"t", first)
+    assert store.topics[b"t"] == [second]
+    assert sorted(names_in(tmp_path / "topics/t")) == [
+        f"{second.timestamp}_{suffix}" for suffix in ("data", "index", "lock")
+    ]
+    store.destroy_segment(b"t", second)
+    assert store.topics == {}
+    assert names_in(tmp_path / "topics") == []
+    assert store.last_pointer(b"t") == last
+    assert store.create_segment(b"t", NOW).append([b"z"], NOW) == last + 1
+
+
+@pytest.mark.parametrize("ack", ["flushed", "memory"])
+def test_repairing_a_segment_keeps_its_messages_and_its_place(tmp_path, ack):
+    store = Store.open(tmp_path, SegmentOptions(ack=ack))
+    first = store.create_segment(b"t", NOW)
+    first.append([b"a"], NOW)
+    second = store.create_segment(b"t", NOW)
+    second.append([b"b"], NOW)
+    third = store.create_segment(b"t", NOW)
+    repaired = store.repair_segment(b"t", second)
+    assert store.topics[b"t"] == [first, repaired, third]
+    assert messages_of([repaired]) == [[b"b"]]
+    third.append([b"c"], NOW)
+    repaired = store.repair_segment(b"t", third)
+    repaired.unseal()
+    repaired.append([b"d"], NOW)
+    assert messages_of(store.topics[b"t"]) == [[b"a"], [b"b"], [b"c", b"d"]]
+
+
+def test_repairing_a_segment_without_data_takes_it_out(tmp_path):
+    store = Store.open(tmp_path)
+    first = store.create_segment(b"t", NOW)
+    first.append([b"a"], NOW)
+    second = store.create_segment(b"t", NOW)
+    (tmp_path / f"{first.path}_data").unlink()
+    assert store.repair_segment(b"t", first) is None
+    assert store.topics[b"t"] == [second]
+
+
+def test_closing_goes_on_behind_a_segment_that_fails(tmp_path):
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    store = Store.open(layer)
+    for topic in (b"a", b"b"):
+        store.create_segment(topic, NOW).append([topic], NOW)
+    layer.fail(0, errno.ENOSPC, "write_at")
+    store.close()
+    assert len(names_in(tmp_path / "topics/a")) == 3
+    assert len(names_in(tmp_path / "topics/b")) == 2
+    found = Store.open(tmp_path).topics
+    assert [messages_of(found[topic]) for topic in (b"a", b"b")] == [[[b"a"]], [[b"b"]]]
