@@ -158,6 +158,17 @@ class ReadFailed(StorageError):
         super().__init__(f"cannot read {path}: {reason}; see the system's log")
 
 
+class TopicFailed(StorageError):
+    """The files of a topic could not be read or repaired; other topics work."""
+
+    code = 211
+
+    def __init__(self, topic: bytes, reason: str) -> None:
+        self.topic = topic
+        self.reason = reason
+        super().__init__(f"topic {topic!r} is out of service: {reason}")
+
+
 class ProtocolError(PoeError):
     """Bytes or calls that break the socket protocol."""
 

@@ -6,7 +6,10 @@ creates children and sets wake-ups. A GenServer uses the same cell for links, mo
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from thespian.actors import ActorExitRequest
 
 from poe.actors.address import LoopAddress
 from poe.actors.call import Call
@@ -19,8 +22,20 @@ if TYPE_CHECKING:
 
     from poe.actors.loop_base import LoopSystemBase
 
-Entry = tuple["ActorCell", Any, Any]
+
+class Receiver(Protocol):
+    """Whatever takes messages out of a run queue."""
+
+    @property
+    def deliver(self) -> Callable[[Any, Any], None]:
+        """Take one message and its sender."""
+
+
+Entry = tuple[Receiver, Any, Any]
 """One entry of a run queue: receiver, message, and sender or the marker `REPLY`."""
+
+_ENDED = object()
+"""Marks the place in the run queue where an actor has ended."""
 
 
 class ActorCell:
@@ -56,7 +71,7 @@ class ActorCell:
         self.system = system
         self.parent = parent
         self.queue = queue
-        self.instance: Actor | None = None
+        self.instance: Actor | Receiver | None = None
         self.address = LoopAddress(self, system.next_serial(), label)
         self.deliver: Callable[[Any, Any], None] = self._deliver_dead
         self.children: list[ActorCell] | None = None
@@ -109,7 +124,10 @@ class ActorCell:
         if self.instance is None:
             return
         self.instance = None
-        self.deliver = self._deliver_dead
+        # Calls that were on their way learn the reason, as in OTP; those that come after the
+        # marker learn only that nobody is there.
+        self.deliver = partial(self._deliver_ended, reason)
+        self.post(_ENDED)
         self.system.forget(self)
         links, self.links = self.links, None
         for other in sorted(links or (), key=lambda cell: cell.address.serial):
@@ -117,6 +135,15 @@ class ActorCell:
         monitors, self.monitors = self.monitors, None
         for monitor, watcher in monitors or ():
             watcher.post(Down(self.address, reason, monitor))
+
+    def _deliver_ended(self, reason: Reason, message: Any, sender: Any) -> None:  # noqa: ANN401
+        """Receive what was sent before the end."""
+        if message is _ENDED:
+            self.deliver = self._deliver_dead
+        elif isinstance(message, Call) and sender is not REPLY:
+            message.fail(ActorDead(self.address, reason))
+        else:
+            self._deliver_dead(message, sender)
 
     def _deliver_dead(self, message: Any, sender: Any) -> None:  # noqa: ANN401
         """Receive for an actor that has ended: calls fail, the rest are dead letters."""
@@ -128,6 +155,11 @@ class ActorCell:
             message.call.fail(StartFailed(NOPROC))
         else:
             self.system.dead_letter(self, message, sender)
+
+    def exit_children(self) -> None:
+        """Ask the Thespian children to exit; theirs follow."""
+        for child in list(self.children or ()):
+            child.post(ActorExitRequest(), self.address)
 
     # ---- Thespian's `_myRef` interface ------------------------------------------------------
 

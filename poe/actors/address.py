@@ -1,13 +1,13 @@
 """Addresses of actors on the loop base: hashable, and resolved without a look-up."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from thespian.actors import ActorAddress
 
 if TYPE_CHECKING:
     from poe.actors.actor_cell import ActorCell
 
-ActorRef = ActorAddress
+ActorRef: TypeAlias = ActorAddress
 """What user code holds of another actor, on every system base."""
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Call:
     """One request and its one answer.
 
-    Life: made by the caller, handled by the server, ended once by `answer`, `fail` or `expire`; what
-    comes later is dropped, as OTP drops late replies. All three run under the system's lock.
+    Life: made by the caller, handled by the server, ended once by `answer`, `fail` or `expire`;
+    what comes later is dropped, as OTP drops late replies. All three run under the system's lock.
     `caller` is None for a call from an application thread, which waits on `event` if the answer
     was not there when it had drained the run queue.
     """

@@ -6,19 +6,21 @@ only wakes the actor system: it fires timers and lets actors that own sockets ru
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
+from functools import partial
 
 try:
     from uvloop import new_event_loop
 except ImportError:  # no uvloop on this platform
-    from asyncio import new_event_loop
+    from asyncio import new_event_loop  # type: ignore[assignment]  # the same for our purposes
 
 
 class EventLoop:
     """Owns the loop and the thread it runs in.
 
-    `wake(callback)` is safe from any thread; `call_later`, readers and writers belong to the
-    loop's thread.
+    `wake` and `set_alarm` are safe from any thread; readers and writers belong to the loop's
+    thread.
     """
 
     def __init__(self) -> None:
@@ -26,6 +28,7 @@ class EventLoop:
         self.thread_ident = 0
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        self._alarm: asyncio.TimerHandle | None = None
 
     def start_thread(self, name: str) -> None:
         """Run the loop in a daemon thread until `stop`."""
@@ -37,8 +40,10 @@ class EventLoop:
         started.wait()
 
     def run(self, started: Callable[[], object] = lambda: None) -> None:
-        """Run the loop in the calling thread until `stop`."""
+        """Run the loop in the calling thread until `stop`, then close it."""
         self._run(started)
+        self._is_closed = True
+        self.loop.close()
 
     def _run(self, started: Callable[[], object]) -> None:
         self.thread_ident = threading.get_ident()
@@ -54,6 +59,17 @@ class EventLoop:
         """Run `callback` in the loop's thread soon; nothing happens on a closed loop."""
         if not self._is_closed:
             self.loop.call_soon_threadsafe(callback)
+
+    def set_alarm(self, deadline_s: float, ring: Callable[[], object]) -> None:
+        """Replace the one alarm: run `ring` in the loop's thread at a monotonic time."""
+        # Never set directly, not even in the loop's own thread: an older request that is still on
+        # its way would then replace the newer one.
+        self.wake(partial(self._set_alarm, deadline_s, ring))
+
+    def _set_alarm(self, deadline_s: float, ring: Callable[[], object]) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self.loop.call_later(max(0.0, deadline_s - time.monotonic()), ring)
 
     def stop(self) -> None:
         """End the loop and, unless called from it, wait for its thread and close it."""

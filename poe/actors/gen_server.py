@@ -1,9 +1,9 @@
 """GenServer: an actor with OTP's callbacks, calls, exit reasons, links and monitors.
 
 It turns the messages of its cell into callbacks, one at a time and in order. A callback may be
-`async def`: while it awaits a call, *this* actor's further messages wait in its mailbox, as an Erlang
-process's do, and nobody else waits. An exception ends the actor with that exception as its reason;
-Thespian's habit of running the message again never applies.
+`async def`: while it awaits a call, *this* actor's further messages wait in its mailbox, as an
+Erlang process's do, and nobody else waits. An exception ends the actor with that exception as its
+reason; Thespian's habit of running the message again never applies.
 
 Source: OTP `gen_server`, `proc_lib`; differences: state is the instance's attributes, so callbacks
 return only what is to happen next.
@@ -14,13 +14,12 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import CoroutineType
-from typing import Any, ClassVar
+from typing import Any, cast
 
 from thespian.actors import Actor, ActorExitRequest, Thespian_StatusReq
 
-from poe.actors.actor_cell import ActorCell
 from poe.actors.call import Call, Wait
-from poe.actors.gen_server_operations import GenServerOperations
+from poe.actors.gen_server_callbacks import GenServerCallbacks
 from poe.actors.message import (
     IGNORE,
     NO_REPLY,
@@ -37,7 +36,7 @@ from poe.actors.message import (
     SystemRequest,
     Token,
 )
-from poe.actors.reason import KILL, KILLED, NORMAL, SHUTDOWN, Reason, is_orderly
+from poe.actors.reason import CRASHES, KILL, KILLED, NORMAL, SHUTDOWN, Reason, is_orderly
 from poe.errors import ActorDead, MailboxFull, StartFailed
 
 logger = logging.getLogger("poe.actors")
@@ -45,25 +44,15 @@ logger = logging.getLogger("poe.actors")
 _DIRECTIVES = frozenset({CoroutineType, Token, Stop, Continue, Reply, Error})
 """Types of results that are more than a plain reply; one look-up keeps the usual call fast."""
 
-_RUNTIME_NAMES = frozenset(
-    {
-        "_awaited",
-        "_coroutine",
-        "_handling",
-        "_is_suspended",
-        "_mailbox",
-        "_myRef",
-        "_stop",
-        "_unanswered",
-    }
-)
-"""Attributes that belong to the runtime and not to the state."""
+_ENVELOPES = frozenset({Cast, ExitSignal, Start, ActorExitRequest, Thespian_StatusReq})
+"""Types that `_dispatch` opens; any other message but a call goes to `handle_info` as it is."""
 
 
-class GenServer(GenServerOperations, Actor):  # type: ignore[misc]  # Thespian is untyped
+class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is untyped
     """Base class of all actors of Poe.
 
-    Override the callbacks you need; keep state in attributes. At any time at most one callback
+    Override the callbacks you need (`GenServerCallbacks`) and use the operations
+    (`GenServerOperations`) in them; keep state in attributes. At any time at most one callback
     runs: `_coroutine` is the one that is suspended, if any, and then `_mailbox` holds what came
     since, never more than `mailbox_max` messages.
 
@@ -72,16 +61,6 @@ class GenServer(GenServerOperations, Actor):  # type: ignore[misc]  # Thespian i
     trap exits and gets an exit signal.
     """
 
-    trap_exits: bool = False
-    """Exit signals become `Exit` messages; the parent's one runs `terminate`."""
-
-    mailbox_max: ClassVar[int] = 65_536
-    """Messages that may wait while a callback is suspended; more are refused to their sender."""
-
-    pinned_to_loop: ClassVar[bool] = False
-    """Run in the event loop's thread only; needed by actors that own sockets."""
-
-    _myRef: ActorCell
     _coroutine: Coroutine[Any, Any, object] | None = None
     _awaited: Call | Wait | None = None
     _handling: Call | Start | None = None
@@ -89,37 +68,6 @@ class GenServer(GenServerOperations, Actor):  # type: ignore[misc]  # Thespian i
     _unanswered: dict[Call, None] | None = None
     _stop: Stop | None = None
     _is_suspended = False
-
-    # ---- callbacks --------------------------------------------------------------------------
-
-    def init(self) -> Any:  # noqa: ANN401 - may be a coroutine
-        """Set up the state. Takes the arguments given to `start_link`.
-
-        Returns None, `Continue`, `Stop(reason)` or `IGNORE`.
-        """
-
-    def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
-        """Answer a request: return the reply, `NO_REPLY`, `Reply`, `Error` or `Stop`."""
-        del caller
-        msg = f"{type(self).__name__} has no handle_call for {type(request).__name__}"
-        raise TypeError(msg)
-
-    def handle_cast(self, message: Any) -> Any:  # noqa: ANN401
-        """Take a message that expects no answer; return None, `Continue` or `Stop`."""
-        msg = f"{type(self).__name__} has no handle_cast for {type(message).__name__}"
-        raise TypeError(msg)
-
-    def handle_info(self, message: Any) -> Any:  # noqa: ANN401
-        """Take any other message, `Exit` and `Down` among them; log and drop it by default."""
-        logger.warning("%s dropped an unexpected %s", self.ref, type(message).__name__)
-
-    def handle_continue(self, argument: Any) -> Any:  # noqa: ANN401
-        """Go on after a callback that returned `Continue`, before any other message."""
-        msg = f"{type(self).__name__} has no handle_continue for {argument!r}"
-        raise TypeError(msg)
-
-    def terminate(self, reason: Reason) -> Any:  # noqa: ANN401
-        """Clean up; may be a coroutine."""
 
     # ---- the way in ---------------------------------------------------------------------------
 
@@ -133,11 +81,13 @@ class GenServer(GenServerOperations, Actor):  # type: ignore[misc]  # Thespian i
                         self._serve_system(message)
                     else:
                         self._handle(message, self.handle_call, request, message)
-            elif type(message) is not Wait:
+            elif type(message) in _ENVELOPES:
                 self._dispatch(message, sender)
+            elif type(message) is not Wait:
+                self._handle(None, self.handle_info, message)
         elif sender is REPLY:
-            if message is self._awaited:
-                self._resume(message)
+            if message is self._awaited and self._awaited is not None:
+                self._resume(self._awaited)
         else:
             self._receive_while_busy(message, sender)
 
@@ -145,15 +95,25 @@ class GenServer(GenServerOperations, Actor):  # type: ignore[misc]  # Thespian i
         """Run one callback and do as its result says."""
         try:
             result = callback(*args)
-        except Exception as error:  # noqa: BLE001 - an exception is this actor's exit
+        except CRASHES as error:
             self._handling = origin
             self._crash(error)
             return
         if type(result) in _DIRECTIVES:
             self._handling = origin
-            self._obey(result)
+            self._go_on(self._obey(result))
         elif origin is not None:
             self._conclude(origin, result)
+
+    def _go_on(self, then: Continue | None) -> None:
+        """Run `handle_continue` while callbacks ask for it; a loop, so that they may for ever."""
+        while then is not None:
+            try:
+                result = self.handle_continue(then.argument)
+            except CRASHES as error:
+                self._crash(error)
+                return
+            then = self._obey(result) if type(result) in _DIRECTIVES else None
 
     def _conclude(self, origin: Call | Start, result: object) -> None:
         if type(origin) is Start:
@@ -161,35 +121,35 @@ class GenServer(GenServerOperations, Actor):  # type: ignore[misc]  # Thespian i
         else:
             origin.answer(result)  # type: ignore[union-attr]  # it is a Call then
 
-    def _obey(self, result: Any) -> None:  # noqa: ANN401
-        """Do what a callback's result asks for."""
+    def _obey(self, result: Any) -> Continue | None:  # noqa: ANN401
+        """Do what a callback's result asks for; return the `Continue` that comes next."""
         kind = type(result)
-        origin = self._handling
         if kind is CoroutineType:
             self._coroutine = result
-            self._step(result.send, None)
-            return
+            return self._step(result.send, None)
         if self._stop is not None:
             self._end(self._stop.reason)
-            return
+            return None
         if kind is Stop:
             self._stop_with(result)
-            return
+            return None
+        origin = self._handling
+        if kind is Error and type(origin) is not Call:
+            self._crash(TypeError("only handle_call may return Error"))
+            return None
         self._handling = None
-        if kind is Continue or kind is Reply:
-            if origin is not None:
-                self._conclude(origin, result.value if kind is Reply else None)
-            then = result.then if kind is Reply else result
-            self._handle(None, self.handle_continue, then.argument)
-        elif kind is Error:
-            origin.fail(result.error)  # type: ignore[union-attr]  # only calls have answers
+        if kind is Error:
+            origin.fail(result.error)  # type: ignore[union-attr]  # checked above
         elif result is IGNORE and type(origin) is Start:
-            self._end(NORMAL)
+            self._end_unstarted(NORMAL)
             origin.call.answer(None)
         elif result is NO_REPLY and type(origin) is Call:
             self._remember_unanswered(origin)
         elif origin is not None:
-            self._conclude(origin, result)
+            self._conclude(origin, _reply_of(result))
+        if kind is Reply:
+            return result.then  # type: ignore[no-any-return]  # a Reply's field
+        return result if kind is Continue else None
 
     def _remember_unanswered(self, call: Call) -> None:
         """Keep a call that is answered later, so that it fails if this actor ends before."""
@@ -200,7 +160,7 @@ class GenServer(GenServerOperations, Actor):  # type: ignore[misc]  # Thespian i
             call.forget = lambda done: unanswered.pop(done, None)
 
     def _dispatch(self, message: Any, sender: Any) -> None:  # noqa: ANN401
-        """Take a message that is no call while no callback is suspended."""
+        """Open an envelope that holds no call, while no callback is suspended."""
         kind = type(message)
         if kind is Cast:
             self._handle(None, self.handle_cast, message.message)
@@ -209,36 +169,49 @@ class GenServer(GenServerOperations, Actor):  # type: ignore[misc]  # Thespian i
         elif kind is Start:
             self._handle(message, partial(self.init, *message.args, **message.kwargs))
         elif kind is ActorExitRequest:
+            if message.isRecursive:
+                self._myRef.exit_children()
             self._stop_with(Stop(SHUTDOWN))
-        elif kind is Thespian_StatusReq:
-            self._myRef.system.send_status(self._myRef, sender)
         else:
-            self._handle(None, self.handle_info, message)
+            self._myRef.system.send_status(self._myRef, sender)
 
     # ---- suspended callbacks ------------------------------------------------------------------
 
-    def _step(self, advance: Callable[[Any], Any], value: Any) -> None:  # noqa: ANN401
-        """Run the suspended callback up to its next await or its end."""
+    def _step(self, advance: Callable[[Any], Any], value: Any) -> Continue | None:  # noqa: ANN401
+        """Run the suspended callback up to its next await, or its end and what that asks for."""
         try:
-            self._awaited = advance(value)
+            awaited = advance(value)
         except StopIteration as stop:
             self._coroutine = None
             if type(stop.value) in _DIRECTIVES or self._stop is not None:
-                self._obey(stop.value)
-            else:
-                origin, self._handling = self._handling, None
-                if origin is not None:
-                    self._conclude(origin, stop.value)
-        except Exception as error:  # noqa: BLE001 - an exception is this actor's exit
+                return self._obey(stop.value)
+            origin, self._handling = self._handling, None
+            if origin is not None:
+                self._conclude(origin, stop.value)
+        except CRASHES as error:
             self._coroutine = None
             self._crash(error)
+        else:
+            if type(awaited) is Call or type(awaited) is Wait:
+                self._awaited = awaited
+            else:
+                self._refuse_awaited(awaited)
+        return None
+
+    def _refuse_awaited(self, awaited: object) -> None:
+        """Crash rather than wait for ever for something that cannot resume an actor."""
+        coroutine, self._coroutine = self._coroutine, None
+        if coroutine is not None:
+            _close(coroutine)
+        kind = type(awaited).__name__
+        self._crash(TypeError(f"an actor awaits calls, wait_down, sleep and in_thread, not {kind}"))
 
     def _resume(self, awaited: Call | Wait) -> None:
         """Give the suspended callback what it awaited, then serve what came meanwhile."""
         self._awaited = None
         coroutine = self._coroutine
         if coroutine is not None:
-            self._step(coroutine.send, awaited)
+            self._go_on(self._step(coroutine.send, awaited))
             self._serve_mailbox()
 
     def _serve_mailbox(self) -> None:
@@ -257,25 +230,34 @@ class GenServer(GenServerOperations, Actor):  # type: ignore[misc]  # Thespian i
         if kind is Down and type(awaited) is Wait and awaited.monitor is message.monitor:
             awaited.finish(message.reason)
             return
-        if kind is Call and type(message.request) is SystemRequest:
+        is_system = kind is Call and type(message.request) is SystemRequest
+        if is_system and self._coroutine is None:
             self._serve_system(message)
             return
         if self._mailbox is None:
             self._mailbox = deque()
-        if len(self._mailbox) < self.mailbox_max:
+        # Signals have their own bound, one for each link and monitor, and a lost one would leave
+        # a supervisor waiting for a child that is long gone.
+        if len(self._mailbox) < self.mailbox_max or is_system or kind in {ExitSignal, Down}:
             self._mailbox.append((message, sender))
-        elif kind is Call:
-            message.fail(MailboxFull(self.ref, self.mailbox_max))
         else:
-            logger.error("%s refused a message: mailbox_max of %d", self.ref, self.mailbox_max)
-            if sender is not None:
-                self._myRef.actor_send(sender, MailboxFull(self.ref, self.mailbox_max))
+            self._refuse(message, sender)
+
+    def _refuse(self, message: Any, sender: Any) -> None:  # noqa: ANN401
+        """Tell the sender of a message that the mailbox has no room for it."""
+        full = MailboxFull(self.ref, self.mailbox_max)
+        if type(message) is Call:
+            message.fail(full)
+            return
+        logger.error("%s refused a message: mailbox_max of %d", self.ref, self.mailbox_max)
+        # Two full actors would otherwise tell each other for ever.
+        if sender is not None and type(message) is not MailboxFull:
+            self._myRef.actor_send(sender, full)
 
     def _serve_system(self, call: Call) -> None:
         """Serve a request of the runtime itself: the state, or a stop in good order."""
-        request = call.request
+        request = cast("SystemRequest", call.request)
         if request.op == "stop":
-            self._handling = None
             self._stop_with(Stop(request.argument))
             return
         if request.op in {"suspend", "resume"}:
@@ -289,16 +271,6 @@ class GenServer(GenServerOperations, Actor):  # type: ignore[misc]  # Thespian i
         call.answer(self.get_state() if request.op.endswith("_state") else None)
         if request.op == "resume":
             self._serve_mailbox()
-
-    def get_state(self) -> dict[str, Any]:
-        """Return the attributes that are this actor's state, for inspection and tests."""
-        return {name: value for name, value in vars(self).items() if name not in _RUNTIME_NAMES}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Replace the attributes that `get_state` returns."""
-        for name in self.get_state():
-            delattr(self, name)
-        vars(self).update(state)
 
     # ---- signals and the end ------------------------------------------------------------------
 
@@ -339,7 +311,7 @@ class GenServer(GenServerOperations, Actor):  # type: ignore[misc]  # Thespian i
             "%s crashed: %s",
             self.ref,
             type(error).__name__,
-            exc_info=error,
+            exc_info=(type(error), error, error.__traceback__),
             extra={"actor": str(self.ref), "reason": repr(error)},
         )
         self._stop_with(Stop(error))
@@ -363,28 +335,52 @@ class GenServer(GenServerOperations, Actor):  # type: ignore[misc]  # Thespian i
 
     def _end(self, reason: Reason) -> None:
         """Leave the system; whoever still waits for an answer learns the reason."""
-        cell = self._myRef
         coroutine, self._coroutine = self._coroutine, None
         handling, self._handling = self._handling, None
         if coroutine is not None:
-            coroutine.close()
+            _close(coroutine)
+        cell = self._myRef
         if type(handling) is Start:
-            # The starter gets the reason as an error; an exit signal on top would be a second one.
-            if cell.parent is not None:
-                cell.unlink(cell.parent)
-            cell.end(reason)
+            self._end_unstarted(reason)
             handling.call.fail(StartFailed(reason))
-            return
-        if type(handling) is Call and self._stop is not None and self._stop.reply is not NO_REPLY:
-            handling.answer(self._stop.reply)
-        cell.end(reason)
+        else:
+            stop = self._stop
+            if type(handling) is Call and stop is not None and stop.reply is not NO_REPLY:
+                handling.answer(stop.reply)
+            cell.end(reason)
         dead = ActorDead(cell.address, reason)
         if type(handling) is Call:
             handling.fail(dead)
         for call in list(self._unanswered or ()):
             call.fail(dead)
-        for message, sender in self._mailbox or ():
-            if type(message) is Call and sender is not REPLY:
+        mailbox, self._mailbox = self._mailbox, None
+        for message, sender in mailbox or ():
+            if type(message) is Call:
                 message.fail(dead)
+            else:
+                cell.deliver(message, sender)
         if not is_orderly(reason):
             logger.debug("%s ended: %r", cell.address, reason)
+
+    def _end_unstarted(self, reason: Reason) -> None:
+        """Leave before `init` is done; an exit signal would tell the starter a second time."""
+        cell = self._myRef
+        if cell.parent is not None:
+            cell.unlink(cell.parent)
+        cell.end(reason)
+
+
+def _reply_of(result: Any) -> Any:  # noqa: ANN401
+    """Return what the caller gets for a callback's directive."""
+    kind = type(result)
+    if kind is Reply:
+        return result.value
+    return None if kind is Continue else result
+
+
+def _close(coroutine: Coroutine[Any, Any, object]) -> None:
+    """End a suspended callback; what its `finally` blocks raise or await is too late to matter."""
+    try:
+        coroutine.close()
+    except CRASHES:
+        logger.warning("a callback that was ended did not end cleanly", exc_info=True)

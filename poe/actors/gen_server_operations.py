@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from poe.actors.actor_cell import ActorCell
 from poe.actors.address import LoopAddress
 from poe.actors.call import Call, Wait
-from poe.actors.message import REPLY, Cast, Down, ExitSignal, Monitor, Start
+from poe.actors.message import Cast, Down, ExitSignal, Monitor, Start
 from poe.actors.reason import NOPROC, Reason
 from poe.errors import ActorDead
 
@@ -27,7 +27,7 @@ CALL_TIMEOUT_S = 5.0
 class GenServerOperations:
     """The operations of `GenServer`; may be used inside its callbacks only."""
 
-    _myRef: ActorCell
+    _myRef: ActorCell  # noqa: N815 - Thespian's name
     _mailbox: "deque[tuple[Any, Any]] | None"
 
     @property
@@ -57,7 +57,7 @@ class GenServerOperations:
             CallTimeout: no reply within `timeout_s`; the work may have been done.
         """
         cell = self._myRef
-        server = cell.system.find(ref)
+        server = ref.cell if type(ref) is LoopAddress else cell.system.find(ref)
         call = Call(request, cell, server, timeout_s)
         if server is None or server is cell:
             call.fail(ActorDead(ref, NOPROC if server is None else "calling_self"))
@@ -129,19 +129,17 @@ class GenServerOperations:
             monitors[:] = [entry for entry in monitors if entry[0] is not monitor]
         self._drop(lambda message: isinstance(message, Down) and message.monitor is monitor)
 
-    def wait_down(
-        self, monitor: Monitor, timeout_s: float | None = None
-    ) -> Awaitable[Reason]:
+    async def wait_down(self, monitor: Monitor, timeout_s: float | None = None) -> Reason:
         """Await the end of a monitored actor: its reason, or `TIMED_OUT`.
 
         Other messages wait in the mailbox meanwhile.
         """
         wait = Wait(self._myRef, monitor)
-        for down in self._drop(lambda message: getattr(message, "monitor", None) is monitor):
+        for down in self._drop(lambda entry: type(entry) is Down and entry.monitor is monitor):
             wait.is_done, wait.value = True, down.reason
         if not wait.is_done and timeout_s is not None:
             wait.timer = self._myRef.system.add_timer(timeout_s, wait.expire)
-        return wait
+        return await wait
 
     def sleep(self, seconds: float) -> Awaitable[object]:
         """Let time pass without serving messages; the system goes on meanwhile."""
@@ -188,7 +186,7 @@ class GenServerOperations:
             return []
         taken = [message for message, _ in mailbox if matches(message)]
         if taken:
-            kept = [entry for entry in mailbox if entry[1] is REPLY or not matches(entry[0])]
+            kept = [entry for entry in mailbox if not matches(entry[0])]
             mailbox.clear()
             mailbox.extend(kept)
         return taken

@@ -1,11 +1,12 @@
 """Why an actor ended: the exit reasons of OTP as Python values.
 
-A reason is `"normal"`, `"shutdown"`, a tuple `("shutdown", term)`, `"killed"`, `"noproc"`, any other
-value given to `Stop` or `exit`, or the exception that ended the actor.
+A reason is `"normal"`, `"shutdown"`, a tuple `("shutdown", term)`, `"killed"`, `"noproc"`, any
+other value given to `Stop` or `exit`, or the exception that ended the actor.
 
 Source: Erlang/OTP reference manual, "Processes"; `spec/otp.md` §1.4 and §3.
 """
 
+import asyncio
 from typing import Final
 
 Reason = object
@@ -18,6 +19,12 @@ KILL: Final = "kill"
 KILLED: Final = "killed"
 NOPROC: Final = "noproc"
 """There is no such actor."""
+
+CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError)
+"""What ends the actor that raises it; the last two must not end the thread that runs all actors.
+
+`KeyboardInterrupt` is left out: it is meant for the program.
+"""
 
 
 def is_orderly(reason: Reason) -> bool:

@@ -39,11 +39,16 @@ class SocketWatch:
         self._cell = actor._myRef  # noqa: SLF001 - part of the runtime
         self._descriptor = descriptor
         self._on_busy = on_busy
-        self._loop = self._cell.system.event_loop().loop
+        self._system = self._cell.system
+        self._loop = self._system.event_loop().loop
         self.is_paused = False
         self._loop.add_reader(descriptor, self._readable)
 
     def _readable(self) -> None:
+        if self._cell.instance is None:
+            # Killed without a chance to close this watch; the loop would call it for ever.
+            self.close()
+            return
         self._cell.system.deliver_now(self._cell, READABLE)
         if self._actor._coroutine is not None and not self.is_paused:  # noqa: SLF001
             self._on_busy()
@@ -63,7 +68,7 @@ class SocketWatch:
     async def wait_writable(self, timeout_s: float) -> bool:
         """Wait until the descriptor takes bytes again; False when it did not in time."""
         wait = Wait(self._cell)
-        system = self._cell.system
+        system = self._system
 
         def writable() -> None:
             self._loop.remove_writer(self._descriptor)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from thespian.actors import (
     ActorSystemException,
     ChildActorExited,
+    DeadEnvelope,
     Thespian_ActorStatus,
     Thespian_SystemStatus,
     ThespianGeneration,
@@ -28,9 +29,11 @@ from thespian.system.timing import ExpirationTimer
 from thespian.system.utilis import actualActorClass, withPossibleInitArgs
 
 from poe.actors.actor_cell import ActorCell
+from poe.actors.actor_table import ActorTable
 from poe.actors.address import LoopAddress
 from poe.actors.call import Call
-from poe.actors.message import Start
+from poe.actors.clock import SimulatedClock
+from poe.actors.message import Cast, Down, ExitSignal, Start
 from poe.actors.outside import OutsideContext, to_seconds
 
 if TYPE_CHECKING:
@@ -39,14 +42,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger("Thespian")
 
 
-class ThespianBase(simpleSystemBase.ActorSystemBase):  # type: ignore[misc]  # Thespian is untyped
+class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignore[misc]  # untyped
     """Thespian's side of `LoopSystemBase`; never used alone.
 
     It inherits only the handling of loaded sources and capabilities from Thespian's simple base;
     `__init__` sets what that code uses instead of calling its constructor.
     """
 
-    def __init__(self, system: "ActorSystem", log_definitions: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        system: "ActorSystem",
+        log_definitions: Any,  # noqa: ANN401
+        clock: SimulatedClock | None,
+    ) -> None:
+        super().__init__(clock)
         if log_definitions is not False:
             simpleSystemBase.dictConfig(log_definitions or simpleSystemBase.defaultLoggingConfig)
         self.system = system
@@ -180,8 +189,7 @@ class ThespianBase(simpleSystemBase.ActorSystemBase):  # type: ignore[misc]  # T
             logger.warning("Actor total creation error", exc_info=True)
             if is_primary:
                 raise
-        pinned = getattr(actor_class, "pinned_to_loop", False)
-        cell = ActorCell(self, parent, label, self._pinned_queue if pinned else self._run_queue)
+        cell = self._new_cell(parent, label, pinned=getattr(actor_class, "pinned_to_loop", False))
         cell.source_hash = source_hash
         if instance is not None:
             self.enliven(cell, instance)
@@ -189,14 +197,26 @@ class ThespianBase(simpleSystemBase.ActorSystemBase):  # type: ignore[misc]  # T
                 cell.post(Start((), {}, Call(None, self._system_cell, cell, None)))
         return cell
 
-    def forget_thespian(self, cell: ActorCell) -> None:
-        """Drop what Thespian's side keeps of an ended actor."""
+    def forget(self, cell: ActorCell) -> None:
+        """Take an ended actor out of all tables, and tell the actor that created it."""
+        super().forget(cell)
         if cell.globalName:
             self._globalNames.pop(cell.globalName, None)
         if self.dead_letter_handler is cell:
             self.dead_letter_handler = None
         if cell.address in self._sourceNotifications:
             self._sourceNotifications.remove(cell.address)
+        parent = cell.parent
+        if parent is not None and parent.children is not None and cell in parent.children:
+            parent.children.remove(cell)
+            parent.post(ChildActorExited(cell.address), self.system_address)
+
+    def dead_letter(self, cell: ActorCell, message: object, sender: object) -> None:
+        """Give a message for an ended actor to the dead letter handler, if there is one."""
+        handler = self.dead_letter_handler
+        if handler is None or isinstance(message, Cast | ExitSignal | Down | DeadEnvelope):
+            return
+        handler.post(DeadEnvelope(cell.address, message), sender)
 
     def actor_send(self, sender: LoopAddress, target: LoopAddress, message: object) -> None:
         """Send on behalf of an actor; used by Thespian's source handling."""

@@ -1,7 +1,7 @@
 """How a plain Thespian actor (no GenServer) receives on the loop base.
 
-Thespian's own rules: a message whose handler raises is run again, three times in all, then comes back
-to its sender as a `PoisonMessage`; an `ActorExitRequest` is delivered, then ends the actor and
+Thespian's own rules: a message whose handler raises is run again, three times in all, then comes
+back to its sender as a `PoisonMessage`; an `ActorExitRequest` is delivered, then ends the actor and
 its children; a `Thespian_StatusReq` is answered by the system.
 
 Source: Thespian 4.0, `simpleSystemBase`; the same functional tests pass on both.
@@ -18,7 +18,9 @@ from thespian.actors import (
     Thespian_StatusReq,
 )
 
-from poe.actors.reason import NORMAL
+from poe.actors.call import Call
+from poe.actors.message import Cast, ExitSignal
+from poe.actors.reason import CRASHES, NORMAL
 
 if TYPE_CHECKING:
     from poe.actors.actor_cell import ActorCell
@@ -27,6 +29,9 @@ logger = logging.getLogger("Thespian")
 
 RUNS_MAX = 3
 """Times that a message is tried before it counts as poison."""
+
+
+_NO_MESSAGES = frozenset({Thespian_StatusReq, Call, Cast, ExitSignal})
 
 
 class ThespianDelivery:
@@ -41,38 +46,49 @@ class ThespianDelivery:
         """Hand one message to the actor, for the `run`-th time."""
         cell = self._cell
         kind = type(message)
-        if kind is Thespian_StatusReq:
-            cell.system.send_status(cell, sender)
+        if kind in _NO_MESSAGES:
+            self._receive_other(message, sender)
             return
         try:
             cell.instance.receiveMessage(message, sender)  # type: ignore[union-attr]  # it lives
-        except Exception:  # noqa: BLE001 - Thespian retries whatever the handler raised
-            self._failed(message, sender, run)
+        except CRASHES as error:
+            self._failed(message, sender, run, error)
         if kind is ActorExitRequest:
             self._exit(message)
 
-    def _failed(self, message: Any, sender: Any, run: int) -> None:  # noqa: ANN401
+    def _receive_other(self, message: Any, sender: Any) -> None:  # noqa: ANN401
+        """Take what is meant for the system or for GenServers, which may know this actor."""
+        cell = self._cell
+        if isinstance(message, Thespian_StatusReq):
+            cell.system.send_status(cell, sender)
+        elif isinstance(message, Cast):
+            self.deliver(message.message, sender)
+        elif isinstance(message, Call):
+            message.fail(TypeError(f"{cell.address} is no GenServer and answers no calls"))
+        elif message.reason != NORMAL:
+            cell.end(message.reason)
+
+    def _failed(self, message: Any, sender: Any, run: int, error: BaseException) -> None:  # noqa: ANN401
         """Queue a failed message again, or give it back to its sender as poison."""
         cell = self._cell
         logger.warning(
             "Failure of Actor %s during message processing (attempt %s)",
             cell.address,
             run - 1,
-            exc_info=True,
+            exc_info=(type(error), error, error.__traceback__),
         )
         if isinstance(message, ActorExitRequest):
             return
         if run < RUNS_MAX:
             cell.queue.append((_Retry(self, run + 1), message, sender))
         elif sender is not None and not isinstance(message, PoisonMessage | ChildActorExited):
-            poison = PoisonMessage(message, traceback.format_exc())
+            poison = PoisonMessage(message, "".join(traceback.format_exception(error)))
             sender.cell.post(poison, cell.address)
 
     def _exit(self, request: Any) -> None:  # noqa: ANN401
         cell = self._cell
         if request.isRecursive:
-            for child in list(cell.children or ()):
-                child.post(ActorExitRequest(), cell.address)
+            cell.exit_children()
         cell.end(NORMAL)
 
 

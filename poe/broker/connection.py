@@ -7,12 +7,12 @@ memory here.
 """
 
 import logging
-import os
 import socket
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from poe.actors import READABLE, Exit, GenServer, Reason, SocketWatch, Stop, Timer
+from poe.broker.reply_sender import ReplySender
 from poe.broker.request_handler import RequestHandler
 from poe.broker.routing_table import RoutingTable
 from poe.errors import ConnectionClosed, OptionError, PoeError, ProtocolError, RemoteProtocolError
@@ -27,14 +27,14 @@ from poe.protocol import (
     PointerRequest,
     PutReply,
     PutRequest,
+    Request,
     decode_request,
 )
-from poe.storage import FileSlice
 
 logger = logging.getLogger("poe.broker")
 
-_EMPTY_REPLY = DataReply.header(0)
 _LATE = object()
+_SLOWEST_BYTES_PER_S = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,21 +94,21 @@ class Connection(GenServer):
     ) -> None:
         """Take over an accepted, non-blocking socket."""
         self._socket = peer
-        self._descriptor = peer.fileno()
         self._scratch = scratch
         self._options = options
         self._reader = FrameReader(options.frame_max)
         self._handler = RequestHandler(self, routes)
         self._late_timer: Timer | None = None
         self._started_s = 0.0
-        self._watch = SocketWatch(self, self._descriptor, scratch.renew)
+        self._watch = SocketWatch(self, peer.fileno(), scratch.renew)
+        self._sender = ReplySender(peer, self._watch, options.send_timeout)
 
-    async def handle_info(self, message: Any) -> Stop | None:  # noqa: ANN401
+    def handle_info(self, message: Any) -> Any:  # noqa: ANN401 - a coroutine or a directive
         """Take readiness, the deadline of an unfinished frame, and the parent's exit."""
         if message is READABLE:
-            return await self._receive()
+            return self._receive()
         if message is _LATE:
-            return await self._check_late()
+            return self._check_late()
         if isinstance(message, Exit):
             return Stop(message.reason)
         super().handle_info(message)
@@ -139,7 +139,7 @@ class Connection(GenServer):
         reader.received(size)
         try:
             while (frame := reader.next_frame()) is not None:
-                await self._serve(*frame)
+                await self._serve(decode_request(*frame))
         except RemoteProtocolError as error:
             return await self._hang_up(error)
         except (ConnectionClosed, OSError):
@@ -150,41 +150,38 @@ class Connection(GenServer):
             self._watch.resume()
         return None
 
-    async def _serve(self, message_type: int, body: memoryview) -> None:
+    async def _serve(self, request: Request) -> None:
         """Carry one request out and reply.
 
         Raises:
-            RemoteProtocolError: the frame is no valid request; the stream is not to be trusted.
-            ConnectionClosed: the reply cannot be sent.
+            RemoteProtocolError: a control request that makes no sense.
+            ConnectionClosed, OSError: the reply cannot be sent.
         """
-        request = decode_request(message_type, body)
-        kind = type(request)
+        handler = self._handler
+        records = None
         try:
-            if kind is PutRequest:
-                reply = PutReply(await self._handler.put(request.topic, request.messages)).encode()
-            elif kind is PointerRequest:
-                found = await self._handler.get(
+            if isinstance(request, PointerRequest):
+                records = await handler.get(
                     request.topic, request.pointer, request.limit, self._options.frame_max - 2
                 )
-                if found is not None:
-                    await self._send_slice(found)
-                    return
-                reply = _EMPTY_REPLY
+                reply = DataReply.header(records.length if records is not None else 0)
+            elif isinstance(request, PutRequest):
+                reply = PutReply(await handler.put(request.topic, request.messages)).encode()
             else:
-                result = await self._handler.control(request.op, request.arguments)
+                result = await handler.control(request.op, request.arguments)
                 reply = ControlReply(request.id, result).encode()
-        except (ConnectionClosed, OSError):
-            raise
         except PoeError as error:
-            request_id = request.id if kind is ControlRequest else None
+            request_id = request.id if isinstance(request, ControlRequest) else None
             reply = ErrorReply.from_error(error, request_id).encode()
-        await self._send(reply)
+        if not self._sender.start(reply, records):
+            await self._sender.finish()
 
     async def _hang_up(self, error: ProtocolError) -> Stop:
         """Say what was wrong with the peer's bytes, then close."""
         logger.info("%s breaks the protocol: %s", self.ref, type(error).__name__)
         try:
-            await self._send(ErrorReply.from_error(error).encode())
+            if not self._sender.start(ErrorReply.from_error(error).encode()):
+                await self._sender.finish()
             self._socket.shutdown(socket.SHUT_WR)
         except (ConnectionClosed, OSError):
             pass  # the peer has gone, which is what we wanted
@@ -212,49 +209,3 @@ class Connection(GenServer):
             return None
         msg = f"a frame took {elapsed_s:.0f} s so far; option frame_timeout allows {allowed_s:.0f}"
         return await self._hang_up(RemoteProtocolError(msg))
-
-    # ---- sending ------------------------------------------------------------------------------
-
-    async def _send(self, data: bytes, flags: int = 0) -> None:
-        """Send all of `data`; wait where the peer takes its time.
-
-        Raises:
-            ConnectionClosed: it took nothing for `send_timeout`.
-        """
-        while True:
-            try:
-                sent = self._socket.send(data, flags)
-            except BlockingIOError:
-                await self._wait_writable()
-                continue
-            if sent == len(data):
-                return
-            data = data[sent:]
-
-    async def _send_slice(self, records: FileSlice) -> None:
-        """Send a data reply whose records come straight from the file.
-
-        The slice was made from an open file whose size is known, so the header never promises
-        more than there is; should the file be cut by another program, the connection ends.
-        """
-        await self._send(DataReply.header(records.length), socket.MSG_MORE)
-        offset, end = records.offset, records.offset + records.length
-        source = records.file.fileno()
-        while offset < end:
-            try:
-                sent = os.sendfile(self._descriptor, source, offset, end - offset)
-            except BlockingIOError:
-                await self._wait_writable()
-                continue
-            if not sent:
-                logger.error("%s: data file is shorter than announced", self.ref)
-                raise ConnectionClosed("data file is shorter than announced")  # noqa: EM101
-            offset += sent
-
-    async def _wait_writable(self) -> None:
-        if not await self._watch.wait_writable(self._options.send_timeout):
-            msg = f"peer took no bytes for {self._options.send_timeout} s (option send_timeout)"
-            raise ConnectionClosed(msg)
-
-
-_SLOWEST_BYTES_PER_S = 16 * 1024

@@ -6,6 +6,7 @@ appendix server, makes one call, and tries again when the server has moved or ha
 Source: poe_protocol_server.erl and poe_server.erl, less the two calls to the dispatcher per message.
 """
 
+from collections.abc import Awaitable
 from typing import Any
 
 from poe.actors import NOPROC, ActorRef, GenServer, is_orderly
@@ -59,16 +60,15 @@ class RequestHandler:
             route = None
         raise Overloaded("tries", TRIES_MAX)
 
-    async def get(
+    def get(
         self, topic: bytes, pointer: int, limit: int, bytes_max: int
-    ) -> FileSlice | None:
+    ) -> Awaitable[FileSlice | None]:
         """Find up to `limit` records behind `pointer`; None when there are none.
 
-        Raises:
+        Raises (when awaited):
             StorageError: the topic cannot be read.
         """
-        found = await self._ask_reader(topic, pointer, Get(pointer, limit, bytes_max))
-        return found  # type: ignore[no-any-return]  # a reply to Get
+        return self._ask_reader(topic, pointer, Get(pointer, limit, bytes_max))
 
     async def next(self, topic: bytes, pointer: int) -> tuple[int, bytes] | None:
         """Read the message behind `pointer`; None when there is none.

@@ -78,7 +78,7 @@ class Pipeline(asyncio.BufferedProtocol):
         self._paused = False
         self._update_ready()
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # type: ignore[override]  # typed for bytearray only
+    def get_buffer(self, sizehint: int) -> memoryview:
         """Return where to receive into."""
         del sizehint
         return self._reader.buffer(self._scratch)

@@ -14,6 +14,7 @@ from poe.protocol.messages import (
     PointerRequest,
     PutReply,
     PutRequest,
+    Request,
     decode_reply,
     decode_request,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "PutReply",
     "PutRequest",
     "Record",
+    "Request",
     "Socket",
     "decode_reply",
     "decode_request",

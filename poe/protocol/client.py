@@ -116,7 +116,7 @@ class Socket:
         Raises:
             LocalProtocolError: nothing was sent; topic or messages are not acceptable, or do not
                 fit into one frame of `frame_max` bytes.
-            ConnectionClosed, CallTimeout: the messages may have been stored, or not.
+            ConnectionClosed, CallTimeout, ActorDead: the messages may have been stored, or not.
             PoeError: the server's refusal; nothing was stored.
         """
         frame = PutRequest(topic_bytes(topic), messages).encode(self._frame_max)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from poe.errors import LocalProtocolError, PoeError, RemoteProtocolError
-from poe.protocol.faults import error_values, rebuild_error
+from poe.protocol.faults import error_message, error_values, rebuild_error
 from poe.protocol.frames import frame_header
 from poe.protocol.maps import pack_map, take_id, take_text, unpack_map
 
@@ -121,7 +121,8 @@ class ErrorReply:
     @classmethod
     def from_error(cls, error: PoeError, request_id: int | None = None) -> Self:
         """Describe the error, with the id of the control request that failed."""
-        return cls(error.code, type(error).__name__, str(error), request_id, error_values(error))
+        name = type(error).__name__
+        return cls(error.code, name, error_message(error), request_id, error_values(error))
 
     def to_error(self) -> PoeError:
         """Return the error as the server raised it, or a `ServerError` where we cannot."""

@@ -12,7 +12,15 @@ from poe.errors import PoeError, ServerError
 
 Plain = int | float | str | bytes | None
 
+TEXT_MAX = 4096
+"""Characters or bytes of a message or an attribute; the name of a topic may be a frame long."""
+
 _INT_MAX = 1 << 63
+
+
+def error_message(error: PoeError) -> str:
+    """Return the message of the error, fit for a frame."""
+    return _fit(str(error))
 
 
 def error_values(error: PoeError) -> dict[str, Plain]:
@@ -34,11 +42,18 @@ def rebuild_error(code: int, name: str, message: str, values: dict[str, Any]) ->
 
 
 def _plain(value: object) -> Plain:
-    if isinstance(value, int) and not -_INT_MAX <= value < _INT_MAX:
-        return repr(value)
-    if value is None or isinstance(value, int | float | str | bytes):
+    if value is None or isinstance(value, float):
         return value
-    return repr(value)
+    if isinstance(value, bytes):
+        return value[:TEXT_MAX]
+    if isinstance(value, int) and -_INT_MAX <= value < _INT_MAX:
+        return value
+    return _fit(value if isinstance(value, str) else repr(value))
+
+
+def _fit(text: str) -> str:
+    # A path that is no UTF-8 holds surrogates, which no frame can.
+    return text[:TEXT_MAX].encode(errors="backslashreplace").decode()
 
 
 def _parameters(error_class: type[PoeError]) -> tuple[str, ...]:

@@ -67,10 +67,10 @@ def take_text(fields: dict[str, Any], key: str, what: str) -> str:
     """Remove `key` from the map and return its text.
 
     Raises:
-        RemoteProtocolError: there is no such key, or its value is no text of 1 character or more.
+        RemoteProtocolError: there is no such key, or its value is no text.
     """
     value = fields.pop(key, None)
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str):
         msg = f"{what} needs text as its {key}"
         raise RemoteProtocolError(msg)
     return value

@@ -11,7 +11,7 @@ Source: poe_protocol.erl.
 
 from dataclasses import dataclass
 from struct import Struct
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
 from poe.errors import LocalProtocolError, PoeError, RemoteProtocolError
 from poe.protocol.arguments import check_pointer, topic_bytes
@@ -28,14 +28,16 @@ from poe.protocol.records import (
 LIMIT_MAX = (1 << 32) - 1
 
 _LIMIT_SIZE = 4
+_TOPIC_START = POINTER_SIZE + _LIMIT_SIZE
 _TOPIC_LENGTH_SIZE = 4
 _pack_put_header = Struct(">IHI").pack
 _unpack_u32 = Struct(">I").unpack_from
 
 
-@dataclass(frozen=True, slots=True)
-class PointerRequest:
+class PointerRequest(NamedTuple):
     """Ask for up to `limit` records that follow `pointer`.
+
+    A tuple: reads are the hottest path, and a frozen dataclass takes twice as long to make.
 
     Wire:
         pointer  u56   last pointer seen; 0 asks from the oldest record
@@ -45,11 +47,11 @@ class PointerRequest:
     Source: poe_protocol.erl, encode_pointer_request/3.
     """
 
-    MESSAGE_TYPE: ClassVar[int] = 0
-
     topic: bytes
     pointer: int
     limit: int
+
+    MESSAGE_TYPE = 0
 
     def encode(self) -> bytes:
         """Return the frame.
@@ -76,14 +78,12 @@ class PointerRequest:
         Raises:
             RemoteProtocolError: the body is too short to hold a topic.
         """
-        topic_start = POINTER_SIZE + _LIMIT_SIZE
-        if len(body) <= topic_start:
+        if len(body) <= _TOPIC_START:
             msg = f"pointer request of {len(body)} bytes has no topic"
             raise RemoteProtocolError(msg)
+        numbers = int.from_bytes(body[:_TOPIC_START], "big")
         return cls(
-            topic=bytes(body[topic_start:]),
-            pointer=int.from_bytes(body[:POINTER_SIZE], "big"),
-            limit=int.from_bytes(body[POINTER_SIZE:topic_start], "big"),
+            bytes(body[_TOPIC_START:]), numbers >> _LIMIT_SIZE * 8, numbers & LIMIT_MAX
         )
 
 

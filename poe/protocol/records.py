@@ -62,18 +62,22 @@ def split_records(data: memoryview) -> list[Record]:
     message_size = size - POINTER_SIZE
     count, rest = divmod(len(data), stride)
     if rest or message_size < 1:
-        return _walk(data)
+        return walk_records(data)
     sizes = np.ndarray((count,), _SIZE_FIELD, data, 0, (stride,))
     if sizes.tobytes() != bytes(data[:SIZE_SIZE]) * count:
-        return _walk(data)
+        return walk_records(data)
     pointers = np.ndarray((count,), _POINTER_FIELD, data, _POINTER_OFFSET, (stride,)) & POINTER_MAX
     message_field = np.dtype((np.void, message_size))
     messages = np.ndarray((count,), message_field, data, RECORD_HEADER_SIZE, (stride,))
     return list(zip(pointers.tolist(), messages.tolist(), strict=True))
 
 
-def _walk(data: memoryview) -> list[Record]:
-    """Follow the chain of sizes, which is the only way when they differ."""
+def walk_records(data: memoryview) -> list[Record]:
+    """Return the records of any sizes, by following the chain of sizes.
+
+    Raises:
+        RemoteProtocolError: as `split_records`.
+    """
     end = len(data)
     offset = 0
     records: list[Record] = []

@@ -28,6 +28,7 @@ _ENTRY = np.dtype([("pointer_and_offset_high", ">u8"), ("offset_low", ">u4")])
 # Shifting by a Python integer would convert it at each call.
 _8 = np.uint64(8)
 _32 = np.uint64(32)
+_POINTER_BEFORE_SHIFT = ENTRY_BYTES * 8 + _OFFSET_BITS
 _PENDING_BYTES_MAX = 64 * 1024
 # One hint serves one consumer; when there are more, a bisection each hundred reads costs little.
 _HINTS_COUNT_MAX = 128
@@ -79,7 +80,7 @@ class Index:
         self._pending = bytearray()
         self._map: mmap.mmap | None = None
         self._mapped_count = 0
-        self._hints: dict[int, int] = {}
+        self._hints: dict[int, tuple[int, int]] = {}
 
     def is_full(self) -> bool:
         """Tell whether it must be flushed before the next batch.
@@ -143,24 +144,46 @@ class Index:
             entry = int.from_bytes(self._pending[at : at + ENTRY_BYTES], "big")
         return entry >> _OFFSET_BITS, entry & OFFSET_MAX
 
-    def search(self, pointer: int) -> int:
-        """Tell the number of the first record behind a pointer; `count` when there is none."""
-        number = self._hints.get(pointer)
-        # A hint is only a guess until the entry before it says so.
-        if number is not None and self.entry(number - 1)[0] == pointer:
-            return number
-        return bisect_right(range(self.count), pointer, key=self._pointer_at)
+    def boundary(self, number: int) -> tuple[int, int]:
+        """Tell the pointer before a record, and where the record begins: of a slice, its end.
+
+        `number` is 1 to `count` - 1. The two entries lie side by side, so one read does.
+
+        Raises:
+            ReadFailed: the file cannot be mapped.
+        """
+        if number < self._mapped_count:
+            assert self._map is not None
+            at = number * ENTRY_BYTES
+            pair = int.from_bytes(self._map[at - ENTRY_BYTES : at + ENTRY_BYTES], "big")
+            return pair >> _POINTER_BEFORE_SHIFT, pair & OFFSET_MAX
+        return self.entry(number - 1)[0], self.entry(number)[1]
+
+    def locate(self, pointer: int) -> tuple[int, int] | None:
+        """Tell number and offset of the first record behind a pointer; None when there is none.
+
+        Raises:
+            ReadFailed: the file cannot be mapped.
+        """
+        hint = self._hints.get(pointer)
+        if hint is not None:
+            return hint
+        number = bisect_right(range(self.count), pointer, key=self._pointer_at)
+        return (number, self.entry(number)[1]) if number < self.count else None
 
     def search_offset(self, offset: int, start: int, stop: int) -> int:
         """Tell the first number, `start` to `stop`, of a record that begins behind an offset."""
         return bisect_right(range(self.count), offset, start, stop, key=self._offset_at)
 
-    def hint(self, pointer: int, number: int) -> None:
-        """Remember that the record behind `pointer` has this number, which is 1 or more."""
+    def hint(self, pointer: int, number: int, offset: int) -> None:
+        """Remember which record lies behind `pointer`, and where; as read from the entries.
+
+        A hint stays right as long as the index lives: entries are only ever added.
+        """
         if len(self._hints) >= _HINTS_COUNT_MAX:
             # Forgetting all is one step; forgetting the oldest would cost a step at each read.
             self._hints.clear()
-        self._hints[pointer] = number
+        self._hints[pointer] = (number, offset)
 
     def _remap(self) -> None:
         try:

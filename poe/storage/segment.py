@@ -20,8 +20,8 @@ from poe.errors import (
 )
 from poe.storage.data_file import DataFile
 from poe.storage.failure import reading, writing
-from poe.storage.files import Files, FileSlice, Mode
-from poe.storage.index import OFFSET_MAX, Index
+from poe.storage.files import Files, FileSlice
+from poe.storage.index import OFFSET_MAX
 from poe.storage.record import (
     POINTER_MAX,
     Messages,
@@ -80,10 +80,8 @@ class Segment:
         flushed bytes + buffered bytes == size_bytes  (nothing is buffered but with ack="memory")
 
     Life: `create` makes a writer, `open` a reader. `seal` and `unseal` change the role, `hibernate`
-    closes the files until the next request opens them again by itself, `close` is for the end of
-    the server, `destroy` removes the files. A `FileSlice` outlives all of this.
-
-    One thread at a time may call it. On an error the segment is as it was before the call.
+    closes the files until the next request opens them by itself, `destroy` removes them. A
+    `FileSlice` outlives all of this. One thread at a time may call it. On an error it is as before.
 
     Source: appendix_server.erl; its process and its index process are one object here.
     """
@@ -121,13 +119,9 @@ class Segment:
 
     @classmethod
     def create(cls, files: Files, folder: str, timestamp: int, options: SegmentOptions) -> Self:
-        """Make the files of an empty segment and be its writer.
+        """Make the files of an empty segment in the folder of its topic, and be its writer.
 
-        Args:
-            files: the file layer.
-            folder: folder of the topic, which exists.
-            timestamp: names the files; no pointer of the segment will be less.
-            options: how to store.
+        No pointer of the segment will be less than `timestamp`, which names the files.
 
         Raises:
             StorageFull: no room; nothing is left behind.
@@ -170,8 +164,7 @@ class Segment:
     def append(self, messages: Messages, now_us: int) -> int:
         """Store a batch, all of it or nothing, and return the pointer of its last message.
 
-        Pointers are consecutive and begin at `now_us`, or behind the last pointer where the clock
-        is not ahead of it.
+        Its pointers are consecutive, from max(`now_us`, last pointer + 1).
 
         Raises:
             InvalidMessage: a message is empty or too large, or there is none.
@@ -230,11 +223,10 @@ class Segment:
             ReadFailed: the files cannot be opened or mapped.
             CorruptRecord: the index names a place that cannot be.
         """
-        if self._ends_at(pointer) or limit < 1:
+        reader = self._reader_behind(pointer) if limit > 0 else None
+        if reader is None:
             return None
-        reader = self._reader or self._wake()
-        count, size_bytes = self._flushed_extent()
-        return reader.find(pointer, limit, bytes_max, count, size_bytes)
+        return reader.find(pointer, limit, bytes_max, *self._flushed_extent())
 
     def next(self, pointer: int) -> tuple[int, bytes] | None:
         """Read the message that follows a pointer, and its pointer; None when nothing follows.
@@ -244,18 +236,15 @@ class Segment:
             ReadFailed: the files cannot be opened or read.
             CorruptRecord: what is stored there is no record, or not the one of the index.
         """
-        if self._ends_at(pointer):
-            return None
-        reader = self._reader or self._wake()
-        count, size_bytes = self._flushed_extent()
-        return reader.next(pointer, count, size_bytes)
+        reader = self._reader_behind(pointer)
+        return None if reader is None else reader.next(pointer, *self._flushed_extent())
 
     def flush(self) -> None:
         """Hand everything to the kernel: buffered data, then waiting index entries.
 
         Raises:
-            StorageFull: no room on the disk; what could not be written goes on waiting.
-            WriteFailed: another failure; likewise.
+            StorageFull: no room on the disk.
+            WriteFailed: another failure.
         """
         if self._data is not None and self._reader is not None:
             self._data.flush()
@@ -279,8 +268,8 @@ class Segment:
         """Become a reader: write what waits, cut the files to their exact size, unlock.
 
         Raises:
-            StorageFull: no room for what waits; the segment is still a writer.
-            WriteFailed: another failure; likewise.
+            StorageFull: no room for what waits.
+            WriteFailed: another failure.
             ReadFailed: the files could not be opened again.
         """
         if not self.is_writer:
@@ -323,8 +312,8 @@ class Segment:
         """Seal and hibernate; what lies on disk then is complete.
 
         Raises:
-            StorageFull: no room for what waits; nothing is closed.
-            WriteFailed: another failure; likewise.
+            StorageFull: no room for what waits.
+            WriteFailed: another failure.
             ReadFailed: the files could not be opened again.
         """
         self.seal()
@@ -346,11 +335,13 @@ class Segment:
             for suffix in ("_data", "_index", "_lock"):
                 self._files.unlink(self.path + suffix)
 
-    def _ends_at(self, pointer: int) -> bool:
-        """Tell whether nothing follows a pointer, which nobody has to be woken for."""
+    def _reader_behind(self, pointer: int) -> RecordReader | None:
+        """Wake to read behind a pointer; None, and no waking, when nothing follows it."""
         if not 0 <= pointer <= POINTER_MAX:
             raise PointerOutOfRange(pointer)
-        return pointer >= self.last_pointer or self.count == 0
+        if pointer >= self.last_pointer or self.count == 0:
+            return None
+        return self._reader or self._wake()
 
     def _flushed_extent(self) -> tuple[int, int]:
         """Write what is buffered, and tell how many records and bytes can be read."""
@@ -365,20 +356,18 @@ class Segment:
     def _wake(self) -> RecordReader:
         """Open the files."""
         path, files = self.path, self._files
-        mode: Mode = "r+" if self.is_writer else "r"
         with reading(path):
-            file = files.open(path + "_data", mode)
-            index = Index(files.open(path + "_index", mode), path + "_index", self.count)
+            reader = RecordReader.open(files, path, "r+" if self.is_writer else "r", self.count)
             if self.is_writer:
                 self._data = DataFile(
-                    file,
+                    reader.file,
                     path + "_data",
                     lock_cell=open_lock(files, path + "_lock"),
                     flushed_bytes=self.size_bytes,
                     buffer_count_max=self._options.waiting_count_max,
                 )
-        self._reader = RecordReader(file, index, path)
-        return self._reader
+        self._reader = reader
+        return reader
 
     def _forget_files(self) -> None:
         self._data = self._reader = None

@@ -16,9 +16,9 @@ import re
 from pathlib import Path
 from typing import Self
 
-from poe.errors import OptionError, SegmentLocked, StorageError, StoreLocked
+from poe.errors import OptionError, SegmentLocked, StorageError, StoreLocked, TopicFailed
 from poe.storage.failure import reading, writing
-from poe.storage.files import Files, OpenFile
+from poe.storage.files import Files, FolderEntry, OpenFile
 from poe.storage.real_files import RealFiles
 from poe.storage.segment import Segment, SegmentOptions
 from poe.storage.topic_name import check_topic, is_topic_folder
@@ -73,22 +73,17 @@ class Store:
         """
         files = RealFiles.at(base) if isinstance(base, Path) else base
         try:
-            lock = _lock_base(files)
+            store = cls(files, options or SegmentOptions(), _lock_base(files))
             files.make_folder(_TOPICS)
             names = files.list_folder(_TOPICS)
         except OSError as error:
             allowed = f"a folder that this user may write ({error.strerror or error})"
             raise OptionError(key="dir", value=files.base, allowed=allowed) from error
-        store = cls(files, options or SegmentOptions(), lock)
-        for name, is_folder in sorted(names):
-            if is_folder and is_topic_folder(name):
-                topic = name.encode("ascii")
-                with contextlib.suppress(StorageError):
-                    store.recover_topic(topic)
-                if isinstance(store.failed.get(topic), SegmentLocked):
-                    raise store.failed[topic]
-            else:
-                _log.warning("%r in %s is no topic and is left alone", name, _TOPICS)
+        try:
+            store._recover_topics(sorted(names))
+        except SegmentLocked:
+            store.close()
+            raise
         return store
 
     def recover_topic(self, topic: bytes) -> None:
@@ -97,14 +92,18 @@ class Store:
         Must not be called while segments of the topic are in use.
 
         Raises:
-            StorageError: it cannot be read or repaired, as `failed` tells from now on, too.
+            TopicFailed: it cannot be read or repaired, as `failed` tells from now on.
+            SegmentLocked: a live program that is not a server of ours writes to it.
         """
         try:
             segments = self._recover_segments(f"{_TOPICS}/{check_topic(topic)}")
-        except StorageError as error:
-            _log.error("topic %s is out of service: %s", topic.decode("ascii", "replace"), error)
-            self.failed[topic] = error
+        except SegmentLocked:
             raise
+        except StorageError as error:
+            # Not the error itself, whose traceback refers to frames and so keeps files open.
+            self.failed[topic] = TopicFailed(topic, str(error))
+            _log.error("%s", self.failed[topic])
+            raise TopicFailed(topic, str(error)) from error
         self.failed.pop(topic, None)
         if segments:
             self.topics[topic] = segments
@@ -124,11 +123,11 @@ class Store:
             InvalidTopicName: the topic cannot be a folder.
             StorageFull: no room.
             WriteFailed: another failure.
-            StorageError: the topic is out of service, see `failed`.
+            TopicFailed: the topic is out of service, see `recover_topic`.
         """
         folder = f"{_TOPICS}/{check_topic(topic)}"
         if topic in self.failed:
-            raise self.failed[topic]
+            raise self.failed[topic].with_traceback(None)
         segments = self.topics.get(topic, [])
         if segments:
             segments[-1].seal()
@@ -136,6 +135,9 @@ class Store:
             if self._files.make_folder(folder) and self._options.ack == "fsync":
                 self._files.sync_folder(_TOPICS)
         timestamp = max(now_us, self.last_pointer(topic) + 1)
+        if segments:
+            # An empty segment has a name, but no pointer that keeps others from taking it.
+            timestamp = max(timestamp, segments[-1].timestamp + 1)
         segment = Segment.create(self._files, folder, timestamp, self._options)
         self.topics[topic] = [*segments, segment]
         return segment
@@ -182,6 +184,14 @@ class Store:
                 except StorageError as error:
                     _log.error("segment %s is not closed: %s", segment.path, error)
         self._lock = None
+
+    def _recover_topics(self, entries: list[FolderEntry]) -> None:
+        for name, is_folder in entries:
+            if is_folder and is_topic_folder(name):
+                with contextlib.suppress(TopicFailed):
+                    self.recover_topic(name.encode("ascii"))
+            else:
+                _log.warning("%r in %s is no topic and is left alone", name, _TOPICS)
 
     def _recover_segments(self, folder: str) -> list[Segment]:
         """Recover what a folder holds, oldest first."""

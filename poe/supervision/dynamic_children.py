@@ -8,7 +8,7 @@ dropped: OTP 25 keeps a phantom and crashes on it later (erlang/otp #8215).
 Source: OTP stdlib 4.2, supervisor.erl, the clauses for `?is_simple`.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Hashable
 
 from poe.actors import KILL, NOPROC, ActorRef, Error, GenServer
@@ -69,13 +69,12 @@ class DynamicChildren:
         # After a kill there is nothing left to do but to wait.
         grace_s = None if signal == KILL else template.grace_s
         reasons = await supervisor.call(watcher, AllGone(grace_s), timeout_s=None)
-        failures = Counter(
-            reason_text(reason)
-            for reason in reasons
-            if reason != NOPROC and not is_stop_as_told(template, reason)
-        )
-        for text, count in failures.items():
-            report(Report.SHUTDOWN_ERROR, supervisor.ref, template.id, f"{text} ({count} times)")
+        failures: defaultdict[str, list[object]] = defaultdict(list)
+        for reason in reasons:
+            if reason != NOPROC and not is_stop_as_told(template, reason):
+                failures[reason_text(reason)].append(reason)
+        for alike in failures.values():
+            report(Report.SHUTDOWN_ERROR, supervisor.ref, template.id, alike[0], len(alike))
 
     async def on_exit(self, ref: ActorRef, reason: object) -> bool:
         """Handle the exit of a linked actor; an unknown one is ignored."""
@@ -145,7 +144,7 @@ class DynamicChildren:
                 await stop(self._supervisor, self._template, child)
             self._forget(child)
             return None
-        if not isinstance(child, ActorRef):
+        if not isinstance(child, ActorRef):  # type: ignore[misc]  # Thespian is untyped
             return refuse(child, Refusal.SIMPLE_ONE_FOR_ONE)
         alive = await living(self._supervisor, [child])
         return refuse(child, Refusal.NOT_FOUND) if alive else None

@@ -1,7 +1,7 @@
 """What a supervisor tells the log: one structured line for each start, crash, failure and give-up.
 
-Every line goes to the logger `poe.supervision` and carries `report`, `supervisor`, `child_id` and
-`reason` as fields of its record, so that a handler can count or filter without reading text.
+Every line goes to the logger `poe.supervision` and carries `report`, `supervisor`, `child_id`,
+`reason` and `count` as fields of its record, so that a handler can filter without reading text.
 Reasons are shortened and exceptions that are not ours are named by their type only: their text may
 hold a message's payload, which never reaches a log.
 
@@ -37,9 +37,11 @@ class Report(StrEnum):
     """The supervisor gives up (OTP: reached_max_restart_intensity)."""
 
 
-def report(kind: Report, supervisor: object, child_id: Hashable, reason: object = None) -> None:
-    """Log one report; progress at level INFO, everything else at ERROR."""
-    level = logging.INFO if kind is Report.PROGRESS else logging.ERROR
+def report(
+    kind: Report, supervisor: object, child_id: Hashable, reason: object = None, count: int = 1
+) -> None:
+    """Log one report, of `count` children alike; progress at level DEBUG, the others at ERROR."""
+    level = logging.DEBUG if kind is Report.PROGRESS else logging.ERROR
     if not logger.isEnabledFor(level):
         return
     text = "" if reason is None else reason_text(reason)
@@ -48,8 +50,12 @@ def report(kind: Report, supervisor: object, child_id: Hashable, reason: object 
         "supervisor": str(supervisor),
         "child_id": child_id,
         "reason": text,
+        "count": count,
     }
-    logger.log(level, "%s: %s of child %r %s", supervisor, kind, child_id, text, extra=fields)
+    times = "" if count == 1 else f" ({count} times)"
+    logger.log(
+        level, "%s: %s of child %r%s: %s", supervisor, kind, child_id, times, text, extra=fields
+    )
 
 
 def report_give_up(supervisor: object, child_id: Hashable, history: RestartHistory) -> None:

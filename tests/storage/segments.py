@@ -15,15 +15,15 @@ def files_at(base: Path) -> RealFiles:
     return files
 
 
-def create(files, timestamp=NOW, **options) -> Segment:
+def create(files, timestamp=NOW, **options):
     return Segment.create(files, FOLDER, timestamp, SegmentOptions(**options))
 
 
-def reopen(files, timestamp=NOW, **options) -> Segment | None:
+def reopen(files, timestamp=NOW, **options):
     return Segment.open(files, FOLDER, timestamp, SegmentOptions(**options))
 
 
-def read_all(segment: Segment) -> list[tuple[int, bytes]]:
+def read_all(segment):
     """Read a segment in slices, and check that message by message gives the same."""
     in_slices = []
     pointer = 0
@@ -49,3 +49,8 @@ def path_of(base: Path, suffix: str, timestamp=NOW) -> Path:
 
 def names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
+
+
+def wait_for_line(program):
+    """Wait until a program started with a pipe has written a line."""
+    return program.stdout.readline()

@@ -46,7 +46,7 @@ def test_entries_use_all_their_bits(tmp_path):
 )
 def test_entries_and_searches_agree_with_a_list(tmp_path_factory, steps, wanted):
     index = new_index(files_at(tmp_path_factory.mktemp("index")))
-    model = []
+    model: list[tuple[int, int]] = []
     for gap, is_flushed, count in steps:
         first = (model[-1][0] if model else 0) + gap
         added = [(first + i, (len(model) + i) * 20) for i in range(count)]
@@ -59,19 +59,12 @@ def test_entries_and_searches_agree_with_a_list(tmp_path_factory, steps, wanted)
             index.flush()
         for pointer in wanted:
             number = sum(p <= pointer for p, _ in model)
-            assert index.search(pointer) == number
-            if number:
-                index.hint(model[number - 1][0], number)
+            found = (number, model[number][1]) if number < len(model) else None
+            assert index.locate(pointer) == found
+            if 0 < number < len(model):
+                assert index.boundary(number) == (model[number - 1][0], model[number][1])
+                index.hint(model[number - 1][0], number, model[number][1])
         assert [index.entry(i) for i in range(index.count)] == model
-
-
-def test_a_wrong_hint_is_not_believed(tmp_path):
-    index = new_index(files_at(tmp_path))
-    index.append(numbers([10, 20, 30]), numbers([0, 1, 2]))
-    index.hint(20, 1)
-    assert index.search(20) == 2
-    index.hint(15, 3)
-    assert index.search(15) == 1
 
 
 def test_hints_of_many_consumers_take_bounded_memory(tmp_path):
@@ -81,12 +74,14 @@ def test_hints_of_many_consumers_take_bounded_memory(tmp_path):
     index.flush()
     tracemalloc.start()
     for pointer in range(1, count + 1):
-        index.hint(pointer + 1_000_000, pointer)
-        index.hint(pointer, pointer)
+        index.hint(pointer + 1_000_000, pointer, pointer - 1)
+        index.hint(pointer, pointer, pointer)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 64 * 1024
-    assert [index.search(pointer) for pointer in range(1, count + 1)] == list(range(1, count + 1))
+    assert [index.locate(pointer) for pointer in range(1, count)] == [
+        (pointer, pointer) for pointer in range(1, count)
+    ]
 
 
 def test_flushed_entries_are_twelve_bytes_each_and_take_no_heap(tmp_path):

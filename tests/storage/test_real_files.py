@@ -1,4 +1,4 @@
-"""The file layer on a real disk stays below its folder, writes in full and closes what it opened."""
+"""The file layer stays below its folder, writes in full and closes what it opened."""
 
 import os
 import subprocess

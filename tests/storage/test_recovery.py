@@ -14,7 +14,16 @@ from poe.errors import ReadFailed, SegmentLocked, WriteFailed
 from poe.storage import RealFiles
 from poe.storage.record import encode_records
 from tests.storage.faulty_files import FaultyFiles
-from tests.storage.segments import NOW, create, files_at, names_in, path_of, read_all, reopen
+from tests.storage.segments import (
+    NOW,
+    create,
+    files_at,
+    names_in,
+    path_of,
+    read_all,
+    reopen,
+    wait_for_line,
+)
 
 BATCHES = [[b"first"], [b"a", b"bb", b"ccc"], [b"equal"] * 12, [b"x" * 30], [b"y", b"z" * 9]]
 STORED = [
@@ -200,7 +209,7 @@ def test_a_lock_held_open_by_another_program_is_respected(tmp_path, files):
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as original:
-        original.stdout.readline()
+        wait_for_line(original)
         with pytest.raises(SegmentLocked, match=str(NOW)):
             reopen(files)
         assert path_of(tmp_path, "lock").exists()
@@ -269,9 +278,9 @@ def test_kill_9_loses_no_batch_that_append_returned_for(tmp_path):
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as writer:
         for _ in range(400):
-            acknowledged = int(writer.stdout.readline())
+            acknowledged = int(wait_for_line(writer))
         writer.send_signal(signal.SIGKILL)
-        rest = writer.stdout.read().split(b"\n")
+        rest = writer.communicate()[0].split(b"\n")
     # The last line may be half written.
     acknowledged = int(rest[-2]) if len(rest) > 1 else acknowledged
     stored = read_all(reopen(files))

@@ -4,13 +4,12 @@ import random
 
 import pytest
 
-from poe.storage.files import OpenFile
 from poe.storage.record import encode_record, encode_records
 from poe.storage.scan import scan_records
 from tests.storage.segments import files_at
 
 
-def written(tmp_path, data: bytes) -> OpenFile:
+def written(tmp_path, data):
     file = files_at(tmp_path).open("topics/t/1_data", "w+")
     file.write_at(data, 0)
     return file

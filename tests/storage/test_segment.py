@@ -183,7 +183,7 @@ def test_a_reader_at_the_end_wakes_nobody(files):
 def test_a_hibernating_segment_holds_no_descriptor_and_wakes_by_itself(files, is_sealed):
     before = open_descriptors()
     segment = create(files)
-    for round_number in range(300):
+    for round_number in range(1000):
         if not is_sealed:
             segment.append([b"m%d" % round_number], NOW)
         elif round_number == 0:
@@ -193,7 +193,7 @@ def test_a_hibernating_segment_holds_no_descriptor_and_wakes_by_itself(files, is
         assert segment.is_awake
         segment.hibernate()
         assert open_descriptors() == before
-    assert len(read_all(segment)) == (2 if is_sealed else 300)
+    assert len(read_all(segment)) == (2 if is_sealed else 1000)
 
 
 def test_a_hibernating_segment_takes_little_memory(files):

@@ -167,7 +167,7 @@ def test_whichever_call_fails_exactly_the_accepted_batches_are_stored(
     while True:
         layer = FaultyFiles(files_at(tmp_path / str(nth)))
         segment = create(layer, ack=ack, buffer_count_max=4)
-        acknowledged = []
+        acknowledged: list[tuple[int, bytes]] = []
         layer.fail(nth, error_number, is_for_ever=is_for_ever)
         live(segment, acknowledged)
         is_over = layer.failed_count == 0

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import ClassVar
 
 import pytest
 from hypothesis import settings
@@ -20,6 +21,8 @@ BATCHES = st.one_of(
 
 
 class SegmentAgreement(RuleBasedStateMachine):
+    folder: ClassVar[Path]
+
     @initialize(consumer_count=st.integers(0, 4))
     def begin(self, consumer_count):
         self.layer = FaultyFiles(files_at(Path(mkdtemp(dir=type(self).folder))))

@@ -11,14 +11,14 @@ import pytest
 from poe.errors import (
     InvalidTopicName,
     OptionError,
-    ReadFailed,
     SegmentLocked,
     StorageFull,
     StoreLocked,
+    TopicFailed,
 )
 from poe.storage import RealFiles, SegmentOptions, Store
 from tests.storage.faulty_files import FaultyFiles
-from tests.storage.segments import NOW, names_in, read_all
+from tests.storage.segments import NOW, names_in, read_all, wait_for_line
 
 STORE_PROGRAM = """
 import sys
@@ -63,7 +63,7 @@ def test_a_new_segment_begins_behind_all_before_it_whatever_the_clock_says(tmp_p
     store = Store.open(tmp_path)
     first = store.create_segment(b"t", NOW)
     second = store.create_segment(b"t", NOW - 10**9)
-    assert second.timestamp == NOW
+    assert second.timestamp == NOW + 1
     assert not first.is_writer
     last = second.append([b"x"] * 50, NOW + 70)
     third = store.create_segment(b"t", NOW)
@@ -154,7 +154,7 @@ def test_a_symbolic_link_in_the_way_of_a_segment_is_not_followed(tmp_path):
         (base / f"topics/t/{NOW + 100}_{suffix}").symlink_to(victim)
     store = Store.open(base)
     assert victim.read_text() == "precious"
-    assert isinstance(store.failed[b"t"], ReadFailed)
+    assert str(NOW + 100) in str(store.failed[b"t"])
 
 
 def test_strays_are_left_alone_with_a_warning(tmp_path, caplog):
@@ -192,7 +192,7 @@ def test_a_second_server_is_refused_until_the_first_has_gone(tmp_path):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as server:
-        server.stdout.readline()
+        wait_for_line(server)
         with pytest.raises(StoreLocked, match=str(server.pid)) as caught:
             Store.open(tmp_path)
         assert caught.value.pid == server.pid
@@ -206,12 +206,12 @@ def test_a_second_server_is_refused_until_the_first_has_gone(tmp_path):
 
 def test_a_started_program_does_not_inherit_the_lock(tmp_path):
     store = Store.open(tmp_path)
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False) as child:  # noqa: S607
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False) as child:
         held = [path.resolve() for path in Path(f"/proc/{child.pid}/fd").iterdir()]
         assert not any(path.is_relative_to(tmp_path) for path in held)
         store.close()
         Store.open(tmp_path).close()
-        child.stdin.close()
+        child.communicate()
 
 
 @pytest.mark.parametrize("kind", ["file", "below a file", "topics is a file", "topics is a link"])
@@ -248,8 +248,8 @@ def test_a_topic_that_cannot_be_read_does_not_stop_the_others(tmp_path):
     layer.fail(0, errno.EIO, "read_at")
     store = Store.open(layer)
     assert sorted(store.topics) == [b"b"]
-    assert isinstance(store.failed[b"a"], ReadFailed)
-    with pytest.raises(ReadFailed):
+    assert "cannot read" in str(store.failed[b"a"])
+    with pytest.raises(TopicFailed, match="cannot read"):
         store.create_segment(b"a", NOW)
     store.recover_topic(b"a")
     assert store.failed == {}
@@ -266,7 +266,7 @@ def test_a_live_original_stops_the_start_and_frees_the_store(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as original:
-        original.stdout.readline()
+        wait_for_line(original)
         with pytest.raises(SegmentLocked):
             Store.open(tmp_path)
         original.communicate(b"\n")
@@ -314,6 +314,7 @@ def test_repairing_a_segment_keeps_its_messages_and_its_place(tmp_path, ack):
     assert messages_of([repaired]) == [[b"b"]]
     third.append([b"c"], NOW)
     repaired = store.repair_segment(b"t", third)
+    assert repaired is not None
     repaired.unseal()
     repaired.append([b"d"], NOW)
     assert messages_of(store.topics[b"t"]) == [[b"a"], [b"b"], [b"c", b"d"]]

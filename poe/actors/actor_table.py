@@ -1,0 +1,100 @@
+"""The actors of one system: made, found by address or name, and forgotten when they have ended."""
+
+import itertools
+from typing import TYPE_CHECKING, Any, cast
+
+from poe.actors.actor_cell import ActorCell, Receiver
+from poe.actors.address import LoopAddress
+from poe.actors.clock import SimulatedClock
+from poe.actors.gen_server import GenServer
+from poe.actors.run_queue import RunQueue
+from poe.actors.thespian_delivery import ThespianDelivery
+from poe.errors import NameTaken
+
+if TYPE_CHECKING:
+    from poe.actors.loop_base import LoopSystemBase
+
+
+class ActorTable(RunQueue):
+    """Knows every live actor, and which name belongs to which.
+
+    A name belongs to at most one live actor; it is free before anyone hears of the actor's end.
+    """
+
+    def __init__(self, clock: SimulatedClock | None) -> None:
+        super().__init__(clock)
+        self._serials = itertools.count(1)
+        self._names: dict[str, ActorCell] = {}
+        self._alive: set[ActorCell] = set()
+
+    def next_serial(self) -> int:
+        """Count the actors of this system; safe from any thread."""
+        return next(self._serials)
+
+    def spawn(
+        self, actor_class: type[GenServer], parent: ActorCell | None, name: str | None
+    ) -> ActorCell:
+        """Make an actor that waits for its `Start`; the name is checked before anything is made."""
+        if name is not None and name in self._names:
+            raise NameTaken(name, self._names[name].address)
+        cell = self._new_cell(parent, actor_class.__name__, pinned=actor_class.pinned_to_loop)
+        self.enliven(cell, actor_class())
+        if name is not None:
+            self.register_name(name, cell)
+        return cell
+
+    def enliven(self, cell: ActorCell, instance: Any) -> None:  # noqa: ANN401 - a Thespian actor
+        """Tie an instance to its cell; from now on it receives."""
+        cell.instance = instance
+        instance._myRef = cell  # noqa: SLF001 - Thespian's own hook
+        if isinstance(instance, GenServer):
+            cell.deliver = instance.receiveMessage
+        else:
+            cell.deliver = ThespianDelivery(cell).deliver
+        self._alive.add(cell)
+
+    def new_outside_cell(self, label: str, mailbox: Receiver) -> ActorCell:
+        """Make the address of something that receives but is no actor."""
+        cell = self._new_cell(None, label)
+        cell.instance = mailbox
+        cell.deliver = mailbox.deliver
+        return cell
+
+    def _new_cell(self, parent: ActorCell | None, label: str, *, pinned: bool = False) -> ActorCell:
+        queue = self._pinned_queue if pinned else self._run_queue
+        # A table is always part of a whole system; only the file is cut in pieces.
+        return ActorCell(cast("LoopSystemBase", self), parent, label, queue)
+
+    def forget(self, cell: ActorCell) -> None:
+        """Take an ended actor out of all tables."""
+        self._alive.discard(cell)
+        # What still comes is refused by whoever brings it, even when the event loop has ended.
+        cell.queue = self._run_queue
+        for name in cell.names or ():
+            del self._names[name]
+
+    def find(self, ref: LoopAddress | str) -> ActorCell | None:
+        """Return the cell behind an address or a name."""
+        return self._names.get(ref) if isinstance(ref, str) else ref.cell
+
+    def whereis(self, name: str) -> LoopAddress | None:
+        """Return the address of the actor registered under a name, or None."""
+        cell = self._names.get(name)
+        return None if cell is None else cell.address
+
+    def is_alive(self, ref: LoopAddress) -> bool:
+        """Tell whether the actor still runs."""
+        return ref.cell.instance is not None
+
+    def register_name(self, name: str, cell: ActorCell) -> None:
+        """Give a live actor a name; again the one it has is harmless.
+
+        Raises:
+            NameTaken: another live actor has it.
+        """
+        holder = self._names.setdefault(name, cell)
+        if holder is not cell:
+            raise NameTaken(name, holder.address)
+        cell.names = cell.names or []
+        if name not in cell.names:
+            cell.names.append(name)

@@ -1,0 +1,86 @@
+"""What a GenServer overrides: the callbacks, the settings, and how its state is seen.
+
+Each callback has a default that tells a programmer what is missing. Any of them may be `async def`.
+
+Source: OTP `gen_server`; a missing callback ends the actor as `undef` does, but for `handle_info`
+and `terminate`, which are optional there too.
+"""
+
+import logging
+from typing import Any, ClassVar
+
+from poe.actors.call import Call
+from poe.actors.gen_server_operations import GenServerOperations
+from poe.actors.reason import Reason
+
+logger = logging.getLogger("poe.actors")
+
+_RUNTIME_NAMES = frozenset(
+    {
+        "_awaited",
+        "_coroutine",
+        "_handling",
+        "_is_suspended",
+        "_mailbox",
+        "_myRef",
+        "_stop",
+        "_unanswered",
+    }
+)
+"""Attributes that belong to the runtime and not to the state."""
+
+
+class GenServerCallbacks(GenServerOperations):
+    """The part of `GenServer` that a subclass replaces."""
+
+    trap_exits: bool = False
+    """Exit signals become `Exit` messages; the parent's one runs `terminate`."""
+
+    mailbox_max: ClassVar[int] = 65_536
+    """Messages that may wait while a callback is suspended; more are refused to their sender."""
+
+    pinned_to_loop: ClassVar[bool] = False
+    """Run in the event loop's thread only; needed by actors that own sockets."""
+
+    def init(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - may be a coroutine
+        """Set up the state; override it with the parameters that `start_link` is to be given.
+
+        Returns None, `Continue`, `Stop(reason)` or `IGNORE`.
+        """
+        if args or kwargs:
+            msg = f"{type(self).__name__} has no init, so it takes no arguments"
+            raise TypeError(msg)
+
+    def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
+        """Answer a request: return the reply, `NO_REPLY`, `Reply`, `Error` or `Stop`."""
+        del caller
+        msg = f"{type(self).__name__} has no handle_call for {type(request).__name__}"
+        raise TypeError(msg)
+
+    def handle_cast(self, message: Any) -> Any:  # noqa: ANN401
+        """Take a message that expects no answer; return None, `Continue` or `Stop`."""
+        msg = f"{type(self).__name__} has no handle_cast for {type(message).__name__}"
+        raise TypeError(msg)
+
+    def handle_info(self, message: Any) -> Any:  # noqa: ANN401
+        """Take any other message, `Exit` and `Down` among them; log and drop it by default."""
+        logger.warning("%s dropped an unexpected %s", self.ref, type(message).__name__)
+
+    def handle_continue(self, argument: Any) -> Any:  # noqa: ANN401
+        """Go on after a callback that returned `Continue`, before any other message."""
+        msg = f"{type(self).__name__} has no handle_continue for {argument!r}"
+        raise TypeError(msg)
+
+    def terminate(self, reason: Reason) -> Any:  # noqa: ANN401
+        """Clean up; may be a coroutine."""
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the attributes that are this actor's state, for inspection and tests."""
+        return {name: value for name, value in vars(self).items() if name not in _RUNTIME_NAMES}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Replace the attributes that `get_state` returns."""
+        for name in self.get_state():
+            delattr(self, name)
+        for name, value in state.items():
+            setattr(self, name, value)

@@ -1,0 +1,523 @@
+"""The runtime of a GenServer: start, callbacks, order, suspended callbacks, the end."""
+
+import asyncio
+
+import pytest
+
+from poe.actors import (
+    IGNORE,
+    NO_REPLY,
+    ActorDead,
+    Continue,
+    Error,
+    GenServer,
+    MailboxFull,
+    Reply,
+    StartFailed,
+    Stop,
+)
+from poe.errors import NameTaken
+from tests.actors.puppet import Puppet, SmallPuppet, child_of, in_actor, log_of
+
+
+class Gate(GenServer):
+    """Keeps every caller waiting until it is told to open."""
+
+    def init(self):
+        self.waiting = []
+
+    def handle_call(self, request, caller):
+        del request
+        self.waiting.append(caller)
+        return NO_REPLY
+
+    def handle_cast(self, message):
+        for caller in self.waiting:
+            self.reply(caller, message)
+        self.waiting = []
+
+
+def start_blocked(system, puppet_class=Puppet, **kwargs):
+    """Start a puppet that waits in a callback, and the gate it waits for."""
+    gate = system.start(Gate)
+    log = []
+
+    async def wait(puppet):
+        log.append(("gate", await puppet.call(gate, "wait", None)))
+
+    ref = system.start(puppet_class, log, **kwargs)
+    system.cast(ref, wait)
+    return ref, gate, log
+
+
+# ---- start ---------------------------------------------------------------------------------------
+
+
+def test_init_gets_the_start_arguments(system):
+    ref = system.start(Puppet, ["given"], trap_exits=True)
+    assert system.get_state(ref)["log"] == ["given"]
+    assert system.get_state(ref)["trap_exits"]
+
+
+def raise_boom(_):
+    msg = "boom"
+    raise ValueError(msg)
+
+
+async def raise_boom_later(puppet):
+    await puppet.sleep(0)
+    raise_boom(puppet)
+
+
+@pytest.mark.parametrize("on_init", [raise_boom, raise_boom_later, lambda _: Stop("no")])
+def test_a_failed_init_reaches_the_starter_and_frees_the_name(system, on_init):
+    async def start(puppet, _):
+        for _ in range(2):
+            try:
+                await puppet.start_link(Puppet, puppet.log, on_init=on_init, name="name")
+            except StartFailed as error:
+                puppet.log.append(error.reason)
+        return puppet.whereis("name")
+
+    parent = system.start(Puppet)
+    system.call(parent, lambda *_: None)
+    calls = []
+    system.cast(parent, lambda puppet: calls.append(1))
+    result = []
+
+    async def run(puppet):
+        result.append(await start(puppet, None))
+
+    system.cast(parent, run)
+    system.advance(0)
+    assert result == [None]
+    reasons = log_of(system, parent)
+    assert [str(reason) for reason in reasons] in (["boom", "boom"], ["no", "no"])
+    assert system.is_alive(parent)
+
+
+def test_a_failed_init_reaches_the_application_thread(system):
+    with pytest.raises(StartFailed) as caught:
+        system.start(Puppet, on_init=lambda _: Stop("no"), name="name")
+    assert caught.value.reason == "no"
+    assert system.whereis("name") is None
+
+
+def test_a_failed_init_does_not_run_terminate(system):
+    log = []
+    with pytest.raises(StartFailed):
+        system.start(Puppet, log, on_init=raise_boom)
+    assert log == []
+
+
+def test_a_failed_init_tells_a_trapping_starter_once(system):
+    parent = system.start(Puppet, trap_exits=True)
+    with pytest.raises(ActorDead):
+        child_of(system, parent, on_init=lambda _: Stop("no"))
+    parent = system.start(Puppet, trap_exits=True)
+
+    async def start(puppet, _):
+        try:
+            await puppet.start_link(Puppet, on_init=lambda _: Stop("no"))
+        except StartFailed as error:
+            return error.reason
+
+    assert system.call(parent, start) == "no"
+    assert log_of(system, parent) == []
+
+
+def test_an_ignored_start_gives_none_and_leaves_nothing_behind(system):
+    assert system.start(Puppet, on_init=lambda _: IGNORE, name="name") is None
+    assert system.whereis("name") is None
+    parent = system.start(Puppet, trap_exits=True)
+    assert child_of(system, parent, on_init=lambda _: IGNORE) is None
+    assert log_of(system, parent) == []
+
+
+def test_calls_to_an_actor_whose_init_fails_are_answered_with_the_reason(system):
+    log = []
+
+    async def fail_later(puppet):
+        await puppet.sleep(1.0)
+        return Stop("no")
+
+    async def start(puppet):
+        starting = puppet.start_link(Puppet, on_init=fail_later, name="slow")
+        call = puppet.call("slow", "request", None)
+        for awaited in (starting, call):
+            try:
+                await awaited
+            except (StartFailed, ActorDead) as error:
+                log.append((type(error), error.reason))
+
+    system.cast(system.start(Puppet), start)
+    system.advance(1.0)
+    assert log == [(StartFailed, "no"), (ActorDead, "no")]
+
+
+def test_arguments_that_init_does_not_take_fail_the_start(system):
+    with pytest.raises(StartFailed):
+        system.start(GenServer, "unexpected")
+
+
+# ---- callbacks -----------------------------------------------------------------------------------
+
+
+def test_casts_and_messages_reach_their_callbacks_in_the_order_they_were_sent(system):
+    ref = system.start(Puppet)
+
+    def send(puppet):
+        for number in range(3):
+            puppet.cast(ref, number)
+            puppet.send_info(ref, number)
+
+    in_actor(system, send)
+    assert log_of(system, ref) == [(way, n) for n in range(3) for way in ("cast", "info")]
+
+
+def test_a_cast_to_nobody_is_no_error(system):
+    dead = system.start(Puppet)
+    system.stop(dead)
+    for target in (dead, "nobody"):
+        system.cast(target, "message")
+        in_actor(system, lambda puppet, target=target: puppet.cast(target, "message"))
+    assert not system.is_alive(dead)
+
+
+def test_continue_of_init_runs_before_messages_that_init_sent_to_itself(system):
+    def on_init(puppet):
+        puppet.cast(puppet.ref, "sent in init")
+        return Continue("go on")
+
+    ref = system.start(Puppet, on_init=on_init)
+    assert log_of(system, ref) == [("continue", "go on"), ("cast", "sent in init")]
+
+
+def test_continue_after_a_reply_runs_before_the_next_message(system):
+    ref = system.start(Puppet)
+
+    async def ask(puppet):
+        calls = [puppet.call(ref, lambda *_: Reply("reply", Continue("go on")))]
+        puppet.cast(ref, "next")
+        return await calls[0]
+
+    assert in_actor(system, ask) == "reply"
+    assert log_of(system, ref) == [("continue", "go on"), ("cast", "next")]
+
+
+def test_continue_may_follow_continue_thousands_of_times(system):
+    left = [5000, 5000]
+
+    def count_down(_):
+        left[0] -= 1
+        return Continue(count_down) if left[0] else None
+
+    async def count_down_async(_):
+        left[1] -= 1
+        return Continue(count_down_async) if left[1] else None
+
+    ref = system.start(Puppet)
+    system.cast(ref, lambda _: Continue(count_down))
+    system.cast(ref, lambda _: Continue(count_down_async))
+    assert left == [0, 0]
+    assert system.is_alive(ref)
+
+
+def test_a_crash_in_continue_ends_the_actor_and_not_its_caller(system):
+    ref = system.start(Puppet)
+    assert system.call(ref, lambda *_: Reply("reply", Continue(raise_boom))) == "reply"
+    assert not system.is_alive(ref)
+
+
+def test_an_error_reply_to_a_cast_ends_only_the_actor(system):
+    ref = system.start(Puppet)
+    system.cast(ref, lambda _: Error(ValueError()))
+    assert not system.is_alive(ref)
+    with pytest.raises(StartFailed):
+        system.start(Puppet, on_init=lambda _: Error(ValueError()))
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), asyncio.CancelledError()])
+def test_an_attempt_to_end_the_program_ends_only_the_actor(system, error):
+    def leave(_):
+        raise error
+
+    ref = system.start(Puppet)
+    system.cast(ref, leave)
+    assert not system.is_alive(ref)
+
+
+# ---- suspended callbacks -------------------------------------------------------------------------
+
+
+def test_own_messages_wait_in_order_while_a_callback_is_suspended(system):
+    ref, gate, log = start_blocked(system)
+    for number in range(3):
+        system.cast(ref, number)
+    assert log == []
+    system.cast(gate, "open")
+    assert log == [("gate", "open"), ("cast", 0), ("cast", 1), ("cast", 2)]
+
+
+def test_other_actors_go_on_while_a_callback_is_suspended(system):
+    start_blocked(system)
+    assert system.call(system.start(Puppet), lambda *_: "served") == "served"
+
+
+def test_a_second_suspended_callback_lets_the_rest_wait_again(system):
+    ref, gate, log = start_blocked(system)
+
+    async def wait_again(puppet):
+        log.append(("again", await puppet.call(gate, "wait", None)))
+
+    system.cast(ref, wait_again)
+    system.cast(ref, "last")
+    system.cast(gate, 1)
+    assert log == [("gate", 1)]
+    system.cast(gate, 2)
+    assert log == [("gate", 1), ("again", 2), ("cast", "last")]
+
+
+def test_a_full_mailbox_refuses_calls_and_tells_other_senders(system, caplog):
+    ref, gate, log = start_blocked(system, SmallPuppet)
+    system.cast(ref, 1)
+    system.cast(ref, 2)
+    sender = system.start(Puppet)
+    system.call(sender, lambda puppet, _: puppet.send_info(ref, "one too many"))
+    ((way, refusal),) = log_of(system, sender)
+    assert (way, type(refusal), refusal.mailbox_max) == ("info", MailboxFull, 2)
+    assert "mailbox_max of 2" in caplog.text
+    with pytest.raises(MailboxFull):
+        system.call(ref, "one too many")
+    system.cast(gate, "open")
+    assert log == [("gate", "open"), ("cast", 1), ("cast", 2)]
+
+
+def test_two_full_actors_do_not_tell_each_other_for_ever(system):
+    first, _, _ = start_blocked(system, SmallPuppet)
+    second, _, _ = start_blocked(system, SmallPuppet)
+    for ref in (first, second):
+        system.cast(ref, 1)
+        system.cast(ref, 2)
+    system.post_from_outside(first.cell, "one too many", second)
+    assert system.is_alive(first)
+
+
+def test_a_full_mailbox_still_takes_exits_and_downs(system):
+    gate = system.start(Gate)
+    ref = system.start(SmallPuppet, trap_exits=True)
+    child = child_of(system, ref)
+    system.call(ref, lambda puppet, _: puppet.monitor(child) and None)
+
+    async def wait(puppet):
+        await puppet.call(gate, "wait", None)
+
+    system.cast(ref, wait)
+    system.cast(ref, 1)
+    system.cast(ref, 2)
+    system.stop(child, "reason")
+    system.cast(gate, "open")
+    kinds = [type(message).__name__ for _, message in log_of(system, ref)]
+    assert kinds == ["int", "int", "Exit", "Down"]
+
+
+def test_awaiting_something_foreign_crashes_the_actor_instead_of_hanging_it(system):
+    async def sleep(*_):
+        await asyncio.sleep(0)
+
+    with pytest.raises(ActorDead) as caught:
+        system.call(system.start(Puppet), sleep)
+    assert isinstance(caught.value.reason, TypeError)
+
+
+def test_a_crash_after_an_await_fails_the_call(system):
+    async def crash(puppet, _):
+        await puppet.start_link(Puppet)
+        raise_boom(puppet)
+
+    with pytest.raises(ActorDead) as caught:
+        system.call(system.start(Puppet), crash)
+    assert isinstance(caught.value.reason, ValueError)
+
+
+def test_kill_ends_an_actor_in_the_middle_of_a_callback(system):
+    ref, gate, log = start_blocked(system, trap_exits=True)
+    system.exit(ref, "kill")
+    assert not system.is_alive(ref)
+    system.cast(gate, "open")
+    assert log == []
+
+
+def test_kill_answers_those_who_wait_for_the_killed(system):
+    ref, _, _ = start_blocked(system)
+    log = []
+
+    async def ask(puppet):
+        try:
+            await puppet.call(ref, "request", None)
+        except ActorDead as error:
+            log.append(error.reason)
+
+    system.cast(system.start(Puppet), ask)
+    system.exit(ref, "kill")
+    assert log == ["killed"]
+
+
+def test_the_finally_block_of_a_killed_callback_runs_and_cannot_hurt(system, caplog):
+    log = []
+
+    async def stubborn(puppet):
+        try:
+            await puppet.sleep(10)
+        finally:
+            log.append("cleaned up")
+            await puppet.sleep(10)
+
+    ref = system.start(Puppet)
+    system.cast(ref, stubborn)
+    system.exit(ref, "kill")
+    assert log == ["cleaned up"]
+    assert "did not end cleanly" in caplog.text
+
+
+# ---- suspend, resume, state ----------------------------------------------------------------------
+
+
+def test_a_suspended_actor_keeps_its_messages_in_order_until_it_is_resumed(system):
+    ref = system.start(Puppet)
+    system.suspend(ref)
+    system.suspend(ref)
+    system.cast(ref, 1)
+    system.post_from_outside(ref.cell, 2, None)
+    assert system.get_state(ref)["log"] == []
+    system.resume(ref)
+    system.resume(ref)
+    assert log_of(system, ref) == [("cast", 1), ("info", 2)]
+
+
+def test_the_state_can_be_replaced_while_suspended(system):
+    ref = system.start(Puppet)
+    system.suspend(ref)
+    assert system.replace_state(ref, lambda state: {**state, "log": ["new"]})["log"] == ["new"]
+    system.resume(ref)
+    assert log_of(system, ref) == ["new"]
+
+
+def test_a_failing_replacement_leaves_the_state_alone(system):
+    ref = system.start(Puppet, ["old"])
+    with pytest.raises(KeyError):
+        system.replace_state(ref, lambda state: state["missing"])
+    assert log_of(system, ref) == ["old"]
+
+
+def test_a_suspended_actor_can_be_stopped_and_killed(system):
+    log = []
+    ref = system.start(Puppet, log)
+    system.suspend(ref)
+    system.stop(ref, "enough")
+    assert log == [("terminate", "enough")]
+    ref = system.start(Puppet)
+    system.suspend(ref)
+    system.exit(ref, "kill")
+    assert not system.is_alive(ref)
+
+
+def test_a_suspended_actor_obeys_its_parent(system):
+    log = []
+    parent = system.start(Puppet, trap_exits=True)
+    child = child_of(system, parent, log, trap_exits=True)
+    system.suspend(child)
+    system.call(parent, lambda puppet, _: puppet.exit(child, "shutdown"))
+    assert log == [("terminate", "shutdown")]
+
+
+# ---- the end -------------------------------------------------------------------------------------
+
+
+def test_stop_waits_for_the_callback_that_runs(system):
+    ref, gate, log = start_blocked(system)
+
+    async def open_later(puppet):
+        await puppet.sleep(0)
+        puppet.cast(gate, "open")
+
+    system.cast(system.start(Puppet), open_later)
+    stop_in_callback = []
+
+    async def stop(puppet):
+        monitor = puppet.monitor(ref)
+        stop_in_callback.append(await puppet.wait_down(monitor))
+
+    system.cast(system.start(Puppet), stop)
+    with pytest.raises(Exception, match="did not answer within 0.0 s"):
+        system.stop(ref, "enough", timeout_s=0.0)
+    assert log == []
+    system.advance(0)
+    assert log == [("gate", "open"), ("terminate", "enough")]
+    assert stop_in_callback == ["enough"]
+
+
+def test_terminate_may_wait_and_the_actor_lives_until_it_is_done(system):
+    async def clean_up(puppet):
+        await puppet.sleep(1.0)
+        puppet.log.append("cleaned up")
+
+    log = []
+    ref = system.start(Puppet, log, on_terminate=clean_up)
+    system.cast(ref, lambda _: Stop("enough"))
+    system.cast(ref, "too late")
+    assert system.is_alive(ref)
+    system.advance(1.0)
+    assert not system.is_alive(ref)
+    assert log == [("terminate", "enough"), "cleaned up"]
+
+
+def test_an_exception_in_terminate_becomes_the_reason(system):
+    ref = system.start(Puppet, on_terminate=raise_boom)
+    later = system.start(Puppet, on_terminate=raise_boom_later)
+
+    async def watch(puppet):
+        reasons = []
+        for target in (ref, later):
+            monitor = puppet.monitor(target)
+            puppet.cast(target, lambda _: Stop("enough"))
+            reasons.append(await puppet.wait_down(monitor))
+        puppet.log.extend(reasons)
+
+    watcher = system.start(Puppet)
+    system.cast(watcher, watch)
+    system.advance(0)
+    assert [type(reason) for reason in log_of(system, watcher)] == [ValueError, ValueError]
+
+
+def test_a_crash_is_logged_with_its_traceback_and_an_orderly_end_is_not(system, caplog):
+    system.cast(system.start(Puppet), lambda _: Stop("normal"))
+    system.cast(system.start(Puppet), lambda _: Stop(("shutdown", "because")))
+    assert caplog.records == []
+    system.cast(system.start(Puppet), raise_boom)
+    (record,) = caplog.records
+    assert record.exc_info[0] is ValueError
+    assert "crashed: ValueError" in record.message
+
+
+def test_a_name_is_free_before_anyone_hears_of_the_end(system):
+    log = []
+    ref = system.start(Puppet, name="name")
+
+    async def succeed(puppet):
+        await puppet.wait_down(puppet.monitor(ref))
+        log.append(puppet.whereis("name"))
+        log.append(await puppet.start_link(Puppet, name="name") is not None)
+
+    system.cast(system.start(Puppet), succeed)
+    system.exit(ref, "kill")
+    assert log == [None, True]
+
+
+def test_a_taken_name_is_refused_before_anything_is_started(system):
+    first = system.start(Puppet, name="name")
+    log = []
+    with pytest.raises(NameTaken) as caught:
+        system.start(Puppet, log, name="name", on_init=lambda puppet: puppet.log.append("ran"))
+    assert caught.value.ref is first
+    assert log == []

@@ -1,0 +1,117 @@
+"""A tiny real server: a thread with a listening socket that plays a script on each connection.
+
+It knows nothing of Poe's codec, so that a mistake there is not made twice.
+"""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from struct import pack, unpack
+from typing import Self
+
+import msgpack
+
+DEADLINE_S = 10.0
+
+
+class Peer:
+    """The server's side of one connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def receive(self) -> tuple[int, bytes]:
+        """Return type and body of the next request."""
+        length, message_type = unpack(">IH", self.receive_bytes(6))
+        return message_type, self.receive_bytes(length - 2)
+
+    def receive_control(self) -> dict[str, object]:
+        """Return the map of the next request, which must be a control request."""
+        message_type, body = self.receive()
+        assert message_type == 16
+        return msgpack.unpackb(body)
+
+    def receive_bytes(self, size: int) -> bytes:
+        """Return exactly `size` bytes."""
+        data = b""
+        while len(data) < size:
+            piece = self._connection.recv(size - len(data))
+            if not piece:
+                raise EOFError(data)
+            data += piece
+        return data
+
+    def wait_closed(self) -> None:
+        """Return when the client has closed the connection."""
+        with contextlib.suppress(ConnectionResetError):
+            while self._connection.recv(65536):
+                pass
+
+    def send(self, message_type: int, body: bytes) -> None:
+        """Send one frame."""
+        self.send_bytes(pack(">IH", 2 + len(body), message_type) + body)
+
+    def send_control(self, request_id: object, result: object) -> None:
+        """Send a control reply."""
+        self.send(17, msgpack.packb({"id": request_id, "result": result}))
+
+    def send_error(self, code: int, name: str, message: str, **values: object) -> None:
+        """Send an error frame."""
+        fields = {"code": code, "name": name, "message": message, "values": values}
+        self.send(18, msgpack.packb(fields))
+
+    def send_bytes(self, data: bytes, piece_size: int = 1 << 20) -> None:
+        """Send bytes, in pieces where asked."""
+        for start in range(0, len(data), piece_size):
+            self._connection.sendall(data[start : start + piece_size])
+
+
+def pointer_body(pointer: int) -> bytes:
+    return pointer.to_bytes(7, "big")
+
+
+def record(pointer: int, message: bytes) -> bytes:
+    return pack(">I", 7 + len(message)) + pointer_body(pointer) + message
+
+
+class ScriptedServer:
+    """Plays `script` on each connection, one after the other, until the block ends.
+
+    What a script raises is raised again at the end of the block.
+    """
+
+    def __init__(self, script: Callable[[Peer], None]) -> None:
+        self._script = script
+        self._errors: list[Exception] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(DEADLINE_S)
+        self.port: int = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive(), "the script has not ended"
+        self._listener.close()
+        if self._errors:
+            raise self._errors[0]
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.settimeout(DEADLINE_S)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                try:
+                    self._script(Peer(connection))
+                except Exception as error:  # noqa: BLE001 - raised again in the test's thread
+                    self._errors.append(error)
