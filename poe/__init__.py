@@ -10,14 +10,16 @@ as `poe.Node` objects. Remote nodes are reached by `poe.protocol.socket(host, po
 """
 
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from poe import protocol
-from poe.actors import ActorRef
-from poe.broker import SegmentInfo
 from poe.errors import NodeNotRunning, NodeRunning, PoeError
-from poe.node import Node
 from poe.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from poe.actors import ActorRef
+    from poe.broker import SegmentInfo
+    from poe.node import Node
 
 __all__ = [
     "Node",
@@ -36,10 +38,23 @@ __all__ = [
     "topics",
 ]
 
-_node: Node | None = None
+_node: "Node | None" = None
 
 
-def start(options: dict[str, Any] | None = None, /, **arguments: Any) -> Node:  # noqa: ANN401
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the module holds
+    """Load the node when it is first needed.
+
+    `import poe.storage` or a client needs neither the actor system nor the broker.
+    """
+    if name == "Node":
+        from poe.node import Node  # noqa: PLC0415 - late on purpose, see above
+
+        return Node
+    msg = f"module 'poe' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def start(options: dict[str, Any] | None = None, /, **arguments: Any) -> "Node":  # noqa: ANN401
     """Start the node of this process and return it.
 
     Args:
@@ -54,6 +69,8 @@ def start(options: dict[str, Any] | None = None, /, **arguments: Any) -> Node:  
     global _node  # noqa: PLW0603 - the original's `poe:start()`: one default node a process
     if _node is not None and _node.is_running:
         raise NodeRunning
+    from poe.node import Node  # noqa: PLC0415 - late on purpose, see `__getattr__`
+
     _node = Node(options, **arguments).start()
     return _node
 
@@ -66,7 +83,7 @@ def stop() -> None:
         node.stop()
 
 
-def _started() -> Node:
+def _started() -> "Node":
     if _node is None:
         raise NodeNotRunning
     return _node
@@ -92,12 +109,12 @@ def topics() -> list[bytes]:
     return _started().topics()
 
 
-def status() -> list[tuple[bytes, list[tuple[ActorRef, str]]]]:
+def status() -> "list[tuple[bytes, list[tuple[ActorRef, str]]]]":
     """Return each topic's appendix servers with their roles; see `Node.status`."""
     return _started().status()
 
 
-def info() -> list[tuple[bytes, list[tuple[ActorRef, SegmentInfo]]]]:
+def info() -> "list[tuple[bytes, list[tuple[ActorRef, SegmentInfo]]]]":
     """Return each topic's appendix servers with their segments; see `Node.info`."""
     return _started().info()
 

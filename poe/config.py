@@ -118,7 +118,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     for variable, text in environment.items():
         if variable.startswith(ENVIRONMENT_PREFIX) and variable not in _IGNORED_VARIABLES:
             key = _known(variable.removeprefix(ENVIRONMENT_PREFIX).lower(), variable)
-            values[key] = _parsed(key, variable, text)
+            values[key] = parse_option(key, variable, text)
     return values
 
 
@@ -158,8 +158,17 @@ def _typed(key: str, where: str, value: Any) -> Any:  # noqa: ANN401
     raise OptionError(where, value, _expected(allowed))
 
 
-def _parsed(key: str, where: str, text: str) -> Any:  # noqa: ANN401
-    """Turn the text of an environment variable into a value."""
+def parse_option(key: str, where: str, text: str) -> Any:  # noqa: ANN401
+    """Turn the text of an environment variable, or of the command line, into a value.
+
+    Args:
+        key: name of the option.
+        where: what the user called it, for the error.
+        text: the value as written.
+
+    Raises:
+        OptionError: the text is no value of the option's type.
+    """
     allowed = _choices(option_types()[key])
     if NoneType in allowed and text.lower() in _NONE_WORDS:
         return None

@@ -56,7 +56,7 @@ class Node:
 
     def __init__(
         self,
-        options: dict[str, Any] | None = None,
+        options: dict[str, Any] | Config | None = None,
         /,
         *,
         clock: Clock | None = None,

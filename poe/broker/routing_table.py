@@ -52,7 +52,8 @@ class RoutingTable:
     def check(self, topic: bytes) -> None:
         """Raise the error that keeps a topic out of service, if there is one."""
         if topic in self.failures:
-            raise self.failures[topic]
+            # Without the old traceback, which would grow with each time that it is raised.
+            raise self.failures[topic].with_traceback(None)
 
     def topics(self) -> list[bytes]:
         """Return all topics, sorted."""

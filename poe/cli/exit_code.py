@@ -1,0 +1,46 @@
+"""What the process tells its caller: one number for each way a command can end."""
+
+from enum import IntEnum
+
+from poe.errors import (
+    ConfigError,
+    ConnectFailed,
+    InvalidTopicName,
+    LocalProtocolError,
+    PoeError,
+    PointerOutOfRange,
+    PortInUse,
+    SegmentLocked,
+    StoreLocked,
+)
+
+_USAGE_ERRORS = (
+    ConfigError,
+    InvalidTopicName,
+    LocalProtocolError,
+    PointerOutOfRange,
+    PortInUse,
+    SegmentLocked,
+    StoreLocked,
+)
+
+
+class ExitCode(IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    FAILURE = 1
+    """It failed at run time, or `check` found damage."""
+    USAGE = 2
+    """Arguments, configuration or folder cannot be used; nothing was done."""
+    UNREACHABLE = 3
+    """No server answers at the address."""
+    INTERRUPTED = 130
+    """Ctrl-C, as shells report it."""
+
+    @classmethod
+    def of(cls, error: PoeError) -> "ExitCode":
+        """Tell the code for an error that ended a command."""
+        if isinstance(error, ConnectFailed):
+            return cls.UNREACHABLE
+        return cls.USAGE if isinstance(error, _USAGE_ERRORS) else cls.FAILURE

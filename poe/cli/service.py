@@ -1,0 +1,124 @@
+"""Turns a node into a service: readiness, signals, systemd notification, an orderly end.
+
+The main thread runs the event loop, since signals arrive there and most of the work is done there.
+Starting and stopping the node block, so each is done by a thread of its own; the loop serves
+clients meanwhile. The service ends by a signal, or when the node's tree gives up.
+"""
+
+import logging
+import os
+import resource
+import signal
+import threading
+from collections.abc import Callable
+
+from sdnotify import SystemdNotifier
+
+from poe.actors import LoopSystemBase
+from poe.cli.exit_code import ExitCode
+from poe.errors import CallTimeout, PoeError
+from poe.node import Node
+
+_log = logging.getLogger("poe.cli")
+
+DRAIN_TIMEOUT_S = 5.0
+"""Time that clients get to finish what is under way after the first signal."""
+_SIGNAL_EXIT_CODE_BASE = 128
+
+
+class Service:
+    """Runs one node from start to end; `run` is called once, in the main thread.
+
+    Raises:
+        PoeError: from `run`, when the node cannot start; nothing runs then.
+    """
+
+    def __init__(self, node: Node, on_ready: Callable[[str], object]) -> None:
+        """Prepare to run a node that was not started; `on_ready` is told HOST:PORT."""
+        self._node = node
+        self._on_ready = on_ready
+        self._system = LoopSystemBase()
+        self._exit_code = ExitCode.OK
+        self._start_error: PoeError | None = None
+        self._stop_signal: signal.Signals | None = None
+        self._stopper: threading.Thread | None = None
+
+    def run(self) -> ExitCode:
+        """Serve until a signal comes or the tree gives up."""
+        os.umask(0o077)
+        raise_descriptor_limit()
+        starter = threading.Thread(target=self._start, name="poe-start")
+        self._system.run(started=lambda: self._begin(starter))
+        starter.join()
+        if self._stopper is not None:
+            self._stopper.join()
+        if self._start_error is not None:
+            raise self._start_error
+        return self._exit_code
+
+    def _begin(self, starter: threading.Thread) -> None:
+        """Take the signals, then start the node; runs in the loop's thread."""
+        loop = self._system.event_loop().loop
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+        # A terminal that closes must not take the service with it.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        starter.start()
+
+    def _start(self) -> None:
+        try:
+            self._node.start(self._system)
+        except PoeError as error:
+            self._start_error = error
+            self._system.shutdown()
+            return
+        self._node.when_ended(self._on_tree_ended)
+        host, port = self._node.address or ("", 0)
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._on_ready(address)
+        notify(f"READY=1\nSTATUS=serving on {address}")
+        _log.info("serving on %s", address)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        """Drain at the first signal, leave at the second; runs in the loop's thread."""
+        name = signal.Signals(number).name
+        if self._stop_signal is not None:
+            _log.warning("%s while stopping: leaving at once", name)
+            os._exit(_SIGNAL_EXIT_CODE_BASE + number)
+        self._stop_signal = number
+        _log.info("%s: stopping", name)
+        notify("STOPPING=1\nSTATUS=finishing what is under way")
+        self._stop_in_thread()
+
+    def _on_tree_ended(self, reason: object) -> None:
+        """Leave with an error when the tree ends by itself; runs in whatever thread ran actors."""
+        if self._stop_signal is None:
+            _log.critical("the supervision tree gave up (%r); leaving", reason)
+            notify("STOPPING=1\nSTATUS=the supervision tree gave up")
+            self._exit_code = ExitCode.FAILURE
+            self._stop_in_thread()
+
+    def _stop_in_thread(self) -> None:
+        self._stopper = threading.Thread(target=self._stop, name="poe-stop")
+        self._stopper.start()
+
+    def _stop(self) -> None:
+        try:
+            self._node.stop(DRAIN_TIMEOUT_S)
+        except CallTimeout:
+            _log.warning("clients were cut off after %s s; all acknowledged is kept", DRAIN_TIMEOUT_S)
+        # Does nothing when the node has done it; before the node ran, it had not.
+        self._system.shutdown()
+        _log.info("stopped")
+
+
+def raise_descriptor_limit() -> None:
+    """Lift the soft limit on open files to the hard one: each client and open segment takes some."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def notify(state: str) -> None:
+    """Tell systemd, where it asked for it."""
+    if "NOTIFY_SOCKET" in os.environ:
+        SystemdNotifier().notify(state)

@@ -1,0 +1,131 @@
+"""Nodes for tests: in simulated time, with a reader that asks as connections do."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from poe import Node
+from poe.actors import Call, GenServer, LoopSystemBase, SimulatedClock
+from poe.broker import RoutingTable
+from poe.broker.request_handler import RequestHandler
+from poe.storage import decode_records
+
+START_US = 1_700_000_000_000_000
+BYTES_MAX = 64 * 1024 * 1024
+
+
+class SimulatedWall:
+    """A wall clock that follows the simulated monotonic one, and can be set wrong."""
+
+    def __init__(self, clock: SimulatedClock):
+        self.clock = clock
+        self.offset_us = 0
+
+    def now_us(self):
+        return START_US + self.offset_us + round(self.clock.monotonic_s() * 1_000_000)
+
+
+class FrameReads(GenServer):
+    """Reads (topic, pointer, limit) through a request handler, as a connection does."""
+
+    def init(self, routes: RoutingTable):
+        self.handler = RequestHandler(self, routes)
+
+    async def handle_call(self, request: Any, caller: Call):
+        topic, pointer, limit = request
+        found = await self.handler.get(topic, pointer, limit, BYTES_MAX)
+        return [] if found is None else decode_records(found.read())
+
+
+class SimulatedNode:
+    """A node without sockets and threads: time moves by `advance` only.
+
+    Each start of the node gets an actor system of its own, with the same clocks.
+    """
+
+    def __init__(self, folder: Path, **options: Any):
+        self.folder = folder
+        self.options = options
+        self.clock = SimulatedClock()
+        self.wall = SimulatedWall(self.clock)
+        self.start()
+
+    def start(self):
+        self.node = Node(dir=self.folder, port=None, clock=self.wall, **self.options)
+        self.node.start(LoopSystemBase(clock=self.clock))
+        self.system = self.node.system
+        routes = self.node._routes  # what connections are given, too
+        self.frame_reads = self.system.start(FrameReads, routes)
+        assert self.frame_reads is not None
+
+    def stop(self):
+        self.node.stop()
+
+    def advance(self, seconds):
+        self.system.advance(seconds)
+
+    def read(self, topic, pointer, limit):
+        """Read as a pointer request over a socket would."""
+        return self.system.call(self.frame_reads, (topic, pointer, limit))
+
+    def kill(self, name, reason="kill"):
+        """End the actor of a name without its consent."""
+        self.system.exit(self.system.find(name).address, reason)
+
+    def servers(self):
+        """Tell all appendix servers, by topic and age."""
+        return [ref for _, rows in self.node.status() for ref, _ in rows]
+
+    def roles(self, topic):
+        return "".join(role for _, role in dict(self.node.status())[topic])
+
+
+def read_by_next(node, topic, pointer=0):
+    """Read all of a topic message by message."""
+    records = []
+    while (record := node.next(topic, pointer)) is not None:
+        records.append(record)
+        pointer = record[0]
+    return records
+
+
+def read_by_frames(read, topic, limit=100, pointer=0):
+    """Read all of a topic with `read(topic, pointer, limit)`."""
+    records = []
+    while found := read(topic, pointer, limit):
+        records += found
+        pointer = found[-1][0]
+    return records
+
+
+def open_files(folder):
+    """Tell the files below a folder that this process holds open."""
+    base = os.path.realpath(folder)
+    found = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            path = os.readlink(f"/proc/self/fd/{fd}")
+        except OSError:
+            continue  # the descriptor of the listing itself
+        if path.startswith(base):
+            found.append(path.removeprefix(base).removesuffix(" (deleted)"))
+    return sorted(found)
+
+
+def descriptor_count():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def rss_bytes(pid="self"):
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(pid)
+
+
+def seconds(action):
+    """Tell how long an action takes."""
+    start_s = time.monotonic()
+    action()
+    return time.monotonic() - start_s

@@ -1,0 +1,107 @@
+"""Every example runs by itself and prints what its reader is told to expect."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import poe
+from tests import python_process
+
+EXAMPLES = python_process.ROOT / "examples"
+DEADLINE_S = 50
+LINES_MAX = 60
+
+# `demo.py` is a program with a report rather than an example to read; it has tests of its own.
+READABLE = sorted(path for path in EXAMPLES.glob("*.py") if path.name != "demo.py")
+
+OUTPUT = {
+    "readme_session": """\
+P1 < P2: True
+next after P2: None
+status: the_topic has one appendix server, role w
+100001 puts, pointers rise: True
+another_topic\t:hw
+the_topic\t:w
+limit 2:  [b'msg1', b'msg2']
+limit 10: [b'msg3', b'msg4', b'msg5']
+after that: []
+stopped
+""",
+    "embedded_queue": """\
+before the restart: 400 jobs done, the last is 'job 399'
+after the restart: goes on with 'job 400', 600 jobs done
+left over: None
+every job once, in order
+""",
+    "socket_producer": """\
+2 messages acknowledged
+50 batches of 100 acknowledged, pointers rise: True
+refused: message 1 is empty; a message has 1 byte or more
+nothing of the refused batch is there: []
+""",
+    "socket_consumer": """\
+1000 messages: reading 0 … reading 999
+1000 messages: reading 1000 … reading 1999
+500 messages: reading 2000 … reading 2499
+nothing follows: []
+on from the last pointer: True
+anything behind that one: False
+""",
+    "asyncio_consumer": """\
+producer: 500 ticks acknowledged
+consumer: 500 ticks, from b'tick 0' to b'tick 499'
+every tick once, in order
+""",
+    "healing_tree": """\
+6 / 3 = 2.0
+crash 1: ZeroDivisionError, healed by math: 8 / 2 = 4.0
+crash 2: ZeroDivisionError, healed by math: 8 / 2 = 4.0
+crash 3: ZeroDivisionError, healed by root: 8 / 2 = 4.0
+crash 4: ZeroDivisionError, healed by math: 8 / 2 = 4.0
+crash 5: ZeroDivisionError, healed by math: 8 / 2 = 4.0
+crash 6: ZeroDivisionError, too often even for the root; the divider was started 6 times
+""",
+}
+
+
+def run_example(folder: Path, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run an example as its reader would, in an empty folder."""
+    return subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py", *arguments],
+        cwd=folder,
+        env=python_process.environment(),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+
+
+def test_every_example_has_its_expected_output():
+    assert {path.stem for path in READABLE} == set(OUTPUT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(OUTPUT))
+def test_example_prints_what_is_expected_and_leaves_nothing_behind(name, tmp_path):
+    run = run_example(tmp_path, name)
+    assert (run.returncode, run.stdout, run.stderr) == (0, OUTPUT[name], "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_consumer_reads_from_a_given_server_what_the_producer_wrote_there(tmp_path):
+    with poe.Node(dir=tmp_path / "data", port=0) as node:
+        host, port = node.address
+        written = run_example(tmp_path, "socket_producer", host, str(port))
+        read = run_example(tmp_path, "socket_consumer", host, str(port), "readings")
+    assert (written.returncode, written.stdout) == (0, OUTPUT["socket_producer"])
+    assert read.returncode == 0, read.stderr
+    assert read.stdout.splitlines()[4] == "1000 messages: reading 4000 … reading 4999"
+
+
+@pytest.mark.parametrize("path", READABLE, ids=lambda path: path.name)
+def test_example_is_short_enough_to_be_read_at_once(path):
+    assert len(path.read_text().splitlines()) <= LINES_MAX
