@@ -99,11 +99,20 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             self._handling = origin
             self._crash(error)
             return
-        if type(result) in _DIRECTIVES:
+        kind = type(result)
+        if kind is CoroutineType:
             self._handling = origin
-            self._go_on(self._obey(result))
-        elif origin is not None:
-            self._conclude(origin, result)
+            self._coroutine = result
+            then = self._step(result, None)
+        elif kind in _DIRECTIVES:
+            self._handling = origin
+            then = self._obey(result)
+        else:
+            if origin is not None:
+                self._conclude(origin, result)
+            return
+        if then is not None:
+            self._go_on(then)
 
     def _go_on(self, then: Continue | None) -> None:
         """Run `handle_continue` while callbacks ask for it; a loop, so that they may for ever."""
@@ -126,7 +135,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         kind = type(result)
         if kind is CoroutineType:
             self._coroutine = result
-            return self._step(result.send, None)
+            return self._step(result, None)
         if self._stop is not None:
             self._end(self._stop.reason)
             return None
@@ -177,10 +186,12 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
 
     # ---- suspended callbacks ------------------------------------------------------------------
 
-    def _step(self, advance: Callable[[Any], Any], value: Any) -> Continue | None:  # noqa: ANN401
+    def _step(
+        self, coroutine: Coroutine[Any, Any, object], value: Call | Wait | None
+    ) -> Continue | None:
         """Run the suspended callback up to its next await, or its end and what that asks for."""
         try:
-            awaited = advance(value)
+            awaited = coroutine.send(value)
         except StopIteration as stop:
             self._coroutine = None
             if type(stop.value) in _DIRECTIVES or self._stop is not None:
@@ -211,8 +222,11 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         self._awaited = None
         coroutine = self._coroutine
         if coroutine is not None:
-            self._go_on(self._step(coroutine.send, awaited))
-            self._serve_mailbox()
+            then = self._step(coroutine, awaited)
+            if then is not None:
+                self._go_on(then)
+            if self._mailbox:
+                self._serve_mailbox()
 
     def _serve_mailbox(self) -> None:
         mailbox = self._mailbox
@@ -329,7 +343,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             return
         if type(result) is CoroutineType:
             self._coroutine = result
-            self._step(result.send, None)
+            self._step(result, None)
         else:
             self._end(stop.reason)
 

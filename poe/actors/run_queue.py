@@ -69,10 +69,6 @@ class RunQueue:
         finally:
             self._leave()
 
-    def deliver_now(self, cell: ActorCell, message: object) -> None:
-        """Hand a message that the event loop brings to an actor and let the actors run."""
-        self.post_from_outside(cell, message, None)
-
     def run_outside(self, action: Callable[[], object]) -> None:
         """Run `action` under the lock, then let the actors run."""
         self._enter()

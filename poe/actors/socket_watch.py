@@ -49,7 +49,7 @@ class SocketWatch:
             # Killed without a chance to close this watch; the loop would call it for ever.
             self.close()
             return
-        self._cell.system.deliver_now(self._cell, READABLE)
+        self._cell.system.post_from_outside(self._cell, READABLE, None)
         if self._actor._coroutine is not None and not self.is_paused:  # noqa: SLF001
             self._on_busy()
             self.pause()
