@@ -30,6 +30,7 @@ class Call:
         "error",
         "event",
         "forget",
+        "is_awaited",
         "is_done",
         "request",
         "server",
@@ -50,6 +51,7 @@ class Call:
         self.server = server
         self.timeout_s = timeout_s
         self.is_done = False
+        self.is_awaited = False
         self.value: Any = None
         self.error: BaseException | None = None
         self.event: threading.Event | None = None
@@ -67,7 +69,7 @@ class Call:
         if self.timer is not None:
             self.timer.cancel()
         caller = self.caller
-        if caller is not None:
+        if self.is_awaited and caller is not None:
             caller.queue.append((caller, self, REPLY))
         elif self.event is not None:
             self.event.set()
@@ -91,6 +93,7 @@ class Call:
 
     def __await__(self) -> Generator["Call", None, Any]:
         if not self.is_done:
+            self.is_awaited = True
             yield self
         return self.result()
 

@@ -62,8 +62,8 @@ class GenServerOperations:
         if server is None or server is cell:
             call.fail(ActorDead(ref, NOPROC if server is None else "calling_self"))
             return call
-        server.queue.append((server, call, None))
-        if timeout_s is not None:
+        cell.system.hand_over(server, call)
+        if timeout_s is not None and not call.is_done:
             cell.system.unarmed.append(call)
         return call
 

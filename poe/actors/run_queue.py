@@ -34,6 +34,12 @@ _THREADS_MAX = 4
 _BURST = (None,) * 10_000
 """As many messages as one thread delivers before timers, sockets and other threads get a turn."""
 
+_HAND_OVERS_MAX = 1_000
+"""Calls that are delivered past the queue before other messages, timers and threads get a turn."""
+
+_NESTING_MAX = 16
+"""Calls within calls that are delivered past the queue; each nests some frames on the stack."""
+
 
 class RunQueue:
     """Runs actors under one lock.
@@ -49,6 +55,8 @@ class RunQueue:
         self._pinned_queue: deque[Entry] = self._run_queue if clock else deque()
         # Simulated time stands still while actors run, so nothing waits for a turn.
         self._burst: Iterable[None] = itertools.repeat(None) if clock else _BURST
+        self._hand_overs_left = 0
+        self._nesting = 0
         self._lock = threading.Lock()
         self._waiters: list[int] = []
         self._owner = 0
@@ -114,8 +122,31 @@ class RunQueue:
             # fair hand-over was measured: 5.6 us a call with 8 busy threads, against 1.0 us.)
             time.sleep(0)
 
+    def hand_over(self, server: ActorCell, call: Call) -> None:
+        """Send a call: at once where nothing is queued before it, else behind what is.
+
+        With an empty queue the server would be next in any case; without the way through the queue
+        a call and its reply take half the time, and the caller's coroutine is not suspended.
+        """
+        queue = self._run_queue
+        if (
+            queue
+            or server.queue is not queue
+            or self._nesting >= _NESTING_MAX
+            or self._hand_overs_left <= 0
+        ):
+            server.queue.append((server, call, None))
+            return
+        self._hand_overs_left -= 1
+        self._nesting += 1
+        try:
+            server.deliver(call, None)
+        finally:
+            self._nesting -= 1
+
     def _drain(self) -> None:
         """Deliver until nothing is left that this thread may deliver, or others need a turn."""
+        self._hand_overs_left = _HAND_OVERS_MAX
         queue, pinned = self._run_queue, self._pinned_queue
         for _ in self._burst:
             if queue:
