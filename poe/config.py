@@ -96,6 +96,16 @@ def option_types() -> dict[str, Any]:
     return types
 
 
+def option_parts() -> list[type]:
+    """Return the classes that the options belong to, other than `dir`."""
+    return list(_PARTS.values())
+
+
+def option_choices(key: str) -> tuple[Any, ...]:
+    """Return the types, or the literal values, that an option may have."""
+    return _choices(option_types()[key])
+
+
 @cache
 def _types(part: type) -> dict[str, Any]:
     hints = get_type_hints(part)

@@ -7,12 +7,12 @@ the actor `local_requests`.
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from poe.actors import ActorRef, LoopSystemBase
+from poe.actors import ActorRef, Down, LoopSystemBase, Reason
 from poe.broker import (
     LOCAL_REQUESTS,
     MOVED,
@@ -48,6 +48,7 @@ logger = logging.getLogger("poe")
 class Node:
     """A running node; `with Node(dir=...) as node:` starts and stops it.
 
+    Options come by name, in a dictionary or as keywords, or as a `Config` that is complete.
     All methods may be called from any thread, but not from inside an actor of this node.
 
     Raises:
@@ -62,7 +63,10 @@ class Node:
         clock: Clock | None = None,
         **arguments: Any,  # noqa: ANN401 - checked by `Config.load`
     ) -> None:
-        self.config = Config.load({**(options or {}), **arguments})
+        if isinstance(options, Config):
+            self.config = options
+        else:
+            self.config = Config.load({**(options or {}), **arguments})
         self._clock = clock or SystemClock()
         self._routes = RoutingTable()
         self._store: Store | None = None
@@ -142,6 +146,19 @@ class Node:
         return self._system is not None and self._sup is not None and (
             self._system.is_alive(self._sup)
         )
+
+    def when_ended(self, action: Callable[[Reason], object]) -> None:
+        """Call `action` with the reason once the node's tree has ended, by `stop` or by itself.
+
+        It is called in whatever thread runs actors then, and must not block or call the node.
+
+        Raises:
+            NodeNotRunning: before `start` or after `stop`.
+        """
+        system, sup = self.system, self._sup
+        assert sup is not None
+        watcher = system.new_outside_cell("when_ended", _EndWatcher(action))
+        system.run_outside(lambda: watcher.monitor(sup.cell))
 
     @property
     def address(self) -> tuple[str, int] | None:
@@ -270,6 +287,19 @@ class Node:
                 continue  # expired between the two questions
             described.append((topic, rows))
         return described
+
+
+class _EndWatcher:
+    """Receives the `Down` of the node's tree."""
+
+    def __init__(self, action: Callable[[Reason], object]) -> None:
+        self._action = action
+
+    def deliver(self, message: object, sender: object) -> None:
+        """Pass the reason on."""
+        del sender
+        if isinstance(message, Down):
+            self._action(message.reason)
 
 
 def _root_cause(failed: StartFailed) -> PoeError:

@@ -71,7 +71,8 @@ def run_example(folder: Path, name: str, *arguments: str) -> subprocess.Complete
     return subprocess.run(
         [sys.executable, EXAMPLES / f"{name}.py", *arguments],
         cwd=folder,
-        env=python_process.environment(),
+        # Temporary files belong into the same folder, so that a forgotten one is seen.
+        env=python_process.environment(TMPDIR=str(folder)),
         check=False,
         capture_output=True,
         text=True,

@@ -11,7 +11,7 @@ return only what is to happen next.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from functools import partial
 from types import CoroutineType
 from typing import Any, cast

@@ -41,29 +41,29 @@ class Service:
         self._exit_code = ExitCode.OK
         self._start_error: PoeError | None = None
         self._stop_signal: signal.Signals | None = None
-        self._stopper: threading.Thread | None = None
+        self._starter = threading.Thread(target=self._start, name="poe-start")
+        self._stopper = threading.Thread(target=self._stop, name="poe-stop")
 
     def run(self) -> ExitCode:
         """Serve until a signal comes or the tree gives up."""
         os.umask(0o077)
         raise_descriptor_limit()
-        starter = threading.Thread(target=self._start, name="poe-start")
-        self._system.run(started=lambda: self._begin(starter))
-        starter.join()
-        if self._stopper is not None:
+        self._system.run(started=self._begin)
+        self._starter.join()
+        if self._stopper.ident is not None:
             self._stopper.join()
         if self._start_error is not None:
             raise self._start_error
         return self._exit_code
 
-    def _begin(self, starter: threading.Thread) -> None:
+    def _begin(self) -> None:
         """Take the signals, then start the node; runs in the loop's thread."""
         loop = self._system.event_loop().loop
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
         # A terminal that closes must not take the service with it.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        starter.start()
+        self._starter.start()
 
     def _start(self) -> None:
         try:
@@ -88,7 +88,7 @@ class Service:
         self._stop_signal = number
         _log.info("%s: stopping", name)
         notify("STOPPING=1\nSTATUS=finishing what is under way")
-        self._stop_in_thread()
+        self._stopper.start()
 
     def _on_tree_ended(self, reason: object) -> None:
         """Leave with an error when the tree ends by itself; runs in whatever thread ran actors."""
@@ -96,19 +96,16 @@ class Service:
             _log.critical("the supervision tree gave up (%r); leaving", reason)
             notify("STOPPING=1\nSTATUS=the supervision tree gave up")
             self._exit_code = ExitCode.FAILURE
-            self._stop_in_thread()
-
-    def _stop_in_thread(self) -> None:
-        self._stopper = threading.Thread(target=self._stop, name="poe-stop")
-        self._stopper.start()
+            self._stopper.start()
 
     def _stop(self) -> None:
+        # A node can be stopped once it has started, and recovery cannot be interrupted but by the
+        # second signal.
+        self._starter.join()
         try:
             self._node.stop(DRAIN_TIMEOUT_S)
         except CallTimeout:
             _log.warning("clients were cut off after %s s; all acknowledged is kept", DRAIN_TIMEOUT_S)
-        # Does nothing when the node has done it; before the node ran, it had not.
-        self._system.shutdown()
         _log.info("stopped")
 
 

@@ -6,7 +6,7 @@ reply to a request whose waiter was cancelled is dropped in its turn.
 
 import asyncio
 from collections import deque
-from typing import Any
+from typing import Any, cast
 
 from poe.errors import ConnectionClosed, PoeError, RemoteProtocolError
 from poe.protocol import IN_FLIGHT_MAX, SCRATCH_SIZE, ErrorReply, FrameReader, decode_reply
@@ -46,8 +46,10 @@ class Pipeline(asyncio.BufferedProtocol):
         async with self._turn:
             while not self._ready.is_set():
                 await self._ready.wait()
-            if self._closed_because or self._transport is None:
-                msg = f"connection is not usable: {self._closed_because}; open a new one"
+            # A transport that failed to send closes at once, but tells us only later.
+            if self._transport is None or self._transport.is_closing():
+                because = self._closed_because or f"{self._peer} is gone"
+                msg = f"connection is not usable: {because}; open a new one"
                 raise ConnectionClosed(msg)
             waiter: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
             self._waiters.append((waiter, reply_class))
@@ -64,8 +66,8 @@ class Pipeline(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport of the new connection."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # No isinstance: the transports of uvloop are of no asyncio class.
+        self._transport = cast(asyncio.Transport, transport)
         self._update_ready()
 
     def pause_writing(self) -> None:

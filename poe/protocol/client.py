@@ -7,7 +7,7 @@ way. All meaning is in `poe.protocol.messages`; here are the socket, its time-ou
 import contextlib
 import itertools
 import socket as tcp
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from time import monotonic
 from typing import Any, Self
 
@@ -122,7 +122,9 @@ class Socket:
         frame = PutRequest(topic_bytes(topic), messages).encode(self._frame_max)
         return self._call(frame, PutReply).pointer
 
-    def write_batches(self, topic: bytes | str, batches: Iterable[Messages]) -> Iterator[int]:
+    def write_batches(
+        self, topic: bytes | str, batches: Iterable[Messages]
+    ) -> Generator[int, None, None]:
         """Write many batches without waiting for each reply; yield each batch's last pointer.
 
         A pointer comes late: when `IN_FLIGHT_MAX` later batches were sent or none is left. Other

@@ -2,8 +2,8 @@
 
 Strategy: a batch is encoded at once. Messages of equal size become the rows of a matrix, headers
 its first columns; messages of mixed sizes get their headers from numpy and are joined in C. Either
-way no Python code runs per message. What is encoded is new memory each time: nothing is shared
-between batches or threads.
+way no Python code runs per message. What is encoded is new memory each time: batches and threads
+share only what is never written to.
 
 Layout of a record (big endian, records back to back):
     size     u32    bytes that follow: 7 + length of the message
@@ -12,6 +12,7 @@ Layout of a record (big endian, records back to back):
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
@@ -33,8 +34,8 @@ Numbers: TypeAlias = NDArray[np.uint64]
 
 # Below this, joining the messages and looking at them as a matrix costs more than it saves.
 _ROWS_COUNT_MIN = 10
-# The pointer u56 is stored as the low 7 bytes of a u64 that begins one byte before it, in the last
-# byte of the size; the size is stored after it and repairs that byte.
+# The pointer u56 is stored as the low 7 bytes of a wide u64 that begins one byte before it, in the
+# last byte of the size; so that byte is part of the wide number, or is stored after it.
 _WIDE_POINTER_AT = SIZE_BYTES - 1
 _HEADER = np.dtype(
     {"names": ["pointer", "size"], "formats": [">u8", ">u4"], "offsets": [_WIDE_POINTER_AT, 0]}
@@ -105,18 +106,55 @@ def decode_records(data: bytes) -> list[tuple[int, bytes]]:
     return records
 
 
+class _Layout(NamedTuple):
+    """What all batches of one count and one message length have in common; never written to."""
+
+    template: NDArray[np.void]
+    """The records with their sizes filled in."""
+
+    steps: Numbers
+    """0, 1, 2 ...: added to the first pointer."""
+
+    starts: Numbers
+    """Where each record begins."""
+
+    size_low: int
+    """The lowest byte of the size, where a wide pointer has it."""
+
+
+def _layout(count: int, length: int) -> _Layout:
+    size = length + POINTER_BYTES
+    stride = SIZE_BYTES + size
+    row = np.dtype(
+        {
+            "names": ["pointer", "size", "message"],
+            "formats": [">u8", ">u4", (np.uint8, (length,))],
+            "offsets": [_WIDE_POINTER_AT, 0, HEADER_BYTES],
+            "itemsize": stride,
+        }
+    )
+    template = np.zeros(count, row)
+    template["size"] = size
+    steps = np.arange(count, dtype=np.uint64)
+    return _Layout(template, steps, steps * np.uint64(stride), (size & 0xFF) << 56)
+
+
+_small_layout = lru_cache(maxsize=32)(_layout)
+_SMALL_BYTES_MAX = 128 * 1024
+"""Layouts of batches up to this size are kept: 4 MiB at most."""
+
+
 def _encode_rows(rows: NDArray[np.uint8], first_pointer: int, message_max: int) -> Batch:
     count, length = rows.shape
     if not 0 < length <= message_max or count == 0:
         raise InvalidMessage(length if count else 0, message_max)
-    stride = HEADER_BYTES + length
-    records = np.empty((count, stride), np.uint8)
-    pointers = np.arange(first_pointer, first_pointer + count, dtype=np.uint64)
-    np.ndarray((count,), ">u8", records, _WIDE_POINTER_AT, (stride,))[:] = pointers
-    np.ndarray((count,), ">u4", records, 0, (stride,))[:] = length + POINTER_BYTES
-    records[:, HEADER_BYTES:] = rows
-    starts = np.arange(0, count * stride, stride, dtype=np.uint64)
-    return Batch(records.reshape(-1).data, pointers, starts)
+    layout_of = _small_layout if rows.size <= _SMALL_BYTES_MAX else _layout
+    layout = layout_of(count, length)
+    records = layout.template.copy()
+    records["pointer"] = layout.steps + np.uint64(first_pointer | layout.size_low)
+    records["message"] = rows
+    pointers = layout.steps + np.uint64(first_pointer)
+    return Batch(records.view(np.uint8).data, pointers, layout.starts)
 
 
 def _encode_mixed(

@@ -175,8 +175,11 @@ class DynamicChildren:
             workers=0 if is_supervisor else count,
         )
 
-    def get_child_spec(self, child: Hashable) -> ChildSpec | Error:
-        """Return the template, by its id or by the ref of any instance."""
+    async def get_child_spec(self, child: Hashable) -> ChildSpec | Error:
+        """Return the template, by its id, or by the ref of an instance that runs or has gone."""
         if child == self._template.id or child in self._instances:
             return self._template
-        return refuse(child, Refusal.NOT_FOUND)
+        is_ref = isinstance(child, ActorRef)  # type: ignore[misc]  # Thespian is untyped
+        if not is_ref or await living(self._supervisor, [child]):
+            return refuse(child, Refusal.NOT_FOUND)
+        return self._template

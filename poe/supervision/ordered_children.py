@@ -218,7 +218,7 @@ class OrderedChildren:
         count = len(self._table)
         return ChildCounts(count, len(active), supervisors, count - supervisors)
 
-    def get_child_spec(self, child_id: Hashable) -> ChildSpec | Error:
+    async def get_child_spec(self, child_id: Hashable) -> ChildSpec | Error:
         """Return the spec of a child."""
         child = self._table.get(child_id)
         return refuse(child_id, Refusal.NOT_FOUND) if child is None else child.spec

@@ -97,7 +97,7 @@ class Supervisor(GenServer):
             case CountChildren():
                 answer = await children.count_children()
             case GetChildSpec(child):
-                answer = children.get_child_spec(child)
+                answer = await children.get_child_spec(child)
             case _:
                 self._log_unexpected("call", request)
                 answer = Error(UnknownRequest(type(request).__name__))

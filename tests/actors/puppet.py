@@ -1,6 +1,6 @@
 """An actor that does in its callbacks what a test hands it, and notes what it sees."""
 
-from poe.actors import GenServer, LoopSystemBase
+from poe.actors import GenServer
 
 
 class Puppet(GenServer):
@@ -51,12 +51,12 @@ class SmallPuppet(Puppet):
     mailbox_max = 2
 
 
-def log_of(system: LoopSystemBase, ref) -> list:
+def log_of(system, ref):
     """Return what a puppet has noted so far."""
     return system.call(ref, lambda puppet, _: list(puppet.log))
 
 
-def child_of(system: LoopSystemBase, parent, *args, **kwargs):
+def child_of(system, parent, *args, **kwargs):
     """Make a puppet start another one that is linked to it."""
 
     async def start(puppet, _):
@@ -65,7 +65,7 @@ def child_of(system: LoopSystemBase, parent, *args, **kwargs):
     return system.call(parent, start)
 
 
-def in_actor(system: LoopSystemBase, action, **kwargs):
+def in_actor(system, action, **kwargs):
     """Run `action(puppet)` inside a new puppet and return its result."""
     ref = system.start(Puppet, **kwargs)
     return system.call(ref, lambda puppet, _: action(puppet))

@@ -1,5 +1,7 @@
 """Calls: who answers, how, and what the caller gets when nobody does."""
 
+from typing import Any
+
 import pytest
 
 from poe.actors import NO_REPLY, ActorDead, CallTimeout, Error, GenServer, Stop
@@ -119,7 +121,7 @@ def test_a_late_error_is_raised_at_the_caller(system):
 
 
 def test_stop_with_a_reply_terminates_first_and_answers_then(system):
-    log = []
+    log: list[Any] = []
     server = system.start(Puppet, log)
 
     async def ask(puppet):
@@ -187,7 +189,7 @@ def test_a_call_that_waits_for_a_late_reply_fails_when_the_server_ends(system):
 
 
 def test_a_call_times_out_when_its_time_is_over_and_not_before(system):
-    log = []
+    log: list[Any] = []
     start_caller(system, system.start(Late), timeout_s=2.0, log=log)
     system.advance(1.999)
     assert log == []

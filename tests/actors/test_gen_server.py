@@ -40,7 +40,7 @@ class Gate(GenServer):
 def start_blocked(system, puppet_class=Puppet, **kwargs):
     """Start a puppet that waits in a callback, and the gate it waits for."""
     gate = system.start(Gate)
-    log = []
+    log: list[object] = []
 
     async def wait(puppet):
         log.append(("gate", await puppet.call(gate, "wait", None)))
@@ -104,7 +104,7 @@ def test_a_failed_init_reaches_the_application_thread(system):
 
 
 def test_a_failed_init_does_not_run_terminate(system):
-    log = []
+    log: list[object] = []
     with pytest.raises(StartFailed):
         system.start(Puppet, log, on_init=raise_boom)
     assert log == []
@@ -135,7 +135,7 @@ def test_an_ignored_start_gives_none_and_leaves_nothing_behind(system):
 
 
 def test_calls_to_an_actor_whose_init_fails_are_answered_with_the_reason(system):
-    log = []
+    log: list[object] = []
 
     async def fail_later(puppet):
         await puppet.sleep(1.0)
@@ -350,7 +350,7 @@ def test_kill_ends_an_actor_in_the_middle_of_a_callback(system):
 
 def test_kill_answers_those_who_wait_for_the_killed(system):
     ref, _, _ = start_blocked(system)
-    log = []
+    log: list[object] = []
 
     async def ask(puppet):
         try:
@@ -364,7 +364,7 @@ def test_kill_answers_those_who_wait_for_the_killed(system):
 
 
 def test_the_finally_block_of_a_killed_callback_runs_and_cannot_hurt(system, caplog):
-    log = []
+    log: list[object] = []
 
     async def stubborn(puppet):
         try:
@@ -411,7 +411,7 @@ def test_a_failing_replacement_leaves_the_state_alone(system):
 
 
 def test_a_suspended_actor_can_be_stopped_and_killed(system):
-    log = []
+    log: list[object] = []
     ref = system.start(Puppet, log)
     system.suspend(ref)
     system.stop(ref, "enough")
@@ -423,7 +423,7 @@ def test_a_suspended_actor_can_be_stopped_and_killed(system):
 
 
 def test_a_suspended_actor_obeys_its_parent(system):
-    log = []
+    log: list[object] = []
     parent = system.start(Puppet, trap_exits=True)
     child = child_of(system, parent, log, trap_exits=True)
     system.suspend(child)
@@ -449,7 +449,7 @@ def test_stop_waits_for_the_callback_that_runs(system):
         stop_in_callback.append(await puppet.wait_down(monitor))
 
     system.cast(system.start(Puppet), stop)
-    with pytest.raises(Exception, match="did not answer within 0.0 s"):
+    with pytest.raises(Exception, match="did not answer within 0"):
         system.stop(ref, "enough", timeout_s=0.0)
     assert log == []
     system.advance(0)
@@ -462,7 +462,7 @@ def test_terminate_may_wait_and_the_actor_lives_until_it_is_done(system):
         await puppet.sleep(1.0)
         puppet.log.append("cleaned up")
 
-    log = []
+    log: list[object] = []
     ref = system.start(Puppet, log, on_terminate=clean_up)
     system.cast(ref, lambda _: Stop("enough"))
     system.cast(ref, "too late")
@@ -501,7 +501,7 @@ def test_a_crash_is_logged_with_its_traceback_and_an_orderly_end_is_not(system, 
 
 
 def test_a_name_is_free_before_anyone_hears_of_the_end(system):
-    log = []
+    log: list[object] = []
     ref = system.start(Puppet, name="name")
 
     async def succeed(puppet):
@@ -516,7 +516,7 @@ def test_a_name_is_free_before_anyone_hears_of_the_end(system):
 
 def test_a_taken_name_is_refused_before_anything_is_started(system):
     first = system.start(Puppet, name="name")
-    log = []
+    log: list[object] = []
     with pytest.raises(NameTaken) as caught:
         system.start(Puppet, log, name="name", on_init=lambda puppet: puppet.log.append("ran"))
     assert caught.value.ref is first

@@ -100,7 +100,7 @@ def read_by_frames(read, topic, limit=100, pointer=0):
 
 
 def open_files(folder):
-    """Tell the files below a folder that this process holds open."""
+    """Tell the files below a folder that this process holds open, deleted ones included."""
     base = os.path.realpath(folder)
     found = []
     for fd in os.listdir("/proc/self/fd"):
@@ -108,8 +108,8 @@ def open_files(folder):
             path = os.readlink(f"/proc/self/fd/{fd}")
         except OSError:
             continue  # the descriptor of the listing itself
-        if path.startswith(base):
-            found.append(path.removeprefix(base).removesuffix(" (deleted)"))
+        if path.startswith(base + "/"):
+            found.append(path.removeprefix(base + "/").removesuffix(" (deleted)"))
     return sorted(found)
 
 

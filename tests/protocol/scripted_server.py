@@ -8,9 +8,9 @@ import socket
 import threading
 from collections.abc import Callable
 from struct import pack, unpack
-from typing import Self
+from typing import Any, Self
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
 DEADLINE_S = 10.0
 
@@ -26,11 +26,12 @@ class Peer:
         length, message_type = unpack(">IH", self.receive_bytes(6))
         return message_type, self.receive_bytes(length - 2)
 
-    def receive_control(self) -> dict[str, object]:
+    def receive_control(self) -> dict[str, Any]:
         """Return the map of the next request, which must be a control request."""
         message_type, body = self.receive()
         assert message_type == 16
-        return msgpack.unpackb(body)
+        request: dict[str, Any] = msgpack.unpackb(body)
+        return request
 
     def receive_bytes(self, size: int) -> bytes:
         """Return exactly `size` bytes."""

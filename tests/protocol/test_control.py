@@ -1,4 +1,4 @@
-import msgpack
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

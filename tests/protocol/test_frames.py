@@ -20,6 +20,18 @@ def frame(message_type: int, body: bytes) -> bytes:
     return pack(">IH", 2 + len(body), message_type) + body
 
 
+def take(reader: FrameReader) -> tuple[int, memoryview]:
+    """The next frame, which must be there."""
+    frame = reader.next_frame()
+    assert frame is not None
+    return frame
+
+
+def taken(reader: FrameReader) -> tuple[int, bytes]:
+    message_type, body = take(reader)
+    return message_type, bytes(body)
+
+
 def receive(reader: FrameReader, scratch: memoryview, data: bytes) -> None:
     reader.buffer(scratch)[: len(data)] = data
     reader.received(len(data))
@@ -64,7 +76,7 @@ def test_no_cutting_of_the_stream_changes_the_frames(bodies, piece_size, scratch
 def test_whole_frame_is_a_view_into_the_scratch():
     reader, scratch = FrameReader(), new_scratch()
     receive(reader, scratch, frame(1, b"body"))
-    _, body = reader.next_frame()
+    _, body = take(reader)
     assert body.obj is scratch.obj
 
 
@@ -72,27 +84,27 @@ def test_bytes_after_a_frame_wait_for_the_rest_of_theirs():
     reader, scratch = FrameReader(), new_scratch()
     first, second = frame(1, b"one"), frame(2, b"two")
     receive(reader, scratch, first + second[:5])
-    assert reader.next_frame() == (1, b"one")
+    assert taken(reader) == (1, b"one")
     assert reader.next_frame() is None
     assert reader.pending_bytes == 5
     scramble(scratch)
     receive(reader, scratch, second[5:])
-    assert reader.next_frame() == (2, b"two")
+    assert taken(reader) == (2, b"two")
     assert reader.next_frame() is None
 
 
 def test_kept_frames_survive_the_next_user_of_the_scratch():
     reader, scratch = FrameReader(), new_scratch()
     receive(reader, scratch, frame(1, b"one") + frame(2, b"two") + frame(3, b"three") + b"\x00\x00")
-    assert reader.next_frame() == (1, b"one")
+    assert taken(reader) == (1, b"one")
     reader.keep()
     scramble(scratch)
-    assert reader.next_frame() == (2, b"two")
-    assert reader.next_frame() == (3, b"three")
+    assert taken(reader) == (2, b"two")
+    assert taken(reader) == (3, b"three")
     assert reader.next_frame() is None
     scramble(scratch)
     receive(reader, scratch, frame(4, b"four")[2:])
-    assert reader.next_frame() == (4, b"four")
+    assert taken(reader) == (4, b"four")
 
 
 def test_keep_does_not_disturb_a_large_frame():
@@ -155,7 +167,7 @@ def test_frame_of_exactly_the_limit_is_taken():
 def test_frames_before_a_bad_one_are_handed_out():
     reader, scratch = FrameReader(), new_scratch()
     receive(reader, scratch, frame(1, b"good") + pack(">I", 1))
-    assert reader.next_frame() == (1, b"good")
+    assert taken(reader) == (1, b"good")
     with pytest.raises(RemoteProtocolError):
         reader.next_frame()
 

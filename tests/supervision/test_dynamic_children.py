@@ -100,8 +100,10 @@ def test_requests_take_refs_and_refuse_ids(world, supervise):
     assert refs(world, supervisor) == []
     with pytest.raises(ChildRequestRefused, match="not_found"):
         world.ask(supervisor, TerminateChild(world.coroner))
-    with pytest.raises(ChildRequestRefused, match="not_found"):
-        world.ask(supervisor, GetChildSpec(ref))
+    assert world.ask(supervisor, GetChildSpec(ref)).id == "template"
+    for stranger in (world.coroner, "x"):
+        with pytest.raises(ChildRequestRefused, match="not_found"):
+            world.ask(supervisor, GetChildSpec(stranger))
 
 
 # Ported from supervisor_SUITE: sup_start_child_returns_error_simple
@@ -234,6 +236,7 @@ class Crowd(GenServer):
         supervisor, count = request
         refs = [await start_dynamic_child(self, supervisor, n) for n in range(count)]
         for ref in refs[::2]:
+            assert ref is not None
             self.exit(ref, "boom")
         return len(set(refs))
 

@@ -64,7 +64,9 @@ class Worker(GenServer):
         if message == "raise":
             raise ValueError(self.label)
         if message == "unlink":
-            return self.unlink(self.parent)
+            assert self.parent is not None
+            self.unlink(self.parent)
+            return None
         return Stop(message[1])
 
     async def terminate(self, reason):
@@ -126,7 +128,9 @@ class World:
     def __init__(self, start_s: float = 100.0) -> None:
         self.base = LoopSystemBase(clock=SimulatedClock(start_s))
         self.journal = Journal()
-        self.coroner = self.base.start(Coroner)
+        coroner = self.base.start(Coroner)
+        assert coroner is not None
+        self.coroner = coroner
 
     def spec(self, label: str, *, restart=Restart.PERMANENT, significant=False, **options):
         """Make the spec of a Worker."""
@@ -171,10 +175,10 @@ class World:
         """Tell why a watched actor ended; None while it lives."""
         return self.base.call(self.coroner, ref)
 
-    def ask(self, supervisor: ActorRef, request: SupervisorRequest):
+    def ask(self, supervisor: ActorRef, request: SupervisorRequest[Any]):
         return call_supervisor(self.base, supervisor, request)
 
-    def slots(self, supervisor: ActorRef) -> dict:
+    def slots(self, supervisor: ActorRef) -> dict[Any, Any]:
         """Map ids to slots, in start order."""
         children = self.ask(supervisor, WhichChildren())
         return {child.id: child.ref for child in reversed(children)}

@@ -1,0 +1,101 @@
+"""`poe serve`: turns command line options into a node's configuration and runs it as a service.
+
+The options of the command are those of `Config`: a new one appears here by itself, with its type,
+default and docstring.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any
+
+import typer
+
+from poe.cli.exit_code import ExitCode
+from poe.cli.log import LEVELS, start_logging
+from poe.cli.option_help import field_docstrings
+from poe.cli.service import Service
+from poe.config import Config, option_choices, option_parts, parse_option
+from poe.errors import OptionError
+from poe.node import Node
+
+_METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}
+_DIR_DEFAULT = "the user's data folder"
+
+
+def serve(
+    config: Annotated[
+        Path | None, typer.Option(help="Configuration file; else POE_CONFIG, else ./poe.toml.")
+    ] = None,
+    log_level: Annotated[str, typer.Option(help=f"One of {', '.join(LEVELS)}.")] = "info",
+    **options: str | bool | None,
+) -> ExitCode:
+    """Run a server until SIGTERM or Ctrl-C; a second signal ends it at once.
+
+    Prints `ready on HOST:PORT` when clients can connect. Each option may stand in the environment
+    as POE_<NAME> and in the configuration file as <name>, too; the command line wins.
+    """
+    if log_level.lower() not in LEVELS:
+        raise OptionError("--log-level", log_level, "one of " + ", ".join(LEVELS))
+    start_logging(log_level)
+    node = Node(Config.load(_arguments(options), toml_path=config))
+    if node.config.listener.port is None:
+        allowed = "0 to 65535; without a port nobody could reach the server"
+        raise OptionError("port", None, allowed)
+    return Service(node, lambda address: print(f"ready on {address}", flush=True)).run()  # noqa: T201
+
+
+def serve_command() -> Callable[..., ExitCode]:
+    """Return `serve` with a parameter for each option of a node, for typer to read."""
+    signature = inspect.signature(serve)
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    parameters = [_parameter(name, *row) for name, row in _options().items()]
+
+    def command(**values: Any) -> ExitCode:  # noqa: ANN401 - as typer has parsed them
+        return serve(**values)
+
+    command.__doc__ = serve.__doc__
+    command.__signature__ = signature.replace(parameters=[*own, *parameters])  # type: ignore[attr-defined]  # typer reads it
+    command.__annotations__ = {each.name: each.annotation for each in [*own, *parameters]}
+    return command
+
+
+def _options() -> dict[str, tuple[str, str]]:
+    """Return the help and the default of each option."""
+    rows = {"dir": (field_docstrings(Config).get("dir", ""), _DIR_DEFAULT)}
+    for part in option_parts():
+        help_of = field_docstrings(part)
+        for field in fields(part):
+            default = "none" if field.default is None else str(field.default)
+            rows[field.name] = (help_of.get(field.name, ""), default)
+    return rows
+
+
+def _parameter(name: str, help_text: str, default: str) -> inspect.Parameter:
+    """Describe one option to typer: a switch when it is true or false, else text that we parse."""
+    flag = "--" + name.replace("_", "-")
+    choices = option_choices(name)
+    if bool in choices:
+        annotation: Any = Annotated[bool | None, typer.Option(flag, help=help_text)]
+    else:
+        words = [_METAVARS.get(each, str(each)) for each in choices if each is not NoneType]
+        option = typer.Option(
+            flag, help=help_text, metavar="|".join(words), show_default=default
+        )
+        annotation = Annotated[str | None, option]
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
+
+
+def _arguments(options: dict[str, str | bool | None]) -> dict[str, Any]:
+    """Return the values of the options that were given."""
+    return {
+        name: parse_option(name, "--" + name.replace("_", "-"), value)
+        if isinstance(value, str)
+        else value
+        for name, value in options.items()
+        if value is not None
+    }

@@ -1,0 +1,194 @@
+"""Who runs actors: many threads at once, the loop's thread, timers, and fairness between them."""
+
+import os
+import threading
+from itertools import pairwise
+
+import pytest
+
+from poe.actors import GenServer, LoopSystemBase
+from poe.errors import CallFromActor
+from tests.actors.puppet import PinnedPuppet, Puppet, in_actor, log_of
+from tests.waiting import wait_until
+
+
+class Counter(GenServer):
+    def init(self):
+        self.count = 0
+
+    def handle_call(self, request, caller):
+        del caller
+        self.count += request
+        return self.count
+
+
+def in_threads(count, action):
+    """Run `action` in that many threads at once and wait for all."""
+    threads = [threading.Thread(target=action) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_calls_of_many_threads_at_once_are_each_answered_and_none_is_lost(live):
+    counter = live.start(Counter)
+    answers: list[int] = []
+    in_threads(8, lambda: answers.extend(live.call(counter, 1) for _ in range(2000)))
+    assert sorted(answers) == list(range(1, 16_001))
+
+
+def test_the_calling_thread_runs_the_actor_itself(live):
+    ident = live.call(live.start(Puppet), lambda *_: threading.get_ident())
+    assert ident == threading.get_ident()
+
+
+def test_a_thread_that_calls_in_a_tight_loop_does_not_starve_timers(live):
+    counter, ticker = live.start(Counter), live.start(Puppet)
+    ticks: list[float] = []
+
+    def tick(puppet):
+        ticks.append(puppet.monotonic_s())
+        puppet.send_after(0.001, tick)
+
+    live.cast(ticker, tick)
+    wait_until(lambda: live.call(counter, 1) and len(ticks) >= 20, timeout_s=10.0)
+
+
+def test_actors_that_never_rest_starve_neither_callers_nor_timers(live):
+    log: list[object] = []
+    is_over = threading.Event()
+
+    def play(puppet):
+        if not is_over.is_set():
+            puppet.cast(puppet.ref, play)
+
+    live.cast(live.start(Puppet), play)
+    timed = live.start(Puppet)
+    live.call(timed, lambda puppet, _: puppet.send_after(0.0, lambda _: log.append("due")) and None)
+    wait_until(lambda: log)
+    assert live.call(live.start(Counter), 1) == 1
+    is_over.set()
+
+
+def test_calls_that_are_answered_at_once_leave_no_timer_behind(system):
+    counter = system.start(Counter)
+
+    async def call_often(puppet):
+        for _ in range(100):
+            await puppet.call(counter, 1)
+
+    in_actor(system, call_often)
+    assert system.is_quiet()
+
+
+def test_the_blocking_interface_is_refused_inside_an_actor(system):
+    ref = system.start(Puppet)
+
+    def misuse(_):
+        for action in (
+            lambda: system.call(ref, "request"),
+            lambda: system.start(Puppet),
+            lambda: system.cast(ref, "message"),
+            lambda: system.stop(ref),
+        ):
+            with pytest.raises(CallFromActor):
+                action()
+
+    in_actor(system, misuse)
+
+
+def test_a_pinned_actor_runs_in_the_thread_of_the_loop(live):
+    ident = live.call(live.start(PinnedPuppet), lambda *_: threading.get_ident())
+    assert ident != threading.get_ident()
+    assert ident == live.event_loop().thread_ident
+
+
+def test_messages_to_a_pinned_actor_keep_their_order(live):
+    pinned = live.start(PinnedPuppet)
+
+    def send(puppet):
+        for number in range(100):
+            puppet.cast(pinned, number)
+
+    in_actor(live, send)
+    assert log_of(live, pinned) == [("cast", number) for number in range(100)]
+
+
+def test_a_pinned_and_a_free_actor_call_each_other(live):
+    free, pinned = live.start(Puppet), live.start(PinnedPuppet)
+
+    async def ask(puppet, _):
+        return await puppet.call(free, lambda *_: threading.get_ident())
+
+    assert live.call(pinned, ask) == live.event_loop().thread_ident
+
+    async def ask_pinned(puppet, _):
+        return await puppet.call(pinned, lambda *_: threading.get_ident())
+
+    assert live.call(free, ask_pinned) == live.event_loop().thread_ident
+
+
+def test_real_timers_fire_in_order_and_not_too_early(live):
+    ref = live.start(Puppet)
+    fired: list[tuple[float, float]] = []
+
+    def start(puppet, _):
+        now_s = puppet.monotonic_s()
+        for delay_s in (0.03, 0.01, 0.02):
+            due_s = now_s + delay_s
+            puppet.send_after(
+                delay_s, lambda puppet, due_s=due_s: fired.append((due_s, puppet.monotonic_s()))
+            )
+
+    live.call(ref, start)
+    wait_until(lambda: len(fired) == 3)
+    assert all(earlier < later for (earlier, _), (later, _) in pairwise(fired))
+    assert all(now_s >= due_s for due_s, now_s in fired)
+
+
+def test_time_cannot_be_moved_where_it_is_real(live):
+    with pytest.raises(ValueError, match="simulated clock"):
+        live.advance(1.0)
+
+
+def test_the_loop_can_run_in_the_thread_of_a_service():
+    base = LoopSystemBase()
+    idents: list[int] = []
+
+    def started():
+        def stop(puppet):
+            idents.append(threading.get_ident())
+            puppet.in_thread(base.shutdown)
+
+        base.cast(base.start(PinnedPuppet), stop)
+
+    base.run(started)
+    assert idents == [threading.get_ident()]
+
+
+def test_run_outside_lets_the_actors_run_after_the_action(live):
+    ref = live.start(Puppet)
+    live.run_outside(lambda: ref.cell.post("message"))
+    assert log_of(live, ref) == [("info", "message")]
+
+
+def test_a_pipe_wakes_a_pinned_actor_through_the_loop(live):
+    pinned = live.start(PinnedPuppet)
+    reader, writer = os.pipe()
+    arrived = threading.Event()
+
+    def watch(puppet, _):
+        loop = live.event_loop().loop
+
+        def readable():
+            loop.remove_reader(reader)
+            live.deliver_now(puppet.ref.cell, lambda _: arrived.set())
+
+        loop.add_reader(reader, readable)
+
+    live.call(pinned, watch)
+    os.write(writer, b"x")
+    wait_until(arrived.is_set)
+    os.close(reader)
+    os.close(writer)

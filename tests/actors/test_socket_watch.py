@@ -1,0 +1,109 @@
+"""Readiness of a descriptor as messages to its owner."""
+
+import socket
+import threading
+
+import pytest
+
+from poe.actors import READABLE, GenServer, SocketWatch
+from tests.waiting import wait_until
+
+
+class Receiver(GenServer):
+    """Collects what its socket receives; holds still while it is told to."""
+
+    pinned_to_loop = True
+
+    def init(self, endpoint):
+        self.received = bytearray()
+        self.endpoint = endpoint
+        self.watch = SocketWatch(self, endpoint.fileno())
+        self.is_writable = threading.Event()
+
+    def handle_info(self, message):
+        assert message is READABLE
+        self.received += self.endpoint.recv(100)
+
+    async def handle_call(self, request, caller):
+        del caller
+        return await self.watch.wait_writable(request)
+
+    def terminate(self, reason):
+        del reason
+        self.watch.close()
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def test_the_owner_hears_that_there_is_something_to_receive(live, pair):
+    ours, theirs = pair
+    ref = live.start(Receiver, ours)
+    theirs.send(b"hello")
+    wait_until(lambda: live.get_state(ref)["received"] == b"hello")
+    live.stop(ref)
+
+
+def test_a_paused_watch_tells_nothing_until_it_is_resumed(live, pair):
+    ours, theirs = pair
+    ref = live.start(Receiver, ours)
+    watch = live.get_state(ref)["watch"]
+    on_loop(live, watch.pause)
+    theirs.send(b"hello")
+    on_loop(live, lambda: None)
+    assert live.get_state(ref)["received"] == b""
+    on_loop(live, watch.resume)
+    wait_until(lambda: live.get_state(ref)["received"] == b"hello")
+    live.stop(ref)
+
+
+def test_an_actor_waits_until_the_peer_has_made_room(live, pair):
+    ours, theirs = pair
+    ref = live.start(Receiver, ours)
+    assert live.call(ref, 5.0) is True
+    fill(ours)
+    assert live.call(ref, 0.01) is False
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(live.call(ref, 5.0)))
+    thread.start()
+    drain(theirs)
+    thread.join()
+    assert answers == [True]
+    live.stop(ref)
+
+
+def test_the_watch_of_a_killed_actor_leaves_the_loop(live, pair):
+    ours, theirs = pair
+    ref = live.start(Receiver, ours)
+    live.exit(ref, "kill")
+    wait_until(lambda: not live.is_alive(ref))
+    theirs.send(b"hello")
+    loop = live.event_loop().loop
+    wait_until(lambda: on_loop(live, lambda: loop.remove_reader(ours.fileno())) is False)
+
+
+def on_loop(live, action):
+    """Run `action` in the loop's thread and return its result."""
+    results: list[object] = []
+    live.event_loop().wake(lambda: results.append(action()))
+    wait_until(lambda: results)
+    return results[0]
+
+
+def fill(endpoint):
+    with pytest.raises(BlockingIOError):
+        while True:
+            endpoint.send(bytes(65_536))
+
+
+def drain(endpoint):
+    with pytest.raises(BlockingIOError):
+        while True:
+            endpoint.recv(65_536)
