@@ -9,8 +9,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
-
-from poe.errors import EmptyLine
+from typing import Self
 
 _CHUNK_BYTES = 256 * 1024
 
@@ -18,16 +17,15 @@ _CHUNK_BYTES = 256 * 1024
 class LineBatches:
     """Iterates over the lines of a descriptor; knows how far it came.
 
-    Always:
+    The lines end early at a line of no bytes, which can be no message, and at Ctrl-C: used in the
+    main thread as a context manager, the first Ctrl-C only ends the lines, so that what was sent
+    can still be acknowledged; the second is as usual.
 
-        sent_count == lines of all batches handed out
-
-    Used in the main thread as a context manager, it takes Ctrl-C: the first ends the stream as if
-    no more lines came, so that what was sent can still be acknowledged; the second is as usual.
-
-    Raises:
-        EmptyLine: from iteration, at a line of no bytes, unless `skip_empty`; lines before it in
-            the same batch have been handed out.
+    Attributes:
+        sent_count: lines handed out.
+        read_bytes: bytes taken from the descriptor.
+        was_interrupted: Ctrl-C ended the lines.
+        empty_line_number: the empty line that ended the lines, counted from 1; None without one.
     """
 
     def __init__(
@@ -43,6 +41,7 @@ class LineBatches:
         self.sent_count = 0
         self.read_bytes = 0
         self.was_interrupted = False
+        self.empty_line_number: int | None = None
         self._descriptor = descriptor
         self._skip_empty = skip_empty
         self._keep_ends = keep_ends
@@ -50,7 +49,7 @@ class LineBatches:
         self._is_reading = False
         self._handler_before: Callable[[int, FrameType | None], object] | int | None = None
 
-    def __enter__(self) -> "LineBatches":
+    def __enter__(self) -> Self:
         self._handler_before = signal.signal(signal.SIGINT, self._interrupt)
         return self
 
@@ -60,35 +59,32 @@ class LineBatches:
     def __iter__(self) -> Iterator[list[bytes]]:
         """Hand out the lines, a batch for each piece that the stream gives."""
         rest: list[bytes] = []
-        while chunk := self._read():
+        while self.empty_line_number is None and (chunk := self._read()):
             head, newline, tail = chunk.rpartition(b"\n")
             if not newline:
-                # Joined only when the line is complete: a line of many pieces costs no more.
+                # Joined only when the line is complete: one of many pieces costs no more.
                 rest.append(tail)
                 continue
-            yield from self._checked(b"".join([*rest, head]).split(b"\n"), b"\n")
+            yield from self._messages(b"".join([*rest, head]).split(b"\n"), b"\n")
             rest = [tail] if tail else []
         # An interrupted line is half a line, and no message.
-        if rest and not self.was_interrupted:
-            yield from self._checked([b"".join(rest)], b"")
+        if rest and self.empty_line_number is None and not self.was_interrupted:
+            yield from self._messages([b"".join(rest)], b"")
 
-    def _checked(self, lines: list[bytes], end: bytes) -> Iterator[list[bytes]]:
-        """Hand out the lines of one batch, as far as they may be messages."""
+    def _messages(self, lines: list[bytes], end: bytes) -> Iterator[list[bytes]]:
+        """Hand out the lines of one piece as far as they can be messages: one batch, or none."""
         first_number = self._line_number + 1
         self._line_number += len(lines)
-        empty_number = None
         if self._keep_ends:
             lines = [line + end for line in lines]
         elif b"" in lines and self._skip_empty:
             lines = [line for line in lines if line]
         elif b"" in lines:
-            empty_number = first_number + lines.index(b"")
+            self.empty_line_number = first_number + lines.index(b"")
             lines = lines[: lines.index(b"")]
         if lines:
             self.sent_count += len(lines)
             yield lines
-        if empty_number is not None:
-            raise EmptyLine(empty_number)
 
     def _read(self) -> bytes:
         """Read what is there; nothing at the end or after an interrupt."""

@@ -37,6 +37,7 @@ _ROWS_COUNT_MIN = 10
 # The pointer u56 is stored as the low 7 bytes of a wide u64 that begins one byte before it, in the
 # last byte of the size; so that byte is part of the wide number, or is stored after it.
 _WIDE_POINTER_AT = SIZE_BYTES - 1
+_WIDE_POINTER = np.dtype(">u8")
 _HEADER = np.dtype(
     {"names": ["pointer", "size"], "formats": [">u8", ">u4"], "offsets": [_WIDE_POINTER_AT, 0]}
 )
@@ -109,52 +110,50 @@ def decode_records(data: bytes) -> list[tuple[int, bytes]]:
 class _Layout(NamedTuple):
     """What all batches of one count and one message length have in common; never written to."""
 
-    template: NDArray[np.void]
-    """The records with their sizes filled in."""
+    template: NDArray[np.uint8]
+    """A row per record, with the sizes filled in."""
 
-    steps: Numbers
-    """0, 1, 2 ...: added to the first pointer."""
+    message_cell: np.dtype[np.void]
+    """A message as one opaque value: numpy copies those four times as fast as rows of bytes."""
 
     starts: Numbers
     """Where each record begins."""
 
-    size_low: int
-    """The lowest byte of the size, where a wide pointer has it."""
+    wide_pointer: int
+    """What a wide pointer has above its 56 bits: the lowest byte of the size."""
 
 
 def _layout(count: int, length: int) -> _Layout:
     size = length + POINTER_BYTES
     stride = SIZE_BYTES + size
-    row = np.dtype(
-        {
-            "names": ["pointer", "size", "message"],
-            "formats": [">u8", ">u4", (np.uint8, (length,))],
-            "offsets": [_WIDE_POINTER_AT, 0, HEADER_BYTES],
-            "itemsize": stride,
-        }
-    )
-    template = np.zeros(count, row)
-    template["size"] = size
-    steps = np.arange(count, dtype=np.uint64)
-    return _Layout(template, steps, steps * np.uint64(stride), (size & 0xFF) << 56)
+    template = np.zeros((count, stride), np.uint8)
+    template[:, :SIZE_BYTES] = np.frombuffer(size.to_bytes(SIZE_BYTES, "big"), np.uint8)
+    starts = np.arange(count, dtype=np.uint64) * np.uint64(stride)
+    return _Layout(template, np.dtype(f"V{length}"), starts, (size & 0xFF) << 56)
 
 
-_small_layout = lru_cache(maxsize=32)(_layout)
-_SMALL_BYTES_MAX = 128 * 1024
-"""Layouts of batches up to this size are kept: 4 MiB at most."""
+_kept_layout = lru_cache(maxsize=32)(_layout)
+_KEPT_BYTES_MAX = 128 * 1024
+"""Layouts of batches up to this size are kept, 4 MiB at most; for larger ones it pays less."""
 
 
 def _encode_rows(rows: NDArray[np.uint8], first_pointer: int, message_max: int) -> Batch:
     count, length = rows.shape
     if not 0 < length <= message_max or count == 0:
         raise InvalidMessage(length if count else 0, message_max)
-    layout_of = _small_layout if rows.size <= _SMALL_BYTES_MAX else _layout
-    layout = layout_of(count, length)
-    records = layout.template.copy()
-    records["pointer"] = layout.steps + np.uint64(first_pointer | layout.size_low)
-    records["message"] = rows
-    pointers = layout.steps + np.uint64(first_pointer)
-    return Batch(records.view(np.uint8).data, pointers, layout.starts)
+    layout_of = _kept_layout if rows.size <= _KEPT_BYTES_MAX else _layout
+    template, message_cell, starts, wide_pointer = layout_of(count, length)
+    stride = HEADER_BYTES + length
+    records = template.copy()
+    first_wide = wide_pointer | first_pointer
+    np.ndarray((count,), _WIDE_POINTER, records, _WIDE_POINTER_AT, (stride,))[:] = np.arange(
+        first_wide, first_wide + count, dtype=np.uint64
+    )
+    np.ndarray((count, 1), message_cell, records, HEADER_BYTES, (stride, length))[...] = rows.view(
+        message_cell
+    )
+    pointers = np.arange(first_pointer, first_pointer + count, dtype=np.uint64)
+    return Batch(records.reshape(-1).data, pointers, starts)
 
 
 def _encode_mixed(

@@ -1,0 +1,148 @@
+"""`poe read`: turns the records behind a pointer into bytes on standard output."""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, connect
+from poe.cli.output import ending_with_reader, write_bytes
+from poe.errors import UnknownTopic
+from poe.protocol import FOLLOW_WAIT_S, Record, Socket
+
+_BATCH_COUNT = 1000
+
+
+class Format(StrEnum):
+    """What stands between the messages."""
+
+    LINES = "lines"
+    JOINED = "joined"
+    RAW = "raw"
+    JSON = "json"
+
+
+class Start(StrEnum):
+    """Where to begin without a pointer."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+def read(  # noqa: PLR0913 - a command line option each
+    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
+    *,
+    pointer: Annotated[
+        int | None,
+        typer.Option(min=0, max=2**56 - 1, help="Read what follows this pointer.", show_default=False),
+    ] = None,
+    start: Annotated[
+        Start, typer.Option("--from", help="Where to begin when no pointer is given.")
+    ] = Start.EARLIEST,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="Messages to read at most.", show_default=False)
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for new messages until Ctrl-C.")
+    ] = False,
+    with_pointers: Annotated[
+        bool, typer.Option("--with-pointers", help="Write POINTER and a tab before each line.")
+    ] = False,
+    output_format: Annotated[
+        Format, typer.Option("--format", help="How messages are written, see below.")
+    ] = Format.LINES,
+    host: HostOption = DEFAULT_HOST,
+    port: PortOption = DEFAULT_PORT,
+) -> None:
+    r"""Write the messages of a topic, oldest first.
+
+    Formats: `lines` ends each message with "\n"; `joined` writes "\n" between messages but not after
+    the last; `raw` writes nothing but the messages; `json` writes an object per line with pointer
+    and message, or message_base64 where the message is not UTF-8.
+    """
+    if with_pointers and output_format in {Format.RAW, Format.JOINED}:
+        msg = "pointers need --format lines or json"
+        raise typer.BadParameter(msg, param_hint="--with-pointers")
+    encode = _encoder(output_format, with_pointers=with_pointers)
+    with connect(host, port) as connection, ending_with_reader():
+        if not follow:
+            _check_known(connection, topic)
+        if pointer is None:
+            pointer = _newest_pointer(connection, topic) if start is Start.LATEST else 0
+        _copy(connection, topic, pointer, limit, encode, follow=follow)
+
+
+def _copy(  # noqa: PLR0913, PLR0917 - the answers to what, from where, how much and how
+    connection: Socket,
+    topic: str,
+    pointer: int,
+    limit: int | None,
+    encode: Callable[[list[Record], bool], bytes],
+    *,
+    follow: bool,
+) -> None:
+    """Write records until there are no more, or for ever."""
+    is_first = True
+    while limit is None or limit > 0:
+        records = connection.read(topic, pointer, min(_BATCH_COUNT, limit or _BATCH_COUNT))
+        if records:
+            write_bytes(encode(records, is_first))
+            pointer, is_first = records[-1][0], False
+            limit = None if limit is None else limit - len(records)
+        elif follow:
+            connection.wait(topic, pointer, FOLLOW_WAIT_S)
+        else:
+            return
+
+
+def _check_known(connection: Socket, topic: str) -> None:
+    """Tell a mistyped topic from one with nothing behind the pointer; the protocol does not.
+
+    Raises:
+        UnknownTopic: nothing was ever put onto it.
+    """
+    if topic.encode() not in connection.topics():
+        raise UnknownTopic(topic.encode())
+
+
+def _newest_pointer(connection: Socket, topic: str) -> int:
+    """Return the pointer of the last message, 0 without one."""
+    try:
+        segments = connection.control("segments", topic=topic)
+    except UnknownTopic:
+        return 0
+    return max((segment["pointer_high"] or 0 for segment in segments), default=0)
+
+
+def _encoder(
+    output_format: Format, *, with_pointers: bool
+) -> Callable[[list[Record], bool], bytes]:
+    """Return what turns a batch into bytes; it is told whether the batch is the first."""
+    match output_format:
+        case Format.JSON:
+            return lambda records, _: b"".join(map(_as_json, records))
+        case Format.LINES if with_pointers:
+            return lambda records, _: b"".join(b"%d\t%b\n" % record for record in records)
+        case Format.LINES:
+            return lambda records, _: b"".join(b"%b\n" % message for _, message in records)
+        case Format.RAW:
+            return lambda records, _: b"".join(message for _, message in records)
+        case Format.JOINED:
+            return _join
+
+
+def _join(records: list[Record], is_first: bool) -> bytes:  # noqa: FBT001 - as `_encoder` says
+    joined = b"\n".join(message for _, message in records)
+    return joined if is_first else b"\n" + joined
+
+
+def _as_json(record: Record) -> bytes:
+    pointer, message = record
+    try:
+        content = {"pointer": pointer, "message": message.decode()}
+    except UnicodeDecodeError:
+        content = {"pointer": pointer, "message_base64": b64encode(message).decode()}
+    return json.dumps(content, ensure_ascii=False).encode() + b"\n"

@@ -1,0 +1,104 @@
+"""`poe topics` and `poe status`: turn what the server knows of its topics into lines or a table."""
+
+import sys
+import time
+from collections import Counter
+from typing import Annotated, Any
+
+import typer
+
+from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, connect
+from poe.cli.output import ending_with_reader, write_line
+from poe.protocol import Socket
+
+_MICROSECONDS = 1_000_000
+_AGES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def topics(host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT) -> None:
+    """List all topics, one a line."""
+    with connect(host, port) as connection, ending_with_reader():
+        for topic in connection.topics():
+            write_line(_printable(topic))
+
+
+def status(
+    *,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
+    interval: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between looks, with --watch.")
+    ] = 1.0,
+    host: HostOption = DEFAULT_HOST,
+    port: PortOption = DEFAULT_PORT,
+) -> None:
+    """Show each topic with the roles of its appendix servers.
+
+    w is a writer, r a reader, h a hibernating reader. On a terminal it is a table with counts, bytes
+    and the age of the newest message; else a line `TOPIC<tab>:ROLES` per topic.
+    """
+    with connect(host, port) as connection, ending_with_reader():
+        if sys.stdout.isatty():
+            _show_tables(connection, interval if watch else None)
+        else:
+            _write_lines(connection)
+            while watch:
+                time.sleep(interval)
+                write_line("")
+                _write_lines(connection)
+
+
+def _write_lines(connection: Socket) -> None:
+    """Write the original's status."""
+    for topic, servers in sorted(connection.status().items()):
+        write_line(f"{_printable(topic)}\t:{''.join(role for _, role in servers)}")
+
+
+def _show_tables(connection: Socket, interval_s: float | None) -> None:
+    """Show a table; renew it in place each interval, if there is one."""
+    from rich.live import Live  # noqa: PLC0415 - for people only; a pipe need not load it
+
+    with Live(_table(connection), auto_refresh=False) as live:
+        while interval_s is not None:
+            time.sleep(interval_s)
+            live.update(_table(connection), refresh=True)
+
+
+def _table(connection: Socket) -> Any:  # noqa: ANN401 - rich is loaded late
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    now_us = time.time_ns() // 1000
+    table = Table("topic", "servers")
+    for title in ("messages", "bytes", "newest"):
+        table.add_column(title, justify="right")
+    for topic, segments in sorted(connection.control("info").items()):
+        count = sum(segment["count"] for segment in segments)
+        size_bytes = sum(segment["size_bytes"] for segment in segments)
+        newest = max((segment["pointer_high"] or 0 for segment in segments), default=0)
+        table.add_row(
+            Text(_printable(topic)),
+            _roles(segments),
+            f"{count:,}",
+            f"{size_bytes:,}",
+            age(now_us - newest) if newest else "-",
+        )
+    return table
+
+
+def _roles(segments: list[dict[str, Any]]) -> str:
+    """Shorten `hhhw` to `3h 1w`: a topic may have thousands."""
+    counts = Counter(segment["role"] for segment in segments)
+    return " ".join(f"{counts[role]}{role}" for role in "hrw" if counts[role])
+
+
+def age(microseconds: int) -> str:
+    """Tell an age in the largest unit that fits; `now` below a second."""
+    seconds = microseconds // _MICROSECONDS
+    for unit_s, unit in _AGES:
+        if seconds >= unit_s:
+            return f"{seconds // unit_s} {unit} ago"
+    return "now"
+
+
+def _printable(topic: bytes) -> str:
+    return topic.decode("utf-8", "backslashreplace")
