@@ -77,7 +77,7 @@ def start(options: dict[str, Any] | None = None, /, **arguments: Any) -> "Node":
 
 def stop() -> None:
     """Stop the node of this process; nothing happens when none runs."""
-    global _node  # noqa: PLW0603
+    global _node
     node, _node = _node, None
     if node is not None:
         node.stop()

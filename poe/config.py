@@ -140,9 +140,13 @@ def _from_toml(toml_path: Path | None, environment: Mapping[str, str]) -> dict[s
     except FileNotFoundError as error:
         if named is None:
             return {}
-        raise OptionError("config", str(path), "the path of a TOML file that exists") from error
+        raise OptionError(
+            key="config", value=str(path), allowed="the path of a TOML file that exists"
+        ) from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise OptionError("config", str(path), f"a readable TOML file ({error})") from error
+        raise OptionError(
+            key="config", value=str(path), allowed=f"a readable TOML file ({error})"
+        ) from error
     return {
         _known(key, f"{path}: {key}"): _typed(key, f"{path}: {key}", value)
         for key, value in content.items()

@@ -275,7 +275,9 @@ class PortInUse(BrokerError):
     def __init__(self, host: str, port: int, reason: str) -> None:
         self.host = host
         self.port = port
-        super().__init__(f"cannot listen on {host}:{port} ({reason}); use another port, or 0 for any")
+        super().__init__(
+            f"cannot listen on {host}:{port} ({reason}); use another port, or 0 for any"
+        )
 
 
 class NodeRunning(BrokerError):

@@ -1,33 +1,33 @@
 """A node: one base folder, one actor system, one listener, embedded in a process.
 
 Application threads ask the appendix server of a topic directly, by the routing table; only what
-that does not answer at once (a new topic, a server that has just moved) takes the slower way through
-the actor `local_requests`.
+that does not answer at once (a new topic, a server that has just moved) takes the slower way
+through an actor that serves this one request.
 """
 
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from poe.actors import ActorRef, Down, LoopSystemBase, Reason
+from poe.actors import KILL, ActorRef, Down, LoopSystemBase, Reason
 from poe.broker import (
-    LOCAL_REQUESTS,
     MOVED,
-    ConnectionOptions,
     ControlLocally,
     DescribeLocally,
     ListenerParts,
+    LocalRequest,
     Next,
     NextSlowly,
     NodeParts,
     NodeSup,
     Put,
     PutSlowly,
+    RegistryParts,
     RoutingTable,
     SegmentInfo,
+    check_port_is_free,
 )
 from poe.config import Config
 from poe.errors import (
@@ -88,17 +88,20 @@ class Node:
             PortInUse: the port is taken.
         """
         config = self.config
-        logger.info("starting with options: %s", config.as_dict())
+        check_port_is_free(config.listener)
         store = Store.open(config.dir, config.segment)
+        logger.info("starting with options: %s", config.as_dict())
         self._listener = ListenerParts(self._routes, config.listener, config.connection)
         parts = NodeParts(
-            store,
-            config.segment.ack,
-            self._clock,
-            config.registry,
-            config.appendix,
+            RegistryParts(
+                store=store,
+                ack=config.segment.ack,
+                routes=self._routes,
+                options=config.registry,
+                appendix=config.appendix,
+                clock=self._clock,
+            ),
             self._listener,
-            self._routes,
         )
         self._system = system or LoopSystemBase()
         try:
@@ -117,7 +120,7 @@ class Node:
         Stopping a node that does not run is fine.
 
         Raises:
-            CallTimeout: the tree had not ended after `timeout_s`; the folder is released all the same.
+            CallTimeout: the tree had not ended after `timeout_s`; the folder is released anyway.
         """
         system, store = self._system, self._store
         if system is None or store is None or self._sup is None:
@@ -128,6 +131,8 @@ class Node:
         finally:
             system.shutdown()
             store.close()
+            if self._listener is not None:
+                self._listener.bound.close()  # a listener that was killed could not
 
     def __enter__(self) -> Self:
         return self.start()
@@ -143,8 +148,10 @@ class Node:
     @property
     def is_running(self) -> bool:
         """Whether the node's tree is up."""
-        return self._system is not None and self._sup is not None and (
-            self._system.is_alive(self._sup)
+        return (
+            self._system is not None
+            and self._sup is not None
+            and (self._system.is_alive(self._sup))
         )
 
     def when_ended(self, action: Callable[[Reason], object]) -> None:
@@ -223,7 +230,7 @@ class Node:
                 return pointer  # type: ignore[no-any-return]  # a reply to Put
         elif not name:
             topic_bytes(name)
-        return system.call(LOCAL_REQUESTS, PutSlowly(name, messages), None)  # type: ignore[no-any-return]
+        return self._ask(PutSlowly(name, messages))  # type: ignore[no-any-return]
 
     def next(self, topic: bytes | str, pointer: int) -> tuple[int, bytes] | None:
         """Return the message that follows `pointer`, with its pointer; None when nothing follows.
@@ -245,7 +252,7 @@ class Node:
                     return found  # type: ignore[no-any-return]  # a reply to Next
             except ActorDead:
                 pass
-        return system.call(LOCAL_REQUESTS, NextSlowly(name, pointer), None)  # type: ignore[no-any-return]
+        return self._ask(NextSlowly(name, pointer))  # type: ignore[no-any-return]
 
     # ---- what there is --------------------------------------------------------------------------
 
@@ -267,7 +274,7 @@ class Node:
         """Print a line for each topic: its name and the roles of its appendix servers."""
         for topic, servers in self.status():
             roles = "".join(role for _, role in servers)
-            print(f"{topic.decode('utf-8', 'backslashreplace')}\t:{roles}", file=file or sys.stdout)  # noqa: T201
+            print(f"{topic.decode('utf-8', 'backslashreplace')}\t:{roles}", file=file or sys.stdout)
 
     def sync(self) -> None:
         """Make everything acknowledged so far survive a power cut."""
@@ -275,14 +282,23 @@ class Node:
 
     def control(self, op: str, **arguments: Any) -> Any:  # noqa: ANN401 - as the op says
         """Carry out a control request, as over the socket."""
-        return self.system.call(LOCAL_REQUESTS, ControlLocally(op, arguments), None)
+        return self._ask(ControlLocally(op, arguments))
+
+    def _ask(self, request: object) -> Any:  # noqa: ANN401 - as the request says
+        """Have one request served by an actor of its own."""
+        system = self.system
+        ref = system.start(LocalRequest, self._routes)
+        assert ref is not None
+        try:
+            return system.call(ref, request, None)
+        finally:
+            system.exit(ref, KILL)
 
     def _describe(self) -> list[tuple[bytes, list[tuple[ActorRef, SegmentInfo]]]]:
-        system = self.system
         described = []
         for topic in self._routes.topics():
             try:
-                rows = system.call(LOCAL_REQUESTS, DescribeLocally(topic), None)
+                rows = self._ask(DescribeLocally(topic))
             except UnknownTopic:
                 continue  # expired between the two questions
             described.append((topic, rows))

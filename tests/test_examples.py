@@ -95,6 +95,7 @@ def test_example_prints_what_is_expected_and_leaves_nothing_behind(name, tmp_pat
 @pytest.mark.slow
 def test_consumer_reads_from_a_given_server_what_the_producer_wrote_there(tmp_path):
     with poe.Node(dir=tmp_path / "data", port=0) as node:
+        assert node.address is not None
         host, port = node.address
         written = run_example(tmp_path, "socket_producer", host, str(port))
         read = run_example(tmp_path, "socket_consumer", host, str(port), "readings")

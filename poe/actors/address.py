@@ -47,6 +47,6 @@ class LoopAddress(ActorAddress):  # type: ignore[misc]  # Thespian is untyped
         return self.serial
 
     def __str__(self) -> str:
-        return f"<{self.label}.{self.serial}>"
+        return self.addressDetails
 
     __repr__ = __str__

@@ -7,21 +7,24 @@ registry is asked only for what the routing table does not know.
 from poe.broker.appendix_message import MOVED, Next, Put, SegmentInfo
 from poe.broker.appendix_server import AppendixOptions
 from poe.broker.connection import ConnectionOptions
-from poe.broker.listener import BoundPort, ListenerOptions, ListenerParts
-from poe.broker.node_tree import (
-    LOCAL_REQUESTS,
+from poe.broker.listener import (
+    BoundPort,
+    ListenerOptions,
+    ListenerParts,
+    check_port_is_free,
+)
+from poe.broker.local_request import (
     ControlLocally,
     DescribeLocally,
+    LocalRequest,
     NextSlowly,
-    NodeParts,
-    NodeSup,
     PutSlowly,
 )
+from poe.broker.node_tree import NodeParts, NodeSup
 from poe.broker.routing_table import Route, RoutingTable
-from poe.broker.topic_registry import RegistryOptions
+from poe.broker.topic_registry import RegistryOptions, RegistryParts
 
 __all__ = [
-    "LOCAL_REQUESTS",
     "MOVED",
     "AppendixOptions",
     "BoundPort",
@@ -30,6 +33,7 @@ __all__ = [
     "DescribeLocally",
     "ListenerOptions",
     "ListenerParts",
+    "LocalRequest",
     "Next",
     "NextSlowly",
     "NodeParts",
@@ -37,7 +41,9 @@ __all__ = [
     "Put",
     "PutSlowly",
     "RegistryOptions",
+    "RegistryParts",
     "Route",
     "RoutingTable",
     "SegmentInfo",
+    "check_port_is_free",
 ]

@@ -1,7 +1,7 @@
 """What is asked of an appendix server, and its special answers.
 
-The classes of the hot path are plain slotted dataclasses: freezing one costs 0.4 us per request, and
-nobody but the receiver ever sees it.
+The classes of the hot path are plain slotted dataclasses: freezing one costs 0.4 us per request,
+and nobody but the receiver ever sees it.
 """
 
 from dataclasses import dataclass
@@ -58,6 +58,11 @@ class Seal:
 
 
 @dataclass(frozen=True, slots=True)
+class Unseal:
+    """Take puts again; only the newest segment of a topic may. Answers None."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sync:
     """Make everything appended so far durable (fsync); answers None."""
 
@@ -82,7 +87,7 @@ class SegmentInfo:
 
 @dataclass(frozen=True, slots=True)
 class CheckLimits:
-    """Cast at each check interval: a writer at its limit answers the registry with `LimitReached`."""
+    """Cast at each check interval: a writer at its limit casts `LimitReached` back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from poe.broker.appendix_message import (
     Seal,
     SegmentInfo,
     Sync,
+    Unseal,
     WaitFor,
 )
 from poe.errors import OptionError, StorageError
@@ -116,7 +117,7 @@ class AppendixServer(GenServer):
                 return self._segment.read(request.pointer, request.limit, request.bytes_max)
             if kind is Next:
                 return self._segment.next(request.pointer)
-            return _HANDLERS[kind](self, request, caller)
+            return self._serve(request, caller)
         except StorageError as error:
             return Error(error)
 
@@ -232,16 +233,24 @@ class AppendixServer(GenServer):
 
     # ---- other requests -----------------------------------------------------------------------
 
-    def _seal(self, request: Seal, caller: Call) -> int | None:
-        del request, caller
-        self._commit_group()
-        self._segment.seal()
-        self._release_waiting()
-        return self._segment.pointer_high
-
-    def _sync(self, request: Sync, caller: Call) -> None:
-        del request, caller
-        self._segment.sync()
+    def _serve(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
+        """Serve a request that is not on the hot path."""
+        match request:
+            case WaitFor():
+                return self._wait_for(request, caller)
+            case Seal():
+                self._commit_group()
+                self._segment.seal()
+                self._release_waiting()
+                return self._segment.pointer_high
+            case Unseal():
+                self._segment.unseal()
+                self._told_limit = False
+                return None
+            case Sync():
+                self._segment.sync()
+                return None
+        return super().handle_call(request, caller)
 
     def _describe(self) -> SegmentInfo:
         segment = self._segment
@@ -276,10 +285,3 @@ class _Expired:
     """The deadline of a `WaitFor` has passed."""
 
     caller: Call
-
-
-_HANDLERS = {
-    Seal: AppendixServer._seal,
-    Sync: AppendixServer._sync,
-    WaitFor: AppendixServer._wait_for,
-}

@@ -35,6 +35,7 @@ logger = logging.getLogger("poe.broker")
 
 _LATE = object()
 _SLOWEST_BYTES_PER_S = 16 * 1024
+_FRAME_MAX_MIN = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ class ConnectionOptions:
 
     def __post_init__(self) -> None:
         """Reject limits that no frame could keep."""
-        if not 1024 <= self.frame_max <= 2**31:
+        if not _FRAME_MAX_MIN <= self.frame_max <= 2**31:
             raise OptionError("frame_max", self.frame_max, "1024 to 2^31 (bytes)")
         if not self.frame_timeout > 0:
             raise OptionError("frame_timeout", self.frame_timeout, "more than 0 (seconds)")
@@ -90,7 +91,11 @@ class Connection(GenServer):
     pinned_to_loop: ClassVar[bool] = True
 
     def init(
-        self, peer: socket.socket, routes: RoutingTable, scratch: Scratch, options: ConnectionOptions
+        self,
+        peer: socket.socket,
+        routes: RoutingTable,
+        scratch: Scratch,
+        options: ConnectionOptions,
     ) -> None:
         """Take over an accepted, non-blocking socket."""
         self._socket = peer

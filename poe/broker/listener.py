@@ -6,13 +6,14 @@
 Source: poe_appendix_sup.erl, poe_tcp.erl; Ranch for connections that outlive an acceptor's crash.
 """
 
+import contextlib
 import errno
 import logging
 import socket
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from poe.actors import READABLE, GenServer, Reason, SocketWatch
+from poe.actors import KILL, READABLE, GenServer, Reason, SocketWatch
 from poe.broker.connection import Connection, ConnectionOptions, Scratch
 from poe.broker.routing_table import RoutingTable
 from poe.errors import OptionError, Overloaded, PortInUse
@@ -72,9 +73,20 @@ class ListenerOptions:
 
 @dataclass(slots=True)
 class BoundPort:
-    """The port that the node listens on; kept so that a restarted listener takes the same."""
+    """The port that the node listens on, and the socket that does.
+
+    Both outlive a listener_sup that crashes: the next one goes on with the socket. Binding anew
+    would fail as long as an acceptor of the old one holds its copy.
+    """
 
     port: int | None = None
+    listening: socket.socket | None = None
+
+    def close(self) -> None:
+        """Listen no more; the port is remembered."""
+        if self.listening is not None:
+            self.listening.close()
+            self.listening = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +101,19 @@ class ListenerParts:
 
 
 class ListenerSup(Supervisor):
-    """rest_for_one: connection_sup, then the acceptors; owns the listening socket."""
+    """rest_for_one: connection_sup, then the acceptors; opens and closes the listening socket."""
+
+    async def init(self, parts: ListenerParts) -> Any:  # noqa: ANN401 - the runtime's directive
+        """Make way for our children, then start them.
+
+        A listener_sup that was killed leaves a connection_sup that says goodbye to its clients, and
+        as long as it does, its name is taken.
+        """
+        leftover = self.whereis(CONNECTION_SUP)
+        if leftover is not None:
+            self.exit(leftover, KILL)
+            await self.wait_down(self.monitor(leftover))
+        return await super().init(parts)
 
     def configure(self, parts: ListenerParts) -> Any:  # noqa: ANN401 - flags and specs
         """Bind the port and describe the children.
@@ -97,7 +121,8 @@ class ListenerSup(Supervisor):
         Raises:
             PortInUse: somebody else has it.
         """
-        self._listening = _listen(parts)
+        self._bound = parts.bound
+        listening = _listen(parts)
         template = ChildSpec(id="connection", actor=Connection, restart=Restart.TEMPORARY)
         flags = SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE)
         connection_sup = ChildSpec(
@@ -108,7 +133,7 @@ class ListenerSup(Supervisor):
             name=CONNECTION_SUP,
         )
         acceptors = [
-            ChildSpec(id=("acceptor", number), actor=Acceptor, args=(self._listening, parts))
+            ChildSpec(id=("acceptor", number), actor=Acceptor, args=(listening, parts))
             for number in range(ACCEPTORS_COUNT)
         ]
         return (
@@ -119,23 +144,38 @@ class ListenerSup(Supervisor):
     async def terminate(self, reason: Reason) -> None:
         """Stop the children, then free the port."""
         await super().terminate(reason)
-        self._listening.close()
+        self._bound.close()
+
+
+def check_port_is_free(options: ListenerOptions) -> None:
+    """Find out, before anything is made on disk, whether the listener could start now.
+
+    Raises:
+        PortInUse: somebody else has the port.
+    """
+    if options.port is not None:
+        _listen_at(options.host, options.port).close()
 
 
 def _listen(parts: ListenerParts) -> socket.socket:
-    options, bound = parts.options, parts.bound
-    port = bound.port or options.port or 0
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    bound = parts.bound
+    if bound.listening is None:
+        bound.listening = _listen_at(parts.options.host, bound.port or parts.options.port or 0)
+        bound.port = bound.listening.getsockname()[1]
+    return bound.listening
+
+
+def _listen_at(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((options.host, port))
+        listening.bind((host, port))
         listening.listen(_BACKLOG)
         listening.setblocking(False)
     except OSError as error:
         listening.close()
-        raise PortInUse(options.host, port, error.strerror or str(error)) from error
-    bound.port = listening.getsockname()[1]
+        raise PortInUse(host, port, error.strerror or str(error)) from error
     return listening
 
 
@@ -176,23 +216,34 @@ class Acceptor(GenServer):
         except OSError as error:
             if error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
                 raise
-            logger.error("no more clients for now: %s", error.strerror)  # noqa: TRY400 - no crash
+            logger.error("no more clients for now: %s", error.strerror)
             await self.sleep(_PAUSE_S)
             return False
-        peer.setblocking(False)
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        parts = self._parts
-        connections_max = parts.options.connections_max
-        if (await count_children(self, CONNECTION_SUP)).active >= connections_max:
-            peer.send(ErrorReply.from_error(Overloaded("connections_max", connections_max)).encode())
-            peer.close()
-            return True
-        await start_dynamic_child(
-            self,
-            CONNECTION_SUP,
-            peer,
-            parts.routes,
-            parts.scratch,
-            parts.connection_options,
-        )
+        # Closed whatever goes wrong, and at once: a client of a socket that merely nobody refers to
+        # any more would wait until the next garbage collection.
+        with contextlib.ExitStack() as until_handed_over:
+            until_handed_over.enter_context(peer)
+            peer.setblocking(False)
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if await self._has_room_for(peer):
+                parts = self._parts
+                await start_dynamic_child(
+                    self,
+                    CONNECTION_SUP,
+                    peer,
+                    parts.routes,
+                    parts.scratch,
+                    parts.connection_options,
+                )
+                until_handed_over.pop_all()
         return True
+
+    async def _has_room_for(self, peer: socket.socket) -> bool:
+        """Tell whether one more client may be served, and tell the client if not."""
+        connections_max = self._parts.options.connections_max
+        if (await count_children(self, CONNECTION_SUP)).active < connections_max:
+            return True
+        refusal = ErrorReply.from_error(Overloaded("connections_max", connections_max))
+        with contextlib.suppress(OSError):  # it may have gone meanwhile
+            peer.send(refusal.encode())
+        return False

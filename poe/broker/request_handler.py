@@ -3,7 +3,8 @@
 One handler serves one actor (a connection, or the one for application threads). It finds the
 appendix server, makes one call, and tries again when the server has moved or has just died.
 
-Source: poe_protocol_server.erl and poe_server.erl, less the two calls to the dispatcher per message.
+Source: poe_protocol_server.erl and poe_server.erl, less their two calls to the dispatcher per
+message.
 """
 
 from collections.abc import Awaitable
@@ -57,6 +58,8 @@ class RequestHandler:
             else:
                 if pointer is not MOVED:
                     return pointer  # type: ignore[no-any-return]  # a reply to Put
+                if route is None:
+                    await actor.sleep(RETRY_S)
             route = None
         raise Overloaded("tries", TRIES_MAX)
 
@@ -80,8 +83,9 @@ class RequestHandler:
         if self._routes.get(topic) is None:
             self._routes.check(topic)
             raise UnknownTopic(topic)
-        found = await self._ask_reader(topic, pointer, Next(pointer))
-        return found  # type: ignore[no-any-return]  # a reply to Next
+        return await self._ask_reader(  # type: ignore[no-any-return]  # a reply to Next
+            topic, pointer, Next(pointer)
+        )
 
     async def _ask_reader(self, topic: bytes, pointer: int, request: Get | Next) -> Any:  # noqa: ANN401
         """Ask the appendix server that holds what follows `pointer`."""
@@ -125,33 +129,35 @@ class RequestHandler:
         Raises:
             RemoteProtocolError: an unknown op, or a missing or wrong argument.
         """
-        if op == "health":
-            return {"status": "ok", "version": VERSION}
-        if op == "topics":
-            return self._routes.topics()
-        if op in {"status", "info"}:
-            described = {topic: await self.describe(topic) for topic in self._routes.topics()}
-            if op == "info":
-                return {topic: [_as_map(ref, info) for ref, info in rows]
-                        for topic, rows in described.items()}  # fmt: skip
-            return {topic: [[str(ref), info.role] for ref, info in rows]
-                    for topic, rows in described.items()}  # fmt: skip
-        if op == "sync":
-            return await self._actor.call(REGISTRY, SyncAll(), timeout_s=None)
-        if op == "create":
-            await self._actor.call(REGISTRY, EnsureWriter(_topic(arguments)), timeout_s=None)
-            return True
-        if op == "segments":
-            return [_as_map(ref, info) for ref, info in await self.describe(_topic(arguments))]
-        if op == "wait":
-            pointer = _number(arguments, "pointer", POINTER_MAX)
-            timeout_s = _number(arguments, "timeout_s", WAIT_MAX_S)
-            return await self.wait(_topic(arguments), int(pointer), float(timeout_s))
-        msg = (
-            f"control op {op[:40]!r} is unknown; "
-            "use topics, status, info, segments, sync, create, health or wait"
-        )
-        raise RemoteProtocolError(msg)
+        match op:
+            case "health":
+                result: Any = {"status": "ok", "version": VERSION}
+            case "topics":
+                result = self._routes.topics()
+            case "status" | "info":
+                as_value = _as_map if op == "info" else _as_pair
+                result = {
+                    topic: [as_value(*row) for row in await self.describe(topic)]
+                    for topic in self._routes.topics()
+                }
+            case "segments":
+                result = [_as_map(*row) for row in await self.describe(_topic(arguments))]
+            case "sync":
+                result = await self._actor.call(REGISTRY, SyncAll(), timeout_s=None)
+            case "create":
+                await self._actor.call(REGISTRY, EnsureWriter(_topic(arguments)), timeout_s=None)
+                result = True
+            case "wait":
+                pointer = int(_number(arguments, "pointer", POINTER_MAX))
+                timeout_s = float(_number(arguments, "timeout_s", WAIT_MAX_S))
+                result = await self.wait(_topic(arguments), pointer, timeout_s)
+            case _:
+                msg = (
+                    f"control op {op[:40]!r} is unknown; "
+                    "use topics, status, info, segments, sync, create, health or wait"
+                )
+                raise RemoteProtocolError(msg)
+        return result
 
     async def describe(self, topic: bytes) -> list[Any]:
         """Return `[(ref, SegmentInfo)]` of a topic, oldest first.
@@ -159,8 +165,9 @@ class RequestHandler:
         Raises:
             UnknownTopic: nobody put anything onto it.
         """
-        rows = await self._actor.call(REGISTRY, DescribeTopic(topic), timeout_s=None)
-        return rows  # type: ignore[no-any-return]  # a reply to DescribeTopic
+        return await self._actor.call(  # type: ignore[no-any-return]  # a reply to DescribeTopic
+            REGISTRY, DescribeTopic(topic), timeout_s=None
+        )
 
     async def wait(self, topic: bytes, pointer: int, timeout_s: float) -> bool:
         """Wait until something follows `pointer`; False when nothing did within `timeout_s`.
@@ -190,6 +197,10 @@ class RequestHandler:
                 return bool(answer)
             if remaining_s <= 0:
                 return False
+
+
+def _as_pair(ref: ActorRef, info: Any) -> list[str]:  # noqa: ANN401
+    return [str(ref), info.role]
 
 
 def _as_map(ref: ActorRef, info: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -49,6 +49,10 @@ class RoutingTable:
         """Return the route of a topic, or None for a topic that nobody put anything onto."""
         return self._routes.get(topic)
 
+    def __getitem__(self, topic: bytes) -> Route:
+        """Return the route of a topic that is known to have one."""
+        return self._routes[topic]
+
     def check(self, topic: bytes) -> None:
         """Raise the error that keeps a topic out of service, if there is one."""
         if topic in self.failures:

@@ -1,6 +1,6 @@
 """The topic registry: knows which appendix server answers for (topic, pointer).
 
-It starts an appendix server for each segment, makes new topics, rolls writers that are full, deletes
+It starts an appendix server for each segment, makes new topics, rolls writers that are full, drops
 what is too old, and repairs and restarts appendix servers that crash. It is the only writer of the
 routing table. Puts and reads do not pass through it: they ask the table.
 
@@ -8,15 +8,33 @@ Source: poe_server.erl; rotation seals the old writer before the new one starts,
 lands behind a bound that is already recorded (the original lost messages there).
 """
 
+import contextlib
 import logging
 from dataclasses import dataclass
 from typing import Any
 
-from poe.actors import NOPROC, ActorRef, Call, Error, Exit, GenServer
-from poe.broker.appendix_message import CheckLimits, Describe, LimitReached, Seal, SegmentInfo, Sync
-from poe.broker.appendix_server import REGISTRY, AppendixOptions
+from poe.actors import ActorRef, Call, Error, Exit, GenServer
+from poe.broker.appendix_message import (
+    CheckLimits,
+    Describe,
+    LimitReached,
+    Seal,
+    SegmentInfo,
+    Sync,
+    Unseal,
+)
+from poe.broker.appendix_server import AppendixOptions
 from poe.broker.routing_table import RoutingTable
-from poe.errors import ActorError, OptionError, PoeError, StorageError, UnknownTopic
+from poe.errors import (
+    ActorDead,
+    ActorError,
+    ChildRequestRefused,
+    ChildStartFailed,
+    OptionError,
+    PoeError,
+    StorageError,
+    UnknownTopic,
+)
 from poe.storage import Clock, Segment, Store
 from poe.supervision import start_dynamic_child, terminate_child, which_children
 
@@ -52,6 +70,19 @@ class RegistryOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistryParts:
+    """What the registry works with."""
+
+    store: Store
+    ack: str
+    """What a put waits for; see `SegmentOptions.ack`."""
+    routes: RoutingTable
+    options: RegistryOptions
+    appendix: AppendixOptions
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
 class EnsureWriter:
     """Answer the writer of a topic; make the topic when it is new."""
 
@@ -73,41 +104,31 @@ class SyncAll:
 class TopicRegistry(GenServer):
     """Owns the routing table's content and, between appendix servers, the segments.
 
-    `_owned` maps each live appendix server to its topic and segment. The registry is linked to all
-    of them: when it dies they close and end, and the next one starts from the files.
+    `_owned` maps each live appendix server to its topic and segment, `_to_restart` each dead one
+    that could not be brought back yet. Every address in the table is in one of them. The registry
+    is linked to all of them: when it dies they close and end, and the next one starts from the
+    files.
     """
 
     trap_exits = True
 
-    async def init(
-        self,
-        store: Store,
-        routes: RoutingTable,
-        ack: str,
-        options: RegistryOptions,
-        appendix_options: AppendixOptions,
-        clock: Clock,
-    ) -> None:
+    async def init(self, parts: RegistryParts) -> None:
         """Bring every topic of the store into service; the listener starts after this."""
-        self._store = store
-        self._routes = routes
-        self._ack = ack
-        self._options = options
-        self._appendix_options = appendix_options
-        self._clock = clock
+        self._parts = parts
+        self._store = parts.store
+        self._routes = parts.routes
+        self._clock = parts.clock
         self._owned: dict[ActorRef, tuple[bytes, Segment]] = {}
-        self._to_restart: list[tuple[bytes, Segment, ActorRef]] = []
+        self._to_restart: dict[ActorRef, tuple[bytes, Segment]] = {}
         await self._stop_leftovers()
-        for topic in list(store.topics):
+        for topic in list(self._store.topics):
             await self._open_topic(topic)
-        routes.failures = store.failed
-        self.send_after(options.check_interval, _CHECK_TICK)
-        if options.max_age is not None:
-            self.send_after(self._expiry_interval_s(options.max_age), _EXPIRY_TICK)
+        self._routes.failures = self._store.failed
+        self._tick_later()
+        self._expire_later()
 
     async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
         """Serve the slow path: unknown topics, descriptions, syncs."""
-        del caller
         try:
             if isinstance(request, EnsureWriter):
                 return await self._ensure_writer(request.topic)
@@ -124,56 +145,66 @@ class TopicRegistry(GenServer):
         assert isinstance(message, LimitReached)
         route = self._routes.get(message.topic)
         if route is not None and route.writer is message.writer:
-            await self._roll_safely(message.topic)
+            await self._roll(message.topic)
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Take ticks, and the end of appendix servers."""
         if message is _CHECK_TICK:
-            self.send_after(self._options.check_interval, _CHECK_TICK)
+            self._tick_later()
             for _, route in self._routes:
                 self.cast(route.writer, CheckLimits())
             await self._restart_failed()
         elif message is _EXPIRY_TICK:
-            max_age = self._options.max_age
-            assert max_age is not None
-            self.send_after(self._expiry_interval_s(max_age), _EXPIRY_TICK)
-            await self._expire(self._clock.now_us() - int(max_age * 1_000_000))
+            self._expire_later()
+            await self._expire(self._clock.now_us())
         elif isinstance(message, Exit):
             await self._appendix_ended(message)
         else:
             super().handle_info(message)
+
+    def _tick_later(self) -> None:
+        self.send_after(self._parts.options.check_interval, _CHECK_TICK)
+
+    def _expire_later(self) -> None:
+        max_age = self._parts.options.max_age
+        if max_age is not None:
+            self.send_after(min(max_age / 10, _EXPIRY_TICK_MAX_S), _EXPIRY_TICK)
 
     # ---- topics and rotation --------------------------------------------------------------------
 
     async def _stop_leftovers(self) -> None:
         """After a crash of the registry: end what the last one started, read the files again."""
         for child in await which_children(self, APPENDIX_SUP):
-            if isinstance(child.ref, ActorRef):
+            # It may end by itself in between: its link has told it that the registry is gone.
+            with contextlib.suppress(ChildRequestRefused):
                 await terminate_child(self, APPENDIX_SUP, child.ref)
         known = self._routes.topics()
         self._routes.clear()
         for topic in known:
-            try:
+            with contextlib.suppress(StorageError):  # logged there, and kept in `store.failed`
                 self._store.recover_topic(topic)
-            except StorageError:
-                continue  # logged there, and tried again at the ticks
 
     async def _open_topic(self, topic: bytes) -> None:
         """Start appendix servers for the segments of a recovered topic."""
         for segment in self._store.topics[topic][:-1]:
             if segment.count == 0:
                 self._store.destroy_segment(topic, segment)
-        *readers, last = self._store.topics[topic]
-        last.unseal()
+        segments = self._store.topics[topic]
         bound = None
-        for segment in (*readers, last):
+        for segment in segments:
             ref = await self._start_appendix(topic, segment)
             self._routes.add(topic, ref, bound)
             bound = segment.pointer_high
+        try:
+            segments[-1].unseal()
+        except StorageError as error:
+            # Without room for a lock file it can be read all the same; the next put tries again.
+            logger.error("topic %r takes no messages for now: %s", topic, error)
 
     async def _start_appendix(self, topic: bytes, segment: Segment) -> ActorRef:
+        parts = self._parts
         ref = await start_dynamic_child(
-            self, APPENDIX_SUP, topic, segment, self._ack, self._appendix_options, self._clock
+            self, APPENDIX_SUP, topic, segment, parts.ack, parts.appendix, parts.clock
         )
         assert ref is not None
         self.link(ref)
@@ -181,19 +212,17 @@ class TopicRegistry(GenServer):
         return ref
 
     async def _ensure_writer(self, topic: bytes) -> ActorRef:
-        route = self._routes.get(topic)
-        if route is not None and not self._is_waiting_for_restart(route.writer):
-            return route.writer
-        if route is not None:
-            await self._restart_failed()
-            return self._routes.get(topic).writer  # type: ignore[union-attr]  # routes are kept
+        await self._restart_failed()
         if topic in self._store.failed:
             self._store.recover_topic(topic)
-        if topic in self._store.topics:
+        route = self._routes.get(topic)
+        if route is None and topic in self._store.topics:
             await self._open_topic(topic)
-        else:
+        elif route is None:
             await self._add_writer(topic, None)
-        return self._routes.get(topic).writer  # type: ignore[union-attr]  # it was just added
+        elif not self._owned[route.writer][1].is_writer:
+            await self.call(route.writer, Unseal(), timeout_s=None)
+        return self._routes[topic].writer
 
     async def _add_writer(self, topic: bytes, bound: int | None) -> None:
         segment = self._store.create_segment(topic, self._clock.now_us())
@@ -206,32 +235,21 @@ class TopicRegistry(GenServer):
         self._routes.add(topic, ref, bound)
 
     async def _roll(self, topic: bytes) -> None:
-        """Seal the writer and start a new one behind it; an empty writer stays."""
-        route = self._routes.get(topic)
-        assert route is not None
-        bound = await self.call(route.writer, Seal(), timeout_s=None)
-        if bound is not None:
-            logger.info("starting new server for topic %r", topic)
-            await self._add_writer(topic, bound)
+        """Seal the writer and start a new one behind it; an empty writer stays.
 
-    async def _roll_safely(self, topic: bytes) -> None:
-        """Roll; when that fails the old segment takes puts again, and the next tick tries anew."""
+        When that fails the old segment takes puts again, and the next tick tries anew.
+        """
+        writer = self._routes[topic].writer
         try:
-            await self._roll(topic)
-        except (StorageError, ActorError) as error:
-            logger.error("topic %r cannot get a new segment: %s", topic, error)
-            await self._reopen_writer(topic)
-
-    async def _reopen_writer(self, topic: bytes) -> None:
-        """Restart the newest appendix server as a writer."""
-        route = self._routes.get(topic)
-        if route is None or route.writer not in self._owned:
-            return
-        _, segment = self._owned.pop(route.writer)
-        self.unlink(route.writer)
-        await terminate_child(self, APPENDIX_SUP, route.writer)
-        self._to_restart.append((topic, segment, route.writer))
-        await self._restart_failed()
+            bound = await self.call(writer, Seal(), timeout_s=None)
+            if bound is not None:
+                logger.info("starting new server for topic %r", topic)
+                await self._add_writer(topic, bound)
+                return
+        except (StorageError, ActorError, ChildStartFailed) as error:
+            logger.error("topic %r gets no new segment for now: %s", topic, error)
+        with contextlib.suppress(StorageError, ActorError):  # then the next put tries again
+            await self.call(writer, Unseal(), timeout_s=None)
 
     # ---- crashes --------------------------------------------------------------------------------
 
@@ -241,61 +259,59 @@ class TopicRegistry(GenServer):
             return
         topic, segment = self._owned.pop(message.ref)
         logger.error("appendix server of %s ended: %r", segment.path, message.reason)
-        self._to_restart.append((topic, segment, message.ref))
+        self._to_restart[message.ref] = (topic, segment)
         await self._restart_failed()
 
     async def _restart_failed(self) -> None:
         """Try to bring back what is down; what fails again waits for the next tick."""
-        waiting, self._to_restart = self._to_restart, []
-        for topic, segment, dead in waiting:
+        for dead, (topic, segment) in list(self._to_restart.items()):
+            is_newest = self._routes[topic].writer is dead
             try:
                 repaired = self._store.repair_segment(topic, segment)
                 if repaired is None:
                     logger.error("segment %s has lost its data file", segment.path)
                     repaired = self._store.create_segment(topic, self._clock.now_us())
-                route = self._routes.get(topic)
-                if route is not None and route.writer is dead:
+                if is_newest:
                     repaired.unseal()
                 ref = await self._start_appendix(topic, repaired)
             except PoeError as error:
                 logger.error("segment %s is not back: %s", segment.path, error)
-                self._to_restart.append((topic, segment, dead))
             else:
+                del self._to_restart[dead]
                 self._routes.replace(topic, dead, ref)
-
-    def _is_waiting_for_restart(self, ref: ActorRef) -> bool:
-        return any(dead is ref for _, _, dead in self._to_restart)
 
     # ---- expiry ---------------------------------------------------------------------------------
 
-    @staticmethod
-    def _expiry_interval_s(max_age: float) -> float:
-        return min(max_age / 10, _EXPIRY_TICK_MAX_S)
-
-    async def _expire(self, oldest_us: int) -> None:
-        """Delete the segments whose newest message is older than `oldest_us`.
+    async def _expire(self, now_us: int) -> None:
+        """Delete the segments whose newest message is older than `max_age`.
 
         An idle writer that is too old is rolled first, so that its data can go, too. Only what is
         known of the segments is looked at: nothing wakes.
         """
-        for topic, route in list(self._routes):
-            _, newest = self._owned.get(route.writer, (topic, None))
+        max_age = self._parts.options.max_age
+        assert max_age is not None
+        oldest_us = now_us - int(max_age * 1_000_000)
+        for topic in self._routes.topics():
+            _, newest = self._owned.get(self._routes[topic].writer, (topic, None))
             if newest is not None and newest.count and newest.last_pointer < oldest_us:
-                await self._roll_safely(topic)
-            for ref, bound in zip(list(route.refs), list(self._routes.get(topic).bounds), strict=False):  # type: ignore[union-attr]  # noqa: E501
-                if bound >= oldest_us or ref not in self._owned:
-                    break
-                _, segment = self._owned.pop(ref)
-                self._routes.drop_oldest(topic)
-                self.unlink(ref)
-                await terminate_child(self, APPENDIX_SUP, ref)
-                self._destroy(topic, segment)
+                await self._roll(topic)
+            while (bounds := self._routes[topic].bounds) and bounds[0] < oldest_us:
+                oldest = self._routes[topic].refs[0]
+                if oldest not in self._owned:
+                    break  # it waits for its restart, and expires after that
+                await self._destroy(topic, oldest)
 
-    def _destroy(self, topic: bytes, segment: Segment) -> None:
+    async def _destroy(self, topic: bytes, ref: ActorRef) -> None:
+        """Take the oldest reader out of service, then delete its files."""
+        _, segment = self._owned.pop(ref)
+        self._routes.drop_oldest(topic)
+        self.unlink(ref)
+        with contextlib.suppress(ChildRequestRefused):  # it has just ended by itself
+            await terminate_child(self, APPENDIX_SUP, ref)
         try:
             self._store.destroy_segment(topic, segment)
         except StorageError as error:
-            logger.error("expired segment %s is not deleted: %s", segment.path, error)
+            logger.error("expired %s is not deleted: %s", segment.path, error)
 
     # ---- descriptions ---------------------------------------------------------------------------
 
@@ -303,10 +319,12 @@ class TopicRegistry(GenServer):
         route = self._routes.get(topic)
         if route is None:
             raise UnknownTopic(topic)
-        return [(ref, await self.call(ref, Describe())) for ref in route.refs]
+        rows = []
+        for ref in route.refs:
+            with contextlib.suppress(ActorDead):  # it is being restarted
+                rows.append((ref, await self.call(ref, Describe())))
+        return rows
 
     async def _sync_all(self) -> None:
         for _, route in self._routes:
             await self.call(route.writer, Sync(), timeout_s=None)
-
-

@@ -10,10 +10,13 @@ CALL_TIMEOUT_S = 30.0
 """A server that does not answer for so long is given up, rather than waited for without end."""
 
 HostOption = Annotated[
-    str, typer.Option("--host", envvar="POE_HOST", help="Where the server listens.")
+    str, typer.Option("--host", metavar="TEXT", envvar="POE_HOST", help="Where the server listens.")
 ]
 PortOption = Annotated[
-    int, typer.Option("--port", envvar="POE_PORT", min=1, max=65535, help="Its port.")
+    int,
+    typer.Option(
+        "--port", metavar="INTEGER", envvar="POE_PORT", min=1, max=65535, help="Its port."
+    ),
 ]
 
 DEFAULT_HOST = "127.0.0.1"

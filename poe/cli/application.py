@@ -23,7 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = _application()(args=arguments, prog_name="poe", standalone_mode=False)
     except typer.TyperException as error:
-        write_error(f"{error.format_message()} (see: poe --help)")
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "poe"
+        write_error(f"{error.format_message().rstrip('.')}; see {command} --help")
         return ExitCode.USAGE
     except PoeError as error:
         write_error(str(error))

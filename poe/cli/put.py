@@ -4,6 +4,7 @@ import contextlib
 import os
 import stat
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Annotated
 
@@ -18,7 +19,9 @@ from poe.protocol import Socket
 
 
 def put(  # noqa: PLR0913 - a command line option each
-    topic: Annotated[str, typer.Argument(help="Name of the topic; it is made when new.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="Name of the topic; it is made when new.")
+    ],
     messages: Annotated[
         list[str],
         typer.Argument(metavar="MESSAGE...|-", help="Messages, or - for a message per line."),
@@ -46,9 +49,7 @@ def put(  # noqa: PLR0913 - a command line option each
     """
     with connect(host, port) as connection:
         if messages == ["-"]:
-            lines = LineBatches(
-                sys.stdin.fileno(), skip_empty=skip_empty, keep_ends=keep_ends
-            )
+            lines = LineBatches(sys.stdin.fileno(), skip_empty=skip_empty, keep_ends=keep_ends)
             return _put_lines(connection, topic, lines)
         payloads = [os.fsencode(message) for message in messages]
         _report(len(payloads), connection.write(topic, payloads))
@@ -58,19 +59,22 @@ def put(  # noqa: PLR0913 - a command line option each
 def _put_lines(connection: Socket, topic: str, lines: LineBatches) -> ExitCode:
     """Send all lines and tell what became of them."""
     acknowledged_count = pointer = 0
-    sizes: list[int] = []
+    sizes: deque[int] = deque()
 
-    def batches() -> Iterator[list[bytes]]:
-        for batch in lines:
+    def burst() -> Iterator[list[bytes]]:
+        for batch in lines.burst():
             sizes.append(len(batch))
             yield batch
 
     error = ""
     with lines, _progress() as show:
         try:
-            for number, pointer in enumerate(connection.write_batches(topic, batches())):  # noqa: B007 - the last one is told
-                acknowledged_count += sizes[number]
-                show(acknowledged_count, lines.read_bytes)
+            # A burst ends when the input pauses: its replies are taken then, not when it goes on.
+            while not lines.is_at_end:
+                for last_pointer in connection.write_batches(topic, burst()):
+                    pointer = last_pointer
+                    acknowledged_count += sizes.popleft()
+                    show(acknowledged_count, lines.read_bytes)
         except PoeError as raised:
             error = str(raised)
         except KeyboardInterrupt:
@@ -89,9 +93,9 @@ def _end(lines: LineBatches, acknowledged_count: int, pointer: int, error: str) 
         error = error or "interrupted"
     if not error:
         return ExitCode.OK
-    told = f"{error}; {acknowledged_count} messages were acknowledged"
+    told = f"{error}; acknowledged messages: {acknowledged_count}"
     if unsure_count:
-        told += f", of the {unsure_count} sent after them some may be stored"
+        told += f", of {unsure_count} sent after them some may be stored"
     write_error(told)
     return ExitCode.INTERRUPTED if lines.was_interrupted else ExitCode.FAILURE
 

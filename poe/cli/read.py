@@ -33,11 +33,13 @@ class Start(StrEnum):
 
 
 def read(  # noqa: PLR0913 - a command line option each
-    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")],
     *,
     pointer: Annotated[
         int | None,
-        typer.Option(min=0, max=2**56 - 1, help="Read what follows this pointer.", show_default=False),
+        typer.Option(
+            min=0, max=2**56 - 1, help="Read what follows this pointer.", show_default=False
+        ),
     ] = None,
     start: Annotated[
         Start, typer.Option("--from", help="Where to begin when no pointer is given.")
@@ -59,9 +61,9 @@ def read(  # noqa: PLR0913 - a command line option each
 ) -> None:
     r"""Write the messages of a topic, oldest first.
 
-    Formats: `lines` ends each message with "\n"; `joined` writes "\n" between messages but not after
-    the last; `raw` writes nothing but the messages; `json` writes an object per line with pointer
-    and message, or message_base64 where the message is not UTF-8.
+    Formats: `lines` ends each message with "\n"; `joined` writes "\n" between messages but not
+    after the last; `raw` writes nothing but the messages; `json` writes an object per line with
+    pointer and message, or message_base64 where the message is not UTF-8.
     """
     if with_pointers and output_format in {Format.RAW, Format.JOINED}:
         msg = "pointers need --format lines or json"
@@ -75,7 +77,7 @@ def read(  # noqa: PLR0913 - a command line option each
         _copy(connection, topic, pointer, limit, encode, follow=follow)
 
 
-def _copy(  # noqa: PLR0913, PLR0917 - the answers to what, from where, how much and how
+def _copy(  # noqa: PLR0913 - the answers to what, from where, how much and how
     connection: Socket,
     topic: str,
     pointer: int,

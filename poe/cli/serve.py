@@ -38,12 +38,12 @@ def serve(
     as POE_<NAME> and in the configuration file as <name>, too; the command line wins.
     """
     if log_level.lower() not in LEVELS:
-        raise OptionError("--log-level", log_level, "one of " + ", ".join(LEVELS))
+        raise OptionError(key="--log-level", value=log_level, allowed="one of " + ", ".join(LEVELS))
     start_logging(log_level)
     node = Node(Config.load(_arguments(options), toml_path=config))
     if node.config.listener.port is None:
         allowed = "0 to 65535; without a port nobody could reach the server"
-        raise OptionError("port", None, allowed)
+        raise OptionError(key="port", value=None, allowed=allowed)
     return Service(node, lambda address: print(f"ready on {address}", flush=True)).run()  # noqa: T201
 
 
@@ -56,6 +56,7 @@ def serve_command() -> Callable[..., ExitCode]:
     def command(**values: Any) -> ExitCode:  # noqa: ANN401 - as typer has parsed them
         return serve(**values)
 
+    command.__name__ = "serve"
     command.__doc__ = serve.__doc__
     command.__signature__ = signature.replace(parameters=[*own, *parameters])  # type: ignore[attr-defined]  # typer reads it
     command.__annotations__ = {each.name: each.annotation for each in [*own, *parameters]}
@@ -81,9 +82,8 @@ def _parameter(name: str, help_text: str, default: str) -> inspect.Parameter:
         annotation: Any = Annotated[bool | None, typer.Option(flag, help=help_text)]
     else:
         words = [_METAVARS.get(each, str(each)) for each in choices if each is not NoneType]
-        option = typer.Option(
-            flag, help=help_text, metavar="|".join(words), show_default=default
-        )
+        help_text = f"{help_text}  [default: {default}]"
+        option = typer.Option(flag, help=help_text, metavar="|".join(words))
         annotation = Annotated[str | None, option]
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation

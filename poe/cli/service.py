@@ -105,12 +105,14 @@ class Service:
         try:
             self._node.stop(DRAIN_TIMEOUT_S)
         except CallTimeout:
-            _log.warning("clients were cut off after %s s; all acknowledged is kept", DRAIN_TIMEOUT_S)
+            _log.warning(
+                "clients were cut off after %s s; all acknowledged is kept", DRAIN_TIMEOUT_S
+            )
         _log.info("stopped")
 
 
 def raise_descriptor_limit() -> None:
-    """Lift the soft limit on open files to the hard one: each client and open segment takes some."""
+    """Lift the soft limit on open files to the hard one: each client takes one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -33,8 +33,8 @@ def status(
 ) -> None:
     """Show each topic with the roles of its appendix servers.
 
-    w is a writer, r a reader, h a hibernating reader. On a terminal it is a table with counts, bytes
-    and the age of the newest message; else a line `TOPIC<tab>:ROLES` per topic.
+    w is a writer, r a reader, h a hibernating reader. On a terminal it is a table with counts,
+    bytes and the age of the newest message; else a line `TOPIC<tab>:ROLES` per topic.
     """
     with connect(host, port) as connection, ending_with_reader():
         if sys.stdout.isatty():
@@ -55,10 +55,14 @@ def _write_lines(connection: Socket) -> None:
 
 def _show_tables(connection: Socket, interval_s: float | None) -> None:
     """Show a table; renew it in place each interval, if there is one."""
-    from rich.live import Live  # noqa: PLC0415 - for people only; a pipe need not load it
+    from rich.console import Console  # noqa: PLC0415 - for people only; a pipe need not load it
+    from rich.live import Live  # noqa: PLC0415
 
+    if interval_s is None:
+        Console().print(_table(connection))
+        return
     with Live(_table(connection), auto_refresh=False) as live:
-        while interval_s is not None:
+        while True:
             time.sleep(interval_s)
             live.update(_table(connection), refresh=True)
 

@@ -5,6 +5,7 @@ of it is synchronous and knows neither actors nor sockets; files and time are ha
 every fault can be played through. Formats are those of the original appendix.
 """
 
+from poe.storage.check import SegmentCheck, check_segments, stopped_store
 from poe.storage.clock import Clock, SystemClock
 from poe.storage.files import Files, FileSlice, FolderEntry, Mode, OpenFile
 from poe.storage.real_files import RealFiles
@@ -24,9 +25,12 @@ __all__ = [
     "OpenFile",
     "RealFiles",
     "Segment",
+    "SegmentCheck",
     "SegmentOptions",
     "Store",
     "SystemClock",
+    "check_segments",
     "check_topic",
     "decode_records",
+    "stopped_store",
 ]

@@ -25,11 +25,11 @@ from poe.storage.topic_name import check_topic, is_topic_folder
 
 _log = logging.getLogger(__name__)
 
-_TOPICS = "topics"
-_LOCK = "store.lock"
+TOPICS_FOLDER = "topics"
+LOCK_FILE = "store.lock"
 # `_index_new` is an index that recovery was about to put in place. No leading zero: a timestamp
 # has one name only. 17 digits hold every 56-bit pointer.
-_SEGMENT_FILE = re.compile(r"(0|[1-9][0-9]{0,16})_(data|index|lock|index_new)", re.ASCII)
+SEGMENT_FILE = re.compile(r"(0|[1-9][0-9]{0,16})_(data|index|lock|index_new)", re.ASCII)
 
 
 class Store:
@@ -74,8 +74,8 @@ class Store:
         files = RealFiles.at(base) if isinstance(base, Path) else base
         try:
             store = cls(files, options or SegmentOptions(), _lock_base(files))
-            files.make_folder(_TOPICS)
-            names = files.list_folder(_TOPICS)
+            files.make_folder(TOPICS_FOLDER)
+            names = files.list_folder(TOPICS_FOLDER)
         except OSError as error:
             allowed = f"a folder that this user may write ({error.strerror or error})"
             raise OptionError(key="dir", value=files.base, allowed=allowed) from error
@@ -96,7 +96,7 @@ class Store:
             SegmentLocked: a live program that is not a server of ours writes to it.
         """
         try:
-            segments = self._recover_segments(f"{_TOPICS}/{check_topic(topic)}")
+            segments = self._recover_segments(f"{TOPICS_FOLDER}/{check_topic(topic)}")
         except SegmentLocked:
             raise
         except StorageError as error:
@@ -125,7 +125,7 @@ class Store:
             WriteFailed: another failure.
             TopicFailed: the topic is out of service, see `recover_topic`.
         """
-        folder = f"{_TOPICS}/{check_topic(topic)}"
+        folder = f"{TOPICS_FOLDER}/{check_topic(topic)}"
         if topic in self.failed:
             raise self.failed[topic].with_traceback(None)
         segments = self.topics.get(topic, [])
@@ -133,7 +133,7 @@ class Store:
             segments[-1].seal()
         with writing(folder):
             if self._files.make_folder(folder) and self._options.ack == "fsync":
-                self._files.sync_folder(_TOPICS)
+                self._files.sync_folder(TOPICS_FOLDER)
         timestamp = max(now_us, self.last_pointer(topic) + 1)
         if segments:
             # An empty segment has a name, but no pointer that keeps others from taking it.
@@ -173,7 +173,7 @@ class Store:
             del self.topics[topic]
             # Files that are not ours may be there, and keep the folder.
             with contextlib.suppress(OSError):
-                self._files.remove_folder(f"{_TOPICS}/{check_topic(topic)}")
+                self._files.remove_folder(f"{TOPICS_FOLDER}/{check_topic(topic)}")
 
     def close(self) -> None:
         """Close all segments and release the lock; what cannot be closed is left to recovery."""
@@ -191,7 +191,7 @@ class Store:
                 with contextlib.suppress(TopicFailed):
                     self.recover_topic(name.encode("ascii"))
             else:
-                _log.warning("%r in %s is no topic and is left alone", name, _TOPICS)
+                _log.warning("%r in %s is no topic and is left alone", name, TOPICS_FOLDER)
 
     def _recover_segments(self, folder: str) -> list[Segment]:
         """Recover what a folder holds, oldest first."""
@@ -200,7 +200,7 @@ class Store:
         with reading(folder):
             entries = self._files.list_folder(folder)
         for name, is_folder in entries:
-            match = _SEGMENT_FILE.fullmatch(name)
+            match = SEGMENT_FILE.fullmatch(name)
             if match is None or is_folder:
                 strays.append(name)
             elif match[2] == "index_new":
@@ -225,10 +225,15 @@ class Store:
 def _lock_base(files: Files) -> OpenFile:
     """Take the lock of the base folder and write our pid into it."""
     try:
-        lock = files.lock(_LOCK)
+        lock = files.lock(LOCK_FILE)
     except BlockingIOError as error:
-        content = files.open(_LOCK, "r").read_at(20, 0).strip()
-        raise StoreLocked(files.base, int(content) if content.isdigit() else None) from error
+        raise StoreLocked(files.base, locked_by(files)) from error
     lock.truncate(0)
     lock.write_at(b"%d\n" % os.getpid(), 0)
     return lock
+
+
+def locked_by(files: Files) -> int | None:
+    """Tell the pid that the holder of a base folder's lock wrote; None when it wrote none yet."""
+    content = files.open(LOCK_FILE, "r").read_at(20, 0).strip()
+    return int(content) if content.isdigit() else None

@@ -1,6 +1,7 @@
 """What application threads do with a system: start, stop, and the end of it all."""
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_an_exit_from_outside_is_a_message_for_somebodys_trapping_child(system):
 
 def test_shutdown_ends_every_actor_and_every_thread():
     before = set(threading.enumerate())
-    base = LoopSystemBase()
+    base: Any = LoopSystemBase()
     refs = [base.start(Puppet), base.start(PinnedPuppet), base.start(Puppet)]
     base.call(refs[0], lambda puppet, _: puppet.send_after(60.0, "never") and None)
 
@@ -68,7 +69,7 @@ def test_shutdown_ends_every_actor_and_every_thread():
 
 
 def test_shutdown_answers_a_thread_that_waits_for_a_reply():
-    base = LoopSystemBase()
+    base: Any = LoopSystemBase()
     server = base.start(Puppet)
     is_asked = threading.Event()
     reasons: list[object] = []
@@ -92,7 +93,7 @@ def test_shutdown_answers_a_thread_that_waits_for_a_reply():
 
 @pytest.mark.parametrize("puppet_class", [Puppet, PinnedPuppet])
 def test_a_call_after_shutdown_fails_at_once(puppet_class):
-    base = LoopSystemBase()
+    base: Any = LoopSystemBase()
     ref = base.start(puppet_class)
     base.shutdown()
     with pytest.raises(ActorDead):
@@ -106,7 +107,7 @@ def test_shutdown_inside_an_actor_comes_when_the_actor_is_done(live):
 
 
 def test_shutdown_closes_callbacks_that_still_wait():
-    base = LoopSystemBase(clock=SimulatedClock())
+    base: Any = LoopSystemBase(clock=SimulatedClock())
     log: list[object] = []
 
     async def wait(puppet):

@@ -3,6 +3,7 @@
 import os
 import threading
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -153,13 +154,13 @@ def test_time_cannot_be_moved_where_it_is_real(live):
 
 
 def test_the_loop_can_run_in_the_thread_of_a_service():
-    base = LoopSystemBase()
+    base: Any = LoopSystemBase()
     idents: list[int] = []
 
     def started():
-        def stop(puppet):
+        def stop(_):
             idents.append(threading.get_ident())
-            puppet.in_thread(base.shutdown)
+            base.shutdown()
 
         base.cast(base.start(PinnedPuppet), stop)
 
@@ -183,7 +184,7 @@ def test_a_pipe_wakes_a_pinned_actor_through_the_loop(live):
 
         def readable():
             loop.remove_reader(reader)
-            live.deliver_now(puppet.ref.cell, lambda _: arrived.set())
+            live.post_from_outside(puppet.ref.cell, lambda _: arrived.set(), None)
 
         loop.add_reader(reader, readable)
 

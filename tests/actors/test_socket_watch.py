@@ -1,11 +1,13 @@
 """Readiness of a descriptor as messages to its owner."""
 
+import contextlib
 import socket
 import threading
 
 import pytest
 
 from poe.actors import READABLE, GenServer, SocketWatch
+from tests.actors.puppet import Puppet, log_of
 from tests.waiting import wait_until
 
 
@@ -36,8 +38,8 @@ class Receiver(GenServer):
 @pytest.fixture
 def pair():
     ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    theirs.setblocking(False)
+    ours.settimeout(0)
+    theirs.settimeout(0)
     yield ours, theirs
     ours.close()
     theirs.close()
@@ -84,9 +86,12 @@ def test_the_watch_of_a_killed_actor_leaves_the_loop(live, pair):
     ref = live.start(Receiver, ours)
     live.exit(ref, "kill")
     wait_until(lambda: not live.is_alive(ref))
+    dead_letters = live.start(Puppet)
+    live.set_dead_letter_handler(dead_letters.cell, enabled=True)
     theirs.send(b"hello")
-    loop = live.event_loop().loop
-    wait_until(lambda: on_loop(live, lambda: loop.remove_reader(ours.fileno())) is False)
+    for _ in range(3):
+        on_loop(live, lambda: None)
+    assert log_of(live, dead_letters) == []
 
 
 def on_loop(live, action):
@@ -98,12 +103,12 @@ def on_loop(live, action):
 
 
 def fill(endpoint):
-    with pytest.raises(BlockingIOError):
+    with contextlib.suppress(BlockingIOError):
         while True:
             endpoint.send(bytes(65_536))
 
 
 def drain(endpoint):
-    with pytest.raises(BlockingIOError):
+    with contextlib.suppress(BlockingIOError):
         while True:
             endpoint.recv(65_536)

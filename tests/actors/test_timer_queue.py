@@ -1,5 +1,7 @@
 """Deadlines in order, cancelled ones gone, and no growth by cancelled ones."""
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,9 +41,11 @@ def test_cancelled_timers_do_not_fill_the_queue():
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans())))
 def test_live_timers_come_in_the_order_of_their_deadlines(entries):
-    queue, expected, popped = TimerQueue(), [], []
+    queue = TimerQueue()
+    expected: list[int] = []
+    popped: list[int] = []
     for deadline_s, is_cancelled in entries:
-        timer = queue.add(deadline_s, lambda deadline_s=deadline_s: popped.append(deadline_s))
+        timer = queue.add(deadline_s, partial(popped.append, deadline_s))
         if is_cancelled:
             timer.cancel()
         else:

@@ -1,5 +1,6 @@
 """Nodes for tests: in simulated time, with a reader that asks as connections do."""
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ from poe.broker.request_handler import RequestHandler
 from poe.storage import decode_records
 
 START_US = 1_700_000_000_000_000
+_STEP_S = 0.01
 BYTES_MAX = 64 * 1024 * 1024
 
 
@@ -24,6 +26,20 @@ class SimulatedWall:
 
     def now_us(self):
         return START_US + self.offset_us + round(self.clock.monotonic_s() * 1_000_000)
+
+
+class SteppingSystem(LoopSystemBase):
+    """An actor system in simulated time: who waits for an answer moves time on by waiting."""
+
+    patience_s = 20.0
+
+    def _outcome(self, call: Call):
+        steps = 0
+        while not call.is_done:
+            assert steps < self.patience_s / _STEP_S, f"no answer within {self.patience_s} s"
+            self.advance(_STEP_S)
+            steps += 1
+        return call.result()
 
 
 class FrameReads(GenServer):
@@ -53,7 +69,7 @@ class SimulatedNode:
 
     def start(self):
         self.node = Node(dir=self.folder, port=None, clock=self.wall, **self.options)
-        self.node.start(LoopSystemBase(clock=self.clock))
+        self.node.start(SteppingSystem(clock=self.clock))
         self.system = self.node.system
         routes = self.node._routes  # what connections are given, too
         self.frame_reads = self.system.start(FrameReads, routes)
@@ -101,20 +117,21 @@ def read_by_frames(read, topic, limit=100, pointer=0):
 
 def open_files(folder):
     """Tell the files below a folder that this process holds open, deleted ones included."""
-    base = os.path.realpath(folder)
+    base = os.path.realpath(folder) + "/"
+    return [
+        path.removeprefix(base).removesuffix(" (deleted)")
+        for path in descriptors()
+        if path.startswith(base)
+    ]
+
+
+def descriptors():
+    """Tell what the descriptors of this process lead to."""
     found = []
     for fd in os.listdir("/proc/self/fd"):
-        try:
-            path = os.readlink(f"/proc/self/fd/{fd}")
-        except OSError:
-            continue  # the descriptor of the listing itself
-        if path.startswith(base + "/"):
-            found.append(path.removeprefix(base + "/").removesuffix(" (deleted)"))
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself
+            found.append(os.readlink(f"/proc/self/fd/{fd}"))
     return sorted(found)
-
-
-def descriptor_count():
-    return len(os.listdir("/proc/self/fd"))
 
 
 def rss_bytes(pid="self"):

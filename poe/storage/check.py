@@ -1,0 +1,173 @@
+"""Turn a base folder into a report of what its files hold and what is wrong with them.
+
+Nothing is changed and nothing repaired: every record header and every index entry is read and
+compared. What a writer that was killed has left behind (a lock, an unfinished batch, a short index)
+is no damage, since the next start repairs it without loss; it is told as a note. Damage is what a
+server that closed cleanly, or a kill, cannot have left.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from poe.errors import OptionError, SegmentLocked, StorageError, StoreLocked
+from poe.storage.failure import reading
+from poe.storage.files import Files, OpenFile
+from poe.storage.index import ENTRY_BYTES, encode_entries
+from poe.storage.real_files import RealFiles
+from poe.storage.scan import RecordPlaces, scan_records
+from poe.storage.segment_lock import FoundLock, find_lock
+from poe.storage.store import LOCK_FILE, SEGMENT_FILE, TOPICS_FOLDER, locked_by
+from poe.storage.topic_name import is_topic_folder
+
+
+@dataclass(slots=True)
+class SegmentCheck:
+    """What was found in the files of one segment."""
+
+    path: str
+    """Below the base folder, less `_data`."""
+
+    count: int = 0
+    size_bytes: int = 0
+    """Bytes of whole records."""
+
+    pointer_low: int = 0
+    pointer_high: int = 0
+    """0 where there is no record."""
+
+    damage: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def stopped_store(base: Path) -> Iterator[Files]:
+    """Open a base folder and keep servers away from it during the block.
+
+    Raises:
+        OptionError: it is no base folder, or cannot be opened.
+        StoreLocked: a server runs on it.
+    """
+    # Looked for first: the file layer makes what is missing, and checking must not.
+    if not (base / TOPICS_FOLDER).is_dir():
+        raise OptionError(
+            key="dir", value=str(base), allowed=f"a server's folder, with {TOPICS_FOLDER}/ in it"
+        )
+    files = RealFiles.at(base)
+    lock = None
+    # The original leaves no such file, and then there is no server of ours to keep away.
+    if files.size(LOCK_FILE) is not None:
+        try:
+            lock = files.lock(LOCK_FILE)
+        except BlockingIOError as error:
+            raise StoreLocked(files.base, locked_by(files)) from error
+    yield files
+    del lock
+
+
+def check_segments(files: Files) -> Iterator[SegmentCheck]:
+    """Check all segments of all topics, oldest first within a topic.
+
+    Raises:
+        SegmentLocked: a live program that is not a server of ours writes to one.
+        ReadFailed: a folder cannot be listed.
+    """
+    with reading(TOPICS_FOLDER):
+        topics = sorted(files.list_folder(TOPICS_FOLDER))
+    for name, is_folder in topics:
+        if is_folder and is_topic_folder(name):
+            yield from _check_topic(files, f"{TOPICS_FOLDER}/{name}")
+
+
+def _check_topic(files: Files, folder: str) -> Iterator[SegmentCheck]:
+    with reading(folder):
+        names = [entry.name for entry in files.list_folder(folder) if not entry.is_folder]
+    timestamps = {int(found[1]) for name in names if (found := SEGMENT_FILE.fullmatch(name))}
+    pointer_before = 0
+    for timestamp in sorted(timestamps):
+        segment = SegmentCheck(f"{folder}/{timestamp}")
+        try:
+            with reading(segment.path):
+                _check_files(files, segment)
+        except SegmentLocked:
+            raise
+        except StorageError as error:
+            segment.damage.append(str(error))
+        if segment.count and segment.pointer_low <= pointer_before:
+            segment.damage.append(f"begins at pointer {segment.pointer_low}, before the segment "
+                                  f"in front of it ends ({pointer_before})")  # fmt: skip
+        pointer_before = max(pointer_before, segment.pointer_high)
+        yield segment
+
+
+def _check_files(files: Files, segment: SegmentCheck) -> None:
+    """Compare data and index of one segment.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    lock = find_lock(files, segment.path + "_lock")
+    if lock is not None:
+        segment.notes.append("was not closed; the next start recovers it")
+    data = _open_maybe(files, segment.path + "_data")
+    if data is None:
+        told = segment.notes if lock is not None else segment.damage
+        told.append("the data file is missing")
+        return
+    size_bytes = data.size()
+    places = scan_records(data, 0, size_bytes, 0)
+    segment.count = len(places.pointers)
+    segment.size_bytes = places.end
+    segment.pointer_low = places.pointers[0] if places.pointers else 0
+    segment.pointer_high = places.last_pointer
+    _judge_end(segment, size_bytes, lock)
+    _judge_index(segment, _open_maybe(files, segment.path + "_index"), places, lock)
+
+
+def _judge_end(segment: SegmentCheck, size_bytes: int, lock: FoundLock | None) -> None:
+    """Tell whether the bytes behind the last record may be there."""
+    surplus_bytes = size_bytes - segment.size_bytes
+    promised_bytes = lock.flushed_offset if lock is not None else size_bytes
+    if promised_bytes is not None and segment.size_bytes < promised_bytes:
+        segment.damage.append(
+            f"no valid record at offset {segment.size_bytes} of the data file; "
+            f"{promised_bytes - segment.size_bytes} bytes behind it should be records"
+        )
+    elif surplus_bytes:
+        segment.notes.append(f"{surplus_bytes} bytes of an unfinished batch")
+
+
+def _judge_index(
+    segment: SegmentCheck, index: OpenFile | None, places: RecordPlaces, lock: FoundLock | None
+) -> None:
+    """Tell whether the index names exactly the records; after a kill it may be short."""
+    if index is None:
+        told = segment.notes if lock is not None else segment.damage
+        told.append("the index file is missing; it can be made from the data")
+        return
+    expected = encode_entries(
+        np.array(places.pointers, np.uint64), np.array(places.offsets, np.uint64)
+    )
+    found = index.read_at(index.size(), 0)
+    if found == expected:
+        return
+    if lock is not None and expected.startswith(found):
+        segment.notes.append("the index is short; it will be completed")
+        return
+    pairs = zip(memoryview(found), memoryview(expected), strict=False)
+    same_bytes = next(
+        (at for at, (a, b) in enumerate(pairs) if a != b), min(len(found), len(expected))
+    )
+    segment.damage.append(
+        f"the index disagrees with the data from record {same_bytes // ENTRY_BYTES} on"
+    )
+
+
+def _open_maybe(files: Files, path: str) -> OpenFile | None:
+    try:
+        return files.open(path, "r")
+    except FileNotFoundError:
+        return None

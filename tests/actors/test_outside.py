@@ -1,0 +1,56 @@
+"""The mailboxes of application threads, and how periods are given."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from thespian.actors import ActorExitRequest
+
+from poe.actors.outside import OutsideMailbox, to_seconds
+from tests.actors import thespians
+from tests.waiting import wait_until
+
+
+@pytest.mark.parametrize(
+    ("period", "seconds"), [(None, None), (2, 2.0), (0.5, 0.5), (timedelta(milliseconds=1), 0.001)]
+)
+def test_a_period_is_given_in_seconds_or_as_a_timedelta(period, seconds):
+    assert to_seconds(period) == seconds
+
+
+def test_messages_are_taken_in_the_order_they_came():
+    mailbox = OutsideMailbox()
+    mailbox.deliver(1, None)
+    mailbox.deliver(2, None)
+    assert [mailbox.take(0), mailbox.take(0), mailbox.take(0)] == [1, 2, None]
+
+
+def test_a_waiting_thread_is_woken_by_a_message():
+    mailbox = OutsideMailbox()
+    taken: list[object] = []
+    thread = threading.Thread(target=lambda: taken.append(mailbox.take(5.0)))
+    thread.start()
+    mailbox.deliver("message", None)
+    thread.join()
+    assert taken == ["message"]
+
+
+def test_messages_of_the_system_stay_inside():
+    mailbox = OutsideMailbox()
+    mailbox.deliver(ActorExitRequest(), None)
+    assert mailbox.take(0) is None
+
+
+def test_listen_without_a_deadline_waits_for_what_a_timer_will_send(live):
+    sleeper = live.system.createActor(thespians.Sleeper)
+    live.system.tell(sleeper, 0.01)
+    assert live.system.listen() == "awake"
+
+
+def test_the_address_of_an_ended_context_takes_nothing_more(live):
+    echo = live.system.createActor(thespians.EchoActor)
+    context = live.external_clone()
+    context.exit_context()
+    context.tell(echo, "hello")
+    wait_until(live.is_quiet)
+    assert context.listen(0.0) is None

@@ -1,0 +1,44 @@
+"""The command line as a whole: help, version, and what a mistyped word gets."""
+
+import pytest
+
+from poe.cli import main
+from poe.version import VERSION
+
+
+def test_a_mistyped_command_gets_a_suggestion(capsys):
+    assert main(["stauts"]) == 2
+    assert capsys.readouterr().err == (
+        "poe: No such command 'stauts'. Did you mean 'status'?; see poe --help\n"
+    )
+
+
+def test_a_missing_argument_names_it_and_its_command(capsys):
+    assert main(["put"]) == 2
+    assert "see poe put --help" in capsys.readouterr().err
+
+
+def test_no_command_prints_the_list_of_commands(capsys):
+    assert main([]) == 2
+    told = capsys.readouterr().err
+    for command in ("serve", "put", "read", "topics", "status", "check", "bench"):
+        assert f"\n  {command} " in told
+
+
+@pytest.mark.parametrize("command", ["serve", "put", "read", "topics", "status", "check", "bench"])
+def test_every_command_explains_itself(capsys, command):
+    assert main([command, "--help"]) == 0
+    assert f"Usage: poe {command}" in capsys.readouterr().out
+
+
+def test_help_of_serve_shows_each_option_with_its_docstring_and_default(capsys):
+    assert main(["serve", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "--count-limit INTEGER Messages in a segment; may be a little exceeded." in told
+    assert "[default: 100000]" in told
+    assert "--insecure Allow an address that others can reach." in told
+
+
+def test_version(capfdbinary):
+    assert main(["--version"]) == 0
+    assert capfdbinary.readouterr().out == f"poe {VERSION}\n".encode()

@@ -1,0 +1,67 @@
+"""`poe check`: tells damage from what a kill leaves behind, and changes nothing."""
+
+import pytest
+
+from tests.cli.processes import Server, complaint, poe
+
+pytestmark = pytest.mark.slow
+
+
+def content_of(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of a server that was stopped."""
+    with Server(tmp_path / "data") as server:
+        poe("put", "t", "one", "two", "three", port=server.port)
+        assert server.end()[0] == 0
+    return tmp_path / "data"
+
+
+def test_a_stopped_folder_is_sound_and_unchanged(folder):
+    before = content_of(folder)
+    run = poe("check", folder, "--verbose")
+    assert run.returncode == 0
+    assert run.stdout.splitlines()[-1] == b"1 segments, 3 messages, 44 bytes: all sound"
+    assert b": 3 messages, 44 bytes" in run.stdout.splitlines()[0]
+    assert content_of(folder) == before
+
+
+def test_a_killed_server_leaves_no_damage(tmp_path):
+    with Server(tmp_path / "data") as server:
+        poe("put", "t", "one", "two", port=server.port)
+        server.process.kill()
+        server.process.wait()
+    before = content_of(tmp_path / "data")
+    run = poe("check", tmp_path / "data")
+    assert run.returncode == 0
+    assert b"note: was not closed; the next start recovers it" in run.stdout
+    assert content_of(tmp_path / "data") == before
+
+
+def test_damage_is_named_and_left_alone(folder):
+    data = next(folder.rglob("*_data"))
+    content = bytearray(data.read_bytes())
+    content[14] = 0xFF  # the size of the second record
+    data.write_bytes(content)
+    before = content_of(folder)
+    run = poe("check", folder)
+    assert run.returncode == 1
+    assert b"DAMAGED: no valid record at offset 14 of the data file; 30 bytes" in run.stdout
+    assert run.stdout.endswith(b"1 segments are damaged\n")
+    assert content_of(folder) == before
+
+
+def test_a_running_server_is_left_in_peace(tmp_path, server):
+    run = poe("check", tmp_path / "data")
+    assert run.returncode == 2
+    assert f"in use by the server with pid {server.process.pid}" in complaint(run)
+
+
+def test_a_folder_that_is_none_of_ours_is_told_and_not_made(tmp_path):
+    run = poe("check", tmp_path / "nothing")
+    assert run.returncode == 2
+    assert "use a server's folder" in complaint(run)
+    assert not (tmp_path / "nothing").exists()

@@ -1,0 +1,171 @@
+"""`poe put` and `poe read` against a running server: what goes in comes out, byte for byte."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+
+import pytest
+
+from poe import protocol
+from tests.cli.processes import Background, Server, complaint, poe
+
+pytestmark = pytest.mark.slow
+
+SAMPLE = (
+    b"plain\r\nstray\rreturn\n\xff\xfe binary \0\n  spaces  \ntab\t\n\xe2\x80\xa8 line separator"
+)
+
+
+def last_pointer(run):
+    assert run.returncode == 0, run.stderr
+    return int(run.stdout.split()[-1])
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"], ids=["no final newline", "final newline"])
+def test_lines_come_back_byte_for_byte(server, end):
+    content = SAMPLE + end
+    put = poe("put", "t", "-", stdin=content, port=server.port)
+    assert put.stdout.startswith(b"6 messages, last pointer ")
+    output_format = "lines" if end else "joined"
+    read = poe("read", "t", "--format", output_format, port=server.port)
+    assert read.stdout == content
+    assert put.stderr == read.stderr == b""
+
+
+def test_kept_ends_give_back_any_input(server):
+    content = b"\n\nempty lines\n\n" + random.Random(1).randbytes(100_000)
+    assert poe("put", "t", "-", "--keep-ends", stdin=content, port=server.port).returncode == 0
+    assert poe("read", "t", "--format", "raw", port=server.port).stdout == content
+
+
+def test_real_logs_come_back_byte_for_byte(server, loghub):
+    logs = sorted(loghub.glob("*.log"))
+    assert len(logs) == 5
+    for log in logs:
+        content = log.read_bytes()
+        last_pointer(poe("put", log.stem, "-", stdin=content, port=server.port))
+        ends = "lines" if content.endswith(b"\n") else "joined"
+        read = poe("read", log.stem, "--format", ends, port=server.port)
+        assert read.stdout == content, log.name
+
+
+def test_messages_as_arguments_may_be_any_bytes(server):
+    pointer = last_pointer(poe("put", "t", "one", os.fsdecode(b"tw\xffo"), port=server.port))
+    read = poe("read", "t", "--with-pointers", port=server.port)
+    lines = [line.split(b"\t") for line in read.stdout.splitlines()]
+    assert [message for _, message in lines] == [b"one", b"tw\xffo"]
+    assert int(lines[-1][0]) == pointer
+    assert (
+        poe("read", "t", "--pointer", lines[0][0].decode(), port=server.port).stdout == b"tw\xffo\n"
+    )
+    assert poe("read", "t", "--pointer", pointer, port=server.port).stdout == b""
+
+
+def test_limit_and_json(server):
+    last_pointer(poe("put", "t", "é", os.fsdecode(b"\xff"), "c", port=server.port))
+    read = poe("read", "t", "--limit", 2, "--format", "json", port=server.port)
+    first, second = map(json.loads, read.stdout.splitlines())
+    assert first["message"] == "é"
+    assert second["message_base64"] == "/w=="
+    assert first["pointer"] < second["pointer"]
+    assert poe("read", "t", "--limit", 0, port=server.port).stdout == b""
+    assert poe("read", "t", "--from", "latest", port=server.port).stdout == b""
+
+
+def test_an_empty_line_is_refused_with_its_number(server):
+    run = poe("put", "t", "-", stdin=b"a\nb\n\nc\n", port=server.port)
+    assert run.returncode == 1
+    assert run.stdout.startswith(b"2 messages, last pointer ")
+    assert b"line 3 is empty" in run.stderr
+    assert b"acknowledged messages: 2" in run.stderr
+    skipped = poe("put", "t", "-", "--skip-empty", stdin=b"\nc\n\n", port=server.port)
+    assert skipped.stdout.startswith(b"1 message,")
+    assert poe("read", "t", port=server.port).stdout == b"a\nb\nc\n"
+
+
+def test_no_input_is_no_message(server):
+    assert poe("put", "t", "-", port=server.port).stdout == b"0 messages\n"
+    assert poe("topics", port=server.port).stdout == b""
+
+
+def test_a_refused_line_tells_how_many_were_acknowledged(tmp_path):
+    content = b"short\n" * 50_000 + b"x" * 2000 + b"\n"
+    with Server(tmp_path / "data", "--message-max", 1000) as server:
+        run = poe("put", "t", "-", stdin=content, port=server.port)
+        stored = poe("read", "t", port=server.port).stdout
+    assert run.returncode == 1
+    assert b"message of 2000 bytes is refused" in run.stderr
+    acknowledged = int(run.stderr.split(b"acknowledged messages: ")[1].split(b",")[0])
+    assert stored == b"short\n" * acknowledged
+
+
+def test_put_sends_lines_as_they_come_and_an_interrupt_tells_the_count(server):
+    with Background("put", "t", "-", stdin=subprocess.PIPE, port=server.port) as put:
+        put.type(b"first\nsecond\nunfin")
+        with protocol.socket(port=server.port, timeout_s=20) as connection:
+            assert connection.wait("t", 0, timeout_s=20)
+        code, stdout, stderr = put.end(signal.SIGINT)
+    assert code == 130
+    assert stdout.startswith(b"2 messages, last pointer ")
+    assert stderr == b"poe: interrupted; acknowledged messages: 2\n"
+    assert poe("read", "t", port=server.port).stdout == b"first\nsecond\n"
+
+
+def test_a_killed_server_ends_put_with_the_count_of_what_is_kept(tmp_path):
+    with Server(tmp_path / "data") as server:
+        put = Background("put", "t", "-", stdin=subprocess.PIPE, port=server.port)
+        with put:
+            put.type(b"kept\n")
+            with protocol.socket(port=server.port, timeout_s=20) as connection:
+                assert connection.wait("t", 0, timeout_s=20)
+            server.process.kill()
+            server.process.wait()
+            stdout, stderr = put.process.communicate(b"lost\n", timeout=20)
+        assert put.process.returncode == 1
+        assert stdout.startswith(b"1 message,")
+        assert b"acknowledged messages: 1, of 1 sent after them some may be stored" in stderr
+    with Server(tmp_path / "data") as server:
+        assert poe("read", "t", port=server.port).stdout == b"kept\n"
+
+
+def test_follow_shows_what_another_process_puts(server):
+    with Background("read", "t", "--follow", port=server.port) as follower:
+        last_pointer(poe("put", "t", "one", "two", port=server.port))
+        assert follower.read_until(b"two\n") == b"one\ntwo\n"
+        last_pointer(poe("put", "t", "three", port=server.port))
+        assert follower.read_until(b"three\n") == b"three\n"
+        code, stdout, stderr = follower.end(signal.SIGINT)
+    assert (code, stdout, stderr) == (130, b"", b"")
+
+
+def test_a_reader_that_has_enough_ends_read_quietly(server):
+    content = b"".join(b"%d\n" % number for number in range(200_000))
+    last_pointer(poe("put", "t", "-", stdin=content, port=server.port))
+    with Background("read", "t", port=server.port) as read:
+        assert read.read_until(b"\n").startswith(b"0\n1\n")
+        read.process.stdout.close()
+        assert read.process.wait(20) == 0
+        assert read.process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("put", "bad/name", "x"), "topic name b'bad/name' is not allowed"),
+        (("put", "t", ""), "message 0 is empty"),
+        (("read", "t", "--pointer", 2**56), "--pointer"),
+        (("read", "t", "--format", "raw", "--with-pointers"), "--with-pointers"),
+    ],
+)
+def test_what_cannot_be_asked_is_bad_usage(server, arguments, told):
+    run = poe(*arguments, port=server.port)
+    assert run.returncode == 2
+    assert told in complaint(run)
+
+
+def test_an_unknown_topic_is_told_from_an_empty_one(server):
+    run = poe("read", "nosuch", port=server.port)
+    assert run.returncode == 1
+    assert "topic b'nosuch' is not known" in complaint(run)

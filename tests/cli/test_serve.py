@@ -1,0 +1,248 @@
+"""`poe serve` as a service manager sees it: readiness, signals, notification, exit codes."""
+
+import contextlib
+import os
+import signal
+import socket
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from poe import protocol
+from poe.cli.service import Service
+from poe.errors import ConnectFailed, PoeError
+from poe.node import Node
+from tests.cli.processes import Background, Server, complaint, poe
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+
+def put_until_refused(port, label, acknowledged):
+    """Put numbered messages, one call each, until the server is gone."""
+    with contextlib.suppress(PoeError), protocol.socket(port=port, timeout_s=20) as connection:
+        for number in range(10**9):
+            message = b"%b-%d" % (label, number)
+            connection.write("t", [message])
+            acknowledged.append(message)
+
+
+def stored(folder):
+    with Node(dir=folder, port=None) as node:
+        pointer, messages = 0, []
+        while (found := node.next("t", pointer)) is not None:
+            pointer, message = found
+            messages.append(message)
+    return messages
+
+
+def test_ready_means_that_clients_can_connect(tmp_path):
+    with Server(tmp_path / "data") as server:
+        assert server.ready_line == f"ready on 127.0.0.1:{server.port}\n"
+        with protocol.socket(port=server.port) as connection:
+            assert connection.control("health")["status"] == "ok"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_keeps_what_was_acknowledged_and_frees_the_folder(tmp_path, number):
+    folder = tmp_path / "data"
+    acknowledged: dict[bytes, list[bytes]] = {b"a": [], b"b": [], b"c": []}
+    with Server(folder) as server:
+        producers = [
+            threading.Thread(target=put_until_refused, args=(server.port, *item))
+            for item in acknowledged.items()
+        ]
+        for producer in producers:
+            producer.start()
+        wait_until(lambda: all(len(each) > 100 for each in acknowledged.values()), timeout_s=20)
+        code, _, stderr = server.end(number)
+        for producer in producers:
+            producer.join()
+    assert code == 0
+    assert b"stopped" in stderr
+    assert not list(folder.rglob("*_lock"))
+    messages = stored(folder)
+    for label, own in acknowledged.items():
+        kept = [message for message in messages if message.startswith(label)]
+        assert kept[: len(own)] == own
+        assert len(kept) <= len(own) + 1, "one put at most was under way"
+
+
+def test_an_idle_client_does_not_delay_the_end(tmp_path):
+    with Server(tmp_path / "data") as server, protocol.socket(port=server.port) as idle:
+        idle.topics()
+        code, _, _ = server.end()
+        assert code == 0
+
+
+def test_what_was_acknowledged_survives_a_kill_and_is_served_again(tmp_path):
+    folder = tmp_path / "data"
+    acknowledged: list[bytes] = []
+    with Server(folder, "--count-limit", 500, "--check-interval", 0.05) as server:
+        producer = threading.Thread(
+            target=put_until_refused, args=(server.port, b"a", acknowledged)
+        )
+        producer.start()
+        wait_until(lambda: len(acknowledged) > 2000, timeout_s=20)
+        server.process.kill()
+        producer.join()
+    with Server(folder) as server, protocol.socket(port=server.port) as connection:
+        pointer, messages = 0, []
+        while records := connection.read("t", pointer, 1000):
+            pointer = records[-1][0]
+            messages += [message for _, message in records]
+    assert messages[: len(acknowledged)] == acknowledged
+    assert len(messages) <= len(acknowledged) + 1
+
+
+def test_a_second_signal_ends_at_once(tmp_path):
+    with Server(tmp_path / "data") as server:
+        with protocol.socket(port=server.port, timeout_s=20) as connection:
+            connection.write("t", [bytes(1 << 20)] * 32)
+        # A reply that its client does not take keeps the connection busy while the server drains.
+        with socket.create_connection(("127.0.0.1", server.port)) as slow:
+            slow.sendall(protocol.PointerRequest(b"t", 0, 32).encode() * 4)
+            wait_until(lambda: slow.recv(1, socket.MSG_PEEK), timeout_s=20)
+            server.process.send_signal(signal.SIGTERM)
+            server.read_until(b"SIGTERM: stopping", pipe=server.process.stderr)
+            code, _, stderr = server.end()
+    assert code == 128 + signal.SIGTERM
+    assert b"leaving at once" in stderr
+
+
+def test_hanging_up_the_terminal_is_ignored(tmp_path):
+    with Server(tmp_path / "data") as server:
+        server.process.send_signal(signal.SIGHUP)
+        with protocol.socket(port=server.port) as connection:
+            assert connection.topics() == []
+        assert server.end()[0] == 0
+
+
+def test_systemd_is_told_readiness_and_stopping(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.settimeout(20)
+        notified.bind(str(tmp_path / "notify"))
+        with Server(tmp_path / "data", NOTIFY_SOCKET=str(tmp_path / "notify")) as server:
+            ready = notified.recv(1000).decode().split("\n")
+            assert ready == ["READY=1", f"STATUS=serving on 127.0.0.1:{server.port}"]
+            assert server.end()[0] == 0
+            assert notified.recv(1000).startswith(b"STOPPING=1\n")
+
+
+def test_files_are_for_the_owner_only(tmp_path):
+    with Server(tmp_path / "data") as server:
+        poe("put", "t", "x", port=server.port)
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "data").rglob("*")}
+    assert modes == {0o600, 0o700}
+
+
+def test_the_log_has_no_payload_and_one_line_per_record(tmp_path):
+    with Server(tmp_path / "data", "--log-level", "debug") as server:
+        poe("put", "t", "secret-payload", port=server.port)
+        with socket.create_connection(("127.0.0.1", server.port)) as rude:
+            rude.sendall(protocol.PutRequest(b"new\nline\x1b[2J", [b"secret-payload"]).encode())
+            assert rude.recv(1000)
+        _, _, stderr = server.end()
+    assert b"secret-payload" not in stderr
+    assert b"\x1b" not in stderr
+    assert all(line[:4].isdigit() for line in stderr.splitlines())
+
+
+def test_a_tree_that_gives_up_ends_the_service_with_an_error(tmp_path, caplog):
+    node = Node(dir=tmp_path / "data", port=0)
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT)}
+    mask = os.umask(0o077)
+
+    def kill_the_tree(_address):
+        sup = node.system.whereis("poe_sup")
+        assert sup is not None
+        node.system.exit(sup, "given up")
+
+    try:
+        assert Service(node, kill_the_tree).run() == 1
+    finally:
+        os.umask(mask)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert "the supervision tree gave up" in caplog.text
+    assert not node.is_running
+    with Node(dir=tmp_path / "data", port=None) as again:
+        assert again.is_running, "the folder is free again"
+
+
+def test_a_taken_port_is_told_and_leaves_nothing_behind(tmp_path, server):
+    run = poe("serve", "--dir", tmp_path / "other", port=server.port)
+    assert run.returncode == 2
+    assert f"cannot listen on 127.0.0.1:{server.port}" in complaint(run)
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_second_server_on_the_folder_is_refused(tmp_path, server):
+    run = poe("serve", "--dir", tmp_path / "data", "--port", 0)
+    assert run.returncode == 2
+    told = complaint(run)
+    assert f"in use by the server with pid {server.process.pid}" in told
+    assert poe("topics", port=server.port).returncode == 0, "the first one goes on"
+
+
+def test_a_folder_that_cannot_be_written_is_told():
+    run = poe("serve", "--dir", "/proc/nothing/here", "--port", 0)
+    assert run.returncode == 2
+    assert "use a folder that this user may write" in complaint(run)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--prot", 1), "No such option: --prot (Possible options: --host, --port)"),
+        (("--count-limit", "many"), "option '--count-limit' is 'many'; use a whole number"),
+        (("--count-limit", 0), "use 1 or more (messages)"),
+        (("--worker-timeout", "1s"), "option '--worker-timeout' is '1s'; use a number"),
+        (("--ack", "never"), "option '--ack' is 'never'"),
+        (("--port", 70_000), "0 to 65535"),
+        (("--port", "none"), "nobody could reach the server"),
+        (("--host", "0.0.0.0"), "or set insecure as well"),
+        (("--log-level", "loud"), "one of debug, info"),
+        (("--config", "/no/such.toml"), "a TOML file that exists"),
+    ],
+)
+def test_a_wrong_option_is_told_in_one_sentence(tmp_path, arguments, told):
+    run = poe("serve", "--dir", tmp_path / "data", *arguments)
+    assert run.returncode == 2
+    assert told in complaint(run)
+    assert not (tmp_path / "data").exists()
+
+
+def test_arguments_come_before_environment_before_file(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        wrong_port = taken.getsockname()[1]
+        config = tmp_path / "poe.toml"
+        config.write_text(f'port = {wrong_port}\ndir = "{tmp_path / "from_file"}"\n')
+        # Both the file's and the environment's port are taken: only the argument's can be served.
+        with Background(
+            "serve", "--port", 0, POE_PORT=str(wrong_port), POE_DIR=str(tmp_path / "from_env"),
+            cwd=tmp_path,
+        ) as server:  # fmt: skip
+            server.read_until(b"ready on 127.0.0.1:")
+    assert (tmp_path / "from_env").is_dir()
+    assert not (tmp_path / "from_file").exists()
+
+
+def test_a_just_started_server_is_small(server):
+    lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
+    rss_kb = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+    assert rss_kb <= 60 * 1024
+
+
+def test_a_client_that_finds_no_server_is_told(tmp_path):
+    with socket.socket() as unlistened:
+        unlistened.bind(("127.0.0.1", 0))
+        port = unlistened.getsockname()[1]
+        for command in (("put", "t", "x"), ("read", "t"), ("topics",), ("status",), ("bench",)):
+            run = poe(*command, port=port)
+            assert run.returncode == 3
+            assert f"cannot reach a server at 127.0.0.1:{port}" in complaint(run)
+        with pytest.raises(ConnectFailed):
+            protocol.socket(port=port)

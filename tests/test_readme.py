@@ -1,0 +1,162 @@
+"""What the README shows is what happens: its code runs, its sessions print that, its table is true.
+
+`expression  # -> value` in a block of Python is a claim and becomes an assertion. In a console
+block a line with `$` is typed, and what stands below is its output.
+"""
+
+import ast
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from poe.config import Config, option_types
+from tests import python_process
+
+README = python_process.ROOT / "README.md"
+QUICKSTART = python_process.ROOT / "docs" / "supervision-quickstart.md"
+DEADLINE_S = 30
+PORT_SHOWN = "5555"
+
+CLAIM = re.compile(r"^(\S.*?)\s+# -> (.+)$", flags=re.MULTILINE)
+COMMAND = re.compile(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", flags=re.MULTILINE)
+POINTER = re.compile(r"\b\d{16}\b")
+OPTION_ROW = re.compile(r"^\| `(\w+)` \|[^|]*\| ([^|]+) \| [^|]+ \|$", flags=re.MULTILINE)
+
+
+def blocks(document: Path, language: str) -> list[str]:
+    fenced = rf"^```{language}\n(.*?)^```"
+    return re.findall(fenced, document.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def free_port() -> str:
+    """A port that nobody listens on; should somebody take it meanwhile, the test fails loudly."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def environment(folder: Path, port: str) -> dict[str, str]:
+    """A reader's environment: `poe` is on the path, and the default port is one that is free."""
+    commands = folder / "bin"
+    commands.mkdir()
+    command = commands / "poe"
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m poe "$@"\n')
+    command.chmod(0o755)
+    path = f"{commands}{os.pathsep}{os.environ['PATH']}"
+    return python_process.environment(PATH=path, POE_PORT=port)
+
+
+def program(document: Path) -> str:
+    """All Python blocks of a document as one program, in which claims are asserted."""
+    code = "\n".join(blocks(document, "python")).replace("\n# -> ", "  # -> ")
+    checked, count = CLAIM.subn(r"assert (\1) == (\2), (\1)", code)
+    assert count, "the document claims nothing"
+    return checked
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", [README, QUICKSTART], ids=lambda path: path.name)
+def test_python_blocks_do_what_their_comments_claim(document, tmp_path):
+    port = free_port()
+    run = subprocess.run(
+        [sys.executable, "-c", program(document).replace(PORT_SHOWN, port)],
+        cwd=tmp_path,
+        env=environment(tmp_path, port),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert run.returncode == 0, run.stderr
+
+
+class Terminal:
+    """Types commands as a reader does; those that go on by themselves go on in the background."""
+
+    def __init__(self, folder: Path, port: str) -> None:
+        self._folder = folder
+        self._environment = environment(folder, port)
+        self._background: list[subprocess.Popen[str]] = []
+
+    def type(self, command: str, output_lines_count: int) -> list[str]:
+        """Run a command and return its output, of an endless one as many lines as are expected."""
+        if not re.search(r"poe serve|--follow", command):
+            run = subprocess.run(
+                ["sh", "-c", command],
+                cwd=self._folder,
+                env=self._environment,
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE_S,
+            )
+            assert (run.returncode, run.stderr) == (0, ""), command
+            return run.stdout.splitlines()
+        process = subprocess.Popen(
+            ["sh", "-c", f"exec {command}"],
+            cwd=self._folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._background.append(process)
+        assert process.stdout is not None
+        return [process.stdout.readline().rstrip("\n") for _ in range(output_lines_count)]
+
+    def close(self) -> None:
+        """End what goes on in the background: the last one first, and not without its consent."""
+        for process in reversed(self._background):
+            process.send_signal(signal.SIGINT)
+            assert process.stdout is not None
+            try:
+                process.wait(DEADLINE_S)
+            finally:
+                process.kill()
+                process.wait()
+                process.stdout.close()
+
+
+@pytest.fixture
+def port() -> str:
+    return free_port()
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, port: str) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path, port)
+    yield terminal
+    terminal.close()
+
+
+@pytest.mark.slow
+def test_console_sessions_print_what_is_shown(terminal, port):
+    session = "".join(blocks(README, "console"))
+    typed = COMMAND.findall(session)
+    assert len(typed) == session.count("$ ") > 3
+    for command, shown in typed:
+        expected = shown.replace(PORT_SHOWN, port).splitlines()
+        printed = terminal.type(command, len(expected))
+        assert without_pointers(printed) == without_pointers(expected), command
+
+
+def without_pointers(lines: list[str]) -> list[str]:
+    return [POINTER.sub("POINTER", line) for line in lines]
+
+
+def test_table_of_options_has_every_option_with_its_default(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # no poe.toml of somebody's
+    defaults = Config.load({}, environment={}).as_dict()
+    documented = dict(OPTION_ROW.findall(README.read_text()))
+    assert set(documented) == set(option_types())
+    assert documented.pop("dir") == "the user's data folder"
+    for name, default in documented.items():
+        assert ast.literal_eval(default.strip("`")) == defaults[name], name
