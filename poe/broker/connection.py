@@ -104,7 +104,7 @@ class Connection(GenServer):
         self._reader = FrameReader(options.frame_max)
         self._handler = RequestHandler(self, routes)
         self._late_timer: Timer | None = None
-        self._started_s = 0.0
+        self._unfinished_since_s: float | None = None
         self._watch = SocketWatch(self, peer.fileno(), scratch.renew)
         self._sender = ReplySender(peer, self._watch, options.send_timeout)
 
@@ -144,12 +144,13 @@ class Connection(GenServer):
         reader.received(size)
         try:
             while (frame := reader.next_frame()) is not None:
+                self._unfinished_since_s = None
                 await self._serve(decode_request(*frame))
         except RemoteProtocolError as error:
             return await self._hang_up(error)
         except (ConnectionClosed, OSError):
             return Stop("normal")
-        if reader.pending_bytes or self._late_timer is not None:
+        if reader.pending_bytes:
             self._watch_unfinished()
         if self._watch.is_paused:
             self._watch.resume()
@@ -193,22 +194,24 @@ class Connection(GenServer):
         return Stop("normal")
 
     def _watch_unfinished(self) -> None:
-        """Start the clock of an unfinished frame, stop it when there is none."""
-        if self._reader.pending_bytes and self._late_timer is None:
-            self._started_s = self.monotonic_s()
+        """Note since when a frame is unfinished.
+
+        The timer runs on when the frame is finished and then finds nothing to do: large frames
+        come in parts, and a timer for each would cost more than receiving them.
+        """
+        if self._unfinished_since_s is None:
+            self._unfinished_since_s = self.monotonic_s()
+        if self._late_timer is None:
             self._late_timer = self.send_after(self._options.frame_timeout, _LATE)
-        elif not self._reader.pending_bytes and self._late_timer is not None:
-            self._late_timer.cancel()
-            self._late_timer = None
 
     async def _check_late(self) -> Stop | None:
         """Close a connection whose frame makes no progress."""
         self._late_timer = None
+        if self._unfinished_since_s is None:
+            return None
         received = self._reader.pending_bytes
         allowed_s = self._options.frame_timeout + received / _SLOWEST_BYTES_PER_S
-        elapsed_s = self.monotonic_s() - self._started_s
-        if not received:
-            return None
+        elapsed_s = self.monotonic_s() - self._unfinished_since_s
         if elapsed_s < allowed_s:
             self._late_timer = self.send_after(allowed_s - elapsed_s, _LATE)
             return None

@@ -20,7 +20,7 @@ import numpy as np
 from poe.errors import FrameTooLarge, RemoteProtocolError
 
 FRAME_MAX = 64 * 1024 * 1024
-SCRATCH_SIZE = 64 * 1024
+SCRATCH_SIZE = 128 * 1024
 LENGTH_SIZE = 4
 TYPE_SIZE = 2
 HEADER_SIZE = LENGTH_SIZE + TYPE_SIZE

@@ -1,0 +1,48 @@
+"""Nodes that end with their test."""
+
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from poe import Node
+from tests.broker.nodes import SimulatedNode
+
+
+@pytest.fixture
+def simulate(tmp_path) -> Iterator[Callable[..., SimulatedNode]]:
+    """Make a node in simulated time, without sockets."""
+    nodes = []
+
+    def start(**options):
+        nodes.append(SimulatedNode(tmp_path / f"node{len(nodes)}", **options))
+        return nodes[-1]
+
+    yield start
+    for sim in nodes:
+        sim.stop()
+
+
+@pytest.fixture
+def serve(tmp_path) -> Iterator[Callable[..., Node]]:
+    """Make a node in real time that listens on any port."""
+    nodes = []
+
+    def start(**options):
+        options = {"dir": tmp_path / f"node{len(nodes)}", "port": 0, **options}
+        nodes.append(Node(options).start())
+        return nodes[-1]
+
+    yield start
+    for node in nodes:
+        node.stop()
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Keep the log of crashes on purpose out of the output."""
+    logger = logging.getLogger("poe")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    yield
+    logger.setLevel(level)

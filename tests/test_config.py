@@ -1,0 +1,167 @@
+"""Options: where they come from, which of them wins, and what is refused."""
+
+import dataclasses
+
+import pytest
+from platformdirs import user_data_path
+
+from poe.config import Config, option_choices, option_parts, option_types, parse_option
+from poe.errors import OptionError
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """No test sees a `poe.toml` or a variable that it did not make."""
+    monkeypatch.chdir(tmp_path)
+
+
+def load(arguments=None, environment=None, toml_path=None):
+    return Config.load(arguments or {}, environment or {}, toml_path)
+
+
+def test_defaults_are_those_of_the_design():
+    config = load()
+    assert config.dir == user_data_path("poe")
+    assert config.as_dict() | {"dir": ""} == {
+        "dir": "",
+        "check_interval": 0.5,
+        "count_limit": 100_000,
+        "size_limit": 67_108_864,
+        "buffer_count_max": 100,
+        "worker_timeout": 1.0,
+        "port": 5555,
+        "max_age": None,
+        "host": "127.0.0.1",
+        "ack": "flushed",
+        "insecure": False,
+        "message_max": 16 * 1024 * 1024,
+        "frame_max": 64 * 1024 * 1024,
+        "frame_timeout": 10.0,
+        "send_timeout": 30.0,
+        "connections_max": 10_000,
+    }
+
+
+def test_arguments_win_over_environment_over_file_over_default(tmp_path):
+    (tmp_path / "poe.toml").write_text("port = 1\ncount_limit = 1\nsize_limit = 1\n")
+    config = load({"port": 3}, {"POE_PORT": "2", "POE_COUNT_LIMIT": "2"})
+    assert config.listener.port == 3
+    assert config.appendix.count_limit == 2
+    assert config.appendix.size_limit == 1
+    assert config.connection.frame_max == 64 * 1024 * 1024
+
+
+def test_the_file_may_be_named_by_argument_or_environment(tmp_path):
+    (tmp_path / "poe.toml").write_text("port = 1\n")
+    (tmp_path / "a.toml").write_text("port = 2\n")
+    (tmp_path / "b.toml").write_text("port = 3\n")
+    named = {"POE_CONFIG": str(tmp_path / "a.toml")}
+    assert load({}, named).listener.port == 2
+    assert load({}, named, tmp_path / "b.toml").listener.port == 3
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "name", "value"),
+    [
+        ("POE_PORT", "0", "port", 0),
+        ("POE_PORT", "none", "port", None),
+        ("POE_MAX_AGE", "3600", "max_age", 3600.0),
+        ("POE_MAX_AGE", "Infinity", "max_age", None),
+        ("POE_INSECURE", "yes", "insecure", True),
+        ("POE_INSECURE", "FALSE", "insecure", False),
+        ("POE_ACK", "fsync", "ack", "fsync"),
+        ("POE_CHECK_INTERVAL", "0.25", "check_interval", 0.25),
+    ],
+)
+def test_text_of_the_environment_becomes_a_value(variable, text, name, value):
+    assert load({}, {variable: text}).as_dict()[name] == value
+
+
+def test_a_home_folder_is_expanded(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load({"dir": "~/queue"}).dir == tmp_path / "queue"
+
+
+def test_whole_numbers_do_where_seconds_are_wanted():
+    value = load({"worker_timeout": 2}).appendix.worker_timeout
+    assert (type(value), value) == (float, 2.0)
+
+
+@pytest.mark.parametrize("source", ["argument", "environment", "file"])
+def test_an_unknown_name_is_refused_where_it_stands(tmp_path, source):
+    (tmp_path / "poe.toml").write_text("prot = 1\n" if source == "file" else "")
+    arguments = {"prot": 1} if source == "argument" else {}
+    environment = {"POE_PROT": "1"} if source == "environment" else {}
+    with pytest.raises(OptionError, match=r"use one of ack, .*port") as caught:
+        load(arguments, environment)
+    where = {"argument": "prot", "environment": "POE_PROT", "file": "poe.toml: prot"}
+    assert caught.value.key == where[source]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        ({"port": "5555"}, "port"),
+        ({"port": 5.5}, "port"),
+        ({"port": True}, "port"),
+        ({"port": -1}, "port"),
+        ({"port": 65536}, "port"),
+        ({"host": "0.0.0.0"}, "host"),
+        ({"host": None}, "host"),
+        ({"insecure": 1}, "insecure"),
+        ({"count_limit": 0}, "count_limit"),
+        ({"count_limit": None}, "count_limit"),
+        ({"size_limit": 2**40}, "size_limit"),
+        ({"worker_timeout": 0}, "worker_timeout"),
+        ({"worker_timeout": float("nan")}, "worker_timeout"),
+        ({"check_interval": "1s"}, "check_interval"),
+        ({"max_age": 0}, "max_age"),
+        ({"max_age": -1.0}, "max_age"),
+        ({"ack": "never"}, "ack"),
+        ({"ack": b"fsync"}, "ack"),
+        ({"buffer_count_max": 0}, "buffer_count_max"),
+        ({"message_max": 0}, "message_max"),
+        ({"frame_max": 10}, "frame_max"),
+        ({"frame_timeout": 0}, "frame_timeout"),
+        ({"send_timeout": -1}, "send_timeout"),
+        ({"connections_max": 0}, "connections_max"),
+        ({"dir": 5}, "dir"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(arguments, key):
+    with pytest.raises(OptionError) as caught:
+        load(arguments)
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(b"port = ", "readable TOML"), (b"\xff", "readable TOML"), (b'port = "1"', "a whole number")],
+)
+def test_a_file_that_makes_no_sense_is_refused_with_its_path(tmp_path, content, told):
+    (tmp_path / "poe.toml").write_bytes(content)
+    with pytest.raises(OptionError, match=told) as caught:
+        load()
+    assert "poe.toml" in str(caught.value)
+
+
+def test_a_named_file_must_exist(tmp_path):
+    with pytest.raises(OptionError, match="a TOML file that exists"):
+        load({}, {"POE_CONFIG": str(tmp_path / "missing.toml")})
+
+
+def test_a_folder_in_place_of_the_file_is_refused(tmp_path):
+    with pytest.raises(OptionError, match="readable TOML file"):
+        load({}, {}, tmp_path)
+
+
+def test_every_option_belongs_to_one_class_and_has_choices():
+    names = [field.name for part in option_parts() for field in dataclasses.fields(part)]
+    assert sorted(["dir", *names]) == sorted(option_types())
+    assert all(option_choices(name) for name in option_types())
+
+
+def test_an_error_of_text_names_what_the_user_wrote():
+    with pytest.raises(OptionError) as caught:
+        parse_option("count_limit", "--count-limit", "1k")
+    assert str(caught.value) == "option '--count-limit' is '1k'; use a whole number"
