@@ -17,6 +17,19 @@ class PoeError(Exception):
     code: ClassVar[int] = 1
     retriable: ClassVar[bool] = False
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the sentence and the attributes; a subclass's own arguments are not kept."""
+        return _restored, (type(self), self.args, vars(self))
+
+
+def _restored(
+    kind: type[PoeError], args: tuple[object, ...], attributes: dict[str, object]
+) -> PoeError:
+    """Make an error from its pickled parts, without the constructor that made its sentence."""
+    error = kind.__new__(kind, *args)
+    vars(error).update(attributes)
+    return error
+
 
 class ConfigError(PoeError):
     """A configuration that cannot be used."""

@@ -296,7 +296,7 @@ class Node:
 
     def _describe(self) -> list[tuple[bytes, list[tuple[ActorRef, SegmentInfo]]]]:
         described = []
-        for topic in self._routes.topics():
+        for topic in self.topics():
             try:
                 rows = self._ask(DescribeLocally(topic))
             except UnknownTopic:

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from poe import protocol
+from poe.broker import MOVED, Put
 from tests.broker.nodes import read_by_frames, read_by_next
 
 TOPIC = b"t"
@@ -88,21 +89,16 @@ def test_a_clock_that_steps_back_does_not_turn_pointers_back(simulate):
     assert len(read_by_next(sim.node, TOPIC)) == 3
 
 
-def test_a_sealed_writer_that_somebody_still_knows_answers_moved(simulate):
+def test_a_late_put_to_a_sealed_writer_is_sent_on(simulate):
     """The put of a connection that looked up the writer just before it was sealed."""
     sim = simulate(count_limit=5)
     sim.node.put_many(TOPIC, [b"x"] * 5)
-    routes = sim.node._routes
-    stale = routes[TOPIC]
+    sealed = sim.node.status()[0][1][0][0]
     sim.advance(0.5)
-    fresh, routes._routes[TOPIC] = routes[TOPIC], stale
-
-    def put_back():
-        routes._routes[TOPIC] = fresh
-
-    sim.system.run_outside(put_back)
+    assert sim.system.call(sealed, Put([b"late"])) is MOVED
     pointer = sim.node.put(TOPIC, b"late")
     assert read_by_next(sim.node, TOPIC)[-1] == (pointer, b"late")
+    assert counts(sim) == [5, 1]
 
 
 @pytest.mark.slow

@@ -1,0 +1,84 @@
+"""Calls that pass the queue: order is kept, and nobody is starved."""
+
+from poe.actors import GenServer, LoopSystemBase, SimulatedClock
+
+
+class Recorder(GenServer):
+    def init(self, log):
+        self.log = log
+
+    def handle_call(self, request, caller):
+        self.log.append(("call", request))
+        return request
+
+    def handle_cast(self, message):
+        self.log.append(("cast", message))
+
+
+class Asker(GenServer):
+    """Runs the coroutine function it is given."""
+
+    async def handle_call(self, request, caller):
+        return await request(self)
+
+
+class Link(GenServer):
+    """Passes a call on to the next one of a chain."""
+
+    def init(self, following):
+        self.following = following
+
+    async def handle_call(self, request, caller):
+        return request if self.following is None else await self.call(self.following, request)
+
+
+def test_a_call_behind_a_cast_to_the_same_actor_comes_second():
+    system, log = LoopSystemBase(clock=SimulatedClock()), []
+    recorder, asker = system.start(Recorder, log), system.start(Asker)
+
+    async def cast_then_call(actor):
+        actor.cast(recorder, 1)
+        await actor.call(recorder, 2)
+        await actor.call(recorder, 3)
+
+    system.call(asker, cast_then_call)
+    assert log == [("cast", 1), ("call", 2), ("call", 3)]
+
+
+def test_a_call_is_answered_even_if_the_reply_is_there_before_it_is_awaited():
+    system, log = LoopSystemBase(clock=SimulatedClock()), []
+    recorder, asker = system.start(Recorder, log), system.start(Asker)
+
+    async def ask_twice(actor):
+        first, second = actor.call(recorder, 1), actor.call(recorder, 2)
+        return await second, await first
+
+    assert system.call(asker, ask_twice) == (2, 1)
+    assert log == [("call", 1), ("call", 2)]
+
+
+def test_a_chain_of_calls_may_be_longer_than_the_stack():
+    system = LoopSystemBase(clock=SimulatedClock())
+    head = None
+    for _ in range(2_000):
+        head = system.start(Link, head)
+    assert system.call(head, "through") == "through"
+
+
+def test_an_actor_that_calls_in_a_loop_lets_other_messages_through():
+    system, log = LoopSystemBase(clock=SimulatedClock()), []
+    recorder, asker = system.start(Recorder, []), system.start(Asker)
+    witness = system.start(Recorder, log)
+
+    async def call_until_the_witness_was_served(actor):
+        actor.send_after(0, "tick")
+        for count in range(100_000):
+            await actor.call(recorder, count)
+            if count == 10:
+                actor.cast(witness, "now")
+            if log:
+                return count
+        return None
+
+    assert system.call(asker, call_until_the_witness_was_served) < 100_000
+    assert log == [("cast", "now")]

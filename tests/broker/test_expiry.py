@@ -1,0 +1,119 @@
+"""What is older than max_age goes, a whole segment at a time, and nothing younger ever does."""
+
+import pytest
+
+from poe.errors import UnknownTopic
+from tests.broker.nodes import SimulatedNode, open_files, read_by_frames, read_by_next
+
+TOPIC = b"t"
+MAX_AGE_S = 100.0
+
+
+@pytest.fixture
+def sim(simulate) -> SimulatedNode:
+    return simulate(count_limit=2, max_age=MAX_AGE_S)
+
+
+def messages(sim):
+    return [message for _, message in read_by_next(sim.node, TOPIC)]
+
+
+def data_files(sim):
+    return sorted(path.name for path in sim.folder.glob("topics/*/*_data"))
+
+
+def test_nothing_goes_before_its_time(sim):
+    sim.node.put_many(TOPIC, [b"1", b"2"])
+    sim.advance(MAX_AGE_S - 1)
+    assert messages(sim) == [b"1", b"2"]
+
+
+def test_an_old_reader_goes_with_its_files(sim):
+    sim.node.put_many(TOPIC, [b"1", b"2"])
+    sim.advance(50)
+    sim.node.put(TOPIC, b"3")
+    sim.advance(61)
+    assert messages(sim) == [b"3"]
+    assert sim.roles(TOPIC) == "w"
+    assert len(data_files(sim)) == 1
+    sim.advance(3)
+    assert open_files(sim.folder) == ["store.lock"]
+
+
+def test_an_idle_writer_goes_too(sim):
+    """The original kept it for ever."""
+    old = sim.node.put(TOPIC, b"1")
+    sim.advance(MAX_AGE_S * 1.1 + 1)
+    assert messages(sim) == []
+    assert sim.read(TOPIC, 0, 10) == []
+    assert sim.roles(TOPIC) == "w"
+    assert sim.node.put(TOPIC, b"2") > old
+    assert messages(sim) == [b"2"]
+
+
+def test_a_segment_with_one_young_message_stays_whole(sim):
+    sim.node.put(TOPIC, b"1")
+    sim.advance(90)
+    sim.node.put(TOPIC, b"2")
+    sim.advance(90)
+    assert messages(sim) == [b"1", b"2"]
+    sim.advance(25)
+    assert messages(sim) == []
+
+
+def test_segments_go_oldest_first(sim):
+    for number in range(10):
+        sim.node.put_many(TOPIC, [b"%d" % number] * 2)
+        sim.advance(20)
+    left = [int(message) for message in messages(sim)]
+    assert left == sorted(left)
+    assert left[-1] == 9
+    assert left[0] in {4, 5}
+    assert [m for _, m in read_by_frames(sim.read, TOPIC, 1)] == [b"%d" % n for n in left]
+
+
+def test_an_empty_writer_is_kept(sim):
+    sim.node.put_many(TOPIC, [b"1", b"2"])
+    sim.advance(1)
+    sim.advance(MAX_AGE_S * 5)
+    assert sim.roles(TOPIC) == "w"
+    assert len(data_files(sim)) == 1
+    assert sim.node.topics() == [TOPIC]
+
+
+def test_an_expired_topic_is_known_after_a_restart_and_goes_on_behind_its_pointers(sim):
+    old = sim.node.put(TOPIC, b"1")
+    sim.advance(MAX_AGE_S * 1.1 + 1)
+    sim.stop()
+    sim.wall.offset_us = -3_600_000_000
+    sim.start()
+    assert sim.node.next(TOPIC, 0) is None
+    assert sim.node.put(TOPIC, b"2") > old
+    with pytest.raises(UnknownTopic):
+        sim.node.next(b"never put onto", 0)
+
+
+def test_expiry_wakes_nothing(sim):
+    sim.node.put_many(TOPIC, [b"1", b"2"])
+    sim.advance(50)
+    sim.node.put_many(TOPIC, [b"3", b"4"])
+    for _ in range(40):
+        sim.advance(2.5)
+    assert open_files(sim.folder) == ["store.lock"]
+
+
+def test_a_reader_that_is_killed_and_too_old_goes_after_its_repair(sim, quiet):
+    sim.node.put_many(TOPIC, [b"1", b"2"])
+    sim.advance(1)
+    sim.node.put(TOPIC, b"3")
+    sim.system.exit(sim.servers()[0], "kill")
+    assert messages(sim) == [b"1", b"2", b"3"]
+    sim.advance(MAX_AGE_S * 1.2)
+    assert messages(sim) == []
+
+
+def test_without_max_age_nothing_ever_goes(simulate):
+    sim = simulate(count_limit=2)
+    sim.node.put_many(TOPIC, [b"1", b"2"])
+    sim.advance(10_000_000)
+    assert messages(sim) == [b"1", b"2"]

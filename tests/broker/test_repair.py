@@ -1,0 +1,210 @@
+"""Whoever crashes is replaced, what was acknowledged stays, and topics keep accepting."""
+
+import shutil
+import threading
+import time
+
+import pytest
+
+from poe import protocol
+from poe.actors.message import ExitSignal
+from poe.errors import ConnectFailed, ConnectionClosed, PoeError
+from tests.broker.nodes import read_by_frames, read_by_next
+from tests.waiting import wait_until
+
+TOPIC = b"t"
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+@pytest.fixture
+def sim(simulate):
+    """A node with two readers and a writer; each holds two of the messages 0 to 5."""
+    sim = simulate(count_limit=2, worker_timeout=1000)
+    for number in range(0, 6, 2):
+        sim.node.put_many(TOPIC, [b"%d" % number, b"%d" % (number + 1)])
+        if number < 4:
+            sim.advance(0.5)
+    assert sim.roles(TOPIC) == "hhw".replace("h", "r")
+    return sim
+
+
+def texts(sim):
+    by_next = read_by_next(sim.node, TOPIC)
+    assert read_by_frames(sim.read, TOPIC, 2) == by_next
+    return [int(message) for _, message in by_next]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("reason", ["kill", "shutdown", "some bug"])
+def test_an_appendix_server_that_ends_is_replaced_and_its_data_is_there(sim, number, reason):
+    dead = sim.servers()[number]
+    sim.system.exit(dead, reason)
+    assert dead not in sim.servers()
+    assert texts(sim) == [0, 1, 2, 3, 4, 5]
+    sim.node.put(TOPIC, b"6")
+    assert texts(sim) == [0, 1, 2, 3, 4, 5, 6]
+    assert sim.roles(TOPIC).endswith("w")
+
+
+def test_all_appendix_servers_at_once_are_replaced(sim):
+    for ref in sim.servers():
+        sim.system.exit(ref, "kill")
+    assert texts(sim) == [0, 1, 2, 3, 4, 5]
+    sim.node.put(TOPIC, b"6")
+    assert texts(sim) == [0, 1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("name", ["topic_registry", "appendix_sup"])
+@pytest.mark.parametrize("reason", ["kill", "some bug"])
+def test_a_part_of_the_tree_that_ends_is_replaced_and_all_data_is_there(sim, name, reason):
+    dead = sim.system.find(name).address
+    sim.kill(name, reason)
+    sim.advance(0.6)
+    assert sim.system.find(name).address != dead
+    assert sim.node.is_running
+    assert texts(sim) == [0, 1, 2, 3, 4, 5]
+    sim.node.put(TOPIC, b"6")
+    sim.node.put(b"new", b"0")
+    assert texts(sim) == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_a_server_that_dies_while_its_supervisor_is_away_comes_back_without_the_registry_ending(sim):
+    registry = sim.system.find("topic_registry").address
+
+    def kill_both():
+        for ref in [sim.system.find("appendix_sup").address, *sim.servers_now]:
+            ref.cell.post(ExitSignal(None, "kill"))
+
+    sim.servers_now = sim.servers()
+    sim.system.run_outside(kill_both)
+    sim.advance(1)
+    assert texts(sim) == [0, 1, 2, 3, 4, 5]
+    sim.node.put(TOPIC, b"6")
+    assert texts(sim) == [0, 1, 2, 3, 4, 5, 6]
+    assert sim.system.find("topic_registry").address == registry
+
+
+def test_half_a_batch_that_a_crash_left_is_not_seen(sim):
+    """Bytes behind the flushed offset, as a process that is killed within write(2) leaves them."""
+    path = max(sim.folder.glob("topics/t/*_data"))
+    with path.open("ab") as data:
+        data.write(b"\x00\x00\x00\x20\x00\x06garbage")
+    sim.system.exit(sim.servers()[-1], "kill")
+    assert texts(sim) == [0, 1, 2, 3, 4, 5]
+    sim.node.put(TOPIC, b"6")
+    assert texts(sim) == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_an_index_that_was_removed_is_made_again(sim):
+    for path in sim.folder.glob("topics/t/*_index"):
+        path.unlink()
+    for ref in sim.servers():
+        sim.system.exit(ref, "kill")
+    assert texts(sim) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(("number", "left"), [(0, [2, 3, 4, 5]), (1, [0, 1, 4, 5])])
+def test_a_reader_whose_data_file_is_gone_costs_its_messages_only(sim, number, left):
+    sorted(sim.folder.glob("topics/t/*_data"))[number].unlink()
+    sim.system.exit(sim.servers()[number], "kill")
+    assert texts(sim) == left
+    sim.node.put(TOPIC, b"6")
+    assert texts(sim) == [*left, 6]
+
+
+def test_a_writer_whose_data_file_is_gone_is_replaced_by_an_empty_one(sim):
+    last = read_by_next(sim.node, TOPIC)[-1][0]
+    max(sim.folder.glob("topics/t/*_data")).unlink()
+    sim.system.exit(sim.servers()[-1], "kill")
+    assert texts(sim) == [0, 1, 2, 3]
+    assert sim.node.put(TOPIC, b"6") > last
+    assert texts(sim) == [0, 1, 2, 3, 6]
+
+
+def test_a_topic_that_cannot_be_repaired_leaves_the_others_alone(sim):
+    sim.node.put(b"other", b"0")
+    shutil.rmtree(sim.folder / "topics" / "t")
+    for ref in [ref for ref, _ in dict(sim.node.status())[TOPIC]]:
+        sim.system.exit(ref, "kill")
+    sim.advance(1)
+    assert read_by_next(sim.node, b"other")
+    sim.node.put(b"other", b"1")
+    assert len(read_by_next(sim.node, b"other")) == 2
+
+
+def test_put_by_a_wrong_type_crashes_nobody(sim):
+    servers = sim.servers()
+    for wrong in ([b"x", 1], ["text"], [None], [b"x", [b"y"]]):
+        with pytest.raises((TypeError, PoeError)):
+            sim.node.put_many(TOPIC, wrong)
+    for pointer in ("0", None, 1.5, -1, 2**56):
+        with pytest.raises((TypeError, PoeError)):
+            sim.node.next(TOPIC, pointer)
+    assert sim.servers() == servers
+    assert texts(sim) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.slow
+def test_puts_go_on_a_second_after_the_registry_died_and_none_is_lost(serve):
+    node = serve(count_limit=200, check_interval=0.01)
+    acknowledged: list[list[tuple[int, bytes]]] = [[] for _ in range(3)]
+    longest_s = [0.0, 0.0, 0.0]
+    is_over = threading.Event()
+
+    def write(writer):
+        with protocol.socket(*node.address, timeout_s=10) as socket:
+            number = 0
+            while not is_over.is_set():
+                message = b"%d %d" % (writer, number)
+                start_s = time.monotonic()
+                pointer = socket.write(TOPIC, [message])
+                longest_s[writer] = max(longest_s[writer], time.monotonic() - start_s)
+                acknowledged[writer].append((pointer, message))
+                number += 1
+
+    threads = [threading.Thread(target=write, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(6):
+        counts = [len(records) for records in acknowledged]
+        wait_until(lambda before=counts: all(
+            len(records) > count + 100
+            for records, count in zip(acknowledged, before, strict=True)
+        ))
+        node.system.exit(node.system.find("topic_registry").address, "kill")
+    wait_until(lambda: all(len(records) > 700 for records in acknowledged))
+    is_over.set()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    stored = read_by_next(node, TOPIC)
+    assert sorted(record for records in acknowledged for record in records) == stored
+    assert max(longest_s) < 1.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["listener_sup", "connection_sup"])
+def test_a_listener_that_is_killed_comes_back_on_its_port(serve, name):
+    node = serve()
+    port = node.address
+    for number in range(5):
+        with protocol.socket(*port, timeout_s=10) as client:
+            client.write(TOPIC, [b"%d" % number])
+            node.system.exit(node.system.find(name).address, "kill")
+
+            def is_served():
+                try:
+                    with protocol.socket(*port, timeout_s=5) as probe:
+                        return probe.read(TOPIC, 0, 100)
+                except (ConnectFailed, ConnectionClosed):
+                    return False
+
+            wait_until(is_served)
+            # The old connections ended with their supervisor.
+            with pytest.raises(ConnectionClosed):
+                client.write(TOPIC, [b"never"])
+                client.write(TOPIC, [b"never"])
+    assert node.address == port
+    assert node.is_running
+    assert [message for _, message in read_by_next(node, TOPIC)][:5] == [b"0", b"1", b"2", b"3", b"4"]

@@ -1,0 +1,150 @@
+"""Checking a folder: every kind of damage is named, and nothing is changed."""
+
+import shutil
+
+import pytest
+
+from poe.errors import OptionError, StoreLocked
+from poe.storage import SegmentOptions, Store, check_segments, stopped_store
+
+NOW_US = 1_700_000_000_000_000
+
+
+@pytest.fixture
+def base(tmp_path):
+    """A closed folder with one topic of two segments, of three and two records."""
+    store = Store.open(tmp_path, SegmentOptions())
+    first = store.create_segment(b"t", NOW_US)
+    first.append([b"one", b"two", b"three"], NOW_US)
+    second = store.create_segment(b"t", NOW_US + 1000)
+    second.append([b"four", b"five"], NOW_US + 1000)
+    store.close()
+    return tmp_path
+
+
+def content_of(base):
+    return {path: path.read_bytes() for path in sorted(base.rglob("*")) if path.is_file()}
+
+
+def checked(base):
+    before = content_of(base)
+    with stopped_store(base) as files:
+        found = list(check_segments(files))
+    assert content_of(base) == before, "checking changes nothing"
+    return found
+
+
+def file_of(base, number, suffix):
+    return sorted((base / "topics" / "t").glob(f"*_{suffix}"))[number]
+
+
+def alter(path, offset, byte):
+    content = bytearray(path.read_bytes())
+    content[offset] = byte
+    path.write_bytes(content)
+
+
+def test_a_closed_folder_is_sound(base):
+    first, second = checked(base)
+    assert (first.count, first.size_bytes, first.damage, first.notes) == (3, 44, [], [])
+    assert (second.count, second.size_bytes, second.damage, second.notes) == (2, 30, [], [])
+    assert first.pointer_low == NOW_US
+    assert first.pointer_high < second.pointer_low < second.pointer_high
+
+
+def test_a_folder_without_topics_is_sound(tmp_path):
+    Store.open(tmp_path).close()
+    assert checked(tmp_path) == []
+
+
+def test_a_record_that_is_none_is_damage(base):
+    alter(file_of(base, 0, "data"), 14, 0xFF)
+    first, second = checked(base)
+    assert "no valid record at offset 14" in first.damage[0]
+    assert "the index disagrees with the data from record 1 on" in first.damage
+    assert second.damage == []
+
+
+def test_a_data_file_that_was_cut_is_damage(base):
+    path = file_of(base, 1, "data")
+    path.write_bytes(path.read_bytes()[:-1])
+    first, second = checked(base)
+    assert first.damage == []
+    assert "no valid record at offset 15" in second.damage[0]
+
+
+def test_an_index_that_names_other_places_is_damage(base):
+    alter(file_of(base, 0, "index"), 23, 0x77)
+    assert checked(base)[0].damage == ["the index disagrees with the data from record 1 on"]
+
+
+@pytest.mark.parametrize(("suffix", "told"), [("data", "data file"), ("index", "index file")])
+def test_a_missing_file_is_damage(base, suffix, told):
+    file_of(base, 0, suffix).unlink()
+    assert f"the {told} is missing" in checked(base)[0].damage[0]
+
+
+def test_a_segment_that_begins_before_the_one_in_front_ends_is_damage(base):
+    for suffix in ("data", "index"):
+        last, early = file_of(base, 1, suffix), base / "topics" / "t" / f"9{NOW_US}_{suffix}"
+        early.write_bytes(last.read_bytes())
+    found = checked(base)
+    assert [bool(segment.damage) for segment in found] == [False, False, True]
+    assert "before the segment in front of it ends" in found[2].damage[0]
+
+
+@pytest.fixture
+def killed(base):
+    """The folder as a kill leaves it after another put: locked, with a short index."""
+    store = Store.open(base)
+    store.topics[b"t"][-1].unseal()
+    store.topics[b"t"][-1].append([b"six"], NOW_US + 2000)
+    copy = base.with_name("killed")
+    shutil.copytree(base, copy)
+    store.close()
+    return copy
+
+
+def test_what_a_killed_writer_leaves_is_a_note(killed):
+    with file_of(killed, 1, "data").open("ab") as data:
+        data.write(b"half")
+    first, second = checked(killed)
+    assert first.damage == first.notes == []
+    assert second.damage == []
+    assert second.notes == [
+        "was not closed; the next start recovers it",
+        "4 bytes of an unfinished batch",
+        "the index is short; it will be completed",
+    ]
+    assert second.count == 3
+
+
+def test_flushed_records_that_are_gone_are_damage_even_after_a_kill(killed):
+    path = file_of(killed, 1, "data")
+    path.write_bytes(path.read_bytes()[:-1])
+    damage = checked(killed)[1].damage
+    assert damage[0].startswith("no valid record at offset 30 of the data file; 14 bytes")
+
+
+def test_a_folder_in_use_is_refused(base):
+    store = Store.open(base)
+    with pytest.raises(StoreLocked), stopped_store(base):
+        pass
+    store.close()
+
+
+def test_a_server_cannot_start_meanwhile(base):
+    with stopped_store(base), pytest.raises(StoreLocked):
+        Store.open(base)
+
+
+def test_a_folder_of_the_original_has_no_store_lock_and_gets_none(base):
+    (base / "store.lock").unlink()
+    assert [segment.damage for segment in checked(base)] == [[], []]
+
+
+@pytest.mark.parametrize("name", [".", "missing"])
+def test_what_is_no_server_s_folder_is_refused_and_not_made(tmp_path, name):
+    with pytest.raises(OptionError, match="a server's folder"), stopped_store(tmp_path / name):
+        pass
+    assert list(tmp_path.iterdir()) == []

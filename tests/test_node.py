@@ -1,0 +1,260 @@
+"""A node in this process: its life, its messages, and the module functions that speak to one."""
+
+import io
+import socket
+import threading
+
+import pytest
+
+import poe
+from poe.actors import LoopSystemBase
+from poe.config import Config
+from poe.errors import (
+    InvalidMessage,
+    InvalidTopicName,
+    LocalProtocolError,
+    NodeNotRunning,
+    NodeRunning,
+    OptionError,
+    PointerOutOfRange,
+    PortInUse,
+    StoreLocked,
+    UnknownTopic,
+)
+from poe.node import Node
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def node(tmp_path):
+    with Node(dir=tmp_path / "data", port=None) as running:
+        yield running
+
+
+@pytest.fixture
+def module_node(tmp_path):
+    yield poe.start(dir=tmp_path / "module", port=None)
+    poe.stop()
+
+
+def walk(node, topic):
+    pointer, found = 0, []
+    while (record := node.next(topic, pointer)) is not None:
+        pointer = record[0]
+        found.append(record)
+    return found
+
+
+# ---- life ---------------------------------------------------------------------------------------
+
+
+def test_a_node_runs_between_start_and_stop(tmp_path):
+    node = Node(dir=tmp_path, port=0)
+    assert not node.is_running
+    assert node.address is None
+    assert node.start() is node
+    assert node.is_running
+    assert node.address is not None
+    with poe.protocol.socket(*node.address, timeout_s=10) as connection:
+        assert connection.write("t", [b"m"]) == walk(node, "t")[0][0]
+    node.stop()
+    assert not node.is_running
+    node.stop()
+
+
+def test_a_stopped_node_starts_again_with_its_messages(tmp_path):
+    node = Node(dir=tmp_path, port=None)
+    for number in range(3):
+        with node:
+            node.put("t", b"m%d" % number)
+    with node:
+        assert [message for _, message in walk(node, "t")] == [b"m0", b"m1", b"m2"]
+
+
+def test_options_come_by_name_or_complete(tmp_path):
+    assert Node({"dir": tmp_path, "port": 1}, port=2).config.listener.port == 2
+    config = Config.load({"dir": tmp_path, "port": None})
+    assert Node(config).config is config
+    with pytest.raises(OptionError, match="unknown name"):
+        Node(dir=tmp_path, prot=1)
+
+
+@pytest.mark.parametrize("call", ["put", "put_many", "next", "topics", "status", "info", "sync"])
+def test_a_node_that_does_not_run_says_so(tmp_path, call):
+    arguments = {"put": ("t", b"m"), "put_many": ("t", [b"m"]), "next": ("t", 0)}
+    node = Node(dir=tmp_path, port=None)
+    with pytest.raises(NodeNotRunning):
+        getattr(node, call)(*arguments.get(call, ()))
+
+
+def test_a_taken_port_is_refused_before_anything_is_made(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        node = Node(dir=tmp_path / "new", port=taken.getsockname()[1])
+        with pytest.raises(PortInUse):
+            node.start()
+    assert not (tmp_path / "new").exists()
+    assert not node.is_running
+    with node:
+        assert node.is_running, "it starts once the port is free"
+
+
+def test_one_folder_has_one_node(tmp_path):
+    with Node(dir=tmp_path, port=None), pytest.raises(StoreLocked):
+        Node(dir=tmp_path, port=None).start()
+    with Node(dir=tmp_path, port=None) as free_again:
+        assert free_again.is_running
+
+
+def test_two_nodes_live_in_one_process(tmp_path):
+    with Node(dir=tmp_path / "a", port=0) as a, Node(dir=tmp_path / "b", port=0) as b:
+        a.put("t", b"in a")
+        b.put("t", b"in b")
+        assert walk(a, "t")[0][1] == b"in a"
+        assert walk(b, "t")[0][1] == b"in b"
+        assert a.address != b.address
+
+
+def test_the_end_of_the_tree_is_told_with_its_reason(tmp_path):
+    reasons: list[object] = []
+    system = LoopSystemBase()
+    node = Node(dir=tmp_path, port=None).start(system)
+    node.when_ended(reasons.append)
+    sup = system.whereis("poe_sup")
+    assert sup is not None
+    system.exit(sup, "given up")
+    wait_until(lambda: reasons)
+    assert reasons == ["given up"]
+    assert not node.is_running
+    node.stop()
+
+
+# ---- messages -----------------------------------------------------------------------------------
+
+
+def test_messages_come_back_in_order_with_rising_pointers(node):
+    pointers = [node.put("t", b"m%d" % number) for number in range(5)]
+    last = node.put_many(b"t", [b"m5", b"m6"])
+    found = walk(node, b"t")
+    assert [pointer for pointer, _ in found[:5]] == pointers
+    assert found[-1] == (last, b"m6")
+    assert [pointer for pointer, _ in found] == sorted({pointer for pointer, _ in found})
+    assert node.next("t", last) is None
+
+
+@pytest.mark.parametrize("message", [b"m", bytearray(b"m"), memoryview(b"m")])
+def test_anything_bytes_like_is_a_message(node, message):
+    node.put("t", message)
+    assert walk(node, "t")[0][1] == b"m"
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "error"),
+    [
+        ("put", ("t", "text"), TypeError),
+        ("put", ("t", [b"m"]), TypeError),
+        ("put", ("t", b""), InvalidMessage),
+        ("put", ("", b"m"), LocalProtocolError),
+        ("put", (b"", b"m"), LocalProtocolError),
+        ("put", ("../t", b"m"), InvalidTopicName),
+        ("put_many", ("t", b"m"), TypeError),
+        ("put_many", ("t", []), InvalidMessage),
+        ("put_many", ("t", [b"m", b""]), InvalidMessage),
+        ("next", ("t", 0), UnknownTopic),
+        ("next", ("", 0), LocalProtocolError),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_stores_nothing(node, call, arguments, error):
+    with pytest.raises(error):
+        getattr(node, call)(*arguments)
+    assert all(walk(node, topic) == [] for topic in node.topics())
+
+
+@pytest.mark.parametrize("pointer", [-1, 2**56])
+def test_a_pointer_out_of_range_is_refused(node, pointer):
+    node.put("t", b"m")
+    with pytest.raises(PointerOutOfRange):
+        node.next("t", pointer)
+
+
+@pytest.mark.slow
+def test_many_threads_put_at_once_and_nothing_is_lost(tmp_path):
+    with Node(dir=tmp_path, port=None, count_limit=300, check_interval=0.01) as node:
+
+        def put_all(label):
+            for number in range(500):
+                node.put("t", b"%b-%d" % (label, number))
+
+        threads = [threading.Thread(target=put_all, args=(label,)) for label in (b"a", b"b", b"c")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        messages = [message for _, message in walk(node, "t")]
+        assert len(messages) == 1500
+        for label in (b"a", b"b", b"c"):
+            own = [message for message in messages if message.startswith(label)]
+            assert own == [b"%b-%d" % (label, number) for number in range(500)]
+
+
+# ---- what there is ------------------------------------------------------------------------------
+
+
+def test_status_and_info_name_each_topic_s_appendix_servers(node):
+    node.put_many("b_topic", [b"one", b"two"])
+    node.put("a_topic", b"x")
+    assert node.topics() == [b"a_topic", b"b_topic"]
+    (a, [(_, a_role)]), (b, [(b_ref, b_role)]) = node.status()
+    assert (a, a_role, b, b_role) == (b"a_topic", "w", b"b_topic", "w")
+    described_ref, segment = dict(node.info())[b"b_topic"][0]
+    assert described_ref == b_ref
+    # Two records of 4 + 7 + 3 bytes.
+    assert (segment.count, segment.size_bytes) == (2, 28)
+    assert [segment.pointer_low, segment.pointer_high] == [p for p, _ in walk(node, "b_topic")]
+
+
+def test_the_printed_status_is_the_original_s(node):
+    node.put("the_topic", b"m")
+    printed = io.StringIO()
+    node.print_status(printed)
+    assert printed.getvalue() == "the_topic\t:w\n"
+
+
+def test_control_requests_work_as_over_the_socket(node):
+    node.put("t", b"m")
+    assert node.control("topics") == [b"t"]
+    assert node.control("health")["status"] == "ok"
+    node.sync()
+
+
+# ---- module functions ---------------------------------------------------------------------------
+
+
+def test_the_module_speaks_to_the_started_node(module_node):
+    pointer = poe.put("t", b"one")
+    last = poe.put_many("t", [b"two", b"three"])
+    found = poe.next("t", pointer)
+    assert found is not None
+    assert found[1] == b"two"
+    assert poe.next("t", last) is None
+    assert poe.topics() == [b"t"]
+    assert [role for _, role in poe.status()[0][1]] == ["w"]
+    assert poe.info()[0][1][0][1].count == 3
+    poe.sync()
+    assert module_node.is_running
+
+
+def test_the_module_starts_one_node_at_a_time(module_node, tmp_path):
+    with pytest.raises(NodeRunning):
+        poe.start(dir=tmp_path / "other", port=None)
+    poe.stop()
+    assert not module_node.is_running
+    with pytest.raises(NodeNotRunning):
+        poe.topics()
+    poe.start({"dir": tmp_path / "module"}, port=None)
+    assert poe.topics() == []
+
+
+def test_stopping_what_was_not_started_is_fine():
+    poe.stop()
+    with pytest.raises(NodeNotRunning):
+        poe.put("t", b"m")
