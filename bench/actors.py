@@ -5,23 +5,45 @@ import gc
 import time
 import tracemalloc
 
+from thespian.actors import Actor
+
 from bench.row import Row, print_rows
-from poe.actors import ActorRef, GenServer, LoopSystemBase
+from poe.actors import NO_REPLY, ActorRef, Call, GenServer, LoopSystemBase
+
+
+class Plain(Actor):
+    """Sends itself a falling number until it is zero, then answers who asked for it."""
+
+    def receiveMessage(self, message, sender):
+        if sender != self.myAddress:
+            self.asker = sender
+        if message:
+            self.send(self.myAddress, message - 1)
+        else:
+            self.send(self.asker, "done")
 
 
 class Counter(GenServer):
-    """Passes a falling number to its peer until it is zero."""
+    """Casts a falling number to its peer until it is zero, then answers who asked for it."""
 
     def init(self) -> None:
         self.peer: ActorRef | None = None
+        self.asker: Call | None = None
 
     def handle_call(self, request, caller):
-        self.peer = request
-        return "ready"
+        self.asker = caller
+        self.cast(self.peer, request)
+        return NO_REPLY
 
     def handle_cast(self, message):
-        if message and self.peer is not None:
+        if isinstance(message, ActorRef):
+            self.peer = message
+        elif message > 0:
             self.cast(self.peer, message - 1)
+        elif self.asker is not None:
+            self.reply(self.asker, None)
+        else:
+            self.cast(self.peer, 0)
 
 
 class Echo(GenServer):
@@ -55,10 +77,18 @@ def start(runtime: LoopSystemBase, actor: type[GenServer]) -> ActorRef:
 def cast_us(runtime: LoopSystemBase, count: int) -> float:
     """Microseconds per message between two actors."""
     left, right = start(runtime, Counter), start(runtime, Counter)
-    runtime.call(left, right)
-    runtime.call(right, left)
+    runtime.cast(left, right)
+    runtime.cast(right, left)
     started = time.perf_counter()
-    runtime.cast(left, count)
+    runtime.call(left, count, timeout_s=600)
+    return (time.perf_counter() - started) / count * 1e6
+
+
+def plain_us(runtime: LoopSystemBase, count: int) -> float:
+    """Microseconds per message of a plain Thespian actor."""
+    actor = runtime.system.createActor(Plain)
+    started = time.perf_counter()
+    assert runtime.system.ask(actor, count) == "done"
     return (time.perf_counter() - started) / count * 1e6
 
 
@@ -91,6 +121,7 @@ def main() -> None:
     runtime = LoopSystemBase()
     try:
         rows = [
+            Row.at_most("actor message (plain)", plain_us(runtime, count), "µs", 0.6),
             Row.at_most("actor message (cast)", cast_us(runtime, count), "µs", 0.6),
             Row.at_most("actor call and reply", call_us(runtime, count // 4), "µs", 3),
             Row.at_most("idle actor", idle_bytes(runtime, count // 20), "B", 1024),

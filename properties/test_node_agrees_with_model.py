@@ -140,12 +140,9 @@ class NodeAgreement(RuleBasedStateMachine):
         if servers:
             self.sim.system.exit(servers[number % len(servers)], reason)
 
-    @rule(
-        name=st.sampled_from(["topic_registry", "appendix_sup"]),
-        reason=st.sampled_from(["kill", "some bug"]),
-    )
-    def kill_a_part_of_the_tree(self, name, reason):
-        self.sim.kill(name, reason)
+    @rule(name=st.sampled_from(["topic_registry", "appendix_sup"]))
+    def kill_a_part_of_the_tree(self, name):
+        self.sim.kill(name)
         # Less than intensity 10 in 1 s of the root supervisor; and a tick for the registry.
         self.sim.advance(0.6)
         self.started_s = self.sim.clock.monotonic_s()

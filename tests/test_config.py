@@ -1,12 +1,14 @@
 """Options: where they come from, which of them wins, and what is refused."""
 
 import dataclasses
+import re
 
 import pytest
 from platformdirs import user_data_path
 
 from poe.config import Config, option_choices, option_parts, option_types, parse_option
 from poe.errors import OptionError
+from tests.python_process import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -159,6 +161,14 @@ def test_every_option_belongs_to_one_class_and_has_choices():
     names = [field.name for part in option_parts() for field in dataclasses.fields(part)]
     assert sorted(["dir", *names]) == sorted(option_types())
     assert all(option_choices(name) for name in option_types())
+
+
+def test_the_documented_defaults_are_the_real_ones():
+    document = (ROOT / "docs" / "configuration.md").read_text()
+    documented = dict(re.findall(r"^\| `(\w+)` \|[^|]*\| `?([^|`]+)`? \|", document, re.MULTILINE))
+    assert documented.pop("dir") == "the user's data folder"
+    real = {name: str(value).lower() for name, value in load().as_dict().items()}
+    assert documented == {name: value for name, value in real.items() if name != "dir"}
 
 
 def test_an_error_of_text_names_what_the_user_wrote():

@@ -136,6 +136,12 @@ class ActorCell:
         for monitor, watcher in monitors or ():
             watcher.post(Down(self.address, reason, monitor))
 
+    def end_unstarted(self, reason: Reason) -> None:
+        """End before `init` is done; an exit signal would tell the starter a second time."""
+        if self.parent is not None:
+            self.unlink(self.parent)
+        self.end(reason)
+
     def _deliver_ended(self, reason: Reason, message: Any, sender: Any) -> None:  # noqa: ANN401
         """Receive what was sent before the end."""
         if message is _ENDED:

@@ -10,7 +10,6 @@ return only what is to happen next.
 """
 
 import logging
-from collections import deque
 from collections.abc import Coroutine
 from functools import partial
 from types import CoroutineType
@@ -18,8 +17,10 @@ from typing import Any, cast
 
 from thespian.actors import Actor, ActorExitRequest, Thespian_StatusReq
 
+from poe.actors.address import ActorRef
 from poe.actors.call import Call, Wait
 from poe.actors.gen_server_callbacks import GenServerCallbacks
+from poe.actors.mailbox import Mailbox
 from poe.actors.message import (
     IGNORE,
     NO_REPLY,
@@ -37,7 +38,7 @@ from poe.actors.message import (
     Token,
 )
 from poe.actors.reason import CRASHES, KILL, KILLED, NORMAL, SHUTDOWN, Reason, is_orderly
-from poe.errors import ActorDead, MailboxFull, StartFailed
+from poe.errors import ActorDead, StartFailed
 
 logger = logging.getLogger("poe.actors")
 
@@ -64,7 +65,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
     _coroutine: Coroutine[Any, Any, object] | None = None
     _awaited: Call | Wait | None = None
     _handling: Call | Start | None = None
-    _mailbox: deque[tuple[Any, Any]] | None = None
+    _mailbox: Mailbox | None = None
     _unanswered: dict[Call, None] | None = None
     _stop: Stop | None = None
     _is_suspended = False
@@ -109,7 +110,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             then = self._obey(result)
         else:
             if origin is not None:
-                self._conclude(origin, result)
+                origin.answer(result)
             return
         if then is not None:
             self._go_on(then)
@@ -123,12 +124,6 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
                 self._crash(error)
                 return
             then = self._obey(result) if type(result) in _DIRECTIVES else None
-
-    def _conclude(self, origin: Call | Start, result: object) -> None:
-        if type(origin) is Start:
-            origin.call.answer(self._myRef.address)
-        else:
-            origin.answer(result)  # type: ignore[union-attr]  # it is a Call then
 
     def _obey(self, result: Any) -> Continue | None:  # noqa: ANN401
         """Do what a callback's result asks for; return the `Continue` that comes next."""
@@ -150,12 +145,12 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         if kind is Error:
             origin.fail(result.error)  # type: ignore[union-attr]  # checked above
         elif result is IGNORE and type(origin) is Start:
-            self._end_unstarted(NORMAL)
+            self._myRef.end_unstarted(NORMAL)
             origin.call.answer(None)
         elif result is NO_REPLY and type(origin) is Call:
             self._remember_unanswered(origin)
         elif origin is not None:
-            self._conclude(origin, _reply_of(result))
+            origin.answer(_reply_of(result))
         if kind is Reply:
             return result.then  # type: ignore[no-any-return]  # a Reply's field
         return result if kind is Continue else None
@@ -163,9 +158,8 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
     def _remember_unanswered(self, call: Call) -> None:
         """Keep a call that is answered later, so that it fails if this actor ends before."""
         if not call.is_done:
-            self._unanswered = self._unanswered if self._unanswered is not None else {}
-            self._unanswered[call] = None
-            unanswered = self._unanswered
+            self._unanswered = unanswered = self._unanswered or {}
+            unanswered[call] = None
             call.forget = lambda done: unanswered.pop(done, None)
 
     def _dispatch(self, message: Any, sender: Any) -> None:  # noqa: ANN401
@@ -198,7 +192,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
                 return self._obey(stop.value)
             origin, self._handling = self._handling, None
             if origin is not None:
-                self._conclude(origin, stop.value)
+                origin.answer(stop.value)
         except CRASHES as error:
             self._coroutine = None
             self._crash(error)
@@ -244,29 +238,12 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         if kind is Down and type(awaited) is Wait and awaited.monitor is message.monitor:
             awaited.finish(message.reason)
             return
-        is_system = kind is Call and type(message.request) is SystemRequest
-        if is_system and self._coroutine is None:
+        if self._coroutine is None and kind is Call and type(message.request) is SystemRequest:
             self._serve_system(message)
             return
         if self._mailbox is None:
-            self._mailbox = deque()
-        # Signals have their own bound, one for each link and monitor, and a lost one would leave
-        # a supervisor waiting for a child that is long gone.
-        if len(self._mailbox) < self.mailbox_max or is_system or kind in {ExitSignal, Down}:
-            self._mailbox.append((message, sender))
-        else:
-            self._refuse(message, sender)
-
-    def _refuse(self, message: Any, sender: Any) -> None:  # noqa: ANN401
-        """Tell the sender of a message that the mailbox has no room for it."""
-        full = MailboxFull(self.ref, self.mailbox_max)
-        if type(message) is Call:
-            message.fail(full)
-            return
-        logger.error("%s refused a message: mailbox_max of %d", self.ref, self.mailbox_max)
-        # Two full actors would otherwise tell each other for ever.
-        if sender is not None and type(message) is not MailboxFull:
-            self._myRef.actor_send(sender, full)
+            self._mailbox = Mailbox(self._myRef, self.mailbox_max)
+        self._mailbox.put(message, sender)
 
     def _serve_system(self, call: Call) -> None:
         """Serve a request of the runtime itself: the state, or a stop in good order."""
@@ -321,13 +298,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         if self._stop is not None or type(self._handling) is Start:
             self._end(error)
             return
-        logger.error(
-            "%s crashed: %s",
-            self.ref,
-            type(error).__name__,
-            exc_info=(type(error), error, error.__traceback__),
-            extra={"actor": str(self.ref), "reason": repr(error)},
-        )
+        _log_crash(self.ref, error)
         self._stop_with(Stop(error))
 
     def _stop_with(self, stop: Stop) -> None:
@@ -338,7 +309,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         self._stop = stop
         try:
             result = self.terminate(stop.reason)
-        except Exception as error:  # noqa: BLE001 - terminate's own exception becomes the reason
+        except CRASHES as error:
             self._end(error)
             return
         if type(result) is CoroutineType:
@@ -355,7 +326,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             _close(coroutine)
         cell = self._myRef
         if type(handling) is Start:
-            self._end_unstarted(reason)
+            cell.end_unstarted(reason)
             handling.call.fail(StartFailed(reason))
         else:
             stop = self._stop
@@ -367,21 +338,10 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             handling.fail(dead)
         for call in list(self._unanswered or ()):
             call.fail(dead)
-        mailbox, self._mailbox = self._mailbox, None
-        for message, sender in mailbox or ():
-            if type(message) is Call:
-                message.fail(dead)
-            else:
-                cell.deliver(message, sender)
+        if self._mailbox is not None:
+            self._mailbox.give_up(dead)
         if not is_orderly(reason):
             logger.debug("%s ended: %r", cell.address, reason)
-
-    def _end_unstarted(self, reason: Reason) -> None:
-        """Leave before `init` is done; an exit signal would tell the starter a second time."""
-        cell = self._myRef
-        if cell.parent is not None:
-            cell.unlink(cell.parent)
-        cell.end(reason)
 
 
 def _reply_of(result: Any) -> Any:  # noqa: ANN401
@@ -390,6 +350,16 @@ def _reply_of(result: Any) -> Any:  # noqa: ANN401
     if kind is Reply:
         return result.value
     return None if kind is Continue else result
+
+
+def _log_crash(ref: ActorRef, error: BaseException) -> None:
+    logger.error(
+        "%s crashed: %s",
+        ref,
+        type(error).__name__,
+        exc_info=(type(error), error, error.__traceback__),
+        extra={"actor": str(ref), "reason": repr(error)},
+    )
 
 
 def _close(coroutine: Coroutine[Any, Any, object]) -> None:

@@ -3,13 +3,13 @@
 Everything goes through the actor's cell, so these methods hold no state of their own.
 """
 
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from poe.actors.actor_cell import ActorCell
 from poe.actors.address import LoopAddress
 from poe.actors.call import Call, Wait
+from poe.actors.mailbox import Mailbox
 from poe.actors.message import Cast, Down, ExitSignal, Monitor, Start
 from poe.actors.reason import NOPROC, Reason
 from poe.errors import ActorDead
@@ -28,7 +28,7 @@ class GenServerOperations:
     """The operations of `GenServer`; may be used inside its callbacks only."""
 
     _myRef: ActorCell  # noqa: N815 - Thespian's name
-    _mailbox: "deque[tuple[Any, Any]] | None"
+    _mailbox: Mailbox | None
 
     @property
     def ref(self) -> LoopAddress:
@@ -181,12 +181,4 @@ class GenServerOperations:
 
     def _drop(self, matches: Callable[[Any], bool]) -> list[Any]:
         """Take the matching messages out of the mailbox and return them."""
-        mailbox = self._mailbox
-        if not mailbox:
-            return []
-        taken = [message for message, _ in mailbox if matches(message)]
-        if taken:
-            kept = [entry for entry in mailbox if not matches(entry[0])]
-            mailbox.clear()
-            mailbox.extend(kept)
-        return taken
+        return [] if self._mailbox is None else self._mailbox.take(matches)

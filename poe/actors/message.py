@@ -106,6 +106,12 @@ class Start:
     kwargs: Mapping[str, Any]
     call: "Call"
 
+    def answer(self, result: object) -> None:
+        """Give the starter the address; what `init` returned besides a directive is nothing."""
+        del result
+        assert self.call.server is not None
+        self.call.answer(self.call.server.address)
+
 
 @dataclass(frozen=True, slots=True)
 class ExitSignal:

@@ -31,11 +31,11 @@ T = TypeVar("T")
 _THREADS_MAX = 4
 """Worker threads for blocking functions (`GenServer.in_thread`)."""
 
-_BURST = (None,) * 10_000
+_BURST = (None,) * 2_000
 """As many messages as one thread delivers before timers, sockets and other threads get a turn."""
 
-_HAND_OVERS_MAX = 1_000
-"""Calls that are delivered past the queue before other messages, timers and threads get a turn."""
+_HAND_OVERS_MAX = 100
+"""Calls that are delivered past the queue before one goes through it, so that others get a turn."""
 
 _NESTING_MAX = 16
 """Calls within calls that are delivered past the queue; each nests some frames on the stack."""
@@ -55,7 +55,7 @@ class RunQueue:
         self._pinned_queue: deque[Entry] = self._run_queue if clock else deque()
         # Simulated time stands still while actors run, so nothing waits for a turn.
         self._burst: Iterable[None] = itertools.repeat(None) if clock else _BURST
-        self._hand_overs_left = 0
+        self._hand_overs_left = _HAND_OVERS_MAX
         self._nesting = 0
         self._lock = threading.Lock()
         self._waiters: list[int] = []
@@ -135,6 +135,7 @@ class RunQueue:
             or self._nesting >= _NESTING_MAX
             or self._hand_overs_left <= 0
         ):
+            self._hand_overs_left = _HAND_OVERS_MAX
             server.queue.append((server, call, None))
             return
         self._hand_overs_left -= 1
@@ -146,7 +147,6 @@ class RunQueue:
 
     def _drain(self) -> None:
         """Deliver until nothing is left that this thread may deliver, or others need a turn."""
-        self._hand_overs_left = _HAND_OVERS_MAX
         queue, pinned = self._run_queue, self._pinned_queue
         for _ in self._burst:
             if queue:

@@ -87,12 +87,13 @@ class RoutingTable:
         route.bounds = known.bounds
         self._routes[topic] = route
 
-    def drop_oldest(self, topic: bytes) -> None:
-        """Take the oldest reader out; the writer stays."""
+    def drop(self, topic: bytes, reader: ActorRef) -> None:
+        """Take a reader out; what others hold stays."""
         known = self._routes[topic]
+        number = known.refs.index(reader)
         route = Route()
-        route.refs = known.refs[1:]
-        route.bounds = known.bounds[1:]
+        route.refs = known.refs[:number] + known.refs[number + 1 :]
+        route.bounds = known.bounds[:number] + known.bounds[number + 1 :]
         self._routes[topic] = route
 
     def __iter__(self) -> Iterator[tuple[bytes, Route]]:

@@ -212,7 +212,6 @@ class TopicRegistry(GenServer):
         return ref
 
     async def _ensure_writer(self, topic: bytes) -> ActorRef:
-        await self._restart_failed()
         if topic in self._store.failed:
             self._store.recover_topic(topic)
         route = self._routes.get(topic)
@@ -220,6 +219,8 @@ class TopicRegistry(GenServer):
             await self._open_topic(topic)
         elif route is None:
             await self._add_writer(topic, None)
+        elif route.writer in self._to_restart:
+            await self._bring_back(route.writer)
         elif not self._owned[route.writer][1].is_writer:
             await self.call(route.writer, Unseal(), timeout_s=None)
         return self._routes[topic].writer
@@ -264,21 +265,35 @@ class TopicRegistry(GenServer):
 
     async def _restart_failed(self) -> None:
         """Try to bring back what is down; what fails again waits for the next tick."""
-        for dead, (topic, segment) in list(self._to_restart.items()):
-            is_newest = self._routes[topic].writer is dead
+        for dead in list(self._to_restart):
             try:
-                repaired = self._store.repair_segment(topic, segment)
-                if repaired is None:
-                    logger.error("segment %s has lost its data file", segment.path)
-                    repaired = self._store.create_segment(topic, self._clock.now_us())
-                if is_newest:
-                    repaired.unseal()
-                ref = await self._start_appendix(topic, repaired)
+                await self._bring_back(dead)
             except PoeError as error:
+                _, segment = self._to_restart[dead]
                 logger.error("segment %s is not back: %s", segment.path, error)
-            else:
+
+    async def _bring_back(self, dead: ActorRef) -> None:
+        """Repair the segment of an appendix server that ended, and start another one on it.
+
+        Raises:
+            PoeError: it cannot be done now; `_to_restart` knows from where to go on.
+        """
+        topic, segment = self._to_restart[dead]
+        is_newest = self._routes[topic].writer is dead
+        repaired = self._store.repair_segment(topic, segment)
+        if repaired is None:
+            logger.error("segment %s has lost its data file", segment.path)
+            if not is_newest:
                 del self._to_restart[dead]
-                self._routes.replace(topic, dead, ref)
+                self._routes.drop(topic, dead)
+                return
+            repaired = self._store.create_segment(topic, self._clock.now_us())
+        self._to_restart[dead] = (topic, repaired)
+        if is_newest:
+            repaired.unseal()
+        ref = await self._start_appendix(topic, repaired)
+        del self._to_restart[dead]
+        self._routes.replace(topic, dead, ref)
 
     # ---- expiry ---------------------------------------------------------------------------------
 
@@ -304,7 +319,7 @@ class TopicRegistry(GenServer):
     async def _destroy(self, topic: bytes, ref: ActorRef) -> None:
         """Take the oldest reader out of service, then delete its files."""
         _, segment = self._owned.pop(ref)
-        self._routes.drop_oldest(topic)
+        self._routes.drop(topic, ref)
         self.unlink(ref)
         with contextlib.suppress(ChildRequestRefused):  # it has just ended by itself
             await terminate_child(self, APPENDIX_SUP, ref)

@@ -79,7 +79,8 @@ def _parameter(name: str, help_text: str, default: str) -> inspect.Parameter:
     flag = "--" + name.replace("_", "-")
     choices = option_choices(name)
     if bool in choices:
-        annotation: Any = Annotated[bool | None, typer.Option(flag, help=help_text)]
+        switch = f"{flag}/--no-{flag.removeprefix('--')}"
+        annotation: Any = Annotated[bool | None, typer.Option(switch, help=help_text)]
     else:
         words = [_METAVARS.get(each, str(each)) for each in choices if each is not NoneType]
         help_text = f"{help_text}  [default: {default}]"

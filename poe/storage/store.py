@@ -112,7 +112,7 @@ class Store:
         """Tell what the next pointer of a topic must exceed; 0 for an unknown topic."""
         segments = self.topics.get(topic, ())
         floor = self._floors.get(topic, 0)
-        return max((segment.last_pointer for segment in segments), default=floor)
+        return max(floor, *(segment.last_pointer for segment in segments), 0)
 
     def create_segment(self, topic: bytes, now_us: int) -> Segment:
         """Add a segment to a topic, new or known, as its writer; the one before it is sealed first.
@@ -146,15 +146,19 @@ class Store:
         """Recover a segment whose owner died, and put the result in its place.
 
         Returns:
-            A sleeping reader, or None when its data file is gone.
+            A sleeping reader, or None when its data file is gone, however often it is asked.
 
         Raises:
             StorageError: what waited cannot be written, or the files not be repaired.
         """
+        others = self.topics.get(topic, [])
+        if segment not in others:
+            return None
         segment.hibernate()
         folder = segment.path.rpartition("/")[0]
         repaired = Segment.open(self._files, folder, segment.timestamp, self._options)
-        others = self.topics[topic]
+        if repaired is None:
+            self._floors[topic] = max(self._floors.get(topic, 0), segment.last_pointer)
         at = others.index(segment)
         self.topics[topic] = others[:at] + ([repaired] if repaired else []) + others[at + 1 :]
         return repaired

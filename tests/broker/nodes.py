@@ -85,9 +85,9 @@ class SimulatedNode:
         """Read as a pointer request over a socket would."""
         return self.system.call(self.frame_reads, (topic, pointer, limit))
 
-    def kill(self, name, reason="kill"):
+    def kill(self, name):
         """End the actor of a name without its consent."""
-        self.system.exit(self.system.find(name).address, reason)
+        self.system.exit(self.system.find(name).address, "kill")
 
     def servers(self):
         """Tell all appendix servers, by topic and age."""

@@ -115,5 +115,5 @@ def test_a_reader_that_is_killed_and_too_old_goes_after_its_repair(sim, quiet):
 def test_without_max_age_nothing_ever_goes(simulate):
     sim = simulate(count_limit=2)
     sim.node.put_many(TOPIC, [b"1", b"2"])
-    sim.advance(10_000_000)
+    sim.advance(10_000)
     assert messages(sim) == [b"1", b"2"]

@@ -53,17 +53,18 @@ def test_a_restarted_server_takes_the_place_of_the_dead_one(routes, refs, number
     assert refs[number] not in routes[TOPIC].refs
 
 
-def test_the_oldest_goes_first(routes, refs):
-    routes.drop_oldest(TOPIC)
-    assert routes[TOPIC].refs == refs[1:3]
-    assert routes[TOPIC].bounds == [200]
-    assert routes[TOPIC].reader(0) is refs[1]
+@pytest.mark.parametrize(("number", "left", "bounds"), [(0, [1, 2], [200]), (1, [0, 2], [100])])
+def test_a_reader_that_is_gone_leaves_its_pointers_to_the_next(routes, refs, number, left, bounds):
+    routes.drop(TOPIC, refs[number])
+    assert routes[TOPIC].refs == [refs[each] for each in left]
+    assert routes[TOPIC].bounds == bounds
+    assert routes[TOPIC].reader(number * 100) is refs[number + 1]
 
 
 def test_a_route_that_somebody_holds_does_not_change(routes, refs):
     held = routes[TOPIC]
     routes.add(TOPIC, refs[3], 300)
-    routes.drop_oldest(TOPIC)
+    routes.drop(TOPIC, refs[0])
     assert held.refs == refs[:3]
     assert held.bounds == [100, 200]
 

@@ -36,7 +36,7 @@ def test_help_of_serve_shows_each_option_with_its_docstring_and_default(capsys):
     told = " ".join(capsys.readouterr().out.split())
     assert "--count-limit INTEGER Messages in a segment; may be a little exceeded." in told
     assert "[default: 100000]" in told
-    assert "--insecure Allow an address that others can reach." in told
+    assert "--insecure / --no-insecure Allow an address that others can reach." in told
 
 
 def test_version(capfdbinary):

@@ -13,13 +13,14 @@ NOW_US = 1_700_000_000_000_000
 @pytest.fixture
 def base(tmp_path):
     """A closed folder with one topic of two segments, of three and two records."""
-    store = Store.open(tmp_path, SegmentOptions())
+    base = tmp_path / "data"
+    store = Store.open(base, SegmentOptions())
     first = store.create_segment(b"t", NOW_US)
     first.append([b"one", b"two", b"three"], NOW_US)
     second = store.create_segment(b"t", NOW_US + 1000)
     second.append([b"four", b"five"], NOW_US + 1000)
     store.close()
-    return tmp_path
+    return base
 
 
 def content_of(base):

@@ -1,0 +1,237 @@
+"""What an acknowledgement is worth: memory, flushed, fsync."""
+
+import errno
+import os
+import shutil
+
+import pytest
+
+from poe.actors import GenServer
+from poe.actors.message import ExitSignal
+from poe.broker import Put
+from poe.errors import ActorDead, WriteFailed
+from tests.broker.nodes import SimulatedNode, read_by_frames, read_by_next
+
+TOPIC = b"t"
+
+
+def crash_and_reopen(sim, tmp_path):
+    """Open a copy of the files as they are: what kill -9 would leave."""
+    shutil.copytree(sim.folder, tmp_path / "crashed")
+    return SimulatedNode(tmp_path / "crashed", **sim.options)
+
+
+def texts(node):
+    return [message for _, message in read_by_next(node, TOPIC)]
+
+
+class Putter(GenServer):
+    """Puts one message when told to, and keeps the answer."""
+
+    answer: object = None
+
+    async def handle_cast(self, message):
+        writer, text = message
+        try:
+            self.answer = await self.call(writer, Put([text]), timeout_s=None)
+        except (ActorDead, WriteFailed) as error:
+            self.answer = error
+
+
+def put_at_once(sim, messages, then=lambda writer: None):
+    """Have several actors put before anything else happens; `then` comes behind the puts."""
+    sim.node.control("create", topic=TOPIC)
+    writer = sim.servers()[-1]
+    putters = [sim.system.start(Putter) for _ in messages]
+
+    def tell_all():
+        for putter, message in zip(putters, messages, strict=True):
+            putter.cell.instance.cast(putter, (writer, message))
+        then(writer)
+
+    sim.system.run_outside(tell_all)
+    return [putter.cell.instance.answer for putter in putters]
+
+
+# ---- memory -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def memory(simulate):
+    return simulate(ack="memory", buffer_count_max=10)
+
+
+def test_memory_messages_can_be_read_before_they_are_written(memory):
+    pointer = memory.node.put(TOPIC, b"1")
+    assert memory.node.next(TOPIC, 0) == (pointer, b"1")
+    assert memory.read(TOPIC, 0, 10) == [(pointer, b"1")]
+
+
+def test_memory_messages_that_were_not_written_are_lost_in_a_crash(memory, tmp_path):
+    memory.node.put_many(TOPIC, [b"1"] * 9)
+    crashed = crash_and_reopen(memory, tmp_path)
+    assert crashed.node.next(TOPIC, 0) is None
+    crashed.stop()
+
+
+def test_memory_messages_are_written_when_the_buffer_is_full(memory, tmp_path):
+    for number in range(12):
+        memory.node.put(TOPIC, b"%d" % number)
+    crashed = crash_and_reopen(memory, tmp_path)
+    assert texts(crashed.node) == [b"%d" % number for number in range(10)]
+    crashed.stop()
+
+
+def test_memory_messages_are_written_after_a_moment(memory, tmp_path):
+    memory.node.put(TOPIC, b"1")
+    memory.advance(0.06)
+    crashed = crash_and_reopen(memory, tmp_path)
+    assert texts(crashed.node) == [b"1"]
+    crashed.stop()
+
+
+def test_memory_messages_are_written_at_the_end(memory):
+    memory.node.put(TOPIC, b"1")
+    memory.stop()
+    memory.start()
+    assert texts(memory.node) == [b"1"]
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("reason", ["kill", "some bug"])
+def test_memory_messages_survive_their_appendix_server(memory, reason):
+    """The buffer belongs to the segment, which the registry owns when the actor is gone."""
+    memory.node.put(TOPIC, b"1")
+    memory.system.exit(memory.servers()[0], reason)
+    assert texts(memory.node) == [b"1"]
+
+
+@pytest.mark.usefixtures("quiet")
+def test_memory_messages_survive_the_registry(memory):
+    memory.node.put(TOPIC, b"1")
+    memory.kill("topic_registry")
+    assert texts(memory.node) == [b"1"]
+
+
+# ---- flushed ----------------------------------------------------------------------------------
+
+
+def test_flushed_messages_survive_a_crash(simulate, tmp_path):
+    sim = simulate(ack="flushed", count_limit=3)
+    expected = [b"%d" % number for number in range(20)]
+    for message in expected:
+        sim.node.put(TOPIC, message)
+        sim.advance(0.3)
+    crashed = crash_and_reopen(sim, tmp_path)
+    assert texts(crashed.node) == expected
+    assert [m for _, m in read_by_frames(crashed.read, TOPIC, 2)] == expected
+    crashed.stop()
+
+
+def test_flushed_puts_do_not_wait_for_the_disk(simulate, monkeypatch):
+    monkeypatch.setattr(os, "fdatasync", lambda fd: pytest.fail("synced"))
+    simulate(ack="flushed").node.put(TOPIC, b"1")
+
+
+def test_sync_makes_flushed_messages_durable(simulate, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    sim = simulate(ack="flushed")
+    sim.node.put(TOPIC, b"1")
+    sim.node.put(b"other", b"1")
+    sim.node.sync()
+    assert sorted(path.split("/")[-2] for path in synced) == ["other", "t"]
+    assert all(path.endswith("_data") for path in synced)
+
+
+# ---- fsync ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """Record the syncs in order; `errors` are raised by the next ones."""
+
+    class Disk:
+        events: list[str]
+        errors: list[OSError]
+
+        def __init__(self):
+            self.events = []
+            self.errors = []
+
+        def fdatasync(self, fd):
+            if self.errors:
+                raise self.errors.pop()
+            real_fdatasync(fd)
+            self.events.append("sync")
+
+    real_fdatasync = os.fdatasync
+    disk = Disk()
+    monkeypatch.setattr(os, "fdatasync", disk.fdatasync)
+    return disk
+
+
+def test_fsync_puts_are_acknowledged_after_the_sync(simulate, disk):
+    sim = simulate(ack="fsync")
+    for number in range(3):
+        sim.node.put(TOPIC, b"%d" % number)
+        disk.events.append("acknowledged")
+    assert disk.events == ["sync", "acknowledged"] * 3
+    assert texts(sim.node) == [b"0", b"1", b"2"]
+
+
+def test_puts_that_come_together_share_a_sync(simulate, disk):
+    sim = simulate(ack="fsync")
+    pointers = put_at_once(sim, [b"1", b"2", b"3", b"4"])
+    assert disk.events == ["sync"]
+    assert [pointer for pointer, _ in read_by_next(sim.node, TOPIC)] == pointers
+
+
+def test_a_sync_that_fails_refuses_all_puts_that_wait_for_it(simulate, disk):
+    sim = simulate(ack="fsync")
+    disk.errors = [OSError(errno.EIO, "Input/output error")]
+    answers = put_at_once(sim, [b"1", b"2"])
+    assert [type(answer) for answer in answers] == [WriteFailed, WriteFailed]
+    assert sim.node.put(TOPIC, b"3")
+    assert texts(sim.node)[-1] == b"3"
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_put_whose_server_is_killed_before_the_sync_is_not_stored_twice(simulate, disk):
+    sim = simulate(ack="fsync")
+    answers = put_at_once(
+        sim, [b"1"], then=lambda writer: writer.cell.post(ExitSignal(None, "kill"))
+    )
+    assert disk.events == []
+    assert type(answers[0]) is ActorDead
+    sim.node.put(TOPIC, b"2")
+    assert texts(sim.node) == [b"1", b"2"]
+
+
+@pytest.mark.usefixtures("quiet")
+def test_who_waits_for_the_sync_of_a_killed_server_is_told_so(simulate, disk):
+    """Trying again could store the message twice: only the caller can tell whether that matters."""
+    sim = simulate(ack="fsync")
+    sim.node.control("create", topic=TOPIC)
+    server = sim.servers()[-1]
+    segment = server.cell.instance._segment
+    real_append = segment.append
+
+    class DeadlySegment(type(segment)):
+        def append(self, messages, now_us):
+            server.cell.post(ExitSignal(None, "kill"))
+            return real_append(messages, now_us)
+
+    segment.__class__ = DeadlySegment
+    with pytest.raises(ActorDead):
+        sim.node.put(TOPIC, b"1")
+    assert texts(sim.node) == [b"1"]
+
+
+def test_stopping_a_node_acknowledges_what_waits(simulate, disk):
+    sim = simulate(ack="fsync")
+    answers = put_at_once(
+        sim, [b"1"], then=lambda writer: writer.cell.post(ExitSignal(None, "shutdown"))
+    )
+    assert disk.events == ["sync"]
+    assert isinstance(answers[0], int)
