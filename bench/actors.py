@@ -11,10 +11,10 @@ from bench.row import Row, print_rows
 from poe.actors import NO_REPLY, ActorRef, Call, GenServer, LoopSystemBase
 
 
-class Plain(Actor):
+class Plain(Actor):  # type: ignore[misc]  # Thespian is untyped
     """Sends itself a falling number until it is zero, then answers who asked for it."""
 
-    def receiveMessage(self, message, sender):
+    def receiveMessage(self, message, sender):  # noqa: N802 - Thespian's name
         if sender != self.myAddress:
             self.asker = sender
         if message:
@@ -27,7 +27,7 @@ class Counter(GenServer):
     """Casts a falling number to its peer until it is zero, then answers who asked for it."""
 
     def init(self) -> None:
-        self.peer: ActorRef | None = None
+        self.peer = self.ref
         self.asker: Call | None = None
 
     def handle_call(self, request, caller):
@@ -36,7 +36,7 @@ class Counter(GenServer):
         return NO_REPLY
 
     def handle_cast(self, message):
-        if isinstance(message, ActorRef):
+        if not isinstance(message, int):
             self.peer = message
         elif message > 0:
             self.cast(self.peer, message - 1)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from poe.actors import KILL, ActorRef, Down, LoopSystemBase, Reason
+from poe.actors import KILL, NOPROC, ActorRef, Down, LoopSystemBase, Reason
 from poe.broker import (
     MOVED,
     ControlLocally,
@@ -197,6 +197,7 @@ class Node:
             InvalidTopicName: the topic cannot be a folder.
             InvalidMessage: the message is empty or too large.
             StorageFull: no room on the disk; nothing is stored.
+            ActorDead: the appendix server ended before it answered; it may be stored.
             NodeNotRunning: before `start` or after `stop`.
         """
         return self._put(topic, [message if type(message) is bytes else _as_bytes(message)])
@@ -226,7 +227,9 @@ class Node:
         if route is not None:
             try:
                 pointer = system.call(route.refs[-1], Put(messages), None)
-            except ActorDead:
+            except ActorDead as error:
+                if error.reason != NOPROC:
+                    raise  # it had the batch already, and may have stored it
                 pointer = MOVED
             if pointer is not MOVED:
                 return pointer  # type: ignore[no-any-return]  # a reply to Put

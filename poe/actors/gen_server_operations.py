@@ -69,7 +69,7 @@ class GenServerOperations:
 
     def cast(self, ref: LoopAddress | str, message: object) -> None:
         """Send a message that expects no answer; a dead receiver is no error."""
-        cell = self._myRef.system.find(ref)
+        cell = ref.cell if type(ref) is LoopAddress else self._myRef.system.find(ref)
         if cell is not None:
             cell.queue.append((cell, Cast(message), self._myRef.address))
 

@@ -101,6 +101,8 @@ class AppendixServer(GenServer):
         self._is_used = False
         self._is_ticking = False
         self._told_limit = False
+        self._overshoot_count = _OVERSHOOT * options.count_limit
+        self._overshoot_bytes = _OVERSHOOT * options.size_limit
 
     def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
         """Serve one request of `appendix_message`; storage errors go to the caller."""
@@ -125,7 +127,7 @@ class AppendixServer(GenServer):
         """Take the registry's tick, and its own reminder to commit a group of puts."""
         if message is _SYNC:
             self._commit_group()
-        elif isinstance(message, CheckLimits) and self._is_full(1):
+        elif isinstance(message, CheckLimits) and self._is_full():
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
 
     def handle_info(self, message: Any) -> Stop | None:  # noqa: ANN401
@@ -160,7 +162,8 @@ class AppendixServer(GenServer):
         pointer = segment.append(request.messages, self._clock.now_us())
         if self._waiting:
             self._release_waiting()
-        if not self._told_limit and self._is_full(_OVERSHOOT):
+        too_many = segment.count >= self._overshoot_count
+        if (too_many or segment.size_bytes >= self._overshoot_bytes) and not self._told_limit:
             self._told_limit = True
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
         if self._ack == "flushed":
@@ -171,11 +174,10 @@ class AppendixServer(GenServer):
             self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
         return pointer
 
-    def _is_full(self, factor: int) -> bool:
+    def _is_full(self) -> bool:
         segment, options = self._segment, self._options
         return segment.is_writer and (
-            segment.count >= factor * options.count_limit
-            or segment.size_bytes >= factor * options.size_limit
+            segment.count >= options.count_limit or segment.size_bytes >= options.size_limit
         )
 
     # ---- durability ---------------------------------------------------------------------------

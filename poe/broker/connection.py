@@ -172,7 +172,7 @@ class Connection(GenServer):
                 )
                 reply = DataReply.header(records.length if records is not None else 0)
             elif isinstance(request, PutRequest):
-                reply = PutReply(await handler.put(request.topic, request.messages)).encode()
+                reply = PutReply.frame(await handler.put(request.topic, request.messages))
             else:
                 result = await handler.control(request.op, request.arguments)
                 reply = ControlReply(request.id, result).encode()

@@ -10,7 +10,7 @@ message.
 from collections.abc import Awaitable
 from typing import Any
 
-from poe.actors import NOPROC, ActorRef, GenServer, is_orderly
+from poe.actors import KILLED, NOPROC, ActorRef, GenServer, is_orderly
 from poe.broker.appendix_message import MOVED, Get, Next, Put, WaitFor
 from poe.broker.appendix_server import REGISTRY
 from poe.broker.routing_table import RoutingTable
@@ -41,19 +41,20 @@ class RequestHandler:
         Raises:
             StorageError: refused; nothing is stored.
             Overloaded: the topic had no writer for 5 s; nothing is stored.
-            ActorDead: the appendix server crashed on it; it may be stored.
+            ActorDead: the appendix server ended before it answered; it may be stored.
         """
         actor = self._actor
         request = Put(messages)
         route = self._routes.get(topic)
         for _ in range(TRIES_MAX):
+            writer = None if route is None else route.writer
             try:
-                if route is None:
+                if writer is None:
                     writer = await actor.call(REGISTRY, EnsureWriter(topic), timeout_s=None)
-                else:
-                    writer = route.writer
                 pointer = await actor.call(writer, request, timeout_s=None)
             except ActorDead as error:
+                if error.ref is writer and error.reason == KILLED:
+                    raise  # it waited for the disk: tried again, it could be stored twice
                 await self._pause_unless_crashed(error)
             else:
                 if pointer is not MOVED:
@@ -117,7 +118,7 @@ class RequestHandler:
         One that was stopped, killed or never there has not touched the request. One that
         crashed may have done so because of it, and is not fed the same again.
         """
-        if error.reason != NOPROC and not is_orderly(error.reason) and error.reason != "killed":
+        if error.reason != NOPROC and not is_orderly(error.reason) and error.reason != KILLED:
             raise error
         await self._actor.sleep(RETRY_S)
 

@@ -21,8 +21,8 @@ from poe.node import Node
 
 _log = logging.getLogger("poe.cli")
 
-DRAIN_TIMEOUT_S = 5.0
-"""Time that clients get to finish what is under way after the first signal."""
+DRAIN_TIMEOUT_S = 4.5
+"""Time that clients get after the first signal; the process is to be gone within 5 s."""
 _SIGNAL_EXIT_CODE_BASE = 128
 
 

@@ -189,9 +189,14 @@ class PutReply:
 
     pointer: int
 
+    @staticmethod
+    def frame(pointer: int) -> bytes:
+        """Return the frame for a pointer, without making the value first."""
+        return _PUT_REPLY_HEADER + pointer.to_bytes(POINTER_SIZE, "big")
+
     def encode(self) -> bytes:
         """Return the frame."""
-        return _PUT_REPLY_HEADER + self.pointer.to_bytes(POINTER_SIZE, "big")
+        return self.frame(self.pointer)
 
     @classmethod
     def decode(cls, body: memoryview) -> Self:

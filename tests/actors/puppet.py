@@ -1,6 +1,6 @@
 """An actor that does in its callbacks what a test hands it, and notes what it sees."""
 
-from poe.actors import GenServer
+from poe.actors import NO_REPLY, GenServer
 
 
 class Puppet(GenServer):
@@ -69,3 +69,43 @@ def in_actor(system, action, **kwargs):
     """Run `action(puppet)` inside a new puppet and return its result."""
     ref = system.start(Puppet, **kwargs)
     return system.call(ref, lambda puppet, _: action(puppet))
+
+
+class Gate(GenServer):
+    """Keeps every caller waiting until it is told to open."""
+
+    def init(self):
+        self.waiting = []
+
+    def handle_call(self, request, caller):
+        del request
+        self.waiting.append(caller)
+        return NO_REPLY
+
+    def handle_cast(self, message):
+        for caller in self.waiting:
+            self.reply(caller, message)
+        self.waiting = []
+
+
+def start_blocked(system, puppet_class=Puppet, **kwargs):
+    """Start a puppet that waits in a callback, and the gate it waits for."""
+    gate = system.start(Gate)
+    log: list[object] = []
+
+    async def wait(puppet):
+        log.append(("gate", await puppet.call(gate, "wait", None)))
+
+    ref = system.start(puppet_class, log, **kwargs)
+    system.cast(ref, wait)
+    return ref, gate, log
+
+
+def raise_boom(_):
+    msg = "boom"
+    raise ValueError(msg)
+
+
+async def raise_boom_later(puppet):
+    await puppet.sleep(0)
+    raise_boom(puppet)

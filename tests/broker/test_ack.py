@@ -3,12 +3,14 @@
 import errno
 import os
 import shutil
+from typing import Any
 
 import pytest
 
 from poe.actors import GenServer
 from poe.actors.message import ExitSignal
-from poe.broker import Put
+from poe.broker import RoutingTable
+from poe.broker.request_handler import RequestHandler
 from poe.errors import ActorDead, WriteFailed
 from tests.broker.nodes import SimulatedNode, read_by_frames, read_by_next
 
@@ -26,28 +28,28 @@ def texts(node):
 
 
 class Putter(GenServer):
-    """Puts one message when told to, and keeps the answer."""
+    """Puts one message as a connection does, when told to, and keeps the answer."""
 
-    answer: object = None
+    answer: Any = None
 
-    async def handle_cast(self, message):
-        writer, text = message
+    def init(self, routes: RoutingTable):
+        self.handler = RequestHandler(self, routes)
+
+    async def handle_cast(self, message: bytes):
         try:
-            self.answer = await self.call(writer, Put([text]), timeout_s=None)
+            self.answer = await self.handler.put(TOPIC, [message])
         except (ActorDead, WriteFailed) as error:
             self.answer = error
 
 
-def put_at_once(sim, messages, then=lambda writer: None):
-    """Have several actors put before anything else happens; `then` comes behind the puts."""
+def put_at_once(sim, messages):
+    """Have several actors put before anything else happens, and tell their answers."""
     sim.node.control("create", topic=TOPIC)
-    writer = sim.servers()[-1]
-    putters = [sim.system.start(Putter) for _ in messages]
+    putters = [sim.system.start(Putter, sim.node._routes) for _ in messages]
 
     def tell_all():
         for putter, message in zip(putters, messages, strict=True):
-            putter.cell.instance.cast(putter, (writer, message))
-        then(writer)
+            putter.cell.instance.cast(putter, message)
 
     sim.system.run_outside(tell_all)
     return [putter.cell.instance.answer for putter in putters]
@@ -196,42 +198,43 @@ def test_a_sync_that_fails_refuses_all_puts_that_wait_for_it(simulate, disk):
     assert texts(sim.node)[-1] == b"3"
 
 
+def end_the_writer_at_the_next_put(sim, reason):
+    """Post an exit signal from within the next put: behind the put, before the sync."""
+    sim.node.control("create", topic=TOPIC)
+    writer = sim.servers()[-1]
+    real_now_us = sim.wall.now_us
+
+    def now_us():
+        sim.wall.now_us = real_now_us
+        writer.cell.post(ExitSignal(None, reason))
+        return real_now_us()
+
+    sim.wall.now_us = now_us
+
+
 @pytest.mark.usefixtures("quiet")
-def test_a_put_whose_server_is_killed_before_the_sync_is_not_stored_twice(simulate, disk):
+@pytest.mark.parametrize("put", ["in process", "as a connection"])
+def test_a_put_whose_server_is_killed_before_the_sync_fails_and_is_not_stored_twice(
+    simulate, disk, put
+):
+    """Whether to try again is for the caller to decide: the message may be there already."""
     sim = simulate(ack="fsync")
-    answers = put_at_once(
-        sim, [b"1"], then=lambda writer: writer.cell.post(ExitSignal(None, "kill"))
-    )
+    end_the_writer_at_the_next_put(sim, "kill")
+    with pytest.raises(ActorDead):
+        if put == "in process":
+            sim.node.put(TOPIC, b"1")
+        else:
+            raise put_at_once(sim, [b"1"])[0]
     assert disk.events == []
-    assert type(answers[0]) is ActorDead
     sim.node.put(TOPIC, b"2")
     assert texts(sim.node) == [b"1", b"2"]
 
 
 @pytest.mark.usefixtures("quiet")
-def test_who_waits_for_the_sync_of_a_killed_server_is_told_so(simulate, disk):
-    """Trying again could store the message twice: only the caller can tell whether that matters."""
+@pytest.mark.parametrize("reason", ["shutdown", "some bug"])
+def test_a_server_that_ends_in_order_syncs_and_acknowledges_what_waits(simulate, disk, reason):
     sim = simulate(ack="fsync")
-    sim.node.control("create", topic=TOPIC)
-    server = sim.servers()[-1]
-    segment = server.cell.instance._segment
-    real_append = segment.append
-
-    class DeadlySegment(type(segment)):
-        def append(self, messages, now_us):
-            server.cell.post(ExitSignal(None, "kill"))
-            return real_append(messages, now_us)
-
-    segment.__class__ = DeadlySegment
-    with pytest.raises(ActorDead):
-        sim.node.put(TOPIC, b"1")
-    assert texts(sim.node) == [b"1"]
-
-
-def test_stopping_a_node_acknowledges_what_waits(simulate, disk):
-    sim = simulate(ack="fsync")
-    answers = put_at_once(
-        sim, [b"1"], then=lambda writer: writer.cell.post(ExitSignal(None, "shutdown"))
-    )
+    end_the_writer_at_the_next_put(sim, reason)
+    pointer = sim.node.put(TOPIC, b"1")
     assert disk.events == ["sync"]
-    assert isinstance(answers[0], int)
+    assert read_by_next(sim.node, TOPIC) == [(pointer, b"1")]

@@ -6,6 +6,7 @@ import signal
 import socket
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -97,17 +98,32 @@ def test_what_was_acknowledged_survives_a_kill_and_is_served_again(tmp_path):
     assert len(messages) <= len(acknowledged) + 1
 
 
+@contextlib.contextmanager
+def busy_connection(port):
+    """Keep the server sending a reply that is not taken."""
+    with protocol.socket(port=port, timeout_s=20) as connection:
+        connection.write("t", [bytes(1 << 20)] * 32)
+    with socket.create_connection(("127.0.0.1", port)) as slow:
+        slow.sendall(protocol.PointerRequest(b"t", 0, 32).encode() * 4)
+        wait_until(lambda: slow.recv(1, socket.MSG_PEEK), timeout_s=20)
+        yield
+
+
+def test_a_client_that_does_not_take_its_reply_is_cut_off_within_five_seconds(tmp_path):
+    with Server(tmp_path / "data") as server, busy_connection(server.port):
+        started_s = time.monotonic()
+        code, _, stderr = server.end()
+        assert time.monotonic() - started_s < 5
+    assert code == 0
+    assert b"clients were cut off" in stderr
+    assert not list((tmp_path / "data").rglob("*_lock"))
+
+
 def test_a_second_signal_ends_at_once(tmp_path):
-    with Server(tmp_path / "data") as server:
-        with protocol.socket(port=server.port, timeout_s=20) as connection:
-            connection.write("t", [bytes(1 << 20)] * 32)
-        # A reply that its client does not take keeps the connection busy while the server drains.
-        with socket.create_connection(("127.0.0.1", server.port)) as slow:
-            slow.sendall(protocol.PointerRequest(b"t", 0, 32).encode() * 4)
-            wait_until(lambda: slow.recv(1, socket.MSG_PEEK), timeout_s=20)
-            server.process.send_signal(signal.SIGTERM)
-            server.read_until(b"SIGTERM: stopping", pipe=server.process.stderr)
-            code, _, stderr = server.end()
+    with Server(tmp_path / "data") as server, busy_connection(server.port):
+        server.process.send_signal(signal.SIGTERM)
+        server.read_until(b"SIGTERM: stopping", pipe=server.process.stderr)
+        code, _, stderr = server.end()
     assert code == 128 + signal.SIGTERM
     assert b"leaving at once" in stderr
 
