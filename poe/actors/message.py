@@ -24,14 +24,12 @@ class Token(Enum):
     NO_REPLY = "no reply now: `reply(caller, value)` follows"
     IGNORE = "init: do not run, and do not fail either"
     TIMED_OUT = "the deadline of a wait has passed"
-    IDLE = "no message came for the idle timeout"
     REPLY = "marks a run-queue entry that resumes a waiting actor"
 
 
 NO_REPLY: Final = Token.NO_REPLY
 IGNORE: Final = Token.IGNORE
 TIMED_OUT: Final = Token.TIMED_OUT
-IDLE: Final = Token.IDLE
 REPLY: Final = Token.REPLY
 
 

@@ -1,5 +1,7 @@
 """Calls that pass the queue: order is kept, and nobody is starved."""
 
+from typing import Any
+
 from poe.actors import GenServer, LoopSystemBase, SimulatedClock
 
 
@@ -33,7 +35,8 @@ class Link(GenServer):
 
 
 def test_a_call_behind_a_cast_to_the_same_actor_comes_second():
-    system, log = LoopSystemBase(clock=SimulatedClock()), []
+    system: Any = LoopSystemBase(clock=SimulatedClock())
+    log: list[tuple[str, object]] = []
     recorder, asker = system.start(Recorder, log), system.start(Asker)
 
     async def cast_then_call(actor):
@@ -46,7 +49,8 @@ def test_a_call_behind_a_cast_to_the_same_actor_comes_second():
 
 
 def test_a_call_is_answered_even_if_the_reply_is_there_before_it_is_awaited():
-    system, log = LoopSystemBase(clock=SimulatedClock()), []
+    system: Any = LoopSystemBase(clock=SimulatedClock())
+    log: list[tuple[str, object]] = []
     recorder, asker = system.start(Recorder, log), system.start(Asker)
 
     async def ask_twice(actor):
@@ -58,7 +62,7 @@ def test_a_call_is_answered_even_if_the_reply_is_there_before_it_is_awaited():
 
 
 def test_a_chain_of_calls_may_be_longer_than_the_stack():
-    system = LoopSystemBase(clock=SimulatedClock())
+    system: Any = LoopSystemBase(clock=SimulatedClock())
     head = None
     for _ in range(2_000):
         head = system.start(Link, head)
@@ -66,7 +70,8 @@ def test_a_chain_of_calls_may_be_longer_than_the_stack():
 
 
 def test_an_actor_that_calls_in_a_loop_lets_other_messages_through():
-    system, log = LoopSystemBase(clock=SimulatedClock()), []
+    system: Any = LoopSystemBase(clock=SimulatedClock())
+    log: list[tuple[str, object]] = []
     recorder, asker = system.start(Recorder, []), system.start(Asker)
     witness = system.start(Recorder, log)
 

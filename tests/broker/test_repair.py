@@ -14,7 +14,11 @@ from tests.waiting import wait_until
 
 TOPIC = b"t"
 
-pytestmark = pytest.mark.usefixtures("quiet")
+pytestmark = [
+    pytest.mark.usefixtures("quiet"),
+    # An actor that is killed cannot close its socket, which is closed when the actor is collected.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 @pytest.fixture
