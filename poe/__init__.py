@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from poe import protocol
 from poe.errors import NodeNotRunning, NodeRunning, PoeError
-from poe.version import VERSION as __version__
+from poe.version import VERSION
 
 if TYPE_CHECKING:
     from poe.actors import ActorRef
@@ -37,6 +37,8 @@ __all__ = [
     "sync",
     "topics",
 ]
+
+__version__ = VERSION
 
 _node: "Node | None" = None
 

@@ -1,0 +1,222 @@
+"""On a full disk puts are refused and reads go on; when there is room again, puts do, too."""
+
+import contextlib
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from poe import Node, protocol
+from poe.errors import StorageFull
+from tests.broker.nodes import SimulatedNode, read_by_frames, read_by_next
+
+TOPIC = b"t"
+DISK_BYTES = 1 << 20
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+class SmallDisk:
+    """A file system of 1 MiB; `ballast` takes what room there is."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.ballast = folder / "ballast"
+
+    def fill(self):
+        with contextlib.suppress(OSError), self.ballast.open("ab", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+
+    def free(self):
+        self.ballast.unlink()
+
+
+@pytest.fixture
+def disk(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "poe", str(folder)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("only root may mount a small disk")
+    yield SmallDisk(folder)
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture
+def sim(disk):
+    sim = SimulatedNode(disk.folder / "data", count_limit=10, worker_timeout=1)
+    yield sim
+    sim.stop()
+
+
+def fill(sim, disk, topic=TOPIC):
+    """Fill the disk, then the topic until it refuses a message; tell what it has taken."""
+    disk.fill()
+    taken = []
+    with pytest.raises(StorageFull):
+        for number in range(1000):
+            message = b"%d " % number * 100
+            sim.node.put(topic, message)
+            taken.append(message)
+    return taken
+
+
+def texts(sim, topic=TOPIC):
+    by_next = read_by_next(sim.node, topic)
+    assert read_by_frames(sim.read, topic, 7) == by_next
+    return [message for _, message in by_next]
+
+
+def test_puts_are_refused_reads_go_on_and_puts_resume(sim, disk):
+    sim.node.put(TOPIC, b"first")
+    taken = fill(sim, disk)
+    for _ in range(3):
+        with pytest.raises(StorageFull):
+            sim.node.put_many(TOPIC, [b"x" * 5000] * 2)
+        assert texts(sim) == [b"first", *taken]
+    disk.free()
+    sim.node.put(TOPIC, b"again")
+    assert texts(sim) == [b"first", *taken, b"again"]
+
+
+def test_a_refused_batch_leaves_no_part_of_it(sim, disk):
+    sim.node.put(TOPIC, b"first")
+    disk.fill()
+    with pytest.raises(StorageFull):
+        sim.node.put_many(TOPIC, [b"x" * 1000] * 100)
+    sim.stop()
+    disk.free()
+    sim.start()
+    assert texts(sim) == [b"first"]
+
+
+def test_a_new_topic_is_refused_and_does_not_come_into_being(sim, disk):
+    sim.node.put(TOPIC, b"first")
+    disk.fill()
+    with pytest.raises(StorageFull):
+        sim.node.put(b"new", b"x" * 5000)
+    assert texts(sim) == [b"first"]
+    disk.free()
+    sim.node.put(b"new", b"1")
+    assert texts(sim, b"new") == [b"1"]
+
+
+def test_a_writer_that_cannot_be_followed_goes_on(sim, disk):
+    """Rotation needs room for new files; until there is some, the old writer stays the writer."""
+    sim.node.put_many(TOPIC, [b"%d" % number for number in range(10)])
+    disk.fill()
+    for _ in range(5):
+        sim.advance(0.5)
+        assert len(texts(sim)) >= 10
+        with pytest.raises(StorageFull):
+            sim.node.put(TOPIC, b"x" * 5000)
+    assert sim.node.is_running
+    disk.free()
+    sim.advance(0.5)
+    sim.node.put(TOPIC, b"again")
+    assert texts(sim) == [*(b"%d" % number for number in range(10)), b"again"]
+    sim.advance(2)
+    assert len(sim.servers()) == 2
+
+
+def test_a_killed_writer_comes_back_when_there_is_room(sim, disk):
+    sim.node.put(TOPIC, b"first")
+    sim.node.put(b"other", b"1")
+    taken = fill(sim, disk)
+    for _ in range(20):
+        sim.system.exit(sim.servers()[-1], "kill")
+        with pytest.raises(StorageFull):
+            sim.node.put(TOPIC, b"x" * 5000)
+    assert texts(sim, b"other") == [b"1"]
+    assert sim.node.is_running
+    disk.free()
+    sim.advance(0.5)
+    sim.node.put(TOPIC, b"again")
+    assert texts(sim) == [b"first", *taken, b"again"]
+
+
+def test_a_killed_registry_comes_back_on_a_full_disk(sim, disk):
+    sim.node.put(TOPIC, b"first")
+    taken = fill(sim, disk)
+    for _ in range(5):
+        sim.kill("topic_registry")
+        sim.advance(0.5)
+        assert texts(sim) == [b"first", *taken]
+        with pytest.raises(StorageFull):
+            sim.node.put(TOPIC, b"x" * 5000)
+    disk.free()
+    sim.node.put(TOPIC, b"again")
+    assert texts(sim) == [b"first", *taken, b"again"]
+
+
+def test_a_node_starts_on_a_full_disk(sim, disk):
+    sim.node.put(TOPIC, b"first")
+    taken = fill(sim, disk)
+    sim.stop()
+    disk.fill()
+    sim.start()
+    assert texts(sim) == [b"first", *taken]
+    with pytest.raises(StorageFull):
+        sim.node.put(TOPIC, b"x" * 5000)
+    disk.free()
+    sim.node.put(TOPIC, b"again")
+    assert texts(sim) == [b"first", *taken, b"again"]
+
+
+def test_nobody_loses_what_waits_in_memory(disk):
+    sim = SimulatedNode(disk.folder / "data", ack="memory", buffer_count_max=1000)
+    sim.node.put(TOPIC, b"first")
+    sim.advance(1)
+    taken = []
+    disk.fill()
+    for number in range(20):
+        taken.append(b"%d " % number * 1000)
+        sim.node.put(TOPIC, taken[-1])
+        sim.advance(5)
+    assert texts(sim)[0] == b"first"
+    disk.free()
+    sim.advance(5)
+    assert texts(sim) == [b"first", *taken]
+    sim.stop()
+    sim.start()
+    assert texts(sim) == [b"first", *taken]
+    sim.stop()
+
+
+@pytest.mark.slow
+def test_clients_are_told_and_their_connections_stay(disk):
+    with (
+        Node(dir=disk.folder / "data", port=0) as node,
+        protocol.socket(*node.address, timeout_s=10) as client,
+    ):
+        client.write(TOPIC, [b"first"])
+        disk.fill()
+        for _ in range(3):
+            with pytest.raises(StorageFull, match="free space"):
+                client.write(TOPIC, [b"x" * 5000] * 10)
+            assert [message for _, message in client.read(TOPIC, 0, 10)] == [b"first"]
+        disk.free()
+        client.write(TOPIC, [b"again"])
+        assert [message for _, message in client.read(TOPIC, 0, 10)] == [b"first", b"again"]
+
+
+def test_a_file_at_the_limit_of_the_process_is_a_full_disk(simulate):
+    sim = simulate()
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        sim.node.put(TOPIC, b"first")
+        sim.node.put(b"other", b"1")
+        with pytest.raises(StorageFull):
+            for _ in range(20):
+                sim.node.put(TOPIC, b"x" * 100_000)
+        assert len(texts(sim)) == 11
+        sim.node.put(b"other", b"2")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    sim.node.put(TOPIC, b"again")
+    assert len(texts(sim)) == 12
