@@ -126,5 +126,5 @@ def receive_pointers(raw, count):
 
 TestKill = KillAgreement.TestCase
 TestKill.settings = settings(
-    max_examples=max(3, settings.default.max_examples // 15), stateful_step_count=20
+    max_examples=max(3, settings().max_examples // 15), stateful_step_count=20
 )

@@ -185,7 +185,12 @@ class NodeAgreement(RuleBasedStateMachine):
             assert roles.endswith("w"), roles
             assert sum(segment.count for _, segment in rows) == len(records)
             assert sum(s.size_bytes for _, s in rows) == sum(11 + len(m) for _, m in records)
-            bounds = [p for _, s in rows if s.count for p in (s.pointer_low, s.pointer_high)]
+            bounds = [
+                pointer
+                for _, segment in rows
+                for pointer in (segment.pointer_low, segment.pointer_high)
+                if pointer is not None
+            ]
             assert bounds == sorted(bounds)
             assert bounds[:1] == [p for p, _ in records[:1]]
             assert bounds[-1:] == [p for p, _ in records[-1:]]

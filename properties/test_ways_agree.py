@@ -17,12 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from poe import Node, client, protocol
 from poe.actors import LoopSystemBase
-from poe.errors import ConnectFailed, ConnectionClosed
 from poe.storage import POINTER_MAX
 from poe.supervision.api import WhichChildren
 from properties.models import NodeModel
 from properties.strategies import BATCHES, LIMITS, PLACES, TOPICS
-from tests.broker.nodes import descriptors, open_files, read_by_next
+from tests.broker.nodes import descriptors, is_served, open_files, read_by_next
 from tests.waiting import wait_until
 
 KILLS_MAX = 6
@@ -170,7 +169,7 @@ class WaysAgreement(RuleBasedStateMachine):
         else:
             self.kill(self.node.system.find(name).address)
         self.disconnect()
-        wait_until(self.is_served)
+        wait_until(lambda: is_served(self.node))
         assert self.node.address == port
         self.connect()
 
@@ -182,15 +181,6 @@ class WaysAgreement(RuleBasedStateMachine):
 
     def kill(self, ref):
         self.node.system.exit(ref, "kill")
-
-    def is_served(self):
-        """Tell whether a new client is answered."""
-        assert self.node.address is not None
-        try:
-            with protocol.socket(*self.node.address, timeout_s=5) as probe:
-                return probe.control("health")["status"] == "ok"
-        except (ConnectionClosed, ConnectFailed):
-            return False
 
     @rule()
     def stop_and_start(self):
@@ -217,4 +207,4 @@ class WaysAgreement(RuleBasedStateMachine):
 TestWays = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")(
     WaysAgreement.TestCase
 )
-TestWays.settings = settings(max_examples=max(5, settings.default.max_examples // 4))
+TestWays.settings = settings(max_examples=max(5, settings().max_examples // 4))

@@ -91,6 +91,11 @@ class CheckLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseWaiting:
+    """Cast when the node is about to stop: answer everybody who waits for news."""
+
+
+@dataclass(frozen=True, slots=True)
 class LimitReached:
     """Cast to the topic registry: this topic needs a new segment."""
 

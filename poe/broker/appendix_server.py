@@ -21,6 +21,7 @@ from poe.broker.appendix_message import (
     LimitReached,
     Next,
     Put,
+    ReleaseWaiting,
     Seal,
     SegmentInfo,
     Sync,
@@ -127,6 +128,8 @@ class AppendixServer(GenServer):
         """Take the registry's tick, and its own reminder to commit a group of puts."""
         if message is _SYNC:
             self._commit_group()
+        elif isinstance(message, ReleaseWaiting):
+            self._release_waiting()
         elif isinstance(message, CheckLimits) and self._is_full():
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
 

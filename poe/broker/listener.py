@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from poe.actors import KILL, READABLE, GenServer, Reason, SocketWatch
+from poe.broker.appendix_message import ReleaseWaiting
 from poe.broker.connection import Connection, ConnectionOptions, Scratch
 from poe.broker.routing_table import RoutingTable
 from poe.errors import OptionError, Overloaded, PortInUse
@@ -122,6 +123,8 @@ class ListenerSup(Supervisor):
             PortInUse: somebody else has it.
         """
         self._bound = parts.bound
+        self._routes = parts.routes
+        self._routes.is_closing = False
         listening = _listen(parts)
         template = ChildSpec(id="connection", actor=Connection, restart=Restart.TEMPORARY)
         flags = SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE)
@@ -142,7 +145,13 @@ class ListenerSup(Supervisor):
         )
 
     async def terminate(self, reason: Reason) -> None:
-        """Stop the children, then free the port."""
+        """Stop the children, then free the port.
+
+        A connection that waits for news would sit out its shutdown time, so nobody waits any more.
+        """
+        self._routes.is_closing = True
+        for _, route in self._routes:
+            self.cast(route.writer, ReleaseWaiting())
         await super().terminate(reason)
         self._bound.close()
 

@@ -81,8 +81,8 @@ class RequestHandler:
             UnknownTopic: nobody put anything onto it.
             StorageError: the topic cannot be read.
         """
+        await self._recover(topic)
         if self._routes.get(topic) is None:
-            self._routes.check(topic)
             raise UnknownTopic(topic)
         return await self._ask_reader(  # type: ignore[no-any-return]  # a reply to Next
             topic, pointer, Next(pointer)
@@ -90,10 +90,10 @@ class RequestHandler:
 
     async def _ask_reader(self, topic: bytes, pointer: int, request: Get | Next) -> Any:  # noqa: ANN401
         """Ask the appendix server that holds what follows `pointer`."""
+        await self._recover(topic)
         for _ in range(TRIES_MAX):
             route = self._routes.get(topic)
             if route is None:
-                self._routes.check(topic)
                 return None
             reader = route.reader(pointer)
             try:
@@ -106,6 +106,15 @@ class RequestHandler:
             if isinstance(request, Get) and request.limit == 0:
                 return None
         raise Overloaded("tries", TRIES_MAX)
+
+    async def _recover(self, topic: bytes) -> None:
+        """Have a topic that is out of service tried again.
+
+        Raises:
+            StorageError: what keeps it out of service still does.
+        """
+        if topic in self._routes.failures:
+            await self._actor.call(REGISTRY, EnsureWriter(topic), timeout_s=None)
 
     def _is_newest(self, topic: bytes, reader: ActorRef) -> bool:
         """Tell whether nothing lies behind what `reader` holds: it is still the writer."""
@@ -173,15 +182,16 @@ class RequestHandler:
     async def wait(self, topic: bytes, pointer: int, timeout_s: float) -> bool:
         """Wait until something follows `pointer`; False when nothing did within `timeout_s`.
 
-        A topic that nobody has put anything onto may be waited for, too.
+        A topic that nobody has put anything onto may be waited for, too. When the node is about to
+        stop, the answer comes early.
         """
+        await self._recover(topic)
         actor = self._actor
         deadline_s = actor.monotonic_s() + timeout_s
         while True:
             remaining_s = deadline_s - actor.monotonic_s()
             route = self._routes.get(topic)
             if route is None:
-                self._routes.check(topic)
                 answer: object = MOVED
                 if remaining_s > 0:
                     await actor.sleep(min(remaining_s, 10 * RETRY_S))
@@ -196,7 +206,7 @@ class RequestHandler:
                     answer = MOVED
             if answer is not MOVED:
                 return bool(answer)
-            if remaining_s <= 0:
+            if remaining_s <= 0 or self._routes.is_closing:
                 return False
 
 

@@ -44,6 +44,8 @@ class RoutingTable:
         self._routes: dict[bytes, Route] = {}
         self.failures: dict[bytes, StorageError] = {}
         """Topics that cannot be served, and why; the store keeps it up to date."""
+        self.is_closing = False
+        """Whether the listener is about to end: nobody may wait for news any more."""
 
     def get(self, topic: bytes) -> Route | None:
         """Return the route of a topic, or None for a topic that nobody put anything onto."""
@@ -52,12 +54,6 @@ class RoutingTable:
     def __getitem__(self, topic: bytes) -> Route:
         """Return the route of a topic that is known to have one."""
         return self._routes[topic]
-
-    def check(self, topic: bytes) -> None:
-        """Raise the error that keeps a topic out of service, if there is one."""
-        if topic in self.failures:
-            # Without the old traceback, which would grow with each time that it is raised.
-            raise self.failures[topic].with_traceback(None)
 
     def topics(self) -> list[bytes]:
         """Return all topics, sorted."""

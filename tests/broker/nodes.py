@@ -6,10 +6,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from poe import Node
-from poe.actors import Call, GenServer, LoopSystemBase, SimulatedClock
+from poe import Node, protocol
+from poe.actors import Call, Error, GenServer, LoopSystemBase, SimulatedClock
 from poe.broker import RoutingTable
 from poe.broker.request_handler import RequestHandler
+from poe.errors import ConnectFailed, ConnectionClosed, PoeError
 from poe.storage import decode_records
 
 START_US = 1_700_000_000_000_000
@@ -50,7 +51,10 @@ class FrameReads(GenServer):
 
     async def handle_call(self, request: Any, caller: Call):
         topic, pointer, limit = request
-        found = await self.handler.get(topic, pointer, limit, BYTES_MAX)
+        try:
+            found = await self.handler.get(topic, pointer, limit, BYTES_MAX)
+        except PoeError as error:
+            return Error(error)
         return [] if found is None else decode_records(found.read())
 
 
@@ -71,9 +75,10 @@ class SimulatedNode:
         self.node = Node(dir=self.folder, port=None, clock=self.wall, **self.options)
         self.node.start(SteppingSystem(clock=self.clock))
         self.system = self.node.system
-        routes = self.node._routes  # what connections are given, too
-        self.frame_reads = self.system.start(FrameReads, routes)
-        assert self.frame_reads is not None
+        self.routes = self.node._routes  # noqa: SLF001 - what connections are given, too
+        frame_reads = self.system.start(FrameReads, self.routes)
+        assert frame_reads is not None
+        self.frame_reads = frame_reads
 
     def stop(self):
         self.node.stop()
@@ -87,7 +92,7 @@ class SimulatedNode:
 
     def kill(self, name):
         """End the actor of a name without its consent."""
-        self.system.exit(self.system.find(name).address, "kill")
+        kill(self.node, name)
 
     def servers(self):
         """Tell all appendix servers, by topic and age."""
@@ -95,6 +100,26 @@ class SimulatedNode:
 
     def roles(self, topic):
         return "".join(role for _, role in dict(self.node.status())[topic])
+
+
+def connect(node, timeout_s=10):
+    """Open a blocking client."""
+    assert node.address is not None
+    return protocol.socket(*node.address, timeout_s=timeout_s)
+
+
+def is_served(node):
+    """Tell whether a new client is answered; one that is kept waiting is a failure."""
+    try:
+        with connect(node, 2) as client:
+            return client.control("health")["status"] == "ok"
+    except (ConnectFailed, ConnectionClosed):
+        return False
+
+
+def kill(node, name):
+    """End the actor of a name without its consent."""
+    node.system.exit(node.system.find(name).address, "kill")
 
 
 def read_by_next(node, topic, pointer=0):
@@ -128,9 +153,9 @@ def open_files(folder):
 def descriptors():
     """Tell what the descriptors of this process lead to."""
     found = []
-    for fd in os.listdir("/proc/self/fd"):
+    for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the descriptor of the listing itself
-            found.append(os.readlink(f"/proc/self/fd/{fd}"))
+            found.append(str(link.readlink()))
     return sorted(found)
 
 

@@ -3,14 +3,14 @@
 import pytest
 
 from poe.errors import UnknownTopic
-from tests.broker.nodes import SimulatedNode, open_files, read_by_frames, read_by_next
+from tests.broker.nodes import open_files, read_by_frames, read_by_next
 
 TOPIC = b"t"
 MAX_AGE_S = 100.0
 
 
 @pytest.fixture
-def sim(simulate) -> SimulatedNode:
+def sim(simulate):
     return simulate(count_limit=2, max_age=MAX_AGE_S)
 
 

@@ -3,22 +3,18 @@
 import shutil
 import threading
 import time
+from functools import partial
 
 import pytest
 
-from poe import protocol
 from poe.actors.message import ExitSignal
-from poe.errors import ConnectFailed, ConnectionClosed, PointerOutOfRange
-from tests.broker.nodes import read_by_frames, read_by_next
+from poe.errors import ConnectionClosed, PointerOutOfRange
+from tests.broker.nodes import connect, is_served, kill, read_by_frames, read_by_next
 from tests.waiting import wait_until
 
 TOPIC = b"t"
 
-pytestmark = [
-    pytest.mark.usefixtures("quiet"),
-    # An actor that is killed cannot close its socket, which is closed when the actor is collected.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.fixture
@@ -72,7 +68,9 @@ def test_a_part_of_the_tree_that_is_killed_is_replaced_and_all_data_is_there(sim
     assert texts(sim) == [0, 1, 2, 3, 4, 5, 6]
 
 
-def test_a_server_that_dies_while_its_supervisor_is_away_comes_back_without_the_registry_ending(sim):
+def test_a_server_that_dies_while_its_supervisor_is_away_comes_back_without_the_registry_ending(
+    sim,
+):
     registry = sim.system.find("topic_registry").address
 
     def kill_both():
@@ -169,7 +167,7 @@ def test_puts_go_on_a_second_after_the_registry_died_and_none_is_lost(serve):
     is_over = threading.Event()
 
     def write(writer):
-        with protocol.socket(*node.address, timeout_s=10) as socket:
+        with connect(node) as socket:
             number = 0
             while not is_over.is_set():
                 message = b"%d %d" % (writer, number)
@@ -179,17 +177,16 @@ def test_puts_go_on_a_second_after_the_registry_died_and_none_is_lost(serve):
                 acknowledged[writer].append((pointer, message))
                 number += 1
 
+    def have_all_written(count):
+        return all(len(records) > count for records in acknowledged)
+
     threads = [threading.Thread(target=write, args=(i,)) for i in range(3)]
     for thread in threads:
         thread.start()
-    for _ in range(6):
-        counts = [len(records) for records in acknowledged]
-        wait_until(lambda before=counts: all(
-            len(records) > count + 100
-            for records, count in zip(acknowledged, before, strict=True)
-        ))
-        node.system.exit(node.system.find("topic_registry").address, "kill")
-    wait_until(lambda: all(len(records) > 700 for records in acknowledged))
+    for count in range(100, 700, 100):
+        wait_until(partial(have_all_written, count))
+        kill(node, "topic_registry")
+    wait_until(partial(have_all_written, 700))
     is_over.set()
     for thread in threads:
         thread.join(10)
@@ -205,22 +202,14 @@ def test_a_listener_that_is_killed_comes_back_on_its_port(serve, name):
     node = serve()
     port = node.address
     for number in range(5):
-        with protocol.socket(*port, timeout_s=10) as client:
+        with connect(node) as client:
             client.write(TOPIC, [b"%d" % number])
-            node.system.exit(node.system.find(name).address, "kill")
-
-            def is_served():
-                try:
-                    with protocol.socket(*port, timeout_s=5) as probe:
-                        return probe.read(TOPIC, 0, 100)
-                except (ConnectFailed, ConnectionClosed):
-                    return False
-
-            wait_until(is_served)
-            # The old connections ended with their supervisor.
+            kill(node, name)
+            wait_until(lambda: is_served(node))
+            # The old connections have ended with their supervisor.
             with pytest.raises(ConnectionClosed):
-                client.write(TOPIC, [b"never"])
-                client.write(TOPIC, [b"never"])
+                client.topics()
     assert node.address == port
     assert node.is_running
-    assert [message for _, message in read_by_next(node, TOPIC)][:5] == [b"0", b"1", b"2", b"3", b"4"]
+    expected = [b"%d" % number for number in range(5)]
+    assert [message for _, message in read_by_next(node, TOPIC)] == expected

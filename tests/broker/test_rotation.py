@@ -1,12 +1,12 @@
 """A full writer is sealed and followed by a new one, and no message falls between the two."""
 
 import threading
+from itertools import pairwise
 
 import pytest
 
-from poe import protocol
 from poe.broker import MOVED, Put
-from tests.broker.nodes import read_by_frames, read_by_next
+from tests.broker.nodes import connect, read_by_frames, read_by_next
 
 TOPIC = b"t"
 
@@ -71,7 +71,7 @@ def test_each_segment_lies_behind_the_one_before(simulate):
         sim.advance(0.2)
     segments = [segment for _, segment in dict(sim.node.info())[TOPIC] if segment.count]
     assert len(segments) > 5
-    for older, newer in zip(segments, segments[1:], strict=False):
+    for older, newer in pairwise(segments):
         assert older.pointer_high < newer.pointer_low
     expected = [b"%d" % number for number in range(20)]
     assert [message for _, message in read_by_next(sim.node, TOPIC)] == expected
@@ -115,7 +115,7 @@ def test_no_put_is_lost_or_doubled_while_segments_roll_every_millisecond(serve):
             node.put_many(TOPIC, [message(writer, start + i) for i in range(batch)])
 
     def write_by_socket(writer):
-        with protocol.socket(*node.address, timeout_s=20) as socket:
+        with connect(node, 20) as socket:
             batches = (
                 [message(writer, start + i) for i in range(batch)]
                 for start in range(0, rounds * batch, batch)
@@ -132,7 +132,7 @@ def test_no_put_is_lost_or_doubled_while_segments_roll_every_millisecond(serve):
         assert not thread.is_alive()
 
     by_next = read_by_next(node, TOPIC)
-    with protocol.socket(*node.address, timeout_s=20) as socket:
+    with connect(node, 20) as socket:
         assert read_by_frames(socket.read, TOPIC, 1000) == by_next
     pointers = [pointer for pointer, _ in by_next]
     assert pointers == sorted(set(pointers))

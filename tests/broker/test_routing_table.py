@@ -4,7 +4,6 @@ import pytest
 
 from poe.actors import LoopSystemBase, SimulatedClock
 from poe.broker import RoutingTable
-from poe.errors import StorageFull
 from tests.broker.nodes import FrameReads
 
 TOPIC = b"t"
@@ -74,10 +73,3 @@ def test_unknown_topics_have_no_route(routes):
     assert routes.topics() == [TOPIC]
     routes.clear()
     assert routes.get(TOPIC) is None
-
-
-def test_a_failed_topic_says_why(routes):
-    routes.failures[b"broken"] = StorageFull("topics/broken", "no space")
-    routes.check(TOPIC)
-    with pytest.raises(StorageFull):
-        routes.check(b"broken")

@@ -1,0 +1,48 @@
+"""One node with real sockets, and clients of all kinds."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from poe import Node
+from tests.scenarios.clients import CLIENTS, RawClient
+
+TOPIC = b"t"
+FRAME_MAX = 1 << 20
+
+
+@pytest.fixture
+def node(tmp_path) -> Iterator[Node]:
+    """A node that holds three messages in topic `t` and refuses frames of more than 1 MiB."""
+    with Node(dir=tmp_path / "data", port=0, frame_max=FRAME_MAX) as node:
+        node.put_many(TOPIC, [b"1", b"2", b"3"])
+        yield node
+
+
+@pytest.fixture
+def raw(node) -> Iterator[RawClient]:
+    with RawClient(node.address) as raw:
+        yield raw
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request, node) -> Iterator[object]:
+    """Each kind of client in turn; all have `write`, `read` and `control`."""
+    client = CLIENTS[request.param](node.address)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def unharmed(node) -> Iterator[Callable[[], None]]:
+    """Check, now and at the end, that another client is served and nothing was stored."""
+    bystander = RawClient(node.address)
+
+    def check():
+        assert [message for _, message in bystander.read(TOPIC, 0, 100)] == [b"1", b"2", b"3"]
+        assert bystander.control("topics") == [TOPIC]
+
+    check()
+    yield check
+    check()
+    bystander.close()
