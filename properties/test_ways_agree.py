@@ -10,7 +10,6 @@ import shutil
 from pathlib import Path
 from tempfile import mkdtemp
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -21,7 +20,7 @@ from poe.storage import POINTER_MAX
 from poe.supervision.api import WhichChildren
 from properties.models import NodeModel
 from properties.strategies import BATCHES, LIMITS, PLACES, TOPICS
-from tests.broker.nodes import descriptors, is_served, open_files, read_by_next
+from tests.broker.nodes import KILLING, descriptors, is_served, open_files, read_by_next
 from tests.waiting import wait_until
 
 KILLS_MAX = 6
@@ -146,11 +145,10 @@ class WaysAgreement(RuleBasedStateMachine):
     def let_all_fall_asleep(self):
         def is_asleep():
             gc.collect()  # an appendix server that was killed leaves its files to the collector
-            return open_files(self.home / "data") == ["store.lock"]
+            roles = {role for _, rows in self.node.status() for _, role in rows[:-1]}
+            return open_files(self.home / "data") == ["store.lock"] and roles <= {"h"}
 
         wait_until(is_asleep)
-        roles = {role for _, rows in self.node.status() for _, role in rows[:-1]}
-        assert roles <= {"h"}
 
     @precondition(lambda self: self.kill_count < KILLS_MAX)
     @rule(name=st.sampled_from(["topic_registry", "appendix_sup"]))
@@ -202,9 +200,5 @@ class WaysAgreement(RuleBasedStateMachine):
         assert descriptors() == self.descriptors
 
 
-# An actor that is killed cannot close its socket; it is closed when the actor is collected, with a
-# warning.
-TestWays = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")(
-    WaysAgreement.TestCase
-)
+TestWays = KILLING(WaysAgreement.TestCase)
 TestWays.settings = settings(max_examples=max(5, settings().max_examples // 4))

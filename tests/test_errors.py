@@ -9,9 +9,7 @@ from poe import errors
 from poe.errors import ChildStartFailed, PoeError
 
 CLASSES = [
-    kind
-    for kind in vars(errors).values()
-    if inspect.isclass(kind) and issubclass(kind, PoeError)
+    kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, PoeError)
 ]
 
 

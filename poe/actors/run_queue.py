@@ -58,6 +58,7 @@ class RunQueue:
         self._hand_overs_left = _HAND_OVERS_MAX
         self._nesting = 0
         self._lock = threading.Lock()
+        self._try_lock = self._lock.acquire
         self._waiters: list[int] = []
         self._owner = 0
         self.unarmed: deque[Call] = deque()
@@ -107,7 +108,7 @@ class RunQueue:
         me = threading.get_ident()
         if self._owner == me:
             raise CallFromActor
-        if not self._lock.acquire(blocking=False):
+        if not self._try_lock(False):
             self._waiters.append(me)
             self._lock.acquire()
             self._waiters.remove(me)

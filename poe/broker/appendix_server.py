@@ -42,6 +42,9 @@ _FLUSH_DELAY_S = 0.05
 _RETRY_DELAY_S = 1.0
 """Pause before a failed background flush is tried again."""
 
+_SEALED_WAIT_S = 0.05
+"""Longest wait for news at a writer that is sealed."""
+
 _OVERSHOOT = 2
 """A writer at this multiple of its limits does not wait for the next tick to say so."""
 
@@ -272,9 +275,12 @@ class AppendixServer(GenServer):
     def _wait_for(self, request: WaitFor, caller: Call) -> Any:  # noqa: ANN401
         if (self._segment.pointer_high or 0) > request.pointer:
             return True
+        timeout_s = request.timeout_s
         if not self._segment.is_writer:
-            return MOVED
-        self._waiting[caller] = self.send_after(request.timeout_s, _Expired(caller))
+            # Sealed: for a new writer, which the table is about to name; or since the disk is full,
+            # which lasts. Answered MOVED at once, who waits would ask again at once, for ever.
+            timeout_s = min(timeout_s, _SEALED_WAIT_S)
+        self._waiting[caller] = self.send_after(timeout_s, _Expired(caller))
         return NO_REPLY
 
     def _release_waiting(self) -> None:

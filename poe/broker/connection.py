@@ -111,7 +111,7 @@ class Connection(GenServer):
         self._scratch = scratch
         self._options = options
         self._reader = FrameReader(options.frame_max)
-        self._handler = RequestHandler(self, routes)
+        self._handler = RequestHandler(self, routes, self._is_peer_there)
         self._late_timer: Timer | None = None
         self._unfinished_since_s: float | None = None
         self._is_hanging_up = False
@@ -139,6 +139,15 @@ class Connection(GenServer):
         self._watch.close()
         self._socket.close()
 
+    def _is_peer_there(self) -> bool:
+        """Look for the end of the stream, which nobody else does while a request is served."""
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
     # ---- receiving ----------------------------------------------------------------------------
 
     async def _receive(self) -> Stop | None:
@@ -159,13 +168,15 @@ class Connection(GenServer):
         turn_left = _TURN_FRAMES
         try:
             while (frame := reader.next_frame()) is not None:
-                if not turn_left:
-                    await self._give_way(frame)
-                    turn_left = _TURN_FRAMES
                 self._unfinished_since_s = None
                 request = decode_request(*frame)
                 await self._serve(request)
-                turn_left -= 1
+                # A control request may ask all topics, and so takes a whole turn.
+                turn_left = 0 if type(request) is ControlRequest else turn_left - 1
+                if turn_left == 0 and reader.pending_bytes:
+                    reader.keep()
+                    await self._sender.wait_room()
+                    turn_left = _TURN_FRAMES
         except RemoteProtocolError as error:
             return await self._hang_up(error)
         except (ConnectionClosed, OSError):
@@ -202,16 +213,34 @@ class Connection(GenServer):
         if not self._sender.start(reply, records):
             await self._sender.finish()
 
-    async def _hang_up(self, error: ProtocolError) -> Stop:
-        """Say what was wrong with the peer's bytes, then close."""
+    async def _hang_up(self, error: ProtocolError) -> Stop | None:
+        """Say what was wrong with the peer's bytes, then wait for it to close.
+
+        Closed at once, with bytes that were not received, the socket would be reset, and replies
+        that are still on their way be lost: those to earlier requests, and this one.
+        """
         logger.info("%s breaks the protocol: %s", self.ref, type(error).__name__)
         try:
             if not self._sender.start(ErrorReply.from_error(error).encode()):
                 await self._sender.finish()
             self._socket.shutdown(socket.SHUT_WR)
         except (ConnectionClosed, OSError):
-            pass  # the peer has gone, which is what we wanted
-        return Stop("normal")
+            return Stop("normal")  # the peer has gone, which is what we wanted
+        self._is_hanging_up = True
+        self.send_after(_LINGER_S, _GONE)
+        if self._watch.is_paused:
+            self._watch.resume()
+        return None
+
+    def _drop(self) -> Stop | None:
+        """Receive what nobody will look at, until the peer closes."""
+        try:
+            size = self._socket.recv_into(self._scratch.view)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return Stop("normal")
+        return None if size else Stop("normal")
 
     def _watch_unfinished(self) -> None:
         """Note since when a frame is unfinished.

@@ -9,7 +9,11 @@ import socket
 
 from poe.actors import SocketWatch
 from poe.errors import ConnectionClosed
-from poe.storage import FileSlice
+from poe.storage import FileSlice, OpenFile
+
+_NOTHING: tuple[bytes, None, int, int] = (b"", None, 0, 0)
+# A global of this module is found faster than an attribute of another.
+_MSG_MORE = socket.MSG_MORE
 
 
 class ReplySender:
@@ -19,16 +23,14 @@ class ReplySender:
     socket's buffer and leaves within `start`, without a coroutine.
     """
 
-    __slots__ = ("_descriptor", "_head", "_offset", "_records", "_socket", "_timeout_s", "_watch")
+    __slots__ = ("_descriptor", "_rest", "_socket", "_timeout_s", "_watch")
 
     def __init__(self, peer: socket.socket, watch: SocketWatch, timeout_s: float) -> None:
         self._socket = peer
         self._descriptor = peer.fileno()
         self._watch = watch
         self._timeout_s = timeout_s
-        self._head = b""
-        self._records: FileSlice | None = None
-        self._offset = 0
+        self._rest: tuple[bytes, OpenFile | None, int, int] = _NOTHING
 
     def start(self, head: bytes, records: FileSlice | None = None) -> bool:
         """Begin a reply: `head`, then the bytes of `records`; True when all of it has left.
@@ -37,11 +39,10 @@ class ReplySender:
             OSError: the peer is gone.
             ConnectionClosed: the data file was cut by another program after the head was sent.
         """
-        self._head = head
-        self._records = records
-        if records is not None:
-            self._offset = records.offset
-        return self._push()
+        if records is None:
+            return self._push(head, None, 0, 0)
+        offset = records.offset
+        return self._push(head, records.file, offset, offset + records.length)
 
     async def finish(self) -> None:
         """Send the rest, as fast as the peer takes it.
@@ -50,30 +51,35 @@ class ReplySender:
             OSError: the peer is gone.
             ConnectionClosed: it took nothing for `send_timeout`, or the data file was cut.
         """
-        while not self._push():
-            if not await self._watch.wait_writable(self._timeout_s):
-                msg = f"peer took no bytes for {self._timeout_s} s (option send_timeout)"
-                raise ConnectionClosed(msg)
+        while not self._push(*self._rest):
+            await self.wait_room()
 
-    def _push(self) -> bool:
-        """Send until all is out or the kernel takes no more."""
-        records = self._records
+    async def wait_room(self) -> None:
+        """Wait until the peer can take bytes, for one turn of the event loop at least.
+
+        Raises:
+            ConnectionClosed: it took nothing for `send_timeout`.
+        """
+        if not await self._watch.wait_writable(self._timeout_s):
+            msg = f"peer took no bytes for {self._timeout_s} s (option send_timeout)"
+            raise ConnectionClosed(msg)
+
+    def _push(self, head: bytes, file: OpenFile | None, offset: int, end: int) -> bool:
+        """Send until all is out; when the kernel takes no more, keep the rest."""
         try:
-            while self._head:
+            while head:
                 # MSG_MORE lets head and records leave in one packet.
-                sent = self._socket.send(self._head, socket.MSG_MORE if records else 0)
-                self._head = self._head[sent:]
-            if records is not None:
-                end = records.offset + records.length
-                source = records.file.fileno()
-                while self._offset < end:
-                    sent = os.sendfile(self._descriptor, source, self._offset, end - self._offset)
-                    if not sent:
-                        # Padding would be taken for records; a closed connection is understood.
-                        msg = "data file is shorter than announced"
-                        raise ConnectionClosed(msg)
-                    self._offset += sent
-                self._records = None
+                head = head[self._socket.send(head, _MSG_MORE if offset < end else 0) :]
+            while offset < end:
+                assert file is not None
+                sent = os.sendfile(self._descriptor, file.fileno(), offset, end - offset)
+                if not sent:
+                    # Padding would be taken for records; a closed connection is understood.
+                    msg = "data file is shorter than announced"
+                    raise ConnectionClosed(msg)
+                offset += sent
         except BlockingIOError:
+            self._rest = (head, file, offset, end)
             return False
+        self._rest = _NOTHING
         return True

@@ -7,7 +7,7 @@ Source: poe_protocol_server.erl and poe_server.erl, less their two calls to the 
 message.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from poe.actors import KILLED, NOPROC, ActorRef, GenServer, is_orderly
@@ -24,16 +24,27 @@ TRIES_MAX = 500
 RETRY_S = 0.01
 WAIT_MAX_S = 60.0
 """Longest long poll; a client that wants more asks again."""
+WAIT_SLICE_S = 2.0
+"""How often a long poll makes sure that somebody still waits for its answer."""
 
 
 class RequestHandler:
-    """Carries requests out on behalf of `actor`; holds no state of a request."""
+    """Carries requests out on behalf of `actor`; holds no state of a request.
 
-    __slots__ = ("_actor", "_routes")
+    `is_wanted` tells whether the one who asked is still there.
+    """
 
-    def __init__(self, actor: GenServer, routes: RoutingTable) -> None:
+    __slots__ = ("_actor", "_is_wanted", "_routes")
+
+    def __init__(
+        self,
+        actor: GenServer,
+        routes: RoutingTable,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._actor = actor
         self._routes = routes
+        self._is_wanted = is_wanted
 
     async def put(self, topic: bytes, messages: Messages) -> int:
         """Append a batch and return the pointer of its last message.
@@ -182,32 +193,37 @@ class RequestHandler:
     async def wait(self, topic: bytes, pointer: int, timeout_s: float) -> bool:
         """Wait until something follows `pointer`; False when nothing did within `timeout_s`.
 
-        A topic that nobody has put anything onto may be waited for, too. When the node is about to
-        stop, the answer comes early.
+        A topic that nobody has put anything onto may be waited for, too. The answer comes early
+        when the node is about to stop, or when nobody wants it any more.
         """
         await self._recover(topic)
         actor = self._actor
         deadline_s = actor.monotonic_s() + timeout_s
         while True:
-            remaining_s = deadline_s - actor.monotonic_s()
-            route = self._routes.get(topic)
-            if route is None:
-                answer: object = MOVED
-                if remaining_s > 0:
-                    await actor.sleep(min(remaining_s, 10 * RETRY_S))
-            elif route.reader(pointer) is not route.writer:
+            slice_s = max(0.0, min(deadline_s - actor.monotonic_s(), WAIT_SLICE_S))
+            if await self._wait_a_while(topic, pointer, slice_s):
                 return True
-            else:
-                request = WaitFor(pointer, max(0.0, remaining_s))
-                try:
-                    answer = await actor.call(route.writer, request, timeout_s=None)
-                except ActorDead as error:
-                    await self._pause_unless_crashed(error)
-                    answer = MOVED
-            if answer is not MOVED:
-                return bool(answer)
-            if remaining_s <= 0 or self._routes.is_closing:
+            if actor.monotonic_s() >= deadline_s or self._routes.is_closing:
                 return False
+            if not self._is_wanted():
+                return False
+
+    async def _wait_a_while(self, topic: bytes, pointer: int, timeout_s: float) -> bool:
+        """Wait until something follows `pointer`; False when one has to look again."""
+        route = self._routes.get(topic)
+        if route is None:
+            await self._actor.sleep(min(timeout_s, 10 * RETRY_S))
+            return False
+        if route.reader(pointer) is not route.writer:
+            return True
+        try:
+            answer = await self._actor.call(
+                route.writer, WaitFor(pointer, timeout_s), timeout_s=None
+            )
+        except ActorDead as error:
+            await self._pause_unless_crashed(error)
+            return False
+        return answer is True
 
 
 def _as_pair(ref: ActorRef, info: Any) -> list[str]:  # noqa: ANN401

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from poe import Node, protocol
 from poe.actors import Call, Error, GenServer, LoopSystemBase, SimulatedClock
 from poe.broker import RoutingTable
@@ -15,6 +17,9 @@ from poe.storage import decode_records
 
 START_US = 1_700_000_000_000_000
 _STEP_S = 0.01
+KILLING = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+"""For tests that kill what owns sockets: the collector closes them, with a warning."""
+
 BYTES_MAX = 64 * 1024 * 1024
 
 

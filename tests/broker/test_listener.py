@@ -9,7 +9,7 @@ import pytest
 from poe import Node, protocol
 from poe.errors import Overloaded, PortInUse
 from poe.supervision.api import CountChildren, WhichChildren
-from tests.broker.nodes import connect, is_served, kill
+from tests.broker.nodes import KILLING, connect, is_served, kill
 from tests.waiting import wait_until
 
 TOPIC = b"t"
@@ -96,6 +96,7 @@ def test_clients_that_go_at_once_leave_nothing(serve):
     assert node.is_running
 
 
+@KILLING
 @pytest.mark.usefixtures("quiet")
 def test_killed_acceptors_are_replaced(serve):
     node = serve()
@@ -107,6 +108,7 @@ def test_killed_acceptors_are_replaced(serve):
     assert node.is_running
 
 
+@KILLING
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("name", ["connection_sup", "listener_sup"])
 def test_no_client_is_left_without_an_answer_while_the_listener_restarts(serve, name):
@@ -121,6 +123,7 @@ def test_no_client_is_left_without_an_answer_while_the_listener_restarts(serve, 
             wait_until(partial(is_served, node))
 
 
+@KILLING
 @pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 def test_a_listener_that_is_killed_again_and_again_ends_the_node_at_last(serve):

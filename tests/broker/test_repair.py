@@ -9,12 +9,12 @@ import pytest
 
 from poe.actors.message import ExitSignal
 from poe.errors import ConnectionClosed, PointerOutOfRange
-from tests.broker.nodes import connect, is_served, kill, read_by_frames, read_by_next
+from tests.broker.nodes import KILLING, connect, is_served, kill, read_by_frames, read_by_next
 from tests.waiting import wait_until
 
 TOPIC = b"t"
 
-pytestmark = pytest.mark.usefixtures("quiet")
+pytestmark = [pytest.mark.usefixtures("quiet"), KILLING]
 
 
 @pytest.fixture

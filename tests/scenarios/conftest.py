@@ -25,6 +25,21 @@ def raw(node) -> Iterator[RawClient]:
         yield raw
 
 
+@pytest.fixture
+def crowd() -> Iterator[Callable[..., list[RawClient]]]:
+    """Open many raw clients at once; all are closed at the end."""
+    clients: list[RawClient] = []
+
+    def open_clients(address, count):
+        opened = [RawClient(address) for _ in range(count)]
+        clients.extend(opened)
+        return opened
+
+    yield open_clients
+    for client in clients:
+        client.close()
+
+
 @pytest.fixture(params=CLIENTS)
 def client(request, node) -> Iterator[object]:
     """Each kind of client in turn; all have `write`, `read` and `control`."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from poe import Node
 from poe.errors import (
     InvalidMessage,
     InvalidTopicName,
@@ -37,7 +38,16 @@ HOSTILE_TOPICS = [
     b"*",
     b"$(touch evil)",
 ]
-GOOD_TOPICS = [b"-", b"_", b"a.b", b"x" * 200, b"-rf", b"..."[1:].replace(b".", b"_"), b"con", b"0_data"]
+GOOD_TOPICS = [
+    b"-",
+    b"_",
+    b"a.b",
+    b"x" * 200,
+    b"-rf",
+    b"..."[1:].replace(b".", b"_"),
+    b"con",
+    b"0_data",
+]
 
 
 def texts(records):
@@ -127,8 +137,6 @@ def test_topics_that_differ_in_case_are_two(client):
 
 
 def test_a_message_beyond_message_max_is_refused_and_nothing_of_its_batch_is_stored(tmp_path):
-    from poe import Node
-
     with (
         Node(dir=tmp_path / "data", port=0, message_max=100) as node,
         RawClient(node.address) as raw,
@@ -144,7 +152,7 @@ def test_a_message_beyond_message_max_is_refused_and_nothing_of_its_batch_is_sto
 def test_messages_of_all_sizes_come_back(client, size):
     message = bytes(number % 251 for number in range(size))
     client.write(b"sizes", [b"before", message, b"after"])
-    records = []
+    records: list[tuple[int, bytes]] = []
     while found := client.read(b"sizes", records[-1][0] if records else 0, 100):
         records += found
     assert texts(records) == [b"before", message, b"after"]

@@ -3,7 +3,7 @@
 import random
 import struct
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
 
 from poe import Node

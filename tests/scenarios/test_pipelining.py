@@ -58,10 +58,8 @@ def test_each_read_sees_the_put_before_it(raw):
 
 
 @pytest.mark.slow
-def test_writers_that_pipeline_do_not_hold_up_each_other(node, raw):
-    from tests.scenarios.clients import RawClient
-
-    others = [RawClient(node.address) for _ in range(20)]
+def test_writers_that_pipeline_do_not_hold_up_each_other(node, raw, crowd):
+    others = crowd(node.address, 20)
     burst = b"".join(PutRequest(b"p", [b"x" * 100] * 10).encode() for _ in range(200))
     for other in others:
         other.send(burst)
@@ -69,5 +67,4 @@ def test_writers_that_pipeline_do_not_hold_up_each_other(node, raw):
     for other in others:
         for _ in range(200):
             assert other.frame()[0] == PutReply.MESSAGE_TYPE
-        other.close()
     assert node.info()[0][1][0][1].count == 20 * 200 * 10
