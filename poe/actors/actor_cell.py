@@ -151,6 +151,11 @@ class ActorCell:
         else:
             self._deliver_dead(message, sender)
 
+    def abort(self, reason: Reason) -> None:
+        """End the actor wherever it stands, because what it was doing was cut short."""
+        end = getattr(self.instance, "_end", self.end)
+        end(reason)
+
     def _deliver_dead(self, message: Any, sender: Any) -> None:  # noqa: ANN401
         """Receive for an actor that has ended: calls fail, the rest are dead letters."""
         if sender is REPLY:

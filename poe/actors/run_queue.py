@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from poe.actors.actor_cell import ActorCell, Entry
+from poe.actors.actor_cell import ActorCell, Entry, Receiver
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.event_loop import EventLoop
@@ -57,10 +57,11 @@ class RunQueue:
         self._burst: Iterable[None] = itertools.repeat(None) if clock else _BURST
         self._hand_overs_left = _HAND_OVERS_MAX
         self._nesting = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._try_lock = self._lock.acquire
+        self._is_owned: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001 - as `threading.Condition` does
+        self._is_running = False
         self._waiters: list[int] = []
-        self._owner = 0
         self.unarmed: deque[Call] = deque()
         self._timers = TimerQueue()
         self._alarm_s: float | None = None
@@ -97,26 +98,27 @@ class RunQueue:
 
     def is_running_here(self) -> bool:
         """Tell whether the calling thread is the one that runs actors right now."""
-        return self._owner == threading.get_ident()
+        return self._is_owned()
 
     def is_quiet(self) -> bool:
         """Tell whether nothing can happen any more without a message from outside."""
-        return not (self._owner or self._timers or self._run_queue or self._pinned_queue)
+        return not (self._is_running or self._timers or self._run_queue or self._pinned_queue)
 
     def _enter(self) -> None:
         """Take the lock, and give way to those who wait for it."""
-        me = threading.get_ident()
-        if self._owner == me:
+        if self._is_running and self._is_owned():
             raise CallFromActor
         if not self._try_lock(False):
+            me = threading.get_ident()
             self._waiters.append(me)
             self._lock.acquire()
             self._waiters.remove(me)
-        self._owner = me
 
     def _leave(self) -> None:
-        self._owner = 0
         self._lock.release()
+        if self._is_owned():
+            # Ctrl-C came between lock and `try` of an earlier call, which never got here.
+            self._lock.release()
         if self._waiters:
             # Python's locks are not fair: a thread that calls in a tight loop would starve the
             # event loop's thread for seconds. A moment without the GIL lets the other one in. (A
@@ -143,22 +145,36 @@ class RunQueue:
         self._nesting += 1
         try:
             server.deliver(call, None)
+        except BaseException as interrupt:
+            server.abort(interrupt)
+            raise
         finally:
             self._nesting -= 1
 
     def _drain(self) -> None:
         """Deliver until nothing is left that this thread may deliver, or others need a turn."""
         queue, pinned = self._run_queue, self._pinned_queue
-        for _ in self._burst:
-            if queue:
-                cell, message, sender = queue.popleft()
-            elif pinned and self._is_loop_thread():
-                cell, message, sender = pinned.popleft()
-            else:
-                break
-            cell.deliver(message, sender)
-        if queue or pinned:
-            self.event_loop().wake(self.run_ready)
+        cell: Receiver | None = None
+        self._is_running = True
+        try:
+            for _ in self._burst:
+                if queue:
+                    cell, message, sender = queue.popleft()
+                elif pinned and self._is_loop_thread():
+                    cell, message, sender = pinned.popleft()
+                else:
+                    break
+                cell.deliver(message, sender)
+        except BaseException as interrupt:
+            # Ctrl-C in a thread that runs actors: nobody can vouch for the state of the one that
+            # was interrupted, so it ends, and its supervisor does what it does after a crash.
+            if isinstance(cell, ActorCell):
+                cell.abort(interrupt)
+            raise
+        finally:
+            self._is_running = False
+            if queue or pinned:
+                self.event_loop().wake(self.run_ready)
         while self.unarmed:
             call = self.unarmed.popleft()
             if not call.is_done and call.timeout_s is not None:

@@ -5,7 +5,6 @@ lasts, so while its actor is busy a watch takes itself off the loop: the kernel'
 the peer down, and `resume` puts it back.
 """
 
-from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -26,19 +25,12 @@ READABLE = Readiness.READABLE
 
 
 class SocketWatch:
-    """Watches one descriptor for one actor, from its construction until `close`.
+    """Watches one descriptor for one actor, from its construction until `close`."""
 
-    `on_busy` runs when the actor is still busy after it was told, for instance to keep its hands
-    off memory that it shares.
-    """
-
-    def __init__(
-        self, actor: "GenServer", descriptor: int, on_busy: Callable[[], object] = lambda: None
-    ) -> None:
+    def __init__(self, actor: "GenServer", descriptor: int) -> None:
         self._actor = actor
         self._cell = actor._myRef  # noqa: SLF001 - part of the runtime
         self._descriptor = descriptor
-        self._on_busy = on_busy
         self._system = self._cell.system
         self._loop = self._system.event_loop().loop
         self.is_paused = False
@@ -51,7 +43,6 @@ class SocketWatch:
             return
         self._cell.system.post_from_outside(self._cell, READABLE, None)
         if self._actor._coroutine is not None and not self.is_paused:  # noqa: SLF001
-            self._on_busy()
             self.pause()
 
     def pause(self) -> None:

@@ -4,6 +4,8 @@ A put or a read passes connection, request handler and appendix server, one call
 registry is asked only for what the routing table does not know.
 """
 
+import logging
+
 from poe.broker.appendix_message import MOVED, Next, Put, SegmentInfo
 from poe.broker.appendix_server import AppendixOptions
 from poe.broker.connection import ConnectionOptions
@@ -20,6 +22,7 @@ from poe.broker.local_request import (
     NextSlowly,
     PutSlowly,
 )
+from poe.broker.log_limit import LogLimit
 from poe.broker.node_tree import NodeParts, NodeSup
 from poe.broker.routing_table import Route, RoutingTable
 from poe.broker.topic_registry import RegistryOptions, RegistryParts
@@ -47,3 +50,6 @@ __all__ = [
     "SegmentInfo",
     "check_port_is_free",
 ]
+
+# All modules of the broker log to this one logger, and some do so whenever a client misbehaves.
+logging.getLogger("poe.broker").addFilter(LogLimit())

@@ -45,6 +45,7 @@ _LINGER_S = 2.0
 
 _SLOWEST_BYTES_PER_S = 16 * 1024
 _FRAME_MAX_MIN = 1024
+_FREE_BUFFERS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,18 +76,24 @@ class ConnectionOptions:
 
 
 class Scratch:
-    """The receive buffer that all connections share.
+    """Receive buffers that the connections of a node share, each lent to one of them at a time.
 
-    A connection that is still busy when its turn is over may hold views into it, so it leaves with
-    the buffer and the next one gets a new buffer.
+    A connection has one from before it receives until it has served all whole frames of it: a
+    request that takes its time holds views into the buffer. One that ends meanwhile just drops its
+    buffer. Usually there is a single one.
     """
 
     def __init__(self) -> None:
-        self.view = memoryview(bytearray(SCRATCH_SIZE))
+        self._free: list[memoryview] = []
 
-    def renew(self) -> None:
-        """Let the current buffer go to whoever still looks into it."""
-        self.view = memoryview(bytearray(SCRATCH_SIZE))
+    def take(self) -> memoryview:
+        """Lend a buffer."""
+        return self._free.pop() if self._free else memoryview(bytearray(SCRATCH_SIZE))
+
+    def give_back(self, buffer: memoryview) -> None:
+        """Return a buffer that nobody looks into any more."""
+        if len(self._free) < _FREE_BUFFERS_MAX:
+            self._free.append(buffer)
 
 
 class Connection(GenServer):
@@ -115,7 +122,7 @@ class Connection(GenServer):
         self._late_timer: Timer | None = None
         self._unfinished_since_s: float | None = None
         self._is_hanging_up = False
-        self._watch = SocketWatch(self, peer.fileno(), scratch.renew)
+        self._watch = SocketWatch(self, peer.fileno())
         self._sender = ReplySender(peer, self._watch, options.send_timeout)
 
     def handle_info(self, message: Any) -> Any:  # noqa: ANN401 - a coroutine or a directive
@@ -152,40 +159,51 @@ class Connection(GenServer):
 
     async def _receive(self) -> Stop | None:
         """Receive once, then serve all whole frames."""
-        reader = self._reader
         if self._is_hanging_up:
-            return self._drop()
+            return self._discard_input()
+        reader, buffer = self._reader, self._scratch.take()
+        refused: RemoteProtocolError | None = None
+        is_over = False
         try:
-            size = self._socket.recv_into(reader.buffer(self._scratch.view))
+            size = self._socket.recv_into(reader.buffer(buffer))
+            reader.received(size)
+            is_over = not size
+            await self._serve_frames()
         except BlockingIOError:
-            self._watch.resume()
-            return None
-        except OSError:
-            return Stop("normal")
-        if not size:
-            return Stop("normal")
-        reader.received(size)
-        turn_left = _TURN_FRAMES
-        try:
-            while (frame := reader.next_frame()) is not None:
-                self._unfinished_since_s = None
-                request = decode_request(*frame)
-                await self._serve(request)
-                # A control request may ask all topics, and so takes a whole turn.
-                turn_left = 0 if type(request) is ControlRequest else turn_left - 1
-                if turn_left == 0 and reader.pending_bytes:
-                    reader.keep()
-                    await self._sender.wait_room()
-                    turn_left = _TURN_FRAMES
+            reader.keep()
         except RemoteProtocolError as error:
-            return await self._hang_up(error)
+            refused = error
         except (ConnectionClosed, OSError):
+            is_over = True
+        # Not in a `finally`: if this actor is killed, whoever serves its request has views into it.
+        self._scratch.give_back(buffer)
+        if refused is not None:
+            return await self._hang_up(refused)
+        if is_over:
             return Stop("normal")
         if reader.pending_bytes:
             self._watch_unfinished()
         if self._watch.is_paused:
             self._watch.resume()
         return None
+
+    async def _serve_frames(self) -> None:
+        """Serve what was received, a turn at a time where a peer pipelines.
+
+        Raises:
+            RemoteProtocolError: the stream cannot be followed any more.
+            ConnectionClosed, OSError: a reply cannot be sent.
+        """
+        reader, turn_left = self._reader, _TURN_FRAMES
+        while (frame := reader.next_frame()) is not None:
+            self._unfinished_since_s = None
+            request = decode_request(*frame)
+            await self._serve(request)
+            # A control request may ask all topics, and so takes a whole turn.
+            turn_left = 0 if type(request) is ControlRequest else turn_left - 1
+            if turn_left == 0 and reader.pending_bytes:
+                await self._sender.wait_room()
+                turn_left = _TURN_FRAMES
 
     async def _serve(self, request: Request) -> None:
         """Carry one request out and reply.
@@ -232,10 +250,10 @@ class Connection(GenServer):
             self._watch.resume()
         return None
 
-    def _drop(self) -> Stop | None:
+    def _discard_input(self) -> Stop | None:
         """Receive what nobody will look at, until the peer closes."""
         try:
-            size = self._socket.recv_into(self._scratch.view)
+            size = len(self._socket.recv(SCRATCH_SIZE))
         except BlockingIOError:
             return None
         except OSError:
