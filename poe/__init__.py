@@ -65,12 +65,14 @@ def start(options: dict[str, Any] | None = None, /, **arguments: Any) -> "Node":
 
     Raises:
         OptionError: an unknown option or a value that is not allowed.
-        StoreLocked: another server runs on the folder; this process's own node, too.
+        NodeRunning: the node of this process runs already.
+        StoreLocked: another server runs on the folder.
         PortInUse: the port is taken.
     """
     global _node  # noqa: PLW0603 - the original's `poe:start()`: one default node a process
     if _node is not None and _node.is_running:
         raise NodeRunning
+    stop()  # one that has given up still holds its folder
     from poe.node import Node  # noqa: PLC0415 - late on purpose, see `__getattr__`
 
     _node = Node(options, **arguments).start()

@@ -5,6 +5,7 @@ by descending priority: argument, environment (`POE_<NAME>`), `poe.toml`, defaul
 name is an error wherever it stands.
 """
 
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -160,7 +161,7 @@ def _typed(key: str, where: str, value: Any) -> Any:  # noqa: ANN401
         return Path(value)
     if value is None and NoneType in allowed:
         return None
-    if value == "infinity" and NoneType in allowed:
+    if value in ("infinity", math.inf) and NoneType in allowed:
         return None
     if isinstance(value, bool):
         if bool in allowed:

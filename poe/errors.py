@@ -182,6 +182,20 @@ class TopicFailed(StorageError):
         super().__init__(f"topic {topic!r} is out of service: {reason}")
 
 
+class SyncFailed(StorageError):
+    """A sync failed: the batch is stored, but may not survive a power cut."""
+
+    code = 212
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(
+            f"{path} may lose this batch in a power cut ({reason}); put it again, it may then be "
+            "there twice"
+        )
+
+
 class ProtocolError(PoeError):
     """Bytes or calls that break the socket protocol."""
 

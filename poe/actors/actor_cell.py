@@ -55,6 +55,7 @@ class ActorCell:
         "links",
         "monitors",
         "names",
+        "on_end",
         "parent",
         "queue",
         "source_hash",
@@ -78,6 +79,7 @@ class ActorCell:
         self.links: set[ActorCell] | None = None
         self.monitors: list[tuple[Monitor, ActorCell]] | None = None
         self.names: list[str] | None = None
+        self.on_end: Callable[[], object] | None = None
         self.globalName: str | None = None
         self.source_hash: str | None = None
 
@@ -129,6 +131,9 @@ class ActorCell:
         self.deliver = partial(self._deliver_ended, reason)
         self.post(_ENDED)
         self.system.forget(self)
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end()
         links, self.links = self.links, None
         for other in sorted(links or (), key=lambda cell: cell.address.serial):
             other.post(ExitSignal(self.address, reason, linked=True))

@@ -5,7 +5,9 @@ lasts, so while its actor is busy a watch takes itself off the loop: the kernel'
 the peer down, and `resume` puts it back.
 """
 
+import socket
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from poe.actors.call import Wait
@@ -25,22 +27,22 @@ READABLE = Readiness.READABLE
 
 
 class SocketWatch:
-    """Watches one descriptor for one actor, from its construction until `close`."""
+    """Watches one socket for one actor, and closes it when the actor ends, however it ends."""
 
-    def __init__(self, actor: "GenServer", descriptor: int) -> None:
+    def __init__(self, actor: "GenServer", watched: socket.socket) -> None:
         self._actor = actor
         self._cell = actor._myRef  # noqa: SLF001 - part of the runtime
-        self._descriptor = descriptor
+        self._socket = watched
+        self._descriptor = watched.fileno()
         self._system = self._cell.system
         self._loop = self._system.event_loop().loop
         self.is_paused = False
-        self._loop.add_reader(descriptor, self._readable)
+        self._is_closed = False
+        self._loop.add_reader(self._descriptor, self._readable)
+        # The loop may be told in its own thread only, and an actor may be killed in any.
+        self._cell.on_end = partial(self._system.event_loop().wake, self.close)
 
     def _readable(self) -> None:
-        if self._cell.instance is None:
-            # Killed without a chance to close this watch; the loop would call it for ever.
-            self.close()
-            return
         self._cell.system.post_from_outside(self._cell, READABLE, None)
         if self._actor._coroutine is not None and not self.is_paused:  # noqa: SLF001
             self.pause()
@@ -52,7 +54,7 @@ class SocketWatch:
 
     def resume(self) -> None:
         """Tell again, at once if there is something."""
-        if self.is_paused:
+        if self.is_paused and not self._is_closed:
             self.is_paused = False
             self._loop.add_reader(self._descriptor, self._readable)
 
@@ -70,9 +72,15 @@ class SocketWatch:
         try:
             return await wait is not TIMED_OUT
         finally:
-            self._loop.remove_writer(self._descriptor)
+            if not self._is_closed:
+                self._loop.remove_writer(self._descriptor)
 
     def close(self) -> None:
-        """Stop for good; call it before the descriptor is closed."""
-        self._loop.remove_reader(self._descriptor)
-        self._loop.remove_writer(self._descriptor)
+        """Stop for good and close the socket; twice is harmless."""
+        if not self._is_closed:
+            self._is_closed = True
+            # Cell and watch would otherwise hold each other until the next garbage collection.
+            self._cell.on_end = None
+            self._loop.remove_reader(self._descriptor)
+            self._loop.remove_writer(self._descriptor)
+            self._socket.close()

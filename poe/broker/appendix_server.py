@@ -9,6 +9,7 @@ Source: appendix_server.erl; the index process and the sleep/wake handshake are 
 """
 
 import logging
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ from poe.broker.appendix_message import (
     Unseal,
     WaitFor,
 )
-from poe.errors import OptionError, StorageError
+from poe.errors import OptionError, StorageError, SyncFailed
 from poe.storage import Clock, Segment
 
 logger = logging.getLogger("poe.broker")
@@ -76,7 +77,7 @@ class AppendixOptions:
             raise OptionError("count_limit", self.count_limit, "1 or more (messages)")
         if not 1 <= self.size_limit < 2**40:
             raise OptionError("size_limit", self.size_limit, "1 to 2^40 - 1 (bytes)")
-        if not self.worker_timeout > 0:
+        if not 0 < self.worker_timeout < math.inf:
             raise OptionError("worker_timeout", self.worker_timeout, "more than 0 (seconds)")
 
 
@@ -105,6 +106,8 @@ class AppendixServer(GenServer):
         self._is_used = False
         self._is_ticking = False
         self._told_limit = False
+        self._has_failed_to_sync = False
+        self._is_dirty = segment.count > 0
         self._overshoot_count = _OVERSHOOT * options.count_limit
         self._overshoot_bytes = _OVERSHOOT * options.size_limit
 
@@ -163,9 +166,10 @@ class AppendixServer(GenServer):
 
     def _put(self, request: Put, caller: Call) -> Any:  # noqa: ANN401
         segment = self._segment
-        if not segment.is_writer:
+        if not segment.is_writer or self._has_failed_to_sync:
             return MOVED
         pointer = segment.append(request.messages, self._clock.now_us())
+        self._is_dirty = True
         if self._waiting:
             self._release_waiting()
         too_many = segment.count >= self._overshoot_count
@@ -202,8 +206,12 @@ class AppendixServer(GenServer):
         try:
             self._segment.sync()
         except StorageError as error:
+            # The kernel may have dropped what it could not write, and a second sync would not
+            # tell. Whatever is put from now on goes to a new segment, on a file of its own.
+            self._has_failed_to_sync = True
+            self.cast(REGISTRY, LimitReached(self._topic, self.ref))
             for caller, _ in group:
-                self.reply_error(caller, error)
+                self.reply_error(caller, SyncFailed(self._segment.path, str(error)))
         else:
             for caller, pointer in group:
                 self.reply(caller, pointer)
@@ -256,7 +264,9 @@ class AppendixServer(GenServer):
                 self._told_limit = False
                 return None
             case Sync():
-                self._segment.sync()
+                if self._is_dirty:
+                    self._segment.sync()
+                    self._is_dirty = False
                 return None
         return super().handle_call(request, caller)
 

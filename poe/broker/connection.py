@@ -7,6 +7,7 @@ memory here. A peer with many requests at once is served a few at a turn, so tha
 """
 
 import logging
+import math
 import socket
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -69,9 +70,9 @@ class ConnectionOptions:
         """Reject limits that no frame could keep."""
         if not _FRAME_MAX_MIN <= self.frame_max <= 2**31:
             raise OptionError("frame_max", self.frame_max, "1024 to 2^31 (bytes)")
-        if not self.frame_timeout > 0:
+        if not 0 < self.frame_timeout < math.inf:
             raise OptionError("frame_timeout", self.frame_timeout, "more than 0 (seconds)")
-        if not self.send_timeout > 0:
+        if not 0 < self.send_timeout < math.inf:
             raise OptionError("send_timeout", self.send_timeout, "more than 0 (seconds)")
 
 
@@ -122,7 +123,7 @@ class Connection(GenServer):
         self._late_timer: Timer | None = None
         self._unfinished_since_s: float | None = None
         self._is_hanging_up = False
-        self._watch = SocketWatch(self, peer.fileno())
+        self._watch = SocketWatch(self, peer)
         self._sender = ReplySender(peer, self._watch, options.send_timeout)
 
     def handle_info(self, message: Any) -> Any:  # noqa: ANN401 - a coroutine or a directive
@@ -144,7 +145,6 @@ class Connection(GenServer):
         if self._late_timer is not None:
             self._late_timer.cancel()
         self._watch.close()
-        self._socket.close()
 
     def _is_peer_there(self) -> bool:
         """Look for the end of the stream, which nobody else does while a request is served."""

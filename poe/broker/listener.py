@@ -198,7 +198,7 @@ class Acceptor(GenServer):
         """Watch a descriptor of its own for the shared socket."""
         self._parts = parts
         self._listening = listening.dup()
-        self._watch = SocketWatch(self, self._listening.fileno())
+        self._watch = SocketWatch(self, self._listening)
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Accept what is there, a few at a turn so that clients already served go on."""
@@ -214,7 +214,6 @@ class Acceptor(GenServer):
         """Close this acceptor's descriptor."""
         del reason
         self._watch.close()
-        self._listening.close()
 
     async def _accept(self) -> bool:
         """Accept one client; False when there is none, or no descriptor for it."""
@@ -234,6 +233,8 @@ class Acceptor(GenServer):
             until_handed_over.enter_context(peer)
             peer.setblocking(False)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # A peer that vanished without a word is found out, and does not count for ever.
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if await self._has_room_for(peer):
                 parts = self._parts
                 await start_dynamic_child(

@@ -18,7 +18,7 @@ class Route:
     Always:
 
         len(bounds) == len(refs) - 1
-        bounds rise strictly; bounds[i] is the newest pointer of refs[i], a sealed reader
+        bounds never fall; bounds[i] is the newest pointer of refs[i], a sealed reader
     """
 
     __slots__ = ("bounds", "refs")
@@ -75,12 +75,20 @@ class RoutingTable:
         # A new object, so that a reader in another thread never sees half a change.
         self._routes[topic] = route
 
-    def replace(self, topic: bytes, old: ActorRef, new: ActorRef) -> None:
-        """Put a restarted appendix server in the place of the one that died."""
+    def replace(self, topic: bytes, old: ActorRef, new: ActorRef, bound: int | None) -> None:
+        """Put a restarted appendix server in the place of the one that died.
+
+        `bound` is its newest pointer now: repair may have cut records, and then readers must find
+        the way to the next segment.
+        """
         known = self._routes[topic]
+        at = known.refs.index(old)
         route = Route()
-        route.refs = [new if ref is old else ref for ref in known.refs]
-        route.bounds = known.bounds
+        route.refs = [*known.refs[:at], new, *known.refs[at + 1 :]]
+        route.bounds = list(known.bounds)
+        if at < len(route.bounds):
+            below = route.bounds[at - 1] if at else 0
+            route.bounds[at] = max(bound or 0, below)
         self._routes[topic] = route
 
     def drop(self, topic: bytes, reader: ActorRef) -> None:

@@ -10,6 +10,7 @@ lands behind a bound that is already recorded (the original lost messages there)
 
 import contextlib
 import logging
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,9 +64,9 @@ class RegistryOptions:
 
     def __post_init__(self) -> None:
         """Reject periods that are none."""
-        if not self.check_interval > 0:
+        if not 0 < self.check_interval < math.inf:
             raise OptionError("check_interval", self.check_interval, "more than 0 (seconds)")
-        if self.max_age is not None and not self.max_age > 0:
+        if self.max_age is not None and not 0 < self.max_age < math.inf:
             raise OptionError("max_age", self.max_age, "more than 0 (seconds), or None")
 
 
@@ -293,7 +294,7 @@ class TopicRegistry(GenServer):
             repaired.unseal()
         ref = await self._start_appendix(topic, repaired)
         del self._to_restart[dead]
-        self._routes.replace(topic, dead, ref)
+        self._routes.replace(topic, dead, ref, repaired.pointer_high)
 
     # ---- expiry ---------------------------------------------------------------------------------
 
@@ -341,5 +342,7 @@ class TopicRegistry(GenServer):
         return rows
 
     async def _sync_all(self) -> None:
-        for _, route in self._routes:
-            await self.call(route.writer, Sync(), timeout_s=None)
+        for topic, route in self._routes:
+            for ref in route.refs:
+                await self.call(ref, Sync(), timeout_s=None)
+            self._store.sync_folder(topic)

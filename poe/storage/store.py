@@ -95,6 +95,8 @@ class Store:
             TopicFailed: it cannot be read or repaired, as `failed` tells from now on.
             SegmentLocked: a live program that is not a server of ours writes to it.
         """
+        self._floors[topic] = self.last_pointer(topic)
+        self.topics.pop(topic, None)
         try:
             segments = self._recover_segments(f"{TOPICS_FOLDER}/{check_topic(topic)}")
         except SegmentLocked:
@@ -141,6 +143,17 @@ class Store:
         segment = Segment.create(self._files, folder, timestamp, self._options)
         self.topics[topic] = [*segments, segment]
         return segment
+
+    def sync_folder(self, topic: bytes) -> None:
+        """Make the names of a topic's files, and its own, survive a power cut.
+
+        Raises:
+            WriteFailed: the disk did not take them.
+        """
+        folder = f"{TOPICS_FOLDER}/{check_topic(topic)}"
+        with writing(folder):
+            self._files.sync_folder(folder)
+            self._files.sync_folder(TOPICS_FOLDER)
 
     def repair_segment(self, topic: bytes, segment: Segment) -> Segment | None:
         """Recover a segment whose owner died, and put the result in its place.

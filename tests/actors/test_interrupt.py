@@ -56,6 +56,6 @@ def test_a_supervisor_replaces_the_interrupted_child(system):
 
 def test_an_interrupt_between_lock_and_work_is_healed_by_the_next_call(system):
     ref = system.start(Interrupted)
-    system._enter()  # as if Ctrl-C had come right after it
+    system._enter()  # noqa: SLF001 - as if Ctrl-C had come right after it
     assert system.call(ref, "more") == 1
     assert not system.is_running_here()

@@ -7,7 +7,6 @@ import threading
 import pytest
 
 from poe.actors import READABLE, GenServer, SocketWatch
-from tests.actors.puppet import Puppet, log_of
 from tests.waiting import wait_until
 
 
@@ -19,7 +18,7 @@ class Receiver(GenServer):
     def init(self, endpoint):
         self.received = bytearray()
         self.endpoint = endpoint
-        self.watch = SocketWatch(self, endpoint.fileno())
+        self.watch = SocketWatch(self, endpoint)
         self.is_writable = threading.Event()
 
     def handle_info(self, message):
@@ -81,17 +80,15 @@ def test_an_actor_waits_until_the_peer_has_made_room(live, pair):
     live.stop(ref)
 
 
-def test_the_watch_of_a_killed_actor_leaves_the_loop(live, pair):
+def test_the_socket_of_a_killed_actor_is_closed_and_leaves_the_loop(live, pair):
     ours, theirs = pair
     ref = live.start(Receiver, ours)
     live.exit(ref, "kill")
     wait_until(lambda: not live.is_alive(ref))
-    dead_letters = live.start(Puppet)
-    live.set_dead_letter_handler(dead_letters.cell, enabled=True)
-    theirs.send(b"hello")
-    for _ in range(3):
-        on_loop(live, lambda: None)
-    assert log_of(live, dead_letters) == []
+    on_loop(live, lambda: None)
+    assert ours.fileno() == -1
+    theirs.settimeout(5)
+    assert theirs.recv(1) == b""
 
 
 def on_loop(live, action):

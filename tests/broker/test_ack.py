@@ -12,7 +12,7 @@ from poe.actors import GenServer
 from poe.actors.message import ExitSignal
 from poe.broker import RoutingTable
 from poe.broker.request_handler import RequestHandler
-from poe.errors import ActorDead, WriteFailed
+from poe.errors import ActorDead, SyncFailed
 from tests.broker.nodes import SimulatedNode, read_by_frames, read_by_next
 
 TOPIC = b"t"
@@ -39,7 +39,7 @@ class Putter(GenServer):
     async def handle_cast(self, message: bytes):
         try:
             self.answer = await self.handler.put(TOPIC, [message])
-        except (ActorDead, WriteFailed) as error:
+        except (ActorDead, SyncFailed) as error:
             self.answer = error
 
 
@@ -196,7 +196,7 @@ def test_a_sync_that_fails_refuses_all_puts_that_wait_for_it(simulate, disk):
     sim = simulate(ack="fsync")
     disk.errors = [OSError(errno.EIO, "Input/output error")]
     answers = put_at_once(sim, [b"1", b"2"])
-    assert [type(answer) for answer in answers] == [WriteFailed, WriteFailed]
+    assert [type(answer) for answer in answers] == [SyncFailed, SyncFailed]
     assert sim.node.put(TOPIC, b"3")
     assert texts(sim.node)[-1] == b"3"
 

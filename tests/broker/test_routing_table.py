@@ -46,10 +46,17 @@ def test_a_writer_without_a_bound_begins_anew(routes, refs):
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_restarted_server_takes_the_place_of_the_dead_one(routes, refs, number):
-    routes.replace(TOPIC, refs[number], refs[3])
+    routes.replace(TOPIC, refs[number], refs[3], [100, 200, None][number])
     assert routes[TOPIC].refs[number] is refs[3]
     assert routes[TOPIC].bounds == [100, 200]
     assert refs[number] not in routes[TOPIC].refs
+
+
+@pytest.mark.parametrize(("number", "bound", "bounds"), [(0, 40, [40, 200]), (1, None, [100, 100])])
+def test_a_repaired_server_that_lost_records_lets_readers_pass(routes, refs, number, bound, bounds):
+    routes.replace(TOPIC, refs[number], refs[3], bound)
+    assert routes[TOPIC].bounds == bounds
+    assert routes[TOPIC].reader(bounds[number]) is refs[number + 1]
 
 
 @pytest.mark.parametrize(("number", "left", "bounds"), [(0, [1, 2], [200]), (1, [0, 2], [100])])
