@@ -123,6 +123,7 @@ class Connection(GenServer):
         self._late_timer: Timer | None = None
         self._unfinished_since_s: float | None = None
         self._is_hanging_up = False
+        self._buffer: memoryview | None = None
         self._watch = SocketWatch(self, peer)
         self._sender = ReplySender(peer, self._watch, options.send_timeout)
 
@@ -161,7 +162,8 @@ class Connection(GenServer):
         """Receive once, then serve all whole frames."""
         if self._is_hanging_up:
             return self._discard_input()
-        reader, buffer = self._reader, self._scratch.take()
+        reader = self._reader
+        self._buffer = buffer = self._scratch.take()
         refused: RemoteProtocolError | None = None
         is_over = False
         try:
@@ -176,7 +178,7 @@ class Connection(GenServer):
         except (ConnectionClosed, OSError):
             is_over = True
         # Not in a `finally`: if this actor is killed, whoever serves its request has views into it.
-        self._scratch.give_back(buffer)
+        self._return_buffer()
         if refused is not None:
             return await self._hang_up(refused)
         if is_over:
@@ -198,10 +200,15 @@ class Connection(GenServer):
         while (frame := reader.next_frame()) is not None:
             self._unfinished_since_s = None
             request = decode_request(*frame)
+            if type(request) is ControlRequest:
+                # It may ask all topics, and so takes a whole turn; or it waits for news for a
+                # minute, and 10 000 clients that do so must not have a buffer each.
+                turn_left = 1
+                self._let_go()
             await self._serve(request)
-            # A control request may ask all topics, and so takes a whole turn.
-            turn_left = 0 if type(request) is ControlRequest else turn_left - 1
+            turn_left -= 1
             if turn_left == 0 and reader.pending_bytes:
+                self._let_go()
                 await self._sender.wait_room()
                 turn_left = _TURN_FRAMES
 
@@ -229,7 +236,19 @@ class Connection(GenServer):
             request_id = request.id if isinstance(request, ControlRequest) else None
             reply = ErrorReply.from_error(error, request_id).encode()
         if not self._sender.start(reply, records):
+            self._let_go()
             await self._sender.finish()
+
+    def _let_go(self) -> None:
+        """Return the buffer before a wait that may be long; what is unread of it is kept."""
+        if self._buffer is not None:
+            self._reader.keep()
+            self._return_buffer()
+
+    def _return_buffer(self) -> None:
+        buffer, self._buffer = self._buffer, None
+        if buffer is not None:
+            self._scratch.give_back(buffer)
 
     async def _hang_up(self, error: ProtocolError) -> Stop | None:
         """Say what was wrong with the peer's bytes, then wait for it to close.
@@ -245,6 +264,8 @@ class Connection(GenServer):
         except (ConnectionClosed, OSError):
             return Stop("normal")  # the peer has gone, which is what we wanted
         self._is_hanging_up = True
+        self._unfinished_since_s = None
+        self._reader = FrameReader()  # lets go of what was received of the frame
         self.send_after(_LINGER_S, _GONE)
         if self._watch.is_paused:
             self._watch.resume()

@@ -44,7 +44,7 @@ def simulate(tmp_path) -> Iterator[Callable[..., SimulatedNode]]:
 def test_a_put_ends_the_wait_for_it_at_once(simulate, ack):
     sim = simulate(ack=ack)
     newest = sim.node.put(TOPIC, b"1")
-    sim.system.start(LatePut, sim.node._routes, TOPIC)
+    sim.system.start(LatePut, sim.routes, TOPIC)
     start_s = sim.clock.monotonic_s()
     assert sim.node.control("wait", topic=TOPIC, pointer=newest, timeout_s=30) is True
     assert sim.clock.monotonic_s() - start_s <= PUT_AFTER_S + 2 * STEP_S
@@ -53,7 +53,7 @@ def test_a_put_ends_the_wait_for_it_at_once(simulate, ack):
 def test_rotation_does_not_delay_the_news(simulate):
     sim = simulate(count_limit=1, check_interval=PUT_AFTER_S / 3)
     newest = sim.node.put(TOPIC, b"1")
-    sim.system.start(LatePut, sim.node._routes, TOPIC)
+    sim.system.start(LatePut, sim.routes, TOPIC)
     start_s = sim.clock.monotonic_s()
     assert sim.node.control("wait", topic=TOPIC, pointer=newest, timeout_s=30) is True
     assert sim.clock.monotonic_s() - start_s <= PUT_AFTER_S + 2 * STEP_S
