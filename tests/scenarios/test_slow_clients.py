@@ -120,8 +120,9 @@ def test_ten_thousand_bad_frames_leave_no_memory_behind(server):
                 client.send(next(bad_frames))
                 client.error()
 
-    # Who was told of its error may linger for 2 s; from here on as many go as come.
-    send(4000)
+    # Who was told of its error may linger for 2 s, and the allocator takes its share. Measured: the
+    # resident size stops rising near 16 000 (+3.2, +3.0, +2.3, +1.0, +0.3, +0.0 MB per 4 000).
+    send(16_000)
     before = rss_bytes(server.pid)
     send(6000)
     assert rss_bytes(server.pid) - before < 4 * MIB
