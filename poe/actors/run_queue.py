@@ -129,7 +129,7 @@ class RunQueue:
         """Send a call: at once where nothing is queued before it, else behind what is.
 
         With an empty queue the server would be next in any case; without the way through the queue
-        a call and its reply take half the time, and the caller's coroutine is not suspended.
+        a call and its reply cost less, and the caller's coroutine is not suspended.
         """
         queue = self._run_queue
         if (

@@ -1,6 +1,6 @@
 """What is asked of an appendix server, and its special answers.
 
-The classes of the hot path are plain slotted dataclasses: freezing one costs 0.4 us per request,
+The classes of the hot path are plain slotted dataclasses: freezing one costs 0.2 us per request,
 and nobody but the receiver ever sees it.
 """
 

@@ -24,7 +24,7 @@ ENTRY_BYTES = 12
 OFFSET_MAX = 2**40 - 1
 
 _OFFSET_BITS = 40
-_EIGHT, _THIRTY_TWO, _LOW_BITS = np.uint64(8), np.uint64(32), np.uint64(2**32 - 1)
+_LOW_BITS = np.uint64(2**32 - 1)
 _ENTRY = np.dtype([("pointer_and_offset_high", ">u8"), ("offset_low", ">u4")])
 # Shifting by a Python integer would convert it at each call.
 _8 = np.uint64(8)
@@ -38,9 +38,9 @@ _HINTS_COUNT_MAX = 128
 def encode_entries(pointers: Numbers, offsets: Numbers) -> bytes:
     """Encode the entries of a batch; pointers fit 56 bits, offsets rise and fit 40."""
     entries = np.empty(len(pointers), _ENTRY)
-    high = pointers << _EIGHT
+    high = pointers << _8
     if len(offsets) and offsets[-1] > _LOW_BITS:
-        high |= offsets >> _THIRTY_TWO
+        high |= offsets >> _32
     entries["pointer_and_offset_high"] = high
     # The cast to 32 bits keeps the low ones.
     entries["offset_low"] = offsets

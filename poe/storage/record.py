@@ -114,7 +114,7 @@ class _Layout(NamedTuple):
     """A row per record, with the sizes filled in."""
 
     message_cell: np.dtype[np.void]
-    """A message as one opaque value: numpy copies those four times as fast as rows of bytes."""
+    """A message as one opaque value: numpy copies those three times as fast as rows of bytes."""
 
     starts: Numbers
     """Where each record begins."""
