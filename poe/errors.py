@@ -78,14 +78,22 @@ class SegmentLocked(StorageError):
 
 
 class CorruptRecord(StorageError):
-    """The bytes at an offset are no record."""
+    """The bytes at an offset are no record, or not the one that belongs there.
+
+    `pointer` is that of the damaged record where it is known: reading behind it goes on.
+    """
 
     code = 203
 
-    def __init__(self, path: str, offset: int) -> None:
+    def __init__(self, path: str, offset: int, pointer: int | None = None) -> None:
         self.path = path
         self.offset = offset
-        super().__init__(f"no valid record at offset {offset} of {path}")
+        self.pointer = pointer
+        way_on = "" if pointer is None else f"what follows can be read from pointer {pointer} on; "
+        super().__init__(
+            f"no valid record at offset {offset} of {path}; {way_on}"
+            "stop the server and run `poe check` to see all damage"
+        )
 
 
 class StoreLocked(StorageError):

@@ -29,7 +29,7 @@ from poe.broker.appendix_message import (
     Unseal,
     WaitFor,
 )
-from poe.errors import OptionError, StorageError, SyncFailed
+from poe.errors import CorruptRecord, OptionError, StorageError, SyncFailed
 from poe.storage import Clock, Segment
 
 logger = logging.getLogger("poe.broker")
@@ -126,6 +126,8 @@ class AppendixServer(GenServer):
                 return self._segment.read(request.pointer, request.limit, request.bytes_max)
             if kind is Next:
                 return self._segment.next(request.pointer)
+            if isinstance(error, CorruptRecord):
+                logger.error("topic %r is damaged: %s", self._topic, error)
             return self._serve(request, caller)
         except StorageError as error:
             return Error(error)

@@ -9,7 +9,13 @@ from collections.abc import AsyncIterator
 from typing import Any, Self
 
 from poe.client.pipeline import Pipeline
-from poe.errors import CallTimeout, ConnectFailed, LocalProtocolError, RemoteProtocolError
+from poe.errors import (
+    CallTimeout,
+    ConnectFailed,
+    CorruptRecord,
+    LocalProtocolError,
+    RemoteProtocolError,
+)
 from poe.protocol import (
     FOLLOW_WAIT_S,
     FRAME_MAX,
@@ -105,10 +111,17 @@ class AsyncSocket:
         Raises:
             LocalProtocolError, PointerOutOfRange: nothing was sent; an argument is out of range.
             ConnectionClosed, CallTimeout: no reply came.
+            CorruptRecord: the first record that follows is damaged; those before it were read.
             PoeError: the server's refusal.
         """
         frame = PointerRequest(topic_bytes(topic), pointer, limit).encode()
-        return (await self._call(frame, DataReply)).records
+        try:
+            return (await self._call(frame, DataReply)).records
+        except CorruptRecord as error:
+            if error.pointer is not None or limit == 1:
+                raise
+            # Asked for one record, the server looks at it, and tells where it lies.
+            return await self.read(topic, pointer, 1)
 
     async def control(self, op: str, **arguments: object) -> Any:  # noqa: ANN401 - any msgpack value
         """Return the result of a control request, such as `info` or `sync`.

@@ -15,6 +15,7 @@ from poe.errors import (
     CallTimeout,
     ConnectFailed,
     ConnectionClosed,
+    CorruptRecord,
     LocalProtocolError,
     PoeError,
     RemoteProtocolError,
@@ -158,10 +159,17 @@ class Socket:
         Raises:
             LocalProtocolError, PointerOutOfRange: nothing was sent; an argument is out of range.
             ConnectionClosed, CallTimeout: no reply came.
+            CorruptRecord: the first record that follows is damaged; those before it were read.
             PoeError: the server's refusal.
         """
         frame = PointerRequest(topic_bytes(topic), pointer, limit).encode()
-        return self._call(frame, DataReply).records
+        try:
+            return self._call(frame, DataReply).records
+        except CorruptRecord as error:
+            if error.pointer is not None or limit == 1:
+                raise
+            # Asked for one record, the server looks at it, and tells where it lies.
+            return self.read(topic, pointer, 1)
 
     def control(self, op: str, **arguments: object) -> Any:  # noqa: ANN401 - any msgpack value
         """Return the result of a control request, such as `info` or `sync`.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import ClassVar, NamedTuple, Self, TypeVar
 
-from poe.errors import LocalProtocolError, PoeError, RemoteProtocolError
+from poe.errors import CorruptRecord, LocalProtocolError, PoeError, RemoteProtocolError
 from poe.protocol.arguments import check_pointer, topic_bytes
 from poe.protocol.batch import Messages, join_batch, split_batch
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
@@ -116,10 +116,10 @@ class DataReply:
 
     @classmethod
     def decode(cls, body: memoryview) -> Self:
-        """Parse a whole body; the messages are copies.
+        """Parse a whole body, up to the first damaged record; the messages are copies.
 
         Raises:
-            RemoteProtocolError: the sizes of the records do not add up to the body.
+            CorruptRecord: the first record is damaged.
         """
         return cls(split_records(body))
 
@@ -242,15 +242,19 @@ def decode_request(message_type: int, body: memoryview) -> Request:
 def decode_reply(
     reply_class: type[ReplyT], message_type: int, body: memoryview
 ) -> ReplyT | PoeError:
-    """Return the reply that a frame holds, or the error that the server answered with.
+    """Return the reply that a frame holds, or the error that stands for it.
 
-    The server's error is returned, not raised, so that only what breaks the stream is raised.
+    Refusals of the server and damaged records are returned, not raised, so that only what breaks
+    the stream is raised.
 
     Raises:
         RemoteProtocolError: the frame is neither, or its body is malformed.
     """
     if message_type == reply_class.MESSAGE_TYPE:
-        return reply_class.decode(body)
+        try:
+            return reply_class.decode(body)
+        except CorruptRecord as error:
+            return error
     if message_type == ErrorReply.MESSAGE_TYPE:
         return ErrorReply.decode(body).to_error()
     msg = f"frame type {message_type} came as the answer, not {reply_class.MESSAGE_TYPE}"

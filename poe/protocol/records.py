@@ -16,7 +16,7 @@ from struct import Struct
 
 import numpy as np
 
-from poe.errors import RemoteProtocolError
+from poe.errors import CorruptRecord
 
 SIZE_SIZE = 4
 POINTER_SIZE = 7
@@ -48,15 +48,16 @@ def join_records(records: Iterable[Record]) -> bytes:
 
 
 def split_records(data: memoryview) -> list[Record]:
-    """Return (pointer, message) of each record; the messages are copies.
+    """Return (pointer, message) of each record up to the first damaged one; messages are copies.
+
+    Damaged means that a size does not fit into the data or a pointer does not exceed the one
+    before. The server does not look at what it sends, so a damaged file shows only here.
 
     Raises:
-        RemoteProtocolError: the sizes do not add up to the data exactly, or one is too small.
+        CorruptRecord: the first record is damaged; its offset counts from the begin of the data.
     """
-    if not data:
-        return []
     if len(data) < RECORD_HEADER_SIZE:
-        raise RemoteProtocolError(_cut_short(len(data)))
+        return walk_records(data)
     (size,) = _unpack_size(data, 0)
     stride = SIZE_SIZE + size
     message_size = size - POINTER_SIZE
@@ -67,6 +68,8 @@ def split_records(data: memoryview) -> list[Record]:
     if sizes.tobytes() != bytes(data[:SIZE_SIZE]) * count:
         return walk_records(data)
     pointers = np.ndarray((count,), _POINTER_FIELD, data, _POINTER_OFFSET, (stride,)) & POINTER_MAX
+    if not (pointers[1:] > pointers[:-1]).all():
+        return walk_records(data)
     message_field = np.dtype((np.void, message_size))
     messages = np.ndarray((count,), message_field, data, RECORD_HEADER_SIZE, (stride,))
     return list(zip(pointers.tolist(), messages.tolist(), strict=True))
@@ -76,24 +79,22 @@ def walk_records(data: memoryview) -> list[Record]:
     """Return the records of any sizes, by following the chain of sizes.
 
     Raises:
-        RemoteProtocolError: as `split_records`.
+        CorruptRecord: as `split_records`.
     """
     end = len(data)
     offset = 0
+    last_pointer = -1
     records: list[Record] = []
     while offset < end:
         start = offset + RECORD_HEADER_SIZE
-        if start > end:
-            raise RemoteProtocolError(_cut_short(end - offset))
-        stop = offset + SIZE_SIZE + _unpack_size(data, offset)[0]
+        stop = offset + SIZE_SIZE + _unpack_size(data, offset)[0] if start <= end else end + 1
         if not start <= stop <= end:
-            msg = f"record of {stop - offset} bytes in a data reply that has {end - offset} left"
-            raise RemoteProtocolError(msg)
+            break
         pointer = _unpack_pointer(data, offset + _POINTER_OFFSET)[0] & POINTER_MAX
+        if pointer <= last_pointer:
+            break
         records.append((pointer, bytes(data[start:stop])))
-        offset = stop
+        last_pointer, offset = pointer, stop
+    if data and not records:
+        raise CorruptRecord(path="the data reply", offset=0)
     return records
-
-
-def _cut_short(size: int) -> str:
-    return f"data reply ends with {size} bytes, too few for a record"

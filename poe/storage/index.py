@@ -164,15 +164,16 @@ class Index:
             return pair >> _POINTER_BEFORE_SHIFT, pair & OFFSET_MAX
         return self.entry(number - 1)[0], self.entry(number)[1]
 
-    def locate(self, pointer: int) -> tuple[int, int] | None:
+    def hinted(self, pointer: int) -> tuple[int, int] | None:
+        """Tell what `search` would, where a consumer has walked to; None where none has."""
+        return self._hints.get(pointer)
+
+    def search(self, pointer: int) -> tuple[int, int] | None:
         """Tell number and offset of the first record behind a pointer; None when there is none.
 
         Raises:
             ReadFailed: the file cannot be mapped.
         """
-        hint = self._hints.get(pointer)
-        if hint is not None:
-            return hint
         number = bisect_right(range(self.count), pointer, key=self._pointer_at)
         return (number, self.entry(number)[1]) if number < self.count else None
 

@@ -39,14 +39,20 @@ class RecordReader:
     ) -> FileSlice | None:
         """Find up to `limit` records behind a pointer among the first `count`, of `size_bytes`.
 
+        The first record is looked at where a consumer begins, or asks for a single one. One that
+        walks on from slice to slice is not made to wait for it at each.
+
         Raises:
-            ReadFailed: the index cannot be mapped.
-            CorruptRecord: the index names a place that cannot be.
+            ReadFailed: the index cannot be mapped, or the data not be read.
+            CorruptRecord: the index names a place that cannot be, or no record lies there.
         """
-        located = self.index.locate(pointer)
+        hint = self.index.hinted(pointer)
+        located = hint or self.index.search(pointer)
         if located is None or located[0] >= count:
             return None
         start, offset = located
+        if hint is None or limit == 1:
+            self._read_record(start, offset, count, size_bytes, HEADER_BYTES)
         stop = min(start + limit, count)
         last_pointer, end = self._end_at(stop, count, size_bytes)
         if end - offset > bytes_max:
@@ -55,17 +61,9 @@ class RecordReader:
             last_pointer, end = self._end_at(stop, count, size_bytes)
         if not offset < end <= size_bytes:
             raise CorruptRecord(self._path + "_index", start * ENTRY_BYTES)
-        return FileSlice(self.file, offset, end - offset, stop - start, last_pointer)
-
-    def _end_at(self, stop: int, count: int, size_bytes: int) -> tuple[int, int]:
-        """Tell the last pointer before a record, and the offset where the record begins."""
-        if stop < count:
-            last_pointer, end = self.index.boundary(stop)
-        else:
-            last_pointer, end = self.index.entry(stop - 1)[0], size_bytes
-        # At the end, too: that is where the next record will begin.
+        # At the end of the file, too: that is where the next record will begin.
         self.index.hint(last_pointer, stop, end)
-        return last_pointer, end
+        return FileSlice(self.file, offset, end - offset, stop - start, last_pointer)
 
     def next(self, pointer: int, count: int, size_bytes: int) -> tuple[int, bytes] | None:
         """Read the message behind a pointer, and its pointer, among the first `count` records.
@@ -74,19 +72,34 @@ class RecordReader:
             ReadFailed: the files cannot be mapped or read.
             CorruptRecord: what is stored there is no record, or not the one of the index.
         """
-        index = self.index
-        located = index.locate(pointer)
+        located = self.index.hinted(pointer) or self.index.search(pointer)
         if located is None or located[0] >= count:
             return None
         number, offset = located
-        next_pointer, end = self._end_at(number + 1, count, size_bytes)
-        if not offset < end <= size_bytes:
+        next_pointer, record = self._read_record(number, offset, count, size_bytes, size_bytes)
+        return next_pointer, record[HEADER_BYTES:]
+
+    def _end_at(self, stop: int, count: int, size_bytes: int) -> tuple[int, int]:
+        """Tell the last pointer before a record, and the offset where the record begins."""
+        if stop < count:
+            return self.index.boundary(stop)
+        return self.index.entry(stop - 1)[0], size_bytes
+
+    def _read_record(
+        self, number: int, offset: int, count: int, size_bytes: int, bytes_max: int
+    ) -> tuple[int, bytes]:
+        """Read a record, or the beginning of it, and its pointer; make sure that it is the one."""
+        pointer, end = self._end_at(number + 1, count, size_bytes)
+        record_bytes = end - offset
+        if not 0 < record_bytes <= size_bytes - offset:
             raise CorruptRecord(self._path + "_index", number * ENTRY_BYTES)
+        read_bytes = min(record_bytes, bytes_max)
         try:
-            record = self.file.read_at(end - offset, offset)
+            record = self.file.read_at(read_bytes, offset)
         except OSError as error:
             raise as_read_failed(error, self._path + "_data") from error
-        header = (end - offset - SIZE_BYTES) << 56 | next_pointer
-        if int.from_bytes(record[:HEADER_BYTES], "big") != header or len(record) != end - offset:
-            raise CorruptRecord(self._path + "_data", offset)
-        return next_pointer, record[HEADER_BYTES:]
+        header = (record_bytes - SIZE_BYTES) << 56 | pointer
+        if len(record) != read_bytes or int.from_bytes(record[:HEADER_BYTES], "big") != header:
+            raise CorruptRecord(self._path + "_data", offset, pointer)
+        self.index.hint(pointer, number + 1, end)
+        return pointer, record

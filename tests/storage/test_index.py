@@ -60,7 +60,8 @@ def test_entries_and_searches_agree_with_a_list(tmp_path_factory, steps, wanted)
         for pointer in wanted:
             number = sum(p <= pointer for p, _ in model)
             found = (number, model[number][1]) if number < len(model) else None
-            assert index.locate(pointer) == found
+            assert index.search(pointer) == found
+            assert index.hinted(pointer) in {None, found}
             if 0 < number < len(model):
                 assert index.boundary(number) == (model[number - 1][0], model[number][1])
                 index.hint(model[number - 1][0], number, model[number][1])
@@ -79,7 +80,7 @@ def test_hints_of_many_consumers_take_bounded_memory(tmp_path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 64 * 1024
-    assert [index.locate(pointer) for pointer in range(1, count)] == [
+    assert [index.search(pointer) for pointer in range(1, count)] == [
         (pointer, pointer) for pointer in range(1, count)
     ]
 

@@ -322,6 +322,33 @@ def test_damage_is_reported_and_never_served_as_a_message(tmp_path, files, damag
         segment.next(NOW)
 
 
+def test_a_consumer_that_meets_damage_is_told_where_to_go_on(tmp_path, files):
+    segment = create(files)
+    segment.append([b"aaaa", b"bbbb", b"cccc", b"dddd"], NOW)
+    segment.close()
+    content = bytearray(path_of(tmp_path, "data").read_bytes())
+    content[15:30] = b"\xff" * 15
+    path_of(tmp_path, "data").write_bytes(content)
+    with pytest.raises(CorruptRecord) as caught:
+        segment.read(NOW, 100, 1000)
+    assert (caught.value.offset, caught.value.pointer) == (15, NOW + 1)
+    assert str(NOW + 1) in str(caught.value)
+    found = segment.read(caught.value.pointer, 100, 1000)
+    assert (found.offset, found.record_count) == (30, 2)
+
+
+def test_damage_is_found_by_who_reads_one_message_at_a_time(tmp_path, files):
+    segment = create(files)
+    segment.append([b"aaaa", b"bbbb", b"cccc"], NOW)
+    segment.close()
+    content = bytearray(path_of(tmp_path, "data").read_bytes())
+    content[15:30] = b"\xff" * 15
+    path_of(tmp_path, "data").write_bytes(content)
+    assert segment.read(0, 1, 1000).last_pointer == NOW
+    with pytest.raises(CorruptRecord):
+        segment.read(NOW, 1, 1000)
+
+
 def test_an_impossible_offset_in_the_index_is_no_slice(tmp_path, files):
     segment = create(files)
     segment.append([b"aaaa", b"bbbb", b"cccc"], NOW)
