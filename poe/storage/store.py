@@ -119,7 +119,8 @@ class Store:
     def create_segment(self, topic: bytes, now_us: int) -> Segment:
         """Add a segment to a topic, new or known, as its writer; the one before it is sealed first.
 
-        When it raises, the topic may be left without a writer; the next call tries again.
+        When it raises, the topic may be left without a writer; the next call tries again. Nothing
+        is left of a new topic.
 
         Raises:
             InvalidTopicName: the topic cannot be a folder.
@@ -133,14 +134,19 @@ class Store:
         segments = self.topics.get(topic, [])
         if segments:
             segments[-1].seal()
-        with writing(folder):
-            if self._files.make_folder(folder) and self._options.ack == "fsync":
-                self._files.sync_folder(TOPICS_FOLDER)
         timestamp = max(now_us, self.last_pointer(topic) + 1)
         if segments:
             # An empty segment has a name, but no pointer that keeps others from taking it.
             timestamp = max(timestamp, segments[-1].timestamp + 1)
-        segment = Segment.create(self._files, folder, timestamp, self._options)
+        try:
+            with writing(folder):
+                if self._files.make_folder(folder) and self._options.ack == "fsync":
+                    self._files.sync_folder(TOPICS_FOLDER)
+            segment = Segment.create(self._files, folder, timestamp, self._options)
+        except StorageError:
+            if not segments:
+                self._remove_folder(folder)
+            raise
         self.topics[topic] = [*segments, segment]
         return segment
 
@@ -188,9 +194,7 @@ class Store:
         segment.destroy()
         if not self.topics[topic]:
             del self.topics[topic]
-            # Files that are not ours may be there, and keep the folder.
-            with contextlib.suppress(OSError):
-                self._files.remove_folder(f"{TOPICS_FOLDER}/{check_topic(topic)}")
+            self._remove_folder(f"{TOPICS_FOLDER}/{check_topic(topic)}")
 
     def close(self) -> None:
         """Close all segments and release the lock; what cannot be closed is left to recovery."""
@@ -201,6 +205,11 @@ class Store:
                 except StorageError as error:
                     _log.error("segment %s is not closed: %s", segment.path, error)
         self._lock = None
+
+    def _remove_folder(self, folder: str) -> None:
+        """Remove the folder of a topic that has no segment; files that are not ours keep it."""
+        with contextlib.suppress(OSError):
+            self._files.remove_folder(folder)
 
     def _recover_topics(self, entries: list[FolderEntry]) -> None:
         for name, is_folder in entries:

@@ -273,14 +273,23 @@ def test_a_live_original_stops_the_start_and_frees_the_store(tmp_path):
     assert messages_of(Store.open(tmp_path).topics[b"t"]) == [[b"x"]]
 
 
-def test_a_topic_whose_first_segment_cannot_be_made_stays_unknown(tmp_path):
+@pytest.mark.parametrize("ack", ["flushed", "fsync"])
+def test_nothing_is_left_of_a_topic_whose_first_segment_cannot_be_made(tmp_path, ack):
+    """Whichever call it is that finds the disk full."""
     layer = FaultyFiles(RealFiles.at(tmp_path))
-    store = Store.open(layer)
-    layer.fail(0, errno.ENOSPC, "open")
-    with pytest.raises(StorageFull):
-        store.create_segment(b"t", NOW)
-    assert store.topics == {}
-    assert store.create_segment(b"t", NOW).append([b"x"], NOW) == NOW
+    store = Store.open(layer, SegmentOptions(ack=ack))
+    for nth in range(20):
+        layer.fail(nth, errno.ENOSPC)
+        try:
+            segment = store.create_segment(b"t", NOW)
+        except StorageFull:
+            assert store.topics == {}
+            assert names_in(tmp_path / "topics") == []
+        else:
+            break
+    assert 3 <= nth < 20
+    layer.heal()
+    assert segment.append([b"x"], NOW) == NOW
 
 
 def test_removing_segments_ends_with_the_topic_but_not_its_pointers(tmp_path):
