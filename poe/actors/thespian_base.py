@@ -17,6 +17,7 @@ from thespian.actors import (
     ChildActorExited,
     DeadEnvelope,
     Thespian_ActorStatus,
+    Thespian_StatusReq,
     Thespian_SystemStatus,
     ThespianGeneration,
     ValidatedSource,
@@ -303,7 +304,7 @@ class _SystemReceiver:
         """Take a validated source or a status request; drop the rest."""
         if isinstance(message, ValidatedSource):
             self._base.load_validated(message)
-        elif type(message).__name__ == "Thespian_StatusReq":
+        elif isinstance(message, Thespian_StatusReq):
             self._base.send_status(self._base.system_address.cell, sender)
 
 

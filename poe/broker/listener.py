@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from poe.actors import KILL, READABLE, GenServer, Reason, SocketWatch
 from poe.broker.appendix_message import ReleaseWaiting
 from poe.broker.connection import Connection, ConnectionOptions, Scratch
+from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.routing_table import RoutingTable
 from poe.errors import OptionError, Overloaded, PortInUse
 from poe.protocol import ErrorReply
@@ -224,7 +225,8 @@ class Acceptor(GenServer):
         except OSError as error:
             if error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
                 raise
-            logger.error("no more clients for now: %s", error.strerror)
+            # All acceptors meet it, each five times a second.
+            logger.error("no more clients for now: %s", error.strerror, extra=ONCE_A_MINUTE)
             await self.sleep(_PAUSE_S)
             return False
         # Closed whatever goes wrong, and at once: a client of a socket that merely nobody refers to

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from poe.broker.log_limit import LINES_MAX, LogLimit
+from poe.broker.log_limit import LINES_MAX, ONCE_A_MINUTE, LogLimit
 
 
 @pytest.fixture
@@ -12,8 +12,9 @@ def log():
     """Log a line at a time of one's choice; returns the line, or None when it was left out."""
     limit = LogLimit()
 
-    def log(time_s, message, *args):
-        record = logging.LogRecord("poe.broker", logging.INFO, "", 0, message, args, None)
+    def log(time_s, message, *args, extra=None):
+        logger = logging.getLogger("poe.broker")
+        record = logger.makeRecord("", logging.INFO, "", 0, message, args, None, extra=extra)
         record.created = time_s
         return record.getMessage() if limit.filter(record) else None
 
@@ -36,6 +37,15 @@ def test_a_flood_of_one_kind_hides_no_other(log):
     for _ in range(50):
         log(100.0, "client %d", 1)
     assert log(100.0, "disk %s", "full") == "disk full"
+
+
+def test_a_lasting_state_is_one_line_a_minute(log):
+    lines = [log(100.0 + tick / 5, "disk %s", "full", extra=ONCE_A_MINUTE) for tick in range(601)]
+    assert [(tick / 5, line) for tick, line in enumerate(lines) if line is not None] == [
+        (0.0, "disk full"),
+        (60.0, "disk full (299 lines alike were left out before)"),
+        (120.0, "disk full (299 lines alike were left out before)"),
+    ]
 
 
 def test_a_quiet_log_is_left_alone(log):
