@@ -180,9 +180,10 @@ class ReadFailed(StorageError):
 
 
 class TopicFailed(StorageError):
-    """The files of a topic could not be read or repaired; other topics work."""
+    """A topic cannot be opened or repaired; other topics work, and each request tries again."""
 
     code = 211
+    retriable = True
 
     def __init__(self, topic: bytes, reason: str) -> None:
         self.topic = topic
@@ -293,6 +294,20 @@ class Overloaded(BrokerError):
         super().__init__(f"limit {limit} of {value} is reached; retry later or raise it")
 
 
+class TopicUnavailable(BrokerError):
+    """The topic is being repaired or rotated, and that takes too long; the request was not done."""
+
+    code = 407
+    retriable = True
+
+    def __init__(self, topic: bytes, waited_s: float) -> None:
+        self.topic = topic
+        self.waited_s = waited_s
+        super().__init__(
+            f"no appendix server has answered for topic {topic!r} for {waited_s} s; retry later"
+        )
+
+
 class NodeNotRunning(BrokerError):
     """The module functions were used before `poe.start` or after `poe.stop`."""
 
@@ -322,12 +337,6 @@ class NodeRunning(BrokerError):
 
     def __init__(self) -> None:
         super().__init__("a node runs already; call poe.stop() first, or use poe.Node for another")
-
-
-class DeliveryError(PoeError):
-    """A message did not arrive, or nobody can tell."""
-
-    code = 500
 
 
 class ActorError(PoeError):

@@ -7,27 +7,25 @@ through an actor that serves this one request.
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, Self, TextIO, TypeVar
 
-from poe.actors import KILL, NOPROC, ActorRef, Down, LoopSystemBase, Reason
+from poe.actors import KILL, ActorRef, Down, LoopSystemBase, Reason
 from poe.broker import (
     MOVED,
-    ControlLocally,
-    DescribeLocally,
     ListenerParts,
     LocalRequest,
     Next,
-    NextSlowly,
     NodeParts,
     NodeSup,
     Put,
-    PutSlowly,
     RegistryParts,
+    RequestHandler,
     RoutingTable,
-    SegmentInfo,
+    SegmentRows,
     check_port_is_free,
+    may_repeat,
 )
 from poe.config import Config
 from poe.errors import (
@@ -37,12 +35,13 @@ from poe.errors import (
     NodeNotRunning,
     PoeError,
     StartFailed,
-    UnknownTopic,
 )
 from poe.protocol import topic_bytes
 from poe.storage import Clock, Store, SystemClock
 
 logger = logging.getLogger("poe")
+
+T = TypeVar("T")
 
 _BYTES_ONLY = frozenset({bytes})
 
@@ -97,7 +96,6 @@ class Node:
         parts = NodeParts(
             RegistryParts(
                 store=store,
-                ack=config.segment.ack,
                 routes=self._routes,
                 options=config.registry,
                 appendix=config.appendix,
@@ -228,14 +226,14 @@ class Node:
             try:
                 pointer = system.call(route.refs[-1], Put(messages), None)
             except ActorDead as error:
-                if error.reason != NOPROC:
-                    raise  # it had the batch already, and may have stored it
+                if not may_repeat(error, is_put=True):
+                    raise
                 pointer = MOVED
             if pointer is not MOVED:
                 return pointer  # type: ignore[no-any-return]  # a reply to Put
         elif not name:
             topic_bytes(name)
-        return self._ask(PutSlowly(name, messages))  # type: ignore[no-any-return]
+        return self._serve(lambda handler: handler.put(name, messages))
 
     def next(self, topic: bytes | str, pointer: int) -> tuple[int, bytes] | None:
         """Return the message that follows `pointer`, with its pointer; None when nothing follows.
@@ -256,27 +254,35 @@ class Node:
             try:
                 reader = route.reader(pointer)
                 found = system.call(reader, Next(pointer), None)
-                if found is not None or reader is route.refs[-1]:
+                if found is not None or self._routes.is_newest(name, reader):
                     return found  # type: ignore[no-any-return]  # a reply to Next
-            except ActorDead:
-                pass
-        return self._ask(NextSlowly(name, pointer))  # type: ignore[no-any-return]
+            except ActorDead as error:
+                if not may_repeat(error, is_put=False):
+                    raise
+        return self._serve(lambda handler: handler.next(name, pointer))
 
     # ---- what there is --------------------------------------------------------------------------
 
     def topics(self) -> list[bytes]:
-        """Return all topics, sorted."""
-        return self.control("topics")  # type: ignore[no-any-return]
+        """Return all topics, sorted; those that cannot be served, too.
+
+        Raises:
+            NodeNotRunning: before `start` or after `stop`.
+        """
+        if self._system is None:
+            raise NodeNotRunning
+        return self._routes.topics()
 
     def status(self) -> list[tuple[bytes, list[tuple[ActorRef, str]]]]:
-        """Return each topic's appendix servers, oldest first, with their roles `w`, `r`, `h`."""
-        return [
-            (topic, [(ref, info.role) for ref, info in rows]) for topic, rows in self._describe()
-        ]
+        """Return each topic's appendix servers, oldest first, with their roles `w`, `r`, `h`.
 
-    def info(self) -> list[tuple[bytes, list[tuple[ActorRef, SegmentInfo]]]]:
+        A topic that cannot be served has none.
+        """
+        return [(topic, [(ref, info.role) for ref, info in rows]) for topic, rows in self.info()]
+
+    def info(self) -> list[tuple[bytes, SegmentRows]]:
         """Return each topic's appendix servers with all that is known of their segments."""
-        return self._describe()
+        return self._serve(lambda handler: handler.describe_all())
 
     def print_status(self, file: TextIO | None = None) -> None:
         """Print a line for each topic: its name and the roles of its appendix servers."""
@@ -290,29 +296,17 @@ class Node:
 
     def control(self, op: str, **arguments: Any) -> Any:  # noqa: ANN401 - as the op says
         """Carry out a control request, as over the socket."""
-        return self._ask(ControlLocally(op, arguments))
+        return self._serve(lambda handler: handler.control(op, arguments))
 
-    def _ask(self, request: object) -> Any:  # noqa: ANN401 - as the request says
+    def _serve(self, request: Callable[[RequestHandler], Awaitable[T]]) -> T:
         """Have one request served by an actor of its own."""
         system = self.system
         ref = system.start(LocalRequest, self._routes)
         assert ref is not None
         try:
-            return system.call(ref, request, None)
+            return system.call(ref, request, None)  # type: ignore[no-any-return]  # its reply
         finally:
             system.exit(ref, KILL)
-
-    def _describe(self) -> list[tuple[bytes, list[tuple[ActorRef, SegmentInfo]]]]:
-        if self._system is None:
-            raise NodeNotRunning
-        described = []
-        for topic in self._routes.topics():
-            try:
-                rows = self._ask(DescribeLocally(topic))
-            except UnknownTopic:
-                continue  # expired between the two questions
-            described.append((topic, rows))
-        return described
 
 
 class _EndWatcher:

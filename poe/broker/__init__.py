@@ -15,15 +15,10 @@ from poe.broker.listener import (
     ListenerParts,
     check_port_is_free,
 )
-from poe.broker.local_request import (
-    ControlLocally,
-    DescribeLocally,
-    LocalRequest,
-    NextSlowly,
-    PutSlowly,
-)
+from poe.broker.local_request import LocalRequest
 from poe.broker.log_limit import LogLimit
 from poe.broker.node_tree import NodeParts, NodeSup
+from poe.broker.request_handler import RequestHandler, SegmentRows, may_repeat
 from poe.broker.routing_table import Route, RoutingTable
 from poe.broker.topic_registry import RegistryOptions, RegistryParts
 
@@ -32,23 +27,22 @@ __all__ = [
     "AppendixOptions",
     "BoundPort",
     "ConnectionOptions",
-    "ControlLocally",
-    "DescribeLocally",
     "ListenerOptions",
     "ListenerParts",
     "LocalRequest",
     "Next",
-    "NextSlowly",
     "NodeParts",
     "NodeSup",
     "Put",
-    "PutSlowly",
     "RegistryOptions",
     "RegistryParts",
+    "RequestHandler",
     "Route",
     "RoutingTable",
     "SegmentInfo",
+    "SegmentRows",
     "check_port_is_free",
+    "may_repeat",
 ]
 
 # All modules of the broker log to this one logger, and some do so whenever a client misbehaves.

@@ -35,7 +35,7 @@ from poe.storage import Clock, Segment
 logger = logging.getLogger("poe.broker")
 
 REGISTRY = "topic_registry"
-"""Name of the topic registry; its tells go there, whoever holds the name."""
+"""Name of the topic registry; casts go there, whoever holds the name."""
 
 _FLUSH_DELAY_S = 0.05
 """With `ack="memory"`: the longest time that a message waits to be written."""
@@ -91,13 +91,11 @@ class AppendixServer(GenServer):
 
     trap_exits = True
 
-    def init(
-        self, topic: bytes, segment: Segment, ack: str, options: AppendixOptions, clock: Clock
-    ) -> None:
+    def init(self, topic: bytes, segment: Segment, options: AppendixOptions, clock: Clock) -> None:
         """Take over a recovered segment."""
         self._topic = topic
         self._segment = segment
-        self._ack = ack
+        self._ack = segment.options.ack
         self._options = options
         self._clock = clock
         self._flush_timer: Timer | None = None
@@ -105,7 +103,7 @@ class AppendixServer(GenServer):
         self._waiting: dict[Call, Timer] = {}
         self._is_used = False
         self._is_ticking = False
-        self._told_limit = False
+        self._reported_full = False
         self._has_failed_to_sync = False
         self._is_dirty = segment.count > 0
         self._overshoot_count = _OVERSHOOT * options.count_limit
@@ -126,16 +124,16 @@ class AppendixServer(GenServer):
                 return self._segment.read(request.pointer, request.limit, request.bytes_max)
             if kind is Next:
                 return self._segment.next(request.pointer)
-            if isinstance(error, CorruptRecord):
-                logger.error("topic %r is damaged: %s", self._topic, error)
             return self._serve(request, caller)
         except StorageError as error:
+            if isinstance(error, CorruptRecord):
+                logger.error("topic %r is damaged: %s", self._topic, error)
             return Error(error)
 
     def handle_cast(self, message: Any) -> None:  # noqa: ANN401
-        """Take the registry's tick, and its own reminder to commit a group of puts."""
+        """Take the registry's tick, and its own reminder to sync a group of puts."""
         if message is _SYNC:
-            self._commit_group()
+            self._sync_group()
         elif isinstance(message, ReleaseWaiting):
             self._release_waiting()
         elif isinstance(message, CheckLimits) and self._is_full():
@@ -161,7 +159,7 @@ class AppendixServer(GenServer):
         """Close the files, so that the next start finds nothing to repair."""
         del reason
         self._release_waiting()
-        self._commit_group()
+        self._sync_group()
         self._segment.close()
 
     # ---- requests -----------------------------------------------------------------------------
@@ -175,8 +173,8 @@ class AppendixServer(GenServer):
         if self._waiting:
             self._release_waiting()
         too_many = segment.count >= self._overshoot_count
-        if (too_many or segment.size_bytes >= self._overshoot_bytes) and not self._told_limit:
-            self._told_limit = True
+        if (too_many or segment.size_bytes >= self._overshoot_bytes) and not self._reported_full:
+            self._reported_full = True
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
         if self._ack == "flushed":
             return pointer
@@ -201,7 +199,7 @@ class AppendixServer(GenServer):
         self._unsynced.append((caller, pointer))
         return NO_REPLY
 
-    def _commit_group(self) -> None:
+    def _sync_group(self) -> None:
         group, self._unsynced = self._unsynced, []
         if not group:
             return
@@ -257,13 +255,13 @@ class AppendixServer(GenServer):
             case WaitFor():
                 return self._wait_for(request, caller)
             case Seal():
-                self._commit_group()
+                self._sync_group()
                 self._segment.seal()
                 self._release_waiting()
                 return self._segment.pointer_high
             case Unseal():
                 self._segment.unseal()
-                self._told_limit = False
+                self._reported_full = False
                 return None
             case Sync():
                 if self._is_dirty:

@@ -7,15 +7,16 @@ Source: poe_protocol_server.erl and poe_server.erl, less their two calls to the 
 message.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from poe.actors import KILLED, NOPROC, ActorRef, GenServer, is_orderly
-from poe.broker.appendix_message import MOVED, Get, Next, Put, WaitFor
+from poe.broker.appendix_message import MOVED, Describe, Get, Next, Put, SegmentInfo, WaitFor
 from poe.broker.appendix_server import REGISTRY
 from poe.broker.routing_table import RoutingTable
-from poe.broker.topic_registry import DescribeTopic, EnsureWriter, SyncAll
-from poe.errors import ActorDead, Overloaded, RemoteProtocolError, UnknownTopic
+from poe.broker.topic_registry import EnsureWriter, SyncAll
+from poe.errors import ActorDead, RemoteProtocolError, TopicUnavailable, UnknownTopic
 from poe.storage import POINTER_MAX, FileSlice, Messages
 from poe.version import VERSION
 
@@ -26,6 +27,20 @@ WAIT_MAX_S = 60.0
 """Longest long poll; a client that wants more asks again."""
 WAIT_SLICE_S = 2.0
 """How often a long poll makes sure that somebody still waits for its answer."""
+
+SegmentRows: TypeAlias = list[tuple[ActorRef, SegmentInfo]]
+"""The appendix servers of a topic, oldest first, each with what it tells of its segment."""
+
+
+def may_repeat(error: ActorDead, *, is_put: bool) -> bool:
+    """Tell whether a request whose appendix server ended may be made again.
+
+    One that was never there or was stopped in good order has not touched the request: it answers
+    all that it began. One that was killed may have stored a put that waited for the disk. One that
+    crashed may have done so because of the request, and its successor is not fed the same again.
+    """
+    reason = error.reason
+    return reason == NOPROC or is_orderly(reason) or (reason == KILLED and not is_put)
 
 
 class RequestHandler:
@@ -51,7 +66,7 @@ class RequestHandler:
 
         Raises:
             StorageError: refused; nothing is stored.
-            Overloaded: the topic had no writer for 5 s; nothing is stored.
+            TopicUnavailable: the topic had no writer for 5 s; nothing is stored.
             ActorDead: the appendix server ended before it answered; it may be stored.
         """
         actor = self._actor
@@ -64,16 +79,16 @@ class RequestHandler:
                     writer = await actor.call(REGISTRY, EnsureWriter(topic), timeout_s=None)
                 pointer = await actor.call(writer, request, timeout_s=None)
             except ActorDead as error:
-                if error.ref is writer and error.reason == KILLED:
-                    raise  # it waited for the disk: tried again, it could be stored twice
-                await self._pause_unless_crashed(error)
+                if not may_repeat(error, is_put=error.ref is writer):
+                    raise
+                await actor.sleep(RETRY_S)
             else:
                 if pointer is not MOVED:
                     return pointer  # type: ignore[no-any-return]  # a reply to Put
                 if route is None:
                     await actor.sleep(RETRY_S)
             route = None
-        raise Overloaded("tries", TRIES_MAX)
+        raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
 
     def get(
         self, topic: bytes, pointer: int, limit: int, bytes_max: int
@@ -82,8 +97,9 @@ class RequestHandler:
 
         Raises (when awaited):
             StorageError: the topic cannot be read.
+            TopicUnavailable: the segment had no appendix server for 5 s.
         """
-        return self._ask_reader(topic, pointer, Get(pointer, limit, bytes_max))
+        return self._call_reader(topic, pointer, Get(pointer, limit, bytes_max))
 
     async def next(self, topic: bytes, pointer: int) -> tuple[int, bytes] | None:
         """Read the message behind `pointer`; None when there is none.
@@ -91,15 +107,16 @@ class RequestHandler:
         Raises:
             UnknownTopic: nobody put anything onto it.
             StorageError: the topic cannot be read.
+            TopicUnavailable: the segment had no appendix server for 5 s.
         """
         await self._recover(topic)
         if self._routes.get(topic) is None:
             raise UnknownTopic(topic)
-        return await self._ask_reader(  # type: ignore[no-any-return]  # a reply to Next
+        return await self._call_reader(  # type: ignore[no-any-return]  # a reply to Next
             topic, pointer, Next(pointer)
         )
 
-    async def _ask_reader(self, topic: bytes, pointer: int, request: Get | Next) -> Any:  # noqa: ANN401
+    async def _call_reader(self, topic: bytes, pointer: int, request: Get | Next) -> Any:  # noqa: ANN401
         """Ask the appendix server that holds what follows `pointer`."""
         await self._recover(topic)
         for _ in range(TRIES_MAX):
@@ -110,13 +127,15 @@ class RequestHandler:
             try:
                 found = await self._actor.call(reader, request, timeout_s=None)
             except ActorDead as error:
-                await self._pause_unless_crashed(error)
+                if not may_repeat(error, is_put=False):
+                    raise
+                await self._actor.sleep(RETRY_S)
                 continue
-            if found is not None or self._is_newest(topic, reader):
+            if found is not None or self._routes.is_newest(topic, reader):
                 return found
             if isinstance(request, Get) and request.limit == 0:
                 return None
-        raise Overloaded("tries", TRIES_MAX)
+        raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
 
     async def _recover(self, topic: bytes) -> None:
         """Have a topic that is out of service tried again.
@@ -126,21 +145,6 @@ class RequestHandler:
         """
         if topic in self._routes.failures:
             await self._actor.call(REGISTRY, EnsureWriter(topic), timeout_s=None)
-
-    def _is_newest(self, topic: bytes, reader: ActorRef) -> bool:
-        """Tell whether nothing lies behind what `reader` holds: it is still the writer."""
-        route = self._routes.get(topic)
-        return route is None or route.writer is reader
-
-    async def _pause_unless_crashed(self, error: ActorDead) -> None:
-        """Give the registry time to replace a dead appendix server.
-
-        One that was stopped, killed or never there has not touched the request. One that
-        crashed may have done so because of it, and is not fed the same again.
-        """
-        if error.reason != NOPROC and not is_orderly(error.reason) and error.reason != KILLED:
-            raise error
-        await self._actor.sleep(RETRY_S)
 
     # ---- control requests -----------------------------------------------------------------------
 
@@ -157,10 +161,8 @@ class RequestHandler:
                 result = self._routes.topics()
             case "status" | "info":
                 as_value = _as_map if op == "info" else _as_pair
-                result = {
-                    topic: [as_value(*row) for row in await self.describe(topic)]
-                    for topic in self._routes.topics()
-                }
+                described = await self.describe_all()
+                result = {topic: [as_value(*row) for row in rows] for topic, rows in described}
             case "segments":
                 result = [_as_map(*row) for row in await self.describe(_topic(arguments))]
             case "sync":
@@ -180,15 +182,29 @@ class RequestHandler:
                 raise RemoteProtocolError(msg)
         return result
 
-    async def describe(self, topic: bytes) -> list[Any]:
-        """Return `[(ref, SegmentInfo)]` of a topic, oldest first.
+    async def describe(self, topic: bytes) -> SegmentRows:
+        """Return what is known of the segments of a topic.
 
         Raises:
             UnknownTopic: nobody put anything onto it.
+            StorageError: the topic cannot be served.
         """
-        return await self._actor.call(  # type: ignore[no-any-return]  # a reply to DescribeTopic
-            REGISTRY, DescribeTopic(topic), timeout_s=None
-        )
+        await self._recover(topic)
+        if self._routes.get(topic) is None:
+            raise UnknownTopic(topic)
+        return await self._describe(topic)
+
+    async def describe_all(self) -> list[tuple[bytes, SegmentRows]]:
+        """Return what is known of all topics, sorted; of one that cannot be served, no segments."""
+        return [(topic, await self._describe(topic)) for topic in self._routes.topics()]
+
+    async def _describe(self, topic: bytes) -> SegmentRows:
+        route = self._routes.get(topic)
+        rows = []
+        for ref in () if route is None else route.refs:
+            with contextlib.suppress(ActorDead):  # it is being restarted, or has expired
+                rows.append((ref, await self._actor.call(ref, Describe())))
+        return rows
 
     async def wait(self, topic: bytes, pointer: int, timeout_s: float) -> bool:
         """Wait until something follows `pointer`; False when nothing did within `timeout_s`.
@@ -221,7 +237,9 @@ class RequestHandler:
                 route.writer, WaitFor(pointer, timeout_s), timeout_s=None
             )
         except ActorDead as error:
-            await self._pause_unless_crashed(error)
+            if not may_repeat(error, is_put=False):
+                raise
+            await self._actor.sleep(RETRY_S)
             return False
         return answer is True
 

@@ -43,7 +43,7 @@ class RoutingTable:
     def __init__(self) -> None:
         self._routes: dict[bytes, Route] = {}
         self.failures: dict[bytes, StorageError] = {}
-        """Topics that cannot be served, and why; the store keeps it up to date."""
+        """Topics that cannot be served, and so have no route, and why; the store's own table."""
         self.is_closing = False
         """Whether the listener is about to end: nobody may wait for news any more."""
 
@@ -56,12 +56,22 @@ class RoutingTable:
         return self._routes[topic]
 
     def topics(self) -> list[bytes]:
-        """Return all topics, sorted."""
-        return sorted(self._routes)
+        """Return all topics, sorted; those that cannot be served, too."""
+        return sorted(self._routes.keys() | self.failures.keys())
+
+    def is_newest(self, topic: bytes, ref: ActorRef) -> bool:
+        """Tell whether nothing lies behind what `ref` holds: it is the writer, or all is gone."""
+        route = self._routes.get(topic)
+        return route is None or route.refs[-1] is ref
 
     def clear(self) -> None:
         """Forget everything; the registry does so before it recovers."""
         self._routes.clear()
+
+    def remove(self, topic: bytes) -> list[ActorRef]:
+        """Take a topic out, and return its appendix servers; none where it has no route."""
+        route = self._routes.pop(topic, None)
+        return [] if route is None else route.refs
 
     def add(self, topic: bytes, ref: ActorRef, bound: int | None) -> None:
         """Append a writer; `bound` is the newest pointer of the one it follows, if any."""

@@ -17,24 +17,21 @@ from typing import Any
 from poe.actors import ActorRef, Call, Error, Exit, GenServer
 from poe.broker.appendix_message import (
     CheckLimits,
-    Describe,
     LimitReached,
     Seal,
-    SegmentInfo,
     Sync,
     Unseal,
 )
 from poe.broker.appendix_server import AppendixOptions
 from poe.broker.routing_table import RoutingTable
 from poe.errors import (
-    ActorDead,
     ActorError,
     ChildRequestRefused,
     ChildStartFailed,
     OptionError,
     PoeError,
     StorageError,
-    UnknownTopic,
+    TopicFailed,
 )
 from poe.storage import Clock, Segment, Store
 from poe.supervision import start_dynamic_child, terminate_child, which_children
@@ -75,8 +72,6 @@ class RegistryParts:
     """What the registry works with."""
 
     store: Store
-    ack: str
-    """What a put waits for; see `SegmentOptions.ack`."""
     routes: RoutingTable
     options: RegistryOptions
     appendix: AppendixOptions
@@ -86,13 +81,6 @@ class RegistryParts:
 @dataclass(frozen=True, slots=True)
 class EnsureWriter:
     """Answer the writer of a topic; make the topic when it is new."""
-
-    topic: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeTopic:
-    """Answer `[(ref, SegmentInfo)]` of one topic, oldest first."""
 
     topic: bytes
 
@@ -122,19 +110,18 @@ class TopicRegistry(GenServer):
         self._owned: dict[ActorRef, tuple[bytes, Segment]] = {}
         self._to_restart: dict[ActorRef, tuple[bytes, Segment]] = {}
         await self._stop_leftovers()
-        for topic in list(self._store.topics):
-            await self._open_topic(topic)
         self._routes.failures = self._store.failed
+        for topic in list(self._store.topics):
+            with contextlib.suppress(TopicFailed):  # logged there; the others are served
+                await self._open_topic(topic)
         self._tick_later()
         self._expire_later()
 
     async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
-        """Serve the slow path: unknown topics, descriptions, syncs."""
+        """Serve the slow path: topics without a route or a writer, syncs."""
         try:
             if isinstance(request, EnsureWriter):
                 return await self._ensure_writer(request.topic)
-            if isinstance(request, DescribeTopic):
-                return await self._describe(request.topic)
             if isinstance(request, SyncAll):
                 return await self._sync_all()
         except PoeError as error:
@@ -179,23 +166,44 @@ class TopicRegistry(GenServer):
             # It may end by itself in between: its link has told it that the registry is gone.
             with contextlib.suppress(ChildRequestRefused):
                 await terminate_child(self, APPENDIX_SUP, child.ref)
-        known = self._routes.topics()
+        known = [topic for topic, _ in self._routes]
         self._routes.clear()
         for topic in known:
-            with contextlib.suppress(StorageError):  # logged there, and kept in `store.failed`
+            try:
                 self._store.recover_topic(topic)
+            except TopicFailed:
+                continue  # the store has logged and noted it
+            except StorageError as error:
+                self._take_out_of_service(topic, error)
+
+    def _take_out_of_service(self, topic: bytes, error: PoeError) -> TopicFailed:
+        """Note why a topic cannot be served; each request for it tries to recover it."""
+        failed = TopicFailed(topic, str(error))
+        logger.error("%s", failed)
+        # Not the one that is raised: its traceback refers to frames, and so keeps files open.
+        self._store.failed[topic] = TopicFailed(topic, str(error))
+        return failed
 
     async def _open_topic(self, topic: bytes) -> None:
-        """Start appendix servers for the segments of a recovered topic."""
+        """Start appendix servers for the segments of a recovered topic: for all of them, or none.
+
+        Raises:
+            TopicFailed: one did not start; the topic is out of service.
+        """
         for segment in self._store.topics[topic][:-1]:
             if segment.count == 0:
-                self._store.destroy_segment(topic, segment)
+                self._destroy_segment(topic, segment)
         segments = self._store.topics[topic]
         bound = None
-        for segment in segments:
-            ref = await self._start_appendix(topic, segment)
-            self._routes.add(topic, ref, bound)
-            bound = segment.pointer_high
+        try:
+            for segment in segments:
+                ref = await self._start_appendix(topic, segment)
+                self._routes.add(topic, ref, bound)
+                bound = segment.pointer_high
+        except PoeError as error:
+            for ref in self._routes.remove(topic):
+                await self._end_appendix(ref)
+            raise self._take_out_of_service(topic, error) from error
         try:
             segments[-1].unseal()
         except StorageError as error:
@@ -205,12 +213,27 @@ class TopicRegistry(GenServer):
     async def _start_appendix(self, topic: bytes, segment: Segment) -> ActorRef:
         parts = self._parts
         ref = await start_dynamic_child(
-            self, APPENDIX_SUP, topic, segment, parts.ack, parts.appendix, parts.clock
+            self, APPENDIX_SUP, topic, segment, parts.appendix, parts.clock
         )
         assert ref is not None
         self.link(ref)
         self._owned[ref] = (topic, segment)
         return ref
+
+    async def _end_appendix(self, ref: ActorRef) -> Segment:
+        """End an appendix server that is no longer in the table; its segment is free then."""
+        _, segment = self._owned.pop(ref)
+        self.unlink(ref)
+        with contextlib.suppress(ChildRequestRefused, ActorError):  # it has just ended by itself
+            await terminate_child(self, APPENDIX_SUP, ref)
+        return segment
+
+    def _destroy_segment(self, topic: bytes, segment: Segment) -> None:
+        """Remove a segment that nobody owns; files that stay are left to the next recovery."""
+        try:
+            self._store.destroy_segment(topic, segment)
+        except StorageError as error:
+            logger.error("segment %s is not deleted: %s", segment.path, error)
 
     async def _ensure_writer(self, topic: bytes) -> ActorRef:
         if topic in self._store.failed:
@@ -232,7 +255,7 @@ class TopicRegistry(GenServer):
         try:
             ref = await self._start_appendix(topic, segment)
         except PoeError:
-            self._store.destroy_segment(topic, segment)
+            self._destroy_segment(topic, segment)
             raise
         self._routes.add(topic, ref, bound)
 
@@ -307,7 +330,7 @@ class TopicRegistry(GenServer):
         max_age = self._parts.options.max_age
         assert max_age is not None
         oldest_us = now_us - int(max_age * 1_000_000)
-        for topic in self._routes.topics():
+        for topic, _ in self._routes:
             _, newest = self._owned.get(self._routes[topic].writer, (topic, None))
             if newest is not None and newest.count and newest.last_pointer < oldest_us:
                 await self._roll(topic)
@@ -319,30 +342,20 @@ class TopicRegistry(GenServer):
 
     async def _destroy(self, topic: bytes, ref: ActorRef) -> None:
         """Take the oldest reader out of service, then delete its files."""
-        _, segment = self._owned.pop(ref)
         self._routes.drop(topic, ref)
-        self.unlink(ref)
-        with contextlib.suppress(ChildRequestRefused):  # it has just ended by itself
-            await terminate_child(self, APPENDIX_SUP, ref)
-        try:
-            self._store.destroy_segment(topic, segment)
-        except StorageError as error:
-            logger.error("expired %s is not deleted: %s", segment.path, error)
+        self._destroy_segment(topic, await self._end_appendix(ref))
 
-    # ---- descriptions ---------------------------------------------------------------------------
-
-    async def _describe(self, topic: bytes) -> list[tuple[ActorRef, SegmentInfo]]:
-        route = self._routes.get(topic)
-        if route is None:
-            raise UnknownTopic(topic)
-        rows = []
-        for ref in route.refs:
-            with contextlib.suppress(ActorDead):  # it is being restarted
-                rows.append((ref, await self.call(ref, Describe())))
-        return rows
+    # ---- syncs ----------------------------------------------------------------------------------
 
     async def _sync_all(self) -> None:
+        """Sync all topics, whatever becomes of one; then say what the first one failed of."""
+        first_error: PoeError | None = None
         for topic, route in self._routes:
-            for ref in route.refs:
-                await self.call(ref, Sync(), timeout_s=None)
-            self._store.sync_folder(topic)
+            try:
+                for ref in route.refs:
+                    await self.call(ref, Sync(), timeout_s=None)
+                self._store.sync_folder(topic)
+            except PoeError as error:
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error

@@ -89,11 +89,11 @@ class Segment:
     __slots__ = (
         "_data",
         "_files",
-        "_options",
         "_reader",
         "count",
         "is_writer",
         "last_pointer",
+        "options",
         "path",
         "pointer_low",
         "size_bytes",
@@ -113,7 +113,7 @@ class Segment:
         # The next pointer exceeds it; only while the segment is empty it is of no message.
         self.last_pointer = extent.pointer_high if extent.count else timestamp - 1
         self._files = files
-        self._options = options
+        self.options = options
         self._reader: RecordReader | None = None
         self._data: DataFile | None = None
 
@@ -176,7 +176,7 @@ class Segment:
         """
         if not self.is_writer:
             raise SegmentSealed(self.path)
-        index, options = (self._reader or self._wake()).index, self._options
+        index, options = (self._reader or self._wake()).index, self.options
         pointer = max(now_us, self.last_pointer + 1)
         count = len(messages)
         last_pointer = pointer + count - 1
@@ -364,7 +364,7 @@ class Segment:
                     path + "_data",
                     lock_cell=open_lock(files, path + "_lock"),
                     flushed_bytes=self.size_bytes,
-                    buffer_count_max=self._options.waiting_count_max,
+                    buffer_count_max=self.options.waiting_count_max,
                 )
         self._reader = reader
         return reader

@@ -63,6 +63,20 @@ class FrameReads(GenServer):
         return [] if found is None else decode_records(found.read())
 
 
+class FramePuts(GenServer):
+    """Puts (topic, messages) through a request handler, as a connection does."""
+
+    def init(self, routes: RoutingTable):
+        self.handler = RequestHandler(self, routes)
+
+    async def handle_call(self, request: Any, caller: Call):
+        topic, messages = request
+        try:
+            return await self.handler.put(topic, messages)
+        except PoeError as error:
+            return Error(error)
+
+
 class SimulatedNode:
     """A node without sockets and threads: time moves by `advance` only.
 
@@ -81,9 +95,13 @@ class SimulatedNode:
         self.node.start(SteppingSystem(clock=self.clock))
         self.system = self.node.system
         self.routes = self.node._routes  # noqa: SLF001 - what connections are given, too
-        frame_reads = self.system.start(FrameReads, self.routes)
-        assert frame_reads is not None
-        self.frame_reads = frame_reads
+        self.frame_reads = self._start(FrameReads)
+        self.frame_puts = self._start(FramePuts)
+
+    def _start(self, actor):
+        ref = self.system.start(actor, self.routes)
+        assert ref is not None
+        return ref
 
     def stop(self):
         self.node.stop()

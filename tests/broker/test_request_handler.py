@@ -1,0 +1,80 @@
+"""Who asks again when an appendix server ends with a request: threads and connections alike."""
+
+import pytest
+
+from poe.actors import KILLED, NOPROC, GenServer, Stop
+from poe.broker import may_repeat
+from poe.broker.request_handler import RETRY_S, TRIES_MAX
+from poe.errors import ActorDead, TopicUnavailable
+
+TOPIC = b"t"
+CRASH = RuntimeError("bug")
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+class Ending(GenServer):
+    """Ends with its first request, and leaves its place in the table to the server it replaced."""
+
+    def init(self, routes, replaced, reason):
+        self.routes = routes
+        self.replaced = replaced
+        self.reason = reason
+        routes.replace(TOPIC, replaced, self.ref, None)
+
+    def handle_call(self, request, caller):
+        self.routes.replace(TOPIC, self.ref, self.replaced, None)
+        return Stop(self.reason)
+
+
+@pytest.fixture(params=["thread", "connection"])
+def ask(request, simulate):
+    """Make a put or a next while the appendix server ends for a reason; tell what came of it."""
+    sim = simulate()
+    sim.node.put(TOPIC, b"first")
+
+    def ask(kind, reason):
+        sim.system.start(Ending, sim.routes, sim.routes[TOPIC].writer, reason)
+        if request.param == "thread":
+            return sim.node.put(TOPIC, b"m") if kind == "put" else sim.node.next(TOPIC, 0)
+        if kind == "put":
+            return sim.system.call(sim.frame_puts, (TOPIC, [b"m"]))
+        return sim.system.call(sim.frame_reads, (TOPIC, 0, 1))
+
+    return ask
+
+
+@pytest.mark.parametrize("reason", ["normal", "shutdown", ("shutdown", "full")])
+@pytest.mark.parametrize("kind", ["put", "next"])
+def test_a_server_that_was_stopped_in_good_order_is_asked_again(ask, kind, reason):
+    assert ask(kind, reason)
+
+
+def test_a_read_of_a_server_that_was_killed_is_made_again(ask):
+    assert ask("next", KILLED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("put", KILLED), ("put", CRASH), ("next", CRASH), ("next", "some bug")]
+)
+def test_what_may_be_stored_or_may_have_crashed_its_server_is_not_made_again(ask, kind, reason):
+    with pytest.raises(ActorDead) as caught:
+        ask(kind, reason)
+    assert caught.value.reason == reason
+
+
+def test_a_server_that_was_never_there_has_touched_nothing():
+    assert may_repeat(ActorDead("ref", NOPROC), is_put=True)
+
+
+def test_a_topic_without_a_server_for_too_long_is_named_in_the_error(simulate):
+    """The registry knows nothing of the one that ended, and so replaces nothing."""
+    sim = simulate()
+    sim.node.put(TOPIC, b"first")
+    route = sim.routes[TOPIC]
+    dead = sim.system.start(Ending, sim.routes, route.writer, "normal")
+    sim.system.exit(dead, "kill")
+    with pytest.raises(TopicUnavailable, match=r"b't' for 5\.0 s; retry later") as caught:
+        sim.node.next(TOPIC, 0)
+    assert caught.value.retriable
+    assert sim.clock.monotonic_s() == pytest.approx(TRIES_MAX * RETRY_S)

@@ -1,0 +1,255 @@
+"""One bad topic never keeps the node from serving the others; it comes back by itself."""
+
+import errno
+from typing import ClassVar
+
+import pytest
+
+from poe.actors import SimulatedClock
+from poe.broker import (
+    AppendixOptions,
+    LocalRequest,
+    RegistryOptions,
+    RegistryParts,
+    RoutingTable,
+)
+from poe.broker.appendix_server import REGISTRY, AppendixServer
+from poe.broker.topic_registry import APPENDIX_SUP, TopicRegistry
+from poe.errors import TopicFailed, UnknownTopic, WriteFailed
+from poe.storage import RealFiles, Store, decode_records
+from poe.supervision import (
+    ChildSpec,
+    CountChildren,
+    Restart,
+    Strategy,
+    Supervisor,
+    SupervisorFlags,
+    call_supervisor,
+)
+from tests.broker.nodes import (
+    BYTES_MAX,
+    START_US,
+    SimulatedWall,
+    SteppingSystem,
+    read_by_frames,
+)
+from tests.storage.faulty_files import FaultyFiles
+
+TOPICS = [b"a", b"b", b"c"]
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+class FragileServer(AppendixServer):
+    """An appendix server that does not start on the segments whose paths are `broken`."""
+
+    broken: ClassVar[set[str]] = set()
+
+    def init(self, topic, segment, options, clock):
+        if segment.path in self.broken:
+            raise RuntimeError(segment.path)
+        super().init(topic, segment, options, clock)
+
+
+class FaultyBroker:
+    """A registry and its appendix servers, on a store whose file layer fails at will."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.files = FaultyFiles(RealFiles.at(folder))
+        self.routes = RoutingTable()
+
+    def start(self, recovered=lambda: None):
+        """Open the store and start; `recovered` is called in between."""
+        self.clock = SimulatedClock()
+        self.system = SteppingSystem(clock=self.clock)
+        self.store = Store.open(self.files)
+        recovered()
+        template = ChildSpec(id="appendix_server", actor=FragileServer, restart=Restart.TEMPORARY)
+        flags = SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE)
+        self.system.start(Supervisor, flags, [template], name=APPENDIX_SUP)
+        self.start_registry()
+
+    def start_registry(self):
+        parts = RegistryParts(
+            store=self.store,
+            routes=self.routes,
+            options=RegistryOptions(),
+            appendix=AppendixOptions(),
+            clock=SimulatedWall(self.clock),
+        )
+        self.system.start(TopicRegistry, parts, name=REGISTRY)
+
+    def stop(self):
+        self.system.shutdown()
+        self.store.close()
+        self.routes.clear()
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+    def request(self, request):
+        ref = self.system.start(LocalRequest, self.routes)
+        assert ref is not None
+        return self.system.call(ref, request, None)
+
+    def put(self, topic, message):
+        return self.request(lambda handler: handler.put(topic, [message]))
+
+    def next(self, topic, pointer=0):
+        return self.request(lambda handler: handler.next(topic, pointer))[1]
+
+    def texts(self, topic):
+        return [message for _, message in read_by_frames(self.read, topic)]
+
+    def read(self, topic, pointer, limit):
+        found = self.request(lambda handler: handler.get(topic, pointer, limit, BYTES_MAX))
+        return [] if found is None else decode_records(found.read())
+
+    def control(self, op, **arguments):
+        return self.request(lambda handler: handler.control(op, arguments))
+
+    def server_count(self):
+        """Tell how many appendix servers live."""
+        return call_supervisor(self.system, APPENDIX_SUP, CountChildren()).active
+
+
+@pytest.fixture
+def broker(tmp_path):
+    """Topics a, b and c of two segments each, with a message in each segment; not started."""
+    store = Store.open(tmp_path)
+    for topic in TOPICS:
+        for number in range(2):
+            store.create_segment(topic, START_US).append([b"%d" % number], START_US)
+    store.close()
+    broker = FaultyBroker(tmp_path)
+    yield broker
+    FragileServer.broken = set()
+    broker.files.heal()
+    broker.stop()
+
+
+def break_newest(broker, topic):
+    """Let no appendix server start on the newest segment of a topic."""
+    (*_, newest) = sorted((broker.folder / "topics" / topic.decode()).glob("*_data"))
+    path = f"topics/{topic.decode()}/{newest.name.removesuffix('_data')}"
+    FragileServer.broken = {path}
+    return path
+
+
+def check_served(broker, *topics):
+    for topic in topics:
+        assert broker.texts(topic)[:2] == [b"0", b"1"]
+        assert broker.next(topic) == b"0"
+        broker.put(topic, b"2")
+
+
+def refusals(broker, topic):
+    """Make a request of each kind that must fail; tell the errors."""
+    requests = [
+        lambda: broker.put(topic, b"2"),
+        lambda: broker.next(topic),
+        lambda: broker.texts(topic),
+        lambda: broker.control("segments", topic=topic),
+        lambda: broker.control("create", topic=topic),
+        lambda: broker.control("wait", topic=topic, pointer=0, timeout_s=1),
+    ]
+    errors = []
+    for request in requests:
+        with pytest.raises(TopicFailed) as caught:
+            request()
+        errors.append(caught.value)
+    return errors
+
+
+def test_a_topic_whose_segment_gets_no_server_keeps_no_other_from_service(broker):
+    path = break_newest(broker, b"b")
+    broker.start()
+    check_served(broker, b"a", b"c")
+    for error in refusals(broker, b"b"):
+        assert path in str(error), "it names the cause"
+        assert error.retriable
+    assert broker.server_count() == 4, "what was started for b has ended"
+    check_served(broker, b"a", b"c")
+
+
+def test_a_topic_out_of_service_is_listed_without_servers(broker):
+    break_newest(broker, b"b")
+    broker.start()
+    assert broker.control("topics") == TOPICS
+    assert [len(segments) for segments in broker.control("info").values()] == [2, 0, 2]
+    with pytest.raises(UnknownTopic):
+        broker.control("segments", topic=b"unknown")
+
+
+@pytest.mark.parametrize("act", ["put", "next", "texts"])
+def test_a_topic_is_back_with_the_first_request_after_its_cause_is_gone(broker, act):
+    break_newest(broker, b"b")
+    broker.start()
+    refusals(broker, b"b")
+    FragileServer.broken = set()
+    if act == "put":
+        broker.put(b"b", b"2")
+    else:
+        getattr(broker, act)(b"b")
+    assert broker.server_count() == 6
+    check_served(broker, *TOPICS)
+
+
+def test_a_new_registry_meets_a_broken_topic_as_a_new_node_does(broker):
+    broker.start()
+    check_served(broker, *TOPICS)
+    path = break_newest(broker, b"b")
+    broker.system.exit(broker.system.find(REGISTRY).address, "kill")
+    broker.start_registry()
+    check_served(broker, b"a", b"c")
+    assert all(path in str(error) for error in refusals(broker, b"b"))
+    FragileServer.broken = set()
+    check_served(broker, *TOPICS)
+
+
+@pytest.mark.parametrize("operation", ["unlink", "remove_folder"])
+def test_an_empty_segment_that_cannot_be_removed_does_no_harm(tmp_path, broker, operation):
+    store = Store.open(tmp_path)
+    store.create_segment(b"b", START_US)
+    store.create_segment(b"b", START_US).append([b"2"], START_US)
+    store.close()
+    broker.start(lambda: broker.files.fail(0, errno.EIO, operation, is_for_ever=True))
+    check_served(broker, *TOPICS)
+    assert broker.texts(b"b") == [b"0", b"1", b"2", b"2"]
+    broker.files.heal()
+    broker.restart()
+    assert broker.texts(b"b") == [b"0", b"1", b"2", b"2"]
+
+
+def test_whichever_call_of_the_start_fails_every_topic_is_there_in_the_end(broker):
+    """Between the recovery of the store and the end of the registry's start."""
+    for nth in range(100):
+        broker.start(lambda nth=nth: broker.files.fail(nth, errno.EIO))
+        is_over = not broker.files.failed_count
+        broker.files.heal()
+        check_read(broker)
+        broker.put(b"b", b"2")
+        broker.stop()
+        if is_over:
+            break
+    assert 3 <= nth < 100
+    broker.start()
+
+
+def check_read(broker):
+    for topic in TOPICS:
+        assert broker.texts(topic)[:2] == [b"0", b"1"]
+
+
+def test_a_sync_that_fails_for_one_topic_is_done_for_the_others_and_told(broker):
+    broker.start()
+    check_served(broker, *TOPICS)
+    broker.files.fail(0, errno.EIO, "sync")
+    with pytest.raises(WriteFailed, match="topics/a/"):
+        broker.control("sync")
+    writers = {topic: broker.routes[topic].writer for topic in TOPICS}
+    dirty = [topic for topic in TOPICS if broker.system.get_state(writers[topic])["_is_dirty"]]
+    assert dirty == [b"a"]
+    broker.control("sync")
