@@ -2,8 +2,6 @@
 
 import contextlib
 import resource
-import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -12,38 +10,8 @@ from poe.errors import StorageFull, TopicFailed
 from tests.broker.nodes import SimulatedNode, connect, read_by_frames, read_by_next
 
 TOPIC = b"t"
-DISK_BYTES = 1 << 20
 
 pytestmark = pytest.mark.usefixtures("quiet")
-
-
-class SmallDisk:
-    """A file system of 1 MiB; `ballast` takes what room there is."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.ballast = folder / "ballast"
-
-    def fill(self):
-        with contextlib.suppress(OSError), self.ballast.open("ab", buffering=0) as file:
-            while True:
-                file.write(b"x" * 4096)
-
-    def free(self):
-        self.ballast.unlink()
-
-
-@pytest.fixture
-def disk(tmp_path):
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "poe", str(folder)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("only root may mount a small disk")
-    yield SmallDisk(folder)
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture

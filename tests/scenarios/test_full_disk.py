@@ -1,7 +1,6 @@
 """A server whose disk is full goes on with all that needs no room, and recovers by itself."""
 
 import contextlib
-import subprocess
 
 import pytest
 
@@ -9,26 +8,12 @@ from poe.errors import StorageFull
 from poe.protocol import ControlRequest
 from tests.broker.nodes import SimulatedNode, seconds
 from tests.broker.server_process import ServerProcess
-from tests.broker.test_disk_full import DISK_BYTES, SmallDisk
 from tests.scenarios.clients import RawClient
 
 pytestmark = pytest.mark.slow
 
 TOPICS = [b"a", b"b", b"c"]
 LARGE = [b"x" * 1000] * 20
-
-
-@pytest.fixture
-def disk(tmp_path):
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "poe", str(folder)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("only root may mount a small disk")
-    yield SmallDisk(folder)
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture
