@@ -209,7 +209,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         if coroutine is not None:
             _close(coroutine)
         kind = type(awaited).__name__
-        self._crash(TypeError(f"an actor awaits calls, wait_down, sleep and in_thread, not {kind}"))
+        self._crash(TypeError(f"an actor awaits calls, wait_down and sleep, not {kind}"))
 
     def _resume(self, awaited: Call | Wait) -> None:
         """Give the suspended callback what it awaited, then serve what came meanwhile."""

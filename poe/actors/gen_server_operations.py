@@ -4,7 +4,7 @@ Everything goes through the actor's cell, so these methods hold no state of thei
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from poe.actors.actor_cell import ActorCell
 from poe.actors.address import LoopAddress
@@ -17,8 +17,6 @@ from poe.errors import ActorDead
 if TYPE_CHECKING:
     from poe.actors.gen_server import GenServer
     from poe.actors.timer_queue import Timer
-
-T = TypeVar("T")
 
 CALL_TIMEOUT_S = 5.0
 """Default patience of `call`, as in OTP."""
@@ -72,12 +70,6 @@ class GenServerOperations:
         cell = ref.cell if type(ref) is LoopAddress else self._myRef.system.find(ref)
         if cell is not None:
             cell.queue.append((cell, Cast(message), self._myRef.address))
-
-    def send_info(self, ref: LoopAddress | str, message: object) -> None:
-        """Send a plain message: it reaches `handle_info`."""
-        cell = self._myRef.system.find(ref)
-        if cell is not None:
-            cell.queue.append((cell, message, self._myRef.address))
 
     def reply(self, caller: Call, value: object) -> None:
         """Answer a call whose `handle_call` returned `NO_REPLY`."""
@@ -146,12 +138,6 @@ class GenServerOperations:
         wait = Wait(self._myRef)
         wait.timer = self._myRef.system.add_timer(seconds, wait.expire)
         return wait
-
-    def in_thread(self, function: Callable[..., T], *args: object) -> Awaitable[T]:
-        """Run a blocking function in a worker thread and await its result."""
-        call = Call(None, self._myRef, None, None)
-        self._myRef.system.run_in_thread(call, function, args)
-        return call
 
     def exit(self, ref: LoopAddress, reason: Reason) -> None:
         """Send an exit signal; `"kill"` cannot be trapped."""

@@ -144,7 +144,7 @@ class LoopSystemBase(ThespianBase):
             return
         self.run_outside(self._kill_all)
         self.release_sources()
-        self._stop_threads()
+        self._stop_event_loop()
 
     def _kill_all(self) -> None:
         for cell in list(self._alive):

@@ -15,21 +15,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 from poe.actors.actor_cell import ActorCell, Entry, Receiver
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.event_loop import EventLoop
-from poe.actors.reason import CRASHES
 from poe.actors.timer_queue import Timer, TimerQueue
 from poe.errors import CallFromActor
-
-T = TypeVar("T")
-
-_THREADS_MAX = 4
-"""Worker threads for blocking functions (`GenServer.in_thread`)."""
 
 _BURST = (None,) * 2_000
 """As many messages as one thread delivers before timers, sockets and other threads get a turn."""
@@ -66,7 +58,6 @@ class RunQueue:
         self._timers = TimerQueue()
         self._alarm_s: float | None = None
         self._event_loop: EventLoop | None = None
-        self._threads: ThreadPoolExecutor | None = None
 
     # ---- the way in ---------------------------------------------------------------------------
 
@@ -248,30 +239,7 @@ class RunQueue:
             action()
             self._drain()
 
-    # ---- worker threads -----------------------------------------------------------------------
-
-    def run_in_thread(
-        self, call: Call, function: Callable[..., T], args: tuple[object, ...]
-    ) -> None:
-        """Run a blocking function in a worker thread and answer `call` with its result."""
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="poe-worker")
-        self._threads.submit(self._run_blocking, call, function, args)
-
-    def _run_blocking(
-        self, call: Call, function: Callable[..., T], args: tuple[object, ...]
-    ) -> None:
-        try:
-            value = function(*args)
-        except CRASHES as error:
-            raised = error  # the name `error` ends with this clause
-            self.run_outside(lambda: call.fail(raised))
-        else:
-            self.run_outside(lambda: call.answer(value))
-
-    def _stop_threads(self) -> None:
-        """Wait for the worker threads, then end the event loop and its thread."""
-        if self._threads is not None:
-            self._threads.shutdown()
+    def _stop_event_loop(self) -> None:
+        """End the event loop and its thread."""
         if self._event_loop is not None:
             self._event_loop.stop()

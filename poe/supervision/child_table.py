@@ -56,9 +56,6 @@ class ChildTable:
     def __iter__(self) -> Iterator[Child]:
         return iter(self._by_id.values())
 
-    def __contains__(self, child_id: Hashable) -> bool:
-        return child_id in self._by_id
-
     def __getitem__(self, child_id: Hashable) -> Child:
         return self._by_id[child_id]
 

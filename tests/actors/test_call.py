@@ -116,7 +116,7 @@ def test_a_late_error_is_raised_at_the_caller(system):
     server = system.start(Late)
     caller = start_caller(system, server)
     error = ActorDead("x", "y")
-    in_actor(system, lambda puppet: puppet.send_info(server, error))
+    in_actor(system, lambda puppet: puppet.send(server, error))
     assert log_of(system, caller) == [("error", error)]
 
 

@@ -136,7 +136,7 @@ def test_casts_and_messages_reach_their_callbacks_in_the_order_they_were_sent(sy
     def send(puppet):
         for number in range(3):
             puppet.cast(ref, number)
-            puppet.send_info(ref, number)
+            puppet.send(ref, number)
 
     in_actor(system, send)
     assert log_of(system, ref) == [(way, n) for n in range(3) for way in ("cast", "info")]
@@ -250,7 +250,7 @@ def test_a_full_mailbox_refuses_calls_and_tells_other_senders(system, caplog):
     system.cast(ref, 1)
     system.cast(ref, 2)
     sender = system.start(Puppet)
-    system.call(sender, lambda puppet, _: puppet.send_info(ref, "one too many"))
+    system.call(sender, lambda puppet, _: puppet.send(ref, "one too many"))
     ((way, refusal),) = log_of(system, sender)
     assert (way, type(refusal), refusal.mailbox_max) == ("info", MailboxFull, 2)
     assert "mailbox_max of 2" in caplog.text

@@ -1,13 +1,11 @@
 """What an actor does to others: links, monitors, exits, waits, timers, threads, names."""
 
-import threading
 
 import pytest
 
 from poe.actors import IGNORE, TIMED_OUT, Down, Exit, Stop
 from poe.errors import NameTaken
 from tests.actors.puppet import Puppet, child_of, in_actor, log_of
-from tests.waiting import wait_until
 
 
 def exits_of(system, ref):
@@ -234,7 +232,7 @@ def test_messages_sent_before_the_end_arrive_before_the_down(system):
     system.call(watcher, lambda puppet, _: puppet.monitor(ref) and None)
 
     def say_goodbye(puppet):
-        puppet.send_info(watcher, "goodbye")
+        puppet.send(watcher, "goodbye")
         return Stop("boom")
 
     system.cast(ref, say_goodbye)
@@ -350,63 +348,6 @@ def test_a_timer_of_an_ended_actor_does_nothing(system):
     system.stop(ref)
     system.advance(1.0)
     assert not system.is_alive(ref)
-
-
-# ---- threads -------------------------------------------------------------------------------------
-
-
-def test_a_blocking_function_runs_in_another_thread_and_its_result_is_awaited(live):
-    async def work(puppet):
-        return await puppet.in_thread(lambda number: (threading.current_thread(), number), 7)
-
-    thread, number = in_actor(live, work)
-    assert thread is not threading.current_thread()
-    assert number == 7
-
-
-def test_others_are_served_while_a_blocking_function_runs(live):
-    release = threading.Event()
-    ref = live.start(Puppet)
-
-    async def work(puppet):
-        puppet.log.append(await puppet.in_thread(release.wait, 5.0))
-
-    live.cast(ref, work)
-    assert live.call(live.start(Puppet), lambda *_: "served") == "served"
-    release.set()
-    assert log_of(live, ref) == [True]
-
-
-@pytest.mark.parametrize("error", [ValueError("boom"), SystemExit(1)])
-def test_what_a_blocking_function_raises_is_raised_in_the_actor(live, error):
-    def fail():
-        raise error
-
-    async def work(puppet):
-        try:
-            await puppet.in_thread(fail)
-        except (ValueError, SystemExit) as raised:
-            return raised
-
-    assert in_actor(live, work) is error
-
-
-def test_the_result_for_an_actor_that_has_ended_is_dropped(live):
-    release, done = threading.Event(), threading.Event()
-    ref = live.start(Puppet)
-
-    def block():
-        release.wait(5.0)
-        done.set()
-
-    async def work(puppet):
-        await puppet.in_thread(block)
-
-    live.cast(ref, work)
-    live.exit(ref, "kill")
-    release.set()
-    wait_until(done.is_set)
-    assert not live.is_alive(ref)
 
 
 # ---- names ---------------------------------------------------------------------------------------

@@ -56,11 +56,6 @@ def test_shutdown_ends_every_actor_and_every_thread():
     base: Any = LoopSystemBase()
     refs = [base.start(Puppet), base.start(PinnedPuppet), base.start(Puppet)]
     base.call(refs[0], lambda puppet, _: puppet.send_after(60.0, "never") and None)
-
-    async def use_thread(puppet, _):
-        await puppet.in_thread(threading.get_ident)
-
-    base.call(refs[0], use_thread)
     assert set(threading.enumerate()) > before
     base.shutdown()
     assert set(threading.enumerate()) == before

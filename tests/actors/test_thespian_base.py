@@ -222,7 +222,7 @@ def test_a_source_that_nobody_has_validated_gives_no_actor(actor_system, source)
 class Greeter(GenServer):
     def handle_info(self, message):
         if isinstance(message, tuple):
-            self.send_info(message[1], message[0])
+            self.send(message[1], message[0])
         elif message == "end":
             return Stop("boom")
         return None
