@@ -18,14 +18,15 @@ from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hin
 from platformdirs import user_data_path
 
 from poe.broker import AppendixOptions, ConnectionOptions, ListenerOptions, RegistryOptions
-from poe.errors import OptionError
+from poe.errors import OptionError, UnknownOption
 from poe.storage import SegmentOptions
 
 TOML_FILE = "poe.toml"
 ENVIRONMENT_PREFIX = "POE_"
-_IGNORED_VARIABLES = frozenset({"POE_CONFIG", "POE_PROFILE", "POE_LOGHUB"})
-"""Variables of the same prefix that are no options."""
-_NONE_WORDS = frozenset({"none", "infinity", ""})
+CONFIG_VARIABLE = "POE_CONFIG"
+"""Names the configuration file: the one variable of the prefix that is no option."""
+_NONE_WORDS = frozenset({"none", "infinity"})
+_TOML_PATH = "the path of a TOML file that exists"
 _PARTS = {
     "segment": SegmentOptions,
     "appendix": AppendixOptions,
@@ -53,7 +54,7 @@ class Config:
         cls,
         arguments: Mapping[str, Any],
         environment: Mapping[str, str] | None = None,
-        toml_path: Path | None = None,
+        toml_path: Path | str | None = None,
     ) -> Self:
         """Compose the options.
 
@@ -119,35 +120,36 @@ def _names(part: Any) -> list[str]:  # noqa: ANN401 - a dataclass
 
 def _known(key: str, where: str) -> str:
     if key not in option_types():
-        allowed = "one of " + ", ".join(sorted(option_types()))
-        raise OptionError(where, "an unknown name", allowed)
+        raise UnknownOption(where, "one of " + ", ".join(sorted(option_types())))
     return key
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values = {}
     for variable, text in environment.items():
-        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in _IGNORED_VARIABLES:
+        if variable.startswith(ENVIRONMENT_PREFIX) and variable != CONFIG_VARIABLE:
             key = _known(variable.removeprefix(ENVIRONMENT_PREFIX).lower(), variable)
             values[key] = parse_option(key, variable, text)
     return values
 
 
-def _from_toml(toml_path: Path | None, environment: Mapping[str, str]) -> dict[str, Any]:
-    named = toml_path or (Path(environment["POE_CONFIG"]) if "POE_CONFIG" in environment else None)
-    path = named or Path(TOML_FILE)
+def _from_toml(toml_path: Path | str | None, environment: Mapping[str, str]) -> dict[str, Any]:
+    where, name = "--config", toml_path
+    if name is None:
+        where, name = CONFIG_VARIABLE, environment.get(CONFIG_VARIABLE)
+    if name == "":
+        raise OptionError(where, name, _TOML_PATH)
+    path = Path(name or TOML_FILE)
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
-        if named is None:
+        if name is None:
             return {}
-        raise OptionError(
-            key="config", value=str(path), allowed="the path of a TOML file that exists"
-        ) from error
+        raise OptionError(where, str(path), _TOML_PATH) from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise OptionError(
-            key="config", value=str(path), allowed=f"a readable TOML file ({error})"
-        ) from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        allowed = f"a readable TOML file ({reason})"
+        raise OptionError(TOML_FILE if name is None else where, str(path), allowed) from error
     return {
         _known(key, f"{path}: {key}"): _typed(key, f"{path}: {key}", value)
         for key, value in content.items()
@@ -157,7 +159,8 @@ def _from_toml(toml_path: Path | None, environment: Mapping[str, str]) -> dict[s
 def _typed(key: str, where: str, value: Any) -> Any:  # noqa: ANN401
     """Check a value that has a type already."""
     allowed = _choices(option_types()[key])
-    if Path in allowed and isinstance(value, str | Path):
+    # Path("") would be the current folder, where a script's variable was empty by mistake.
+    if Path in allowed and isinstance(value, str | Path) and value != "":
         return Path(value)
     if value is None and NoneType in allowed:
         return None
@@ -170,7 +173,7 @@ def _typed(key: str, where: str, value: Any) -> Any:  # noqa: ANN401
         return float(value)
     elif type(value) in allowed or value in allowed:
         return value
-    raise OptionError(where, value, _expected(allowed))
+    raise OptionError(where, value, _expected(key))
 
 
 def parse_option(key: str, where: str, text: str) -> Any:  # noqa: ANN401
@@ -194,7 +197,7 @@ def parse_option(key: str, where: str, text: str) -> Any:  # noqa: ANN401
             try:
                 return number(text)
             except ValueError as error:
-                raise OptionError(where, text, _expected(allowed)) from error
+                raise OptionError(where, text, _expected(key)) from error
     return _typed(key, where, text)
 
 
@@ -205,7 +208,10 @@ def _choices(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401
     return (hint,)
 
 
-def _expected(allowed: tuple[Any, ...]) -> str:
+def _expected(key: str) -> str:
+    """Say in words what the value of an option may be."""
     words = {int: "a whole number", float: "a number", str: "text", Path: "a path",
              bool: "true or false", NoneType: "none"}  # fmt: skip
-    return " or ".join(words.get(choice, repr(choice)) for choice in allowed)
+    # A node without a port serves nobody but its own process: nothing to suggest to others.
+    choices = [int] if key == "port" else option_choices(key)
+    return " or ".join(words.get(choice, str(choice)) for choice in choices)

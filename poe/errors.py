@@ -31,6 +31,11 @@ def _restored(
     return error
 
 
+def _shown(topic: bytes) -> str:
+    """Return the topic's name in quotes, with whatever could break the line escaped."""
+    return repr(topic.decode("utf-8", "backslashreplace"))
+
+
 class ConfigError(PoeError):
     """A configuration that cannot be used."""
 
@@ -47,6 +52,18 @@ class OptionError(ConfigError):
         self.value = value
         self.allowed = allowed
         super().__init__(f"option {key!r} is {value!r}; use {allowed}")
+
+
+class UnknownOption(OptionError):
+    """An option of this name does not exist."""
+
+    code = 102
+
+    def __init__(self, key: str, allowed: str) -> None:
+        self.key = key
+        self.value = None
+        self.allowed = allowed
+        ConfigError.__init__(self, f"option {key!r} is not known; use {allowed}")
 
 
 class StorageError(PoeError):
@@ -116,7 +133,7 @@ class InvalidTopicName(StorageError):
     def __init__(self, topic: bytes) -> None:
         self.topic = topic
         super().__init__(
-            f"topic name {topic[:60]!r} is not allowed; use 1 to 200 of A-Z a-z 0-9 . _ - "
+            f"topic name {_shown(topic[:60])} is not allowed; use 1 to 200 of A-Z a-z 0-9 . _ - "
             "without a leading dot"
         )
 
@@ -188,7 +205,7 @@ class TopicFailed(StorageError):
     def __init__(self, topic: bytes, reason: str) -> None:
         self.topic = topic
         self.reason = reason
-        super().__init__(f"topic {topic!r} is out of service: {reason}")
+        super().__init__(f"topic {_shown(topic)} is out of service: {reason}")
 
 
 class SyncFailed(StorageError):
@@ -263,7 +280,10 @@ class ConnectFailed(ProtocolError):
         self.host = host
         self.port = port
         self.reason = reason
-        super().__init__(f"cannot reach a server at {host}:{port} ({reason}); is one running?")
+        super().__init__(
+            f"cannot reach a server at {host}:{port} ({reason}); check the address, and that it "
+            "runs"
+        )
 
 
 class BrokerError(PoeError):
@@ -279,7 +299,7 @@ class UnknownTopic(BrokerError):
 
     def __init__(self, topic: bytes) -> None:
         self.topic = topic
-        super().__init__(f"topic {topic!r} is not known; put a message onto it first")
+        super().__init__(f"topic {_shown(topic)} is not known; put a message onto it first")
 
 
 class Overloaded(BrokerError):
@@ -304,7 +324,8 @@ class TopicUnavailable(BrokerError):
         self.topic = topic
         self.waited_s = waited_s
         super().__init__(
-            f"no appendix server has answered for topic {topic!r} for {waited_s} s; retry later"
+            f"no appendix server has answered for topic {_shown(topic)} for {waited_s} s; "
+            "retry later"
         )
 
 

@@ -7,7 +7,7 @@ import pytest
 from platformdirs import user_data_path
 
 from poe.config import Config, option_choices, option_parts, option_types, parse_option
-from poe.errors import OptionError
+from poe.errors import OptionError, UnknownOption
 from tests.python_process import ROOT
 
 
@@ -94,7 +94,7 @@ def test_an_unknown_name_is_refused_where_it_stands(tmp_path, source):
     (tmp_path / "poe.toml").write_text("prot = 1\n" if source == "file" else "")
     arguments = {"prot": 1} if source == "argument" else {}
     environment = {"POE_PROT": "1"} if source == "environment" else {}
-    with pytest.raises(OptionError, match=r"use one of ack, .*port") as caught:
+    with pytest.raises(UnknownOption, match=r"is not known; use one of ack, .*port") as caught:
         load(arguments, environment)
     where = {"argument": "prot", "environment": "POE_PROT", "file": "poe.toml: prot"}
     assert caught.value.key == where[source]
@@ -150,6 +150,28 @@ def test_a_file_that_makes_no_sense_is_refused_with_its_path(tmp_path, content, 
 def test_a_named_file_must_exist(tmp_path):
     with pytest.raises(OptionError, match="a TOML file that exists"):
         load({}, {"POE_CONFIG": str(tmp_path / "missing.toml")})
+
+
+@pytest.mark.parametrize("source", ["argument", "environment", "file"])
+def test_an_empty_folder_name_is_not_the_current_folder(tmp_path, source):
+    (tmp_path / "poe.toml").write_text('dir = ""\n' if source == "file" else "")
+    arguments = {"dir": ""} if source == "argument" else {}
+    environment = {"POE_DIR": ""} if source == "environment" else {}
+    with pytest.raises(OptionError, match="is ''; use a path"):
+        load(arguments, environment)
+
+
+@pytest.mark.parametrize("name", ["POE_PORT", "POE_MAX_AGE", "POE_INSECURE", "POE_CONFIG"])
+def test_an_empty_variable_is_no_value(name):
+    with pytest.raises(OptionError) as caught:
+        load({}, {name: ""})
+    assert caught.value.key == name
+
+
+def test_a_node_without_a_port_is_suggested_to_nobody():
+    with pytest.raises(OptionError) as caught:
+        parse_option("port", "--port", "x")
+    assert str(caught.value) == "option '--port' is 'x'; use a whole number"
 
 
 def test_a_folder_in_place_of_the_file_is_refused(tmp_path):

@@ -75,7 +75,7 @@ def test_options_come_by_name_or_complete(tmp_path):
     assert Node({"dir": tmp_path, "port": 1}, port=2).config.listener.port == 2
     config = Config.load({"dir": tmp_path, "port": None})
     assert Node(config).config is config
-    with pytest.raises(OptionError, match="unknown name"):
+    with pytest.raises(OptionError, match="is not known"):
         Node(dir=tmp_path, prot=1)
 
 

@@ -18,7 +18,7 @@ from poe.broker.appendix_message import ReleaseWaiting
 from poe.broker.connection import Connection, ConnectionOptions, Scratch
 from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.routing_table import RoutingTable
-from poe.errors import OptionError, Overloaded, PortInUse
+from poe.errors import OptionError, Overloaded, PoeError, PortInUse
 from poe.protocol import ErrorReply
 from poe.supervision import (
     ChildKind,
@@ -39,6 +39,7 @@ ACCEPTORS_COUNT = 10
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 16
 _PAUSE_S = 0.2
+_HOST_ERRORS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 _LOOPBACK = ("127.", "::1", "localhost")
 
 
@@ -54,7 +55,10 @@ class ListenerOptions:
     """Address to listen on; others than loopback need `insecure`, for nothing is encrypted."""
 
     port: int | None = 5555
-    """0 takes any free port; None means no listener."""
+    """0 takes any free port.
+
+    None means no listener, for a node that only its own process uses.
+    """
 
     insecure: bool = False
     """Allow an address that others can reach."""
@@ -65,7 +69,7 @@ class ListenerOptions:
     def __post_init__(self) -> None:
         """Reject addresses that would open the node to others by accident."""
         if self.port is not None and not 0 <= self.port <= 65535:  # noqa: PLR2004 - 16 bits
-            raise OptionError("port", self.port, "0 to 65535, or None for no listener")
+            raise OptionError("port", self.port, "0 to 65535")
         if not self.insecure and not self.host.startswith(_LOOPBACK):
             allowed = "a loopback address such as 127.0.0.1, or set insecure as well"
             raise OptionError("host", self.host, allowed)
@@ -162,6 +166,7 @@ def check_port_is_free(options: ListenerOptions) -> None:
 
     Raises:
         PortInUse: somebody else has the port.
+        OptionError: host or port are none that this process can have.
     """
     if options.port is not None:
         _listen_at(options.host, options.port).close()
@@ -177,16 +182,28 @@ def _listen(parts: ListenerParts) -> socket.socket:
 
 def _listen_at(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    listening = None
     try:
+        listening = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
         listening.listen(_BACKLOG)
         listening.setblocking(False)
-    except OSError as error:
-        listening.close()
-        raise PortInUse(host, port, error.strerror or str(error)) from error
+    except (OSError, UnicodeError) as error:
+        if listening is not None:
+            listening.close()
+        raise _refusal(host, port, error) from error
     return listening
+
+
+def _refusal(host: str, port: int, error: OSError | UnicodeError) -> PoeError:
+    """Return the error that names what is wrong with the address: its host or its port."""
+    reason = (isinstance(error, OSError) and error.strerror) or str(error)
+    if isinstance(error, UnicodeError | socket.gaierror) or error.errno in _HOST_ERRORS:
+        return OptionError("host", host, f"an address of this machine ({reason})")
+    if error.errno == errno.EACCES:
+        return OptionError("port", port, f"1024 or more, or 0 for any free one ({reason})")
+    return PortInUse(host, port, reason)
 
 
 class Acceptor(GenServer):

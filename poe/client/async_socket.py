@@ -30,6 +30,7 @@ from poe.protocol import (
     topic_bytes,
 )
 from poe.protocol.arguments import wait_arguments
+from poe.protocol.client import connect_failure
 from poe.protocol.messages import ReplyT
 
 
@@ -58,8 +59,8 @@ async def connect(
             _, pipeline = await loop.create_connection(
                 lambda: Pipeline(peer, frame_max), host, port
             )
-    except OSError as error:
-        raise ConnectFailed(host, port, str(error) or "timed out") from error
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise ConnectFailed(host, port, connect_failure(error)) from error
     return AsyncSocket(pipeline, peer, timeout_s=timeout_s, frame_max=frame_max)
 
 

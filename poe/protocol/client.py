@@ -6,6 +6,7 @@ way. All meaning is in `poe.protocol.messages`; here are the socket, its time-ou
 
 import contextlib
 import itertools
+import os
 import socket as tcp
 from collections.abc import Generator, Iterable, Iterator
 from time import monotonic
@@ -61,8 +62,8 @@ def socket(
     """
     try:
         connection = tcp.create_connection((host, port), timeout_s)
-    except OSError as error:
-        raise ConnectFailed(host, port, str(error)) from error
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise ConnectFailed(host, port, connect_failure(error)) from error
     # A request is one write; waiting to fill a packet would only delay it.
     connection.setsockopt(tcp.IPPROTO_TCP, tcp.TCP_NODELAY, 1)
     return Socket(connection, f"server {host}:{port}", timeout_s=timeout_s, frame_max=frame_max)
@@ -76,6 +77,14 @@ def write(topic: bytes | str, messages: Messages, socket: "Socket") -> int:
 def read(topic: bytes | str, pointer: int, limit: int, socket: "Socket") -> list[Record]:
     """Return records that follow a pointer through an open socket; see `Socket.read`."""
     return socket.read(topic, pointer, limit)
+
+
+def connect_failure(error: Exception) -> str:
+    """Say why no connection came about, as the system says it: the same for every client."""
+    if isinstance(error, OSError) and error.errno is not None:
+        # Those of name resolution are negative and have words of their own.
+        return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
+    return str(error) or "timed out"
 
 
 class Socket:

@@ -50,7 +50,7 @@ class SegmentOptions:
     """Messages that wait in memory before they are written, with `ack="memory"`."""
 
     ack: Literal["memory", "flushed", "fsync"] = "flushed"
-    """What a put waits for: a copy in memory, the kernel, or (`Segment.sync`) the disk."""
+    """What a put waits for: a copy in memory, the kernel, or the disk."""
 
     def __post_init__(self) -> None:
         """Reject what no segment could keep."""
@@ -63,7 +63,7 @@ class SegmentOptions:
                 key="buffer_count_max", value=self.buffer_count_max, allowed="1 or more (messages)"
             )
         if self.ack not in ("memory", "flushed", "fsync"):
-            raise OptionError(key="ack", value=self.ack, allowed="'memory', 'flushed' or 'fsync'")
+            raise OptionError(key="ack", value=self.ack, allowed="memory or flushed or fsync")
 
     @property
     def waiting_count_max(self) -> int:
