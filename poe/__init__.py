@@ -10,13 +10,14 @@ as `poe.Node` objects. Remote nodes are reached by `poe.protocol.socket(host, po
 """
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
-from poe import protocol
 from poe.errors import NodeNotRunning, NodeRunning, PoeError
 from poe.version import VERSION
 
 if TYPE_CHECKING:
+    from poe import protocol
     from poe.actors import ActorRef
     from poe.broker import SegmentInfo
     from poe.node import Node
@@ -44,10 +45,13 @@ _node: "Node | None" = None
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the module holds
-    """Load the node when it is first needed.
+    """Load the node, or the client, when it is first needed.
 
-    `import poe.storage` or a client needs neither the actor system nor the broker.
+    `import poe.storage` or a client needs neither the actor system nor the broker, and until numpy
+    is loaded the command line could not even be interrupted quietly.
     """
+    if name == "protocol":
+        return import_module("poe.protocol")
     if name == "Node":
         from poe.node import Node  # noqa: PLC0415 - late on purpose, see above
 

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from poe import protocol
+from poe.cli.argument import number
 
 CALL_TIMEOUT_S = 30.0
 """A server that does not answer for so long is given up, rather than waited for without end."""
@@ -15,7 +16,11 @@ HostOption = Annotated[
 PortOption = Annotated[
     int,
     typer.Option(
-        "--port", metavar="INTEGER", envvar="POE_PORT", min=1, max=65535, help="Its port."
+        "--port",
+        metavar="INTEGER",
+        envvar="POE_PORT",
+        parser=number("--port (or POE_PORT)", int, 1, 65535),
+        help="Its port.",
     ),
 ]
 

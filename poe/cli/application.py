@@ -9,28 +9,62 @@ import typer
 from poe.cli.bench import bench
 from poe.cli.check import check
 from poe.cli.exit_code import ExitCode
-from poe.cli.output import write_error, write_line
+from poe.cli.interrupt import Interrupt
+from poe.cli.output import (
+    OutputFailed,
+    ReaderGone,
+    discard,
+    occupy_closed_descriptors,
+    write_error,
+    write_line,
+)
 from poe.cli.put import put
 from poe.cli.read import read
+from poe.cli.sentence import sentence_of
 from poe.cli.serve import serve_command
 from poe.cli.status import status, topics
 from poe.errors import PoeError
 from poe.version import VERSION
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; errors are told on stderr in one sentence."""
+    interrupt = Interrupt()
     try:
-        code = _application()(args=arguments, prog_name="poe", standalone_mode=False)
-    except typer.TyperException as error:
-        context = getattr(error, "ctx", None)
-        command = context.command_path if context else "poe"
-        write_error(f"{error.format_message().rstrip('.')}; see {command} --help")
-        return ExitCode.USAGE
-    except PoeError as error:
-        write_error(str(error))
-        return ExitCode.of(error)
+        with interrupt:
+            occupy_closed_descriptors()
+            code = _application()(args=arguments, prog_name="poe", standalone_mode=False)
+    except KeyboardInterrupt:
+        return interrupt.exit_code
+    except (typer.TyperException, PoeError, OutputFailed, OSError) as error:
+        return _tell(error)
+    # typer turns KeyboardInterrupt into 130, whatever the signal was.
+    if interrupt.number is not None and code == ExitCode.INTERRUPTED:
+        return interrupt.exit_code
     return int(code or ExitCode.OK)
+
+
+def _tell(error: Exception) -> ExitCode:
+    """Tell an error that ended a command, and return its exit code."""
+    match error:
+        case ReaderGone():
+            return ExitCode.OK
+        case OutputFailed():
+            write_error(str(error))
+            return ExitCode.OUTPUT_FAILED
+        case PoeError():
+            write_error(sentence_of(error))
+            return ExitCode.of(error)
+        case OSError():
+            # typer prints the help, and its disk may be full; nothing else is known to come here.
+            discard(sys.stdout)
+            write_error(f"the system refuses: {error.strerror or error}")
+            return ExitCode.FAILURE
+        case _:
+            command = getattr(getattr(error, "ctx", None), "command_path", "poe")
+            told = error.format_message() if isinstance(error, typer.TyperException) else str(error)
+            write_error(f"{told.rstrip('.')}; see {command} --help")
+            return ExitCode.USAGE
 
 
 def _application() -> typer.Typer:

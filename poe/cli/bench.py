@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, connect
-from poe.cli.output import ending_with_reader, write_line
+from poe.cli.argument import number, topic_name
+from poe.cli.output import write_line
 from poe.protocol import Socket
 
 _WRITE_CALLS = ((1, 2_000), (100, 1_000), (1_000, 200))
@@ -23,9 +24,19 @@ _READ_CALLS_MAX = 1_000
 def bench(
     *,
     topic: Annotated[
-        str, typer.Option(help="Topic to write to; what is written stays there.")
+        str,
+        typer.Option(
+            metavar="TOPIC",
+            parser=topic_name,
+            help="Topic to write to; what is written stays there.",
+        ),
     ] = "poe_bench",
-    size: Annotated[int, typer.Option(min=1, max=60_000, help="Bytes per message.")] = 100,
+    size: Annotated[
+        int,
+        typer.Option(
+            metavar="INTEGER", parser=number("--size", int, 1, 60_000), help="Bytes per message."
+        ),
+    ] = 100,
     host: HostOption = DEFAULT_HOST,
     port: PortOption = DEFAULT_PORT,
 ) -> None:
@@ -34,7 +45,7 @@ def bench(
     The client is the slower part of most rows: the project's `make bench` measures the server.
     """
     message = bytes(size)
-    with connect(host, port) as connection, ending_with_reader():
+    with connect(host, port) as connection:
         newest = connection.write(topic, [message])
         write_line(f"{'request':<28}{'messages/s':>12}{'MB/s':>10}{'ms/call':>10}")
         for count, calls in _WRITE_CALLS:

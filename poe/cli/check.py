@@ -5,13 +5,16 @@ from typing import Annotated
 
 import typer
 
+from poe.cli import argument
 from poe.cli.exit_code import ExitCode
-from poe.cli.output import write_line
+from poe.cli.output import counted, write_line
 from poe.storage import check_segments, stopped_store
 
 
 def check(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The server's --dir.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The server's --dir.", parser=argument.folder)
+    ],
     *,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Tell of sound segments, too.")
@@ -34,9 +37,13 @@ def check(
             for finding in segment.notes:
                 write_line(f"{segment.path}: note: {finding}")
             if verbose and not segment.damage:
-                write_line(f"{segment.path}: {segment.count} messages, {segment.size_bytes} bytes")
+                write_line(
+                    f"{segment.path}: {counted(segment.count, 'message')}, "
+                    f"{counted(segment.size_bytes, 'byte')}"
+                )
     write_line(
-        f"{segments_count} segments, {messages_count} messages, {size_bytes} bytes: "
-        + (f"{damaged_count} segments are damaged" if damaged_count else "all sound")
+        f"{counted(segments_count, 'segment')}, {counted(messages_count, 'message')}, "
+        f"{counted(size_bytes, 'byte')}: "
+        + (f"{damaged_count} damaged" if damaged_count else "all sound")
     )
     return ExitCode.FAILURE if damaged_count else ExitCode.OK

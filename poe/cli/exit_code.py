@@ -35,8 +35,12 @@ class ExitCode(IntEnum):
     """Arguments, configuration or folder cannot be used; nothing was done."""
     UNREACHABLE = 3
     """No server answers at the address."""
+    OUTPUT_FAILED = 4
+    """Done, but standard output could not take the result."""
     INTERRUPTED = 130
     """Ctrl-C, as shells report it."""
+    TERMINATED = 143
+    """SIGTERM, likewise; a server ends with 0 then."""
 
     @classmethod
     def of(cls, error: PoeError) -> "ExitCode":

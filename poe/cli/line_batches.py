@@ -7,10 +7,9 @@ stream gave, so that lines which trickle in are sent at once and a file is sent 
 
 import os
 import select
-import signal
-from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import Self
+from collections.abc import Iterator
+
+from poe.cli.interrupt import Interrupt
 
 _CHUNK_BYTES = 256 * 1024
 
@@ -18,47 +17,43 @@ _CHUNK_BYTES = 256 * 1024
 class LineBatches:
     """The lines of a descriptor, in batches; knows how far it came.
 
-    The lines end early at a line of no bytes, which can be no message, and at Ctrl-C: used in the
-    main thread as a context manager, the first Ctrl-C only ends the lines, so that what was sent
-    can still be acknowledged; the second is as usual.
+    The lines end early at a line of no bytes, which can be no message, and at an interrupt, which
+    is raised nowhere but while it waits for input: what was sent can still be acknowledged.
 
     Attributes:
         is_at_end: no more lines will come.
         sent_count: lines handed out.
         read_bytes: bytes taken from the descriptor.
-        was_interrupted: Ctrl-C ended the lines.
         empty_line_number: the empty line that ended the lines, counted from 1; None without one.
     """
 
     def __init__(
-        self, descriptor: int, *, skip_empty: bool = False, keep_ends: bool = False
+        self,
+        descriptor: int,
+        interrupt: Interrupt,
+        *,
+        skip_empty: bool = False,
+        keep_ends: bool = False,
     ) -> None:
         r"""Read a descriptor.
 
         Args:
             descriptor: what to read from.
+            interrupt: what may end the lines; it is held from now on, but for the waiting.
             skip_empty: leave lines of no bytes out.
             keep_ends: leave the "\n" at each line; no line is empty then.
         """
         self.is_at_end = False
         self.sent_count = 0
         self.read_bytes = 0
-        self.was_interrupted = False
         self.empty_line_number: int | None = None
         self._descriptor = descriptor
+        self._interrupt = interrupt
+        self._interrupt.is_held = True
         self._skip_empty = skip_empty
         self._keep_ends = keep_ends
         self._unfinished: list[bytes] = []
         self._line_number = 0
-        self._is_reading = False
-        self._handler_before: Callable[[int, FrameType | None], object] | int | None = None
-
-    def __enter__(self) -> Self:
-        self._handler_before = signal.signal(signal.SIGINT, self._interrupt)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._handler_before)
 
     def burst(self) -> Iterator[list[bytes]]:
         """Wait for input and hand out batches while more of it is there, or until the end."""
@@ -67,7 +62,7 @@ class LineBatches:
             if not chunk:
                 self.is_at_end = True
                 # An interrupted line is half a line, and no message.
-                if self._unfinished and not self.was_interrupted:
+                if self._unfinished and self._interrupt.number is None:
                     yield from self._messages([b"".join(self._unfinished)], b"")
                 return
             head, newline, tail = chunk.rpartition(b"\n")
@@ -98,20 +93,14 @@ class LineBatches:
 
     def _read(self) -> bytes:
         """Read what is there; nothing at the end or after an interrupt."""
-        self._is_reading = True
+        self._interrupt.is_held = False
         try:
             # Asked here, not before: an interrupt in between would be waited out by the read.
-            chunk = b"" if self.was_interrupted else os.read(self._descriptor, _CHUNK_BYTES)
+            ended = self._interrupt.number is not None
+            chunk = b"" if ended else os.read(self._descriptor, _CHUNK_BYTES)
         except KeyboardInterrupt:
             chunk = b""
         finally:
-            self._is_reading = False
+            self._interrupt.is_held = True
         self.read_bytes += len(chunk)
         return chunk
-
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        was_interrupted, self.was_interrupted = self.was_interrupted, True
-        # Between reads a reply is being waited for, which must not be lost.
-        if self._is_reading or was_interrupted:
-            raise KeyboardInterrupt

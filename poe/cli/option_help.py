@@ -10,7 +10,7 @@ import inspect
 
 
 def field_docstrings(options_class: type) -> dict[str, str]:
-    """Return the string below each field of a class, by name."""
+    """Return the first paragraph of the string below each field of a class, by name."""
     try:
         source = inspect.getsource(options_class)
     except OSError:
@@ -18,7 +18,7 @@ def field_docstrings(options_class: type) -> dict[str, str]:
     body = ast.parse(inspect.cleandoc(source)).body[0]
     assert isinstance(body, ast.ClassDef)
     return {
-        field.target.id: inspect.cleandoc(text.value.value)
+        field.target.id: inspect.cleandoc(text.value.value).partition("\n\n")[0]
         for field, text in zip(body.body, body.body[1:], strict=False)
         if isinstance(field, ast.AnnAssign)
         and isinstance(field.target, ast.Name)

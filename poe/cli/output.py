@@ -1,32 +1,87 @@
-"""Writes to standard output, as bytes or text, and ends quietly when nobody reads it any more."""
+"""Writes to the standard streams, and says so when they cannot take it.
+
+A reader that has gone, as in `poe read t | head`, is the usual end of a pipe and no failure.
+"""
 
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from typing import TextIO
+
+_CLOSED = "it is closed"
+
+
+class OutputFailed(Exception):
+    """Standard output cannot be written: closed, or its disk is full."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"cannot write to standard output ({reason})")
+
+
+class ReaderGone(OutputFailed):
+    """Nobody reads standard output any more, and nobody is to be told."""
 
 
 def write_bytes(data: bytes) -> None:
-    """Write bytes as they are, and let them go at once."""
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    """Write bytes as they are, and let them go at once.
+
+    Raises:
+        OutputFailed: a part of the bytes may have been written.
+    """
+    if sys.stdout is None:
+        raise OutputFailed(_CLOSED)
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        discard(sys.stdout)
+        kind = ReaderGone if isinstance(error, BrokenPipeError) else OutputFailed
+        raise kind(error.strerror or str(error)) from error
 
 
 def write_line(text: str) -> None:
-    """Write a line of text."""
+    """Write a line of text.
+
+    Raises:
+        OutputFailed: as `write_bytes`.
+    """
     write_bytes(text.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def write_error(text: str) -> None:
-    """Write a sentence to standard error, under the program's name."""
-    print(f"poe: {text}", file=sys.stderr)  # noqa: T201 - the one place that does
-
-
-@contextlib.contextmanager
-def ending_with_reader() -> Iterator[None]:
-    """End the block when the reader of standard output is gone, as in `poe read t | head`."""
+    """Write a sentence to standard error, under the program's name, if there is one to write to."""
+    if sys.stderr is None:
+        return  # print() would take standard output, where it does not belong
     try:
-        yield
-    except BrokenPipeError:
-        # Python flushes at exit, too, and would complain once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"poe: {text}", file=sys.stderr, flush=True)  # noqa: T201 - the one place that does
+    except OSError:
+        discard(sys.stderr)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Tell whether a person looks at the stream; a closed one is None."""
+    return stream is not None and stream.isatty()
+
+
+def discard(stream: TextIO | None) -> None:
+    """Drop what the stream still holds, which Python would try to write once more at exit."""
+    if stream is not None:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def occupy_closed_descriptors() -> None:
+    """Put nothing in the place of standard streams that are closed.
+
+    The first socket or file would take their number, and be written to by whoever means the stream.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def counted(count: int, noun: str) -> str:
+    """Tell a number of things: `1 message`, `2 messages`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -11,20 +11,33 @@ from typing import Annotated
 import typer
 
 from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, connect
+from poe.cli.argument import topic_name
 from poe.cli.exit_code import ExitCode
+from poe.cli.interrupt import Interrupt
 from poe.cli.line_batches import LineBatches
-from poe.cli.output import write_error, write_line
-from poe.errors import PoeError
+from poe.cli.output import (
+    OutputFailed,
+    ReaderGone,
+    counted,
+    is_terminal,
+    write_error,
+    write_line,
+)
+from poe.cli.sentence import sentence_of
+from poe.errors import ActorDead, CallTimeout, ConnectionClosed, PoeError
 from poe.protocol import Socket
 
 
 def put(  # noqa: PLR0913 - a command line option each
     topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", help="Name of the topic; it is made when new.")
+        str,
+        typer.Argument(
+            metavar="TOPIC", help="Name of the topic; it is made when new.", parser=topic_name
+        ),
     ],
     messages: Annotated[
         list[str],
-        typer.Argument(metavar="MESSAGE...|-", help="Messages, or - for a message per line."),
+        typer.Argument(metavar="MESSAGE", help="Messages, or a single - for a message per line."),
     ],
     *,
     skip_empty: Annotated[
@@ -32,7 +45,7 @@ def put(  # noqa: PLR0913 - a command line option each
     ] = False,
     keep_ends: Annotated[
         bool,
-        typer.Option("--keep-ends", help="Keep the newline as part of each message; see `read`."),
+        typer.Option("--keep-ends", help="Keep the newline as part of each message; see above."),
     ] = False,
     host: HostOption = DEFAULT_HOST,
     port: PortOption = DEFAULT_PORT,
@@ -40,23 +53,57 @@ def put(  # noqa: PLR0913 - a command line option each
     r"""Append messages to a topic.
 
     With - each line of standard input is a message, byte for byte: a line ends with "\n" only, and
-    a last line without it counts. `poe read` gives the same bytes back; where the last "\n" is
-    missing, with `--format joined`. For any input at all (empty lines, binary data) use
-    `put --keep-ends` and `read --format raw`.
+    a last line without it counts. `poe read` gives the same bytes back, but for two things that
+    such messages cannot tell: it ends the last line with "\n" in any case, and an empty line ends
+    the input, since no message is empty.
 
-    Prints the number of messages and the last pointer. When it fails, or after Ctrl-C, it tells how
-    many lines were acknowledged.
+    Exactly the same bytes, whatever the input is, come back with these two:
+
+        poe put TOPIC - --keep-ends < FILE
+
+        poe read TOPIC --format raw | cmp - FILE
+
+    Prints the number of messages and the last pointer. When it fails or is interrupted, it tells
+    how many messages were acknowledged.
     """
-    with connect(host, port) as connection:
-        if messages == ["-"]:
-            lines = LineBatches(sys.stdin.fileno(), skip_empty=skip_empty, keep_ends=keep_ends)
-            return _put_lines(connection, topic, lines)
-        payloads = [os.fsencode(message) for message in messages]
-        _report(len(payloads), connection.write(topic, payloads))
-    return ExitCode.OK
+    if messages != ["-"]:
+        return _put_arguments(topic, messages, host, port)
+    if sys.stdin is None:
+        msg = "standard input is closed; pipe lines in, or give messages as arguments"
+        raise typer.BadParameter(msg, param_hint="-")
+    with connect(host, port) as connection, Interrupt() as interrupt:
+        lines = LineBatches(
+            sys.stdin.fileno(), interrupt, skip_empty=skip_empty, keep_ends=keep_ends
+        )
+        return _put_lines(connection, topic, lines, interrupt)
 
 
-def _put_lines(connection: Socket, topic: str, lines: LineBatches) -> ExitCode:
+def _put_arguments(topic: str, messages: list[str], host: str, port: int) -> ExitCode:
+    """Send the messages of the command line: all or none of them."""
+    for number, message in enumerate(messages, 1):
+        if not message:
+            msg = f"message {number} is empty; a message has 1 byte or more"
+            raise typer.BadParameter(msg, param_hint="MESSAGE")
+        if message == "-":
+            msg = "- must stand alone, and then reads the messages from standard input"
+            raise typer.BadParameter(msg, param_hint="MESSAGE")
+    payloads = [os.fsencode(message) for message in messages]
+    with connect(host, port) as connection, Interrupt() as interrupt:
+        try:
+            pointer = connection.write(topic, payloads)
+        except (ConnectionClosed, CallTimeout, ActorDead) as error:
+            told, code = sentence_of(error), ExitCode.of(error)
+        except KeyboardInterrupt:
+            told, code = interrupt.word, interrupt.exit_code
+        else:
+            return _report(len(payloads), pointer)
+    write_error(f"{told}; nobody knows whether {counted(len(payloads), 'message')} got stored")
+    return code
+
+
+def _put_lines(
+    connection: Socket, topic: str, lines: LineBatches, interrupt: Interrupt
+) -> ExitCode:
     """Send all lines and tell what became of them."""
     acknowledged_count = pointer = 0
     sizes: deque[int] = deque()
@@ -67,7 +114,7 @@ def _put_lines(connection: Socket, topic: str, lines: LineBatches) -> ExitCode:
             yield batch
 
     error = ""
-    with lines, _progress() as show:
+    with _progress() as show:
         try:
             # A burst ends when the input pauses: its replies are taken then, not when it goes on.
             while not lines.is_at_end:
@@ -76,39 +123,54 @@ def _put_lines(connection: Socket, topic: str, lines: LineBatches) -> ExitCode:
                     acknowledged_count += sizes.popleft()
                     show(acknowledged_count, lines.read_bytes)
         except PoeError as raised:
-            error = str(raised)
+            error = sentence_of(raised)
+        except OSError as raised:
+            error = f"cannot read standard input ({raised.strerror})"
         except KeyboardInterrupt:
-            lines.was_interrupted = True
-    return _end(lines, acknowledged_count, pointer, error)
+            pass  # the second one, which ends the waiting for replies
+    if not error and interrupt.number is not None:
+        error = interrupt.word
+    code = _end(lines, acknowledged_count, pointer, error)
+    return code if interrupt.number is None else interrupt.exit_code
 
 
 def _end(lines: LineBatches, acknowledged_count: int, pointer: int, error: str) -> ExitCode:
     """Report how the input ended."""
+    code = ExitCode.OK
     if acknowledged_count or not error:
-        _report(acknowledged_count, pointer)
-    unsure_count = lines.sent_count - acknowledged_count
+        code = _report(acknowledged_count, pointer)
     if lines.empty_line_number is not None and not error:
-        error = f"line {lines.empty_line_number} is empty; use --skip-empty or --keep-ends"
-    if lines.was_interrupted:
-        error = error or "interrupted"
+        error = (
+            f"line {lines.empty_line_number} is empty, which no message can be, and nothing behind "
+            "it was sent; use --skip-empty to leave empty lines out, --keep-ends to store them"
+        )
     if not error:
-        return ExitCode.OK
+        return code
     told = f"{error}; acknowledged messages: {acknowledged_count}"
+    unsure_count = lines.sent_count - acknowledged_count
     if unsure_count:
         told += f", of {unsure_count} sent after them some may be stored"
     write_error(told)
-    return ExitCode.INTERRUPTED if lines.was_interrupted else ExitCode.FAILURE
+    return ExitCode.FAILURE
 
 
-def _report(count: int, pointer: int) -> None:
-    noun = "message" if count == 1 else "messages"
-    write_line(f"{count} {noun}, last pointer {pointer}" if count else "0 messages")
+def _report(count: int, pointer: int) -> ExitCode:
+    """Tell on standard output what was stored; where that cannot be, on standard error."""
+    told = f"{counted(count, 'message')}, last pointer {pointer}" if count else "0 messages"
+    try:
+        write_line(told)
+    except ReaderGone:
+        pass
+    except OutputFailed as error:
+        write_error(f"{error}; stored: {told}")
+        return ExitCode.OUTPUT_FAILED
+    return ExitCode.OK
 
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[int, int], object]]:
     """Show a progress bar on a terminal; what is given takes acknowledged count and bytes read."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield lambda _count, _bytes: None
         return
     from rich.console import Console  # noqa: PLC0415 - for people only; a pipe need not load it

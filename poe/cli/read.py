@@ -2,15 +2,19 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, connect
-from poe.cli.output import ending_with_reader, write_bytes
-from poe.errors import UnknownTopic
+from poe.cli.argument import choice, number, topic_name
+from poe.cli.exit_code import ExitCode
+from poe.cli.interrupt import Interrupt
+from poe.cli.output import OutputFailed, ReaderGone, counted, write_bytes, write_error
+from poe.cli.sentence import sentence_of
+from poe.errors import PoeError, UnknownTopic
 from poe.protocol import FOLLOW_WAIT_S, Record, Socket
 
 _BATCH_COUNT = 1000
@@ -33,19 +37,36 @@ class Start(StrEnum):
 
 
 def read(  # noqa: PLR0913 - a command line option each
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="Name of the topic.", parser=topic_name)
+    ],
     *,
     pointer: Annotated[
         int | None,
         typer.Option(
-            min=0, max=2**56 - 1, help="Read what follows this pointer.", show_default=False
+            metavar="POINTER",
+            parser=number("--pointer", int, 0, 2**56 - 1),
+            help="Read what follows this pointer.",
+            show_default=False,
         ),
     ] = None,
     start: Annotated[
-        Start, typer.Option("--from", help="Where to begin when no pointer is given.")
+        Start,
+        typer.Option(
+            "--from",
+            metavar="|".join(Start),
+            parser=choice("--from", Start),
+            help="Where to begin when no pointer is given.",
+        ),
     ] = Start.EARLIEST,
     limit: Annotated[
-        int | None, typer.Option(min=0, help="Messages to read at most.", show_default=False)
+        int | None,
+        typer.Option(
+            metavar="INTEGER",
+            parser=number("--limit", int, 0),
+            help="Messages to read at most.",
+            show_default=False,
+        ),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for new messages until Ctrl-C.")
@@ -54,45 +75,75 @@ def read(  # noqa: PLR0913 - a command line option each
         bool, typer.Option("--with-pointers", help="Write POINTER and a tab before each line.")
     ] = False,
     output_format: Annotated[
-        Format, typer.Option("--format", help="How messages are written, see below.")
+        Format,
+        typer.Option(
+            "--format",
+            metavar="|".join(Format),
+            parser=choice("--format", Format),
+            help="How messages are written, see above.",
+        ),
     ] = Format.LINES,
     host: HostOption = DEFAULT_HOST,
     port: PortOption = DEFAULT_PORT,
-) -> None:
+) -> ExitCode:
     r"""Write the messages of a topic, oldest first.
 
     Formats: `lines` ends each message with "\n"; `joined` writes "\n" between messages but not
     after the last; `raw` writes nothing but the messages; `json` writes an object per line with
     pointer and message, or message_base64 where the message is not UTF-8.
+
+    When it is interrupted or fails, it tells the pointer to continue from.
     """
     if with_pointers and output_format in {Format.RAW, Format.JOINED}:
         msg = "pointers need --format lines or json"
         raise typer.BadParameter(msg, param_hint="--with-pointers")
     encode = _encoder(output_format, with_pointers=with_pointers)
-    with connect(host, port) as connection, ending_with_reader():
+    with connect(host, port) as connection:
         if not follow:
             _check_known(connection, topic)
         if pointer is None:
             pointer = _newest_pointer(connection, topic) if start is Start.LATEST else 0
-        _copy(connection, topic, pointer, limit, encode, follow=follow)
+        return _copy(_batches(connection, topic, pointer, limit, follow=follow), pointer, encode)
 
 
-def _copy(  # noqa: PLR0913 - the answers to what, from where, how much and how
-    connection: Socket,
-    topic: str,
-    pointer: int,
-    limit: int | None,
-    encode: Callable[[list[Record], bool], bytes],
-    *,
-    follow: bool,
-) -> None:
-    """Write records until there are no more, or for ever."""
+def _copy(
+    batches: Iterator[list[Record]], pointer: int, encode: Callable[[list[Record], bool], bytes]
+) -> ExitCode:
+    """Write all batches that follow a pointer; tell where to continue when it ends early."""
     is_first = True
+    under_way_count = 0
+    with Interrupt() as interrupt:
+        try:
+            for records in batches:
+                under_way_count = len(records)
+                write_bytes(encode(records, is_first))
+                pointer, is_first, under_way_count = records[-1][0], False, 0
+        except ReaderGone:
+            return ExitCode.OK
+        except OutputFailed as error:
+            told, code = str(error), ExitCode.OUTPUT_FAILED
+        except PoeError as error:
+            told, code = sentence_of(error), ExitCode.of(error)
+        except KeyboardInterrupt:
+            told, code = interrupt.word, interrupt.exit_code
+        else:
+            return ExitCode.OK
+    told += f"; continue with --pointer {pointer}"
+    if under_way_count:
+        told += f", of the next {counted(under_way_count, 'message')} some may be written already"
+    write_error(told)
+    return code
+
+
+def _batches(
+    connection: Socket, topic: str, pointer: int, limit: int | None, *, follow: bool
+) -> Iterator[list[Record]]:
+    """Read records that follow a pointer until there are no more, or for ever."""
     while limit is None or limit > 0:
         records = connection.read(topic, pointer, min(_BATCH_COUNT, limit or _BATCH_COUNT))
         if records:
-            write_bytes(encode(records, is_first))
-            pointer, is_first = records[-1][0], False
+            yield records
+            pointer = records[-1][0]
             limit = None if limit is None else limit - len(records)
         elif follow:
             connection.wait(topic, pointer, FOLLOW_WAIT_S)

@@ -5,6 +5,7 @@ default and docstring.
 """
 
 import inspect
+import logging
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -16,10 +17,13 @@ import typer
 from poe.cli.exit_code import ExitCode
 from poe.cli.log import LEVELS, start_logging
 from poe.cli.option_help import field_docstrings
+from poe.cli.output import OutputFailed, write_line
 from poe.cli.service import Service
 from poe.config import Config, option_choices, option_parts, parse_option
 from poe.errors import OptionError
 from poe.node import Node
+
+_log = logging.getLogger("poe.cli")
 
 _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 _DIR_DEFAULT = "the user's data folder"
@@ -27,9 +31,12 @@ _DIR_DEFAULT = "the user's data folder"
 
 def serve(
     config: Annotated[
-        Path | None, typer.Option(help="Configuration file; else POE_CONFIG, else ./poe.toml.")
+        str | None,
+        typer.Option(metavar="PATH", help="Configuration file; else POE_CONFIG, else ./poe.toml."),
     ] = None,
-    log_level: Annotated[str, typer.Option(help=f"One of {', '.join(LEVELS)}.")] = "info",
+    log_level: Annotated[
+        str, typer.Option(metavar="|".join(LEVELS), help="How much the log tells.")
+    ] = "info",
     **options: str | bool | None,
 ) -> ExitCode:
     """Run a server until SIGTERM or Ctrl-C; a second signal ends it at once.
@@ -43,8 +50,16 @@ def serve(
     node = Node(Config.load(_arguments(options), toml_path=config))
     if node.config.listener.port is None:
         allowed = "0 to 65535; without a port nobody could reach the server"
-        raise OptionError(key="port", value=None, allowed=allowed)
-    return Service(node, lambda address: print(f"ready on {address}", flush=True)).run()  # noqa: T201
+        raise OptionError(key="port", value="none", allowed=allowed)
+    return Service(node, _tell_ready).run()
+
+
+def _tell_ready(address: str) -> None:
+    """Print that clients can connect; that nobody can read it is no reason not to serve them."""
+    try:
+        write_line(f"ready on {address}")
+    except OutputFailed as error:
+        _log.warning("%s", error)
 
 
 def serve_command() -> Callable[..., ExitCode]:

@@ -8,16 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, connect
-from poe.cli.output import ending_with_reader, write_line
+from poe.cli.argument import number
+from poe.cli.output import is_terminal, write_line
 from poe.protocol import Socket
 
 _MICROSECONDS = 1_000_000
+_INTERVAL_MAX_S = 86_400.0
 _AGES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def topics(host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT) -> None:
     """List all topics, one a line."""
-    with connect(host, port) as connection, ending_with_reader():
+    with connect(host, port) as connection:
         for topic in connection.topics():
             write_line(_printable(topic))
 
@@ -26,7 +28,12 @@ def status(
     *,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
     interval: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between looks, with --watch.")
+        float,
+        typer.Option(
+            metavar="NUMBER",
+            parser=number("--interval", float, 0.1, _INTERVAL_MAX_S),
+            help="Seconds between looks, with --watch.",
+        ),
     ] = 1.0,
     host: HostOption = DEFAULT_HOST,
     port: PortOption = DEFAULT_PORT,
@@ -36,8 +43,8 @@ def status(
     w is a writer, r a reader, h a hibernating reader. On a terminal it is a table with counts,
     bytes and the age of the newest message; else a line `TOPIC<tab>:ROLES` per topic.
     """
-    with connect(host, port) as connection, ending_with_reader():
-        if sys.stdout.isatty():
+    with connect(host, port) as connection:
+        if is_terminal(sys.stdout):
             _show_tables(connection, interval if watch else None)
         else:
             _write_lines(connection)

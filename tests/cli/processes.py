@@ -37,13 +37,15 @@ def complaint(run):
 class Background:
     """A command that runs until it is told to end; its two outputs can be waited for."""
 
-    def __init__(self, *arguments, port=None, stdin=None, cwd=None, **variables):
+    def __init__(
+        self, *arguments, port=None, stdin=None, stdout=subprocess.PIPE, cwd=None, **variables
+    ):
         if port is not None:
             variables["POE_PORT"] = str(port)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "poe", *map(str, arguments)],
             stdin=stdin,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             env=environment(**variables),
             cwd=cwd,

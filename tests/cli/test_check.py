@@ -24,7 +24,7 @@ def test_a_stopped_folder_is_sound_and_unchanged(folder):
     before = content_of(folder)
     run = poe("check", folder, "--verbose")
     assert run.returncode == 0
-    assert run.stdout.splitlines()[-1] == b"1 segments, 3 messages, 44 bytes: all sound"
+    assert run.stdout.splitlines()[-1] == b"1 segment, 3 messages, 44 bytes: all sound"
     assert b": 3 messages, 44 bytes" in run.stdout.splitlines()[0]
     assert content_of(folder) == before
 
@@ -50,7 +50,7 @@ def test_damage_is_named_and_left_alone(folder):
     run = poe("check", folder)
     assert run.returncode == 1
     assert b"DAMAGED: no valid record at offset 14 of the data file; 30 bytes" in run.stdout
-    assert run.stdout.endswith(b"1 segments are damaged\n")
+    assert run.stdout.endswith(b" bytes: 1 damaged\n")
     assert content_of(folder) == before
 
 
@@ -65,3 +65,9 @@ def test_a_folder_that_is_none_of_ours_is_told_and_not_made(tmp_path):
     assert run.returncode == 2
     assert "use a server's folder" in complaint(run)
     assert not (tmp_path / "nothing").exists()
+
+
+def test_no_folder_is_not_the_current_one():
+    run = poe("check", "")
+    assert run.returncode == 2
+    assert complaint(run) == "poe: option 'DIR' is ''; use the path of a folder"

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poe.cli.interrupt import Interrupt
 from poe.cli.line_batches import LineBatches
 
 
 def lines_of(content: bytes, pieces=None, **options):
     """Feed the pieces one by one through a pipe; return the lines and the reader."""
     receiver, sender = os.pipe()
-    batches = LineBatches(receiver, **options)
+    batches = LineBatches(receiver, Interrupt(), **options)
     found = []
     try:
         for piece in pieces or [content]:
@@ -68,7 +69,7 @@ def test_a_line_longer_than_a_read_is_one_line(tmp_path):
     path.write_bytes(content)
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        batches = LineBatches(descriptor)
+        batches = LineBatches(descriptor, Interrupt())
         assert [line for batch in batches.burst() for line in batch] == [
             content[:1_000_000],
             b"short",
@@ -77,22 +78,24 @@ def test_a_line_longer_than_a_read_is_one_line(tmp_path):
         os.close(descriptor)
 
 
-def test_an_interrupt_ends_the_lines_and_drops_the_unfinished_one():
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_lines_and_drops_the_unfinished_one(number):
     receiver, sender = os.pipe()
     os.write(sender, b"a\nunfin")
     try:
-        with LineBatches(receiver) as batches:
+        with Interrupt() as interrupt:
+            batches = LineBatches(receiver, interrupt)
             assert list(batches.burst()) == [[b"a"]]
-            interrupt = threading.Timer(
-                0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)
+            sender_of_it = threading.Timer(
+                0.05, signal.pthread_kill, (threading.main_thread().ident, number)
             )
-            interrupt.start()
+            sender_of_it.start()
             assert list(batches.burst()) == []
-            interrupt.join()
-            assert batches.was_interrupted
+            sender_of_it.join()
+            assert interrupt.number == number
             assert batches.is_at_end
             with pytest.raises(KeyboardInterrupt):
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(number)
     finally:
         os.close(receiver)
         os.close(sender)

@@ -216,9 +216,18 @@ def test_a_folder_that_cannot_be_written_is_told():
         (("--count-limit", "many"), "option '--count-limit' is 'many'; use a whole number"),
         (("--count-limit", 0), "use 1 or more (messages)"),
         (("--worker-timeout", "1s"), "option '--worker-timeout' is '1s'; use a number"),
-        (("--ack", "never"), "option '--ack' is 'never'"),
+        (("--ack", "never"), "option '--ack' is 'never'; use memory or flushed or fsync"),
         (("--port", 70_000), "0 to 65535"),
-        (("--port", "none"), "nobody could reach the server"),
+        (
+            ("--port", "none"),
+            "option 'port' is 'none'; use 0 to 65535; without a port nobody could",
+        ),
+        (("--port", ""), "option '--port' is ''; use a whole number"),
+        (("--dir", ""), "option '--dir' is ''; use a path"),
+        (("--config", ""), "option '--config' is ''; use the path of a TOML file"),
+        (("--host", "192.0.2.1", "--insecure"), "option 'host' is '192.0.2.1'; use an address of"),
+        (("--host", "nosuch.invalid", "--insecure"), "use an address of this machine"),
+        (("--host", "a..b", "--insecure"), "use an address of this machine"),
         (("--host", "0.0.0.0"), "or set insecure as well"),
         (("--log-level", "loud"), "one of debug, info"),
         (("--config", "/no/such.toml"), "a TOML file that exists"),
@@ -229,6 +238,30 @@ def test_a_wrong_option_is_told_in_one_sentence(tmp_path, arguments, told):
     assert run.returncode == 2
     assert told in complaint(run)
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "told"),
+    [
+        ("POE_DIR", "", "option 'POE_DIR' is ''; use a path"),
+        ("POE_CONFIG", "", "option 'POE_CONFIG' is ''; use the path of a TOML file"),
+        ("POE_FOO", "1", "option 'POE_FOO' is not known; use one of ack, "),
+    ],
+)
+def test_a_wrong_variable_is_told_in_one_sentence(tmp_path, variable, text, told):
+    run = poe("serve", "--dir", tmp_path / "data", **{variable: text})
+    assert run.returncode == 2
+    assert told in complaint(run)
+
+
+def test_a_server_serves_though_nobody_can_read_that_it_is_ready(tmp_path):
+    with (
+        Path("/dev/full").open("w") as full,
+        Background("serve", "--dir", tmp_path, "--port", 0, stdout=full) as server,
+    ):
+        told = server.read_until(b"serving on 127.0.0.1:", pipe=server.process.stderr)
+        assert b"cannot write to standard output (No space left on device)" in told
+        assert server.end()[0] == 0
 
 
 def test_arguments_come_before_environment_before_file(tmp_path):
@@ -259,6 +292,16 @@ def test_a_client_that_finds_no_server_is_told(tmp_path):
         for command in (("put", "t", "x"), ("read", "t"), ("topics",), ("status",), ("bench",)):
             run = poe(*command, port=port)
             assert run.returncode == 3
-            assert f"cannot reach a server at 127.0.0.1:{port}" in complaint(run)
+            assert complaint(run) == (
+                f"poe: cannot reach a server at 127.0.0.1:{port} (Connection refused); "
+                "check the address, and that it runs"
+            )
         with pytest.raises(ConnectFailed):
             protocol.socket(port=port)
+
+
+@pytest.mark.parametrize("host", ["nosuch.invalid", "a..b", ""])
+def test_a_host_that_is_none_is_told(host):
+    run = poe("topics", "--host", host)
+    assert run.returncode == 3
+    assert f"cannot reach a server at {host}:5555 (" in complaint(run)

@@ -1,0 +1,69 @@
+"""Turns words of the command line into values, or refuses them with a sentence of ours.
+
+typer's own checks speak of input and of integers; these say what to use, as `poe serve` does.
+"""
+
+import os
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
+
+from poe.errors import OptionError
+from poe.storage import check_topic
+
+Number = TypeVar("Number", int, float)
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def topic_name(text: str) -> str:
+    """Return a topic's name as it is, before a server is asked.
+
+    Raises:
+        InvalidTopicName: no topic can have it.
+    """
+    check_topic(os.fsencode(text))
+    return text
+
+
+def folder(text: str) -> Path:
+    """Return a folder; nothing does not mean the current one.
+
+    Raises:
+        OptionError: no path.
+    """
+    if not str(text):
+        raise OptionError("DIR", text, "the path of a folder")
+    return Path(text)
+
+
+def number(
+    flag: str, kind: type[Number], least: Number, most: Number | None = None
+) -> Callable[[str], Number]:
+    """Return what parses a number of an option; it raises `OptionError`."""
+    noun = "a whole number" if kind is int else "a number"
+    allowed = f"{noun}, {least} or more" if most is None else f"{noun}, {least} to {most}"
+
+    def parse(text: str) -> Number:
+        try:
+            value = kind(text)
+        except ValueError as error:
+            raise OptionError(flag, text, allowed) from error
+        # Asked this way round, the number that is none (nan) is refused, too.
+        if not (value >= least and (most is None or value <= most)):
+            raise OptionError(flag, text, allowed)
+        return value
+
+    return parse
+
+
+def choice(flag: str, kind: type[Choice]) -> Callable[[str], Choice]:
+    """Return what parses one of the words of an option; it raises `OptionError`."""
+
+    def parse(text: str) -> Choice:
+        try:
+            return kind(text)
+        except ValueError as error:
+            raise OptionError(flag, text, " or ".join(kind)) from error
+
+    return parse

@@ -1,0 +1,57 @@
+"""Turns SIGINT (Ctrl-C) and SIGTERM into an exception, at a moment when a command can bear it."""
+
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Self
+
+from poe.cli.exit_code import ExitCode
+
+_NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt at SIGINT and SIGTERM while it is entered, in the main thread.
+
+    While it is held, the first signal is only noted; a second one is raised in any case. A signal
+    that the process was started to ignore, as shells do in the background, stays ignored.
+
+    Attributes:
+        number: the first signal that came; None before.
+        is_held: the first signal is noted and not raised.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self.is_held = False
+        self._handlers_before: dict[int, Callable[[int, FrameType | None], object] | int] = {}
+
+    def __enter__(self) -> Self:
+        for number in _NUMBERS:
+            # None stands for a handler that was not set from Python, and could not be restored.
+            if signal.getsignal(number) not in {signal.SIG_IGN, None}:
+                self._handlers_before[number] = signal.signal(number, self._take)  # type: ignore[assignment]  # not None, as just asked
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers_before.items():
+            signal.signal(number, handler)
+        self._handlers_before.clear()
+
+    @property
+    def word(self) -> str:
+        """How the signal is called in a sentence."""
+        return "terminated" if self.number == signal.SIGTERM else "interrupted"
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """How the command ends by the signal."""
+        return ExitCode.TERMINATED if self.number == signal.SIGTERM else ExitCode.INTERRUPTED
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        is_first = self.number is None
+        if is_first:
+            self.number = number
+        if not (self.is_held and is_first):
+            raise KeyboardInterrupt

@@ -1,0 +1,93 @@
+"""Standard streams that are full, closed or no longer read: what was done is told all the same."""
+
+import subprocess
+import sys
+
+import pytest
+
+from poe.cli.output import counted
+from tests.cli.processes import DEADLINE_S, Background, poe
+from tests.python_process import environment
+
+pytestmark = pytest.mark.slow
+
+
+def in_shell(redirection, *arguments, port):
+    """Run a command as a shell does with its redirection; stdout here is what goes to a pipe."""
+    script = f'exec "$0" -m poe "$@" {redirection}'
+    return subprocess.run(
+        ["sh", "-c", script, sys.executable, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=DEADLINE_S,
+        env=environment(POE_PORT=str(port)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("redirection", "reason"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")]
+)
+def test_output_that_cannot_be_written_is_one_sentence(server, redirection, reason):
+    told = f"poe: cannot write to standard output ({reason})"
+
+    def run(*arguments):
+        done = in_shell(redirection, *arguments, port=server.port)
+        assert done.returncode == 4
+        return done.stderr.decode()
+
+    assert run("put", "t", "one").startswith(f"{told}; stored: 1 message, last pointer ")
+    assert poe("read", "t", port=server.port).stdout == b"one\n"
+    assert run("read", "t").startswith(f"{told}; continue with --pointer 0, of the next 1 message ")
+    for command in ("topics", "status", "bench", "--version"):
+        assert run(command) == f"{told}\n", command
+
+
+def test_help_that_cannot_be_written_is_told(server):
+    run = in_shell(">/dev/full", "--help", port=server.port)
+    assert (run.returncode, run.stderr) == (
+        1,
+        b"poe: the system refuses: No space left on device\n",
+    )
+
+
+def test_closed_standard_input_has_no_lines(server):
+    run = in_shell("<&-", "put", "t", "-", port=server.port)
+    assert run.returncode == 2
+    assert b"standard input is closed; pipe lines in" in run.stderr
+    assert poe("topics", port=server.port).stdout == b""
+
+
+def test_input_that_cannot_be_read_is_told(server, tmp_path):
+    # What is open for writing only is the one file of which Python does not complain by itself.
+    unreadable = tmp_path / "unreadable"
+    run = in_shell(f"0>{unreadable}", "put", "t", "-", port=server.port)
+    assert run.returncode == 1
+    told = b"poe: cannot read standard input (Bad file descriptor); acknowledged messages: 0\n"
+    assert run.stderr == told
+
+
+def test_an_error_that_nobody_can_see_goes_nowhere_else(server):
+    run = in_shell("2>&-", "read", "nosuch", port=server.port)
+    assert (run.returncode, run.stdout, run.stderr) == (1, b"", b"")
+    assert in_shell("2>/dev/full", "read", "nosuch", port=server.port).returncode == 1
+
+
+def test_all_closed_streams_do_not_reach_the_connection(server):
+    assert in_shell("<&- >&- 2>&-", "put", "t", "one", port=server.port).returncode == 4
+    assert poe("read", "t", port=server.port).stdout == b"one\n"
+
+
+def test_a_reader_that_has_gone_is_no_failure(server):
+    for arguments in (("put", "t", "one"), ("read", "t"), ("topics",), ("status",)):
+        with Background(*arguments, port=server.port) as command:
+            command.process.stdout.close()
+            assert command.process.wait(DEADLINE_S) == 0
+            assert command.process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(0, "0 segments"), (1, "1 segment"), (2, "2 segments")]
+)
+def test_one_thing_has_no_plural(count, told):
+    assert counted(count, "segment") == told
