@@ -10,6 +10,7 @@ from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
 from poe.actors.loop_base import LoopSystemBase
 from poe.actors.message import (
+    HIBERNATE,
     IGNORE,
     NO_REPLY,
     TIMED_OUT,
@@ -17,6 +18,7 @@ from poe.actors.message import (
     Down,
     Error,
     Exit,
+    IdleTimeout,
     Monitor,
     Reply,
     Stop,
@@ -27,6 +29,7 @@ from poe.actors.timer_queue import Timer
 from poe.errors import ActorDead, CallTimeout, MailboxFull, StartFailed
 
 __all__ = [
+    "HIBERNATE",
     "IGNORE",
     "KILL",
     "KILLED",
@@ -45,6 +48,7 @@ __all__ = [
     "Error",
     "Exit",
     "GenServer",
+    "IdleTimeout",
     "LoopAddress",
     "LoopSystemBase",
     "MailboxFull",

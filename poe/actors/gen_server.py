@@ -20,8 +20,10 @@ from thespian.actors import Actor, ActorExitRequest, Thespian_StatusReq
 from poe.actors.address import ActorRef
 from poe.actors.call import Call, Wait
 from poe.actors.gen_server_callbacks import GenServerCallbacks
+from poe.actors.idle_time import IdleTime, become_idle
 from poe.actors.mailbox import Mailbox
 from poe.actors.message import (
+    HIBERNATE,
     IGNORE,
     NO_REPLY,
     REPLY,
@@ -31,6 +33,7 @@ from poe.actors.message import (
     Error,
     Exit,
     ExitSignal,
+    IdleTimeout,
     Reply,
     Start,
     Stop,
@@ -42,7 +45,7 @@ from poe.errors import ActorDead, StartFailed
 
 logger = logging.getLogger("poe.actors")
 
-_DIRECTIVES = frozenset({CoroutineType, Token, Stop, Continue, Reply, Error})
+_DIRECTIVES = frozenset({CoroutineType, Token, Stop, Continue, IdleTimeout, Reply, Error})
 """Types of results that are more than a plain reply; one look-up keeps the usual call fast."""
 
 _ENVELOPES = frozenset({Cast, ExitSignal, Start, ActorExitRequest, Thespian_StatusReq})
@@ -68,6 +71,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
     _mailbox: Mailbox | None = None
     _unanswered: dict[Call, None] | None = None
     _stop: Stop | None = None
+    _idle_time: IdleTime | None = None
     _is_suspended = False
 
     # ---- the way in ---------------------------------------------------------------------------
@@ -142,18 +146,19 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             self._crash(TypeError("only handle_call may return Error"))
             return None
         self._handling = None
+        value = _reply_of(result)
         if kind is Error:
             origin.fail(result.error)  # type: ignore[union-attr]  # checked above
         elif result is IGNORE and type(origin) is Start:
             self._myRef.end_unstarted(NORMAL)
             origin.call.answer(None)
-        elif result is NO_REPLY and type(origin) is Call:
+        elif value is NO_REPLY and type(origin) is Call:
             self._remember_unanswered(origin)
         elif origin is not None:
-            origin.answer(_reply_of(result))
-        if kind is Reply:
-            return result.then  # type: ignore[no-any-return]  # a Reply's field
-        return result if kind is Continue else None
+            origin.answer(value)
+        then = result.then if kind is Reply else result
+        become_idle(self, then)
+        return then if type(then) is Continue else None
 
     def _remember_unanswered(self, call: Call) -> None:
         """Keep a call that is answered later, so that it fails if this actor ends before."""
@@ -307,6 +312,8 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             self._end(stop.reason)
             return
         self._stop = stop
+        if self._idle_time is not None:
+            self._idle_time.end()
         try:
             result = self.terminate(stop.reason)
         except CRASHES as error:
@@ -324,6 +331,8 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         handling, self._handling = self._handling, None
         if coroutine is not None:
             _close(coroutine)
+        if self._idle_time is not None:
+            self._idle_time.end()
         cell = self._myRef
         if type(handling) is Start:
             cell.end_unstarted(reason)
@@ -349,7 +358,7 @@ def _reply_of(result: Any) -> Any:  # noqa: ANN401
     kind = type(result)
     if kind is Reply:
         return result.value
-    return None if kind is Continue else result
+    return None if kind is Continue or kind is IdleTimeout or result is HIBERNATE else result
 
 
 def _log_crash(ref: ActorRef, error: BaseException) -> None:

@@ -1,6 +1,8 @@
 """What a GenServer overrides: the callbacks, the settings, and how its state is seen.
 
 Each callback has a default that tells a programmer what is missing. Any of them may be `async def`.
+What a callback returns says what comes next: `Continue`, `IdleTimeout` and `HIBERNATE` may be
+returned by each of them but `terminate`, and by `handle_call` with an answer: `Reply(value, then)`.
 
 Source: OTP `gen_server`; a missing callback ends the actor as `undef` does, but for `handle_info`
 and `terminate`, which are optional there too.
@@ -20,6 +22,7 @@ _RUNTIME_NAMES = frozenset(
         "_awaited",
         "_coroutine",
         "_handling",
+        "_idle_time",
         "_is_suspended",
         "_mailbox",
         "_myRef",
@@ -45,7 +48,7 @@ class GenServerCallbacks(GenServerOperations):
     def init(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - may be a coroutine
         """Set up the state; override it with the parameters that `start_link` is to be given.
 
-        Returns None, `Continue`, `Stop(reason)` or `IGNORE`.
+        Returns None, what comes next, `Stop(reason)` or `IGNORE`.
         """
         if args or kwargs:
             msg = f"{type(self).__name__} has no init, so it takes no arguments"
@@ -58,12 +61,12 @@ class GenServerCallbacks(GenServerOperations):
         raise TypeError(msg)
 
     def handle_cast(self, message: Any) -> Any:  # noqa: ANN401
-        """Take a message that expects no answer; return None, `Continue` or `Stop`."""
+        """Take a message that expects no answer; return None, what comes next, or `Stop`."""
         msg = f"{type(self).__name__} has no handle_cast for {type(message).__name__}"
         raise TypeError(msg)
 
     def handle_info(self, message: Any) -> Any:  # noqa: ANN401
-        """Take any other message, `Exit` and `Down` among them; log and drop it by default."""
+        """Take any other message, also `Exit`, `Down`, `TIMED_OUT`; log and drop it by default."""
         logger.warning("%s dropped an unexpected %s", self.ref, type(message).__name__)
 
     def handle_continue(self, argument: Any) -> Any:  # noqa: ANN401

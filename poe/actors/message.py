@@ -1,15 +1,16 @@
 """The values that actors exchange, and what a callback may return.
 
-What reaches a callback: the request or message itself, `Exit` and `Down` (in `handle_info`). What a
-callback returns to the runtime: nothing, a reply, or one of `Stop`, `Continue`, `Reply`, `Error`,
-`NO_REPLY`, `IGNORE`. The envelopes `Cast`, `Start`, `ExitSignal` and `SystemRequest` never reach
-user code.
+What reaches a callback: the request or message itself, and in `handle_info` also `Exit`, `Down` and
+`TIMED_OUT`. What a callback returns to the runtime: nothing, a reply, or one of `Stop`, `Continue`,
+`IdleTimeout`, `HIBERNATE`, `Reply`, `Error`, `NO_REPLY`, `IGNORE`. The envelopes `Cast`, `Start`,
+`ExitSignal` and `SystemRequest` never reach user code.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from poe.actors.reason import Reason
 
@@ -23,12 +24,14 @@ class Token(Enum):
 
     NO_REPLY = "no reply now: `reply(caller, value)` follows"
     IGNORE = "init: do not run, and do not fail either"
-    TIMED_OUT = "the deadline of a wait has passed"
+    HIBERNATE = "sleep until the next message, with no more memory than the state takes"
+    TIMED_OUT = "the deadline of a wait, or an idle time-out, has passed"
     REPLY = "marks a run-queue entry that resumes a waiting actor"
 
 
 NO_REPLY: Final = Token.NO_REPLY
 IGNORE: Final = Token.IGNORE
+HIBERNATE: Final = Token.HIBERNATE
 TIMED_OUT: Final = Token.TIMED_OUT
 REPLY: Final = Token.REPLY
 
@@ -38,6 +41,20 @@ class Continue:
     """Run `handle_continue(argument)` before any other message."""
 
     argument: object
+
+
+@dataclass(frozen=True, slots=True)
+class IdleTimeout:
+    """Send this actor `TIMED_OUT` (to `handle_info`) if no message comes first."""
+
+    after_s: float
+    """0 or more seconds; at 0 a message that is on its way already still comes first."""
+
+    def __post_init__(self) -> None:
+        """Refuse a time that never comes, in the callback that asks for it."""
+        if not 0 <= self.after_s < math.inf:
+            msg = f"idle time-out after {self.after_s} s; use 0 or more, or return none"
+            raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +70,8 @@ class Reply:
     """Answer the call with `value`, then go on as `then` says."""
 
     value: object
-    then: Continue
+    """`NO_REPLY` where the answer comes later."""
+    then: Continue | IdleTimeout | Literal[Token.HIBERNATE]
 
 
 @dataclass(frozen=True, slots=True)
