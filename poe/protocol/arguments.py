@@ -5,6 +5,9 @@ from typing import Any
 from poe.errors import LocalProtocolError, PointerOutOfRange
 from poe.protocol.records import POINTER_MAX
 
+LIMIT_MAX = (1 << 32) - 1
+"""Records that one request can ask for."""
+
 
 def topic_bytes(topic: bytes | str) -> bytes:
     """Return the topic's name as it goes on the wire: text as UTF-8.
@@ -26,10 +29,13 @@ def wait_arguments(topic: bytes | str, pointer: int, timeout_s: float) -> dict[s
     """Return the arguments of the control op `wait`: until something follows `pointer`.
 
     Raises:
-        LocalProtocolError: empty topic.
+        LocalProtocolError: empty topic, or a time that is no number.
         PointerOutOfRange: the pointer does not fit 56 bits.
     """
     check_pointer(pointer)
+    if not isinstance(timeout_s, int | float):
+        msg = f"timeout_s is {timeout_s!r}; use seconds"
+        raise LocalProtocolError(msg)
     return {"topic": topic_bytes(topic), "pointer": pointer, "timeout_s": timeout_s}
 
 
@@ -37,7 +43,22 @@ def check_pointer(pointer: int) -> None:
     """Refuse what does not fit 56 bits.
 
     Raises:
+        LocalProtocolError: it is no number.
         PointerOutOfRange: the pointer is negative or too large.
     """
+    if not isinstance(pointer, int):
+        msg = f"pointer is {pointer!r}; use a whole number"
+        raise LocalProtocolError(msg)
     if not 0 <= pointer <= POINTER_MAX:
         raise PointerOutOfRange(pointer)
+
+
+def check_limit(limit: object) -> None:
+    """Refuse what does not fit 32 bits.
+
+    Raises:
+        LocalProtocolError: the limit is no number, negative or too large.
+    """
+    if not isinstance(limit, int) or not 0 <= limit <= LIMIT_MAX:
+        msg = f"limit is {limit!r}; use 0 to {LIMIT_MAX}"
+        raise LocalProtocolError(msg)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, repeat
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - the name says nothing without its module
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ LENGTH_SIZE = 4
 Messages = npt.NDArray[np.uint8] | Sequence[bytes | memoryview]
 """A 2-D array with a message per row where all sizes are equal, else one bytes-like each."""
 
+_ONE_MESSAGE = (str, bytes, bytearray, memoryview)
 _LENGTH = Struct(">I")
 _pack_length = _LENGTH.pack
 _unpack_length = _LENGTH.unpack_from
@@ -41,23 +43,54 @@ def join_batch(messages: Messages | Iterable[bytes], size_max: int) -> bytes:
         LocalProtocolError: no message, an empty one, more than `BATCH_COUNT_MAX`, a batch of more
             than `size_max` bytes, or something that is no sequence of bytes-likes.
     """
-    if isinstance(messages, str | bytes | bytearray):
-        msg = f"messages is one {type(messages).__name__}; put it into a list"
-        raise LocalProtocolError(msg)
+    parts = messages
     try:
         parts = list(messages)
         sizes = list(map(len, parts))
+        if 0 in sizes or not sizes:
+            check_messages(messages if isinstance(messages, _ONE_MESSAGE) else parts)
         size = sum(sizes) + LENGTH_SIZE * len(sizes)
         _check_outgoing(sizes, size, size_max)
         batch = _join(parts, sizes)
-    except TypeError as error:
-        msg = f"messages must be a sequence of bytes, not of str or numbers: {error}"
-        raise LocalProtocolError(msg) from error
+    except TypeError:
+        check_messages(messages if isinstance(messages, _ONE_MESSAGE) else parts)
+        raise
     if len(batch) != size:
         # The len() of a view counts items, which may be wider than a byte.
         msg = "messages must be bytes-likes of one-byte items; convert them with bytes()"
         raise LocalProtocolError(msg)
     return batch
+
+
+def check_messages(messages: object) -> list[Any]:
+    """Return messages as a list of bytes-likes, or say what is wrong with them.
+
+    A node in the same process refuses with these words, too.
+
+    Raises:
+        LocalProtocolError: no sequence of bytes-likes, an empty one, or one of an empty message.
+    """
+    kind = type(messages).__name__
+    if isinstance(messages, _ONE_MESSAGE):
+        msg = f"messages is one {kind}; put it into a list"
+        raise LocalProtocolError(msg)
+    if not isinstance(messages, Iterable):
+        msg = f"messages is of type {kind}; use a list of bytes"
+        raise LocalProtocolError(msg)
+    parts = list(messages)
+    if not parts:
+        msg = "messages is empty; put 1 message or more"
+        raise LocalProtocolError(msg)
+    for index, message in enumerate(parts):
+        try:
+            size = memoryview(message).nbytes
+        except TypeError as error:
+            msg = f"messages[{index}] is of type {type(message).__name__}; use bytes"
+            raise LocalProtocolError(msg) from error
+        if not size:
+            msg = f"messages[{index}] is empty; a message has 1 byte or more"
+            raise LocalProtocolError(msg)
+    return parts
 
 
 def split_batch(batch: memoryview) -> npt.NDArray[np.uint8] | list[memoryview]:
@@ -93,14 +126,8 @@ def _join(parts: list[bytes], sizes: list[int]) -> bytes:
 
 
 def _check_outgoing(sizes: list[int], size: int, size_max: int) -> None:
-    if not sizes:
-        msg = "messages is empty; write 1 message or more"
-        raise LocalProtocolError(msg)
     if len(sizes) > BATCH_COUNT_MAX:
         raise LocalProtocolError(_too_many(len(sizes)))
-    if 0 in sizes:
-        msg = f"message {sizes.index(0)} is empty; a message has 1 byte or more"
-        raise LocalProtocolError(msg)
     if size > size_max:
         msg = (
             f"{len(sizes)} messages make a batch of {size} bytes, at most {size_max} fit into a "

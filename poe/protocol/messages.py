@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import ClassVar, NamedTuple, Self, TypeVar
 
-from poe.errors import CorruptRecord, LocalProtocolError, PoeError, RemoteProtocolError
-from poe.protocol.arguments import check_pointer, topic_bytes
+from poe.errors import CorruptRecord, PoeError, RemoteProtocolError
+from poe.protocol.arguments import LIMIT_MAX, check_limit, check_pointer, topic_bytes
 from poe.protocol.batch import Messages, join_batch, split_batch
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
 from poe.protocol.frames import FRAME_MAX, TYPE_SIZE, frame_header
@@ -24,8 +24,6 @@ from poe.protocol.records import (
     join_records,
     split_records,
 )
-
-LIMIT_MAX = (1 << 32) - 1
 
 _LIMIT_SIZE = 4
 _TOPIC_START = POINTER_SIZE + _LIMIT_SIZE
@@ -66,9 +64,7 @@ class PointerRequest(_PointerFields):
             PointerOutOfRange: the pointer does not fit 56 bits.
         """
         check_pointer(self.pointer)
-        if not 0 <= self.limit <= LIMIT_MAX:
-            msg = f"limit is {self.limit}; use 0 to {LIMIT_MAX}"
-            raise LocalProtocolError(msg)
+        check_limit(self.limit)
         body = (
             self.pointer.to_bytes(POINTER_SIZE, "big")
             + self.limit.to_bytes(_LIMIT_SIZE, "big")

@@ -24,7 +24,7 @@ from poe.protocol import (
     decode_request,
     topic_bytes,
 )
-from poe.protocol.messages import LIMIT_MAX
+from poe.protocol.arguments import LIMIT_MAX
 from poe.protocol.records import POINTER_MAX
 from tests.protocol.streams import body_of, feed, whole_frame
 
