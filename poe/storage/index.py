@@ -12,6 +12,7 @@ Layout of an entry (big endian, 12 bytes, one per record):
 
 import mmap
 from bisect import bisect_right
+from typing import TypeAlias
 
 import numpy as np
 
@@ -25,6 +26,10 @@ OFFSET_MAX = 2**40 - 1
 
 _OFFSET_BITS = 40
 _LOW_BITS = np.uint64(2**32 - 1)
+Run: TypeAlias = tuple[int, int, int, int]
+"""A batch whose records are all of one size, with consecutive pointers: first pointer, offset of
+the first record, number of records, bytes of one."""
+
 _ENTRY = np.dtype([("pointer_and_offset_high", ">u8"), ("offset_low", ">u4")])
 # Shifting by a Python integer would convert it at each call.
 _8 = np.uint64(8)
@@ -47,6 +52,19 @@ def encode_entries(pointers: Numbers, offsets: Numbers) -> bytes:
     return entries.tobytes()
 
 
+def encode_runs(runs: list[Run]) -> bytes:
+    """Encode the entries of runs, in order."""
+    pointers, offsets, counts, record_bytes = np.array(runs, np.uint64).T
+    count = runs[0][2]
+    if (counts != count).any():
+        return b"".join(encode_runs([run]) for run in runs)
+    numbers = np.arange(count, dtype=np.uint64)
+    return encode_entries(
+        (pointers[:, np.newaxis] + numbers).reshape(-1),
+        (offsets[:, np.newaxis] + record_bytes[:, np.newaxis] * numbers).reshape(-1),
+    )
+
+
 def decode_entry(entry: bytes) -> tuple[int, int]:
     """Decode one entry into (pointer, offset)."""
     number = int.from_bytes(entry, "big")
@@ -58,7 +76,7 @@ class Index:
 
     Always:
 
-        count == flushed_count + len(pending) / 12
+        count == flushed_count + len(pending) / 12 + sum of the runs' counts
         mapped_count <= flushed_count
 
     A failing flush changes nothing but bytes behind the flushed ones, which nobody reads.
@@ -73,6 +91,7 @@ class Index:
         "_mapped_count",
         "_path",
         "_pending",
+        "_runs",
         "count",
     )
 
@@ -83,6 +102,7 @@ class Index:
         self._path = path
         self._flushed_count = count
         self._pending = bytearray()
+        self._runs: list[Run] = []
         self._map: mmap.mmap | None = None
         self._mapped_count = 0
         self._hints: dict[int, tuple[int, int]] = {}
@@ -93,15 +113,23 @@ class Index:
         Before its data is written, that is: an index that cannot be written then refuses the batch
         while nothing of it is stored.
         """
-        return len(self._pending) >= _PENDING_BYTES_MAX
+        return (self.count - self._flushed_count) * ENTRY_BYTES >= _PENDING_BYTES_MAX
 
     def append(self, pointers: Numbers, offsets: Numbers) -> None:
         """Add the entries of a batch."""
+        self._encode_runs()
         self._pending += encode_entries(pointers, offsets)
         self.count += len(pointers)
 
+    def append_run(self, pointer: int, offset: int, count: int, record_bytes: int) -> None:
+        """Add the entries of a batch whose records are all of one size."""
+        self._runs.append((pointer, offset, count, record_bytes))
+        self.count += count
+
     def append_one(self, pointer: int, offset: int) -> None:
         """Add one entry."""
+        if self._runs:
+            self._encode_runs()
         self._pending += (pointer << _OFFSET_BITS | offset).to_bytes(ENTRY_BYTES, "big")
         self.count += 1
 
@@ -112,6 +140,7 @@ class Index:
             StorageFull: no room on the disk.
             WriteFailed: another failure.
         """
+        self._encode_runs()
         if not self._pending:
             return
         try:
@@ -145,6 +174,8 @@ class Index:
             self._remap()
             return self.entry(number)
         else:
+            if self._runs:
+                self._encode_runs()
             at -= self._flushed_count * ENTRY_BYTES
             entry = int.from_bytes(self._pending[at : at + ENTRY_BYTES], "big")
         return entry >> _OFFSET_BITS, entry & OFFSET_MAX
@@ -198,6 +229,15 @@ class Index:
             # Python refuses, with a ValueError, to map more than a file has.
             raise ReadFailed(self._path, str(error)) from error
         self._mapped_count = self._flushed_count
+
+    def _encode_runs(self) -> None:
+        """Make entries of the batches that came since the last time.
+
+        Many at once cost a quarter of one by one, and mostly nobody looks at them before.
+        """
+        if self._runs:
+            self._pending += encode_runs(self._runs)
+            self._runs.clear()
 
     def _pointer_at(self, number: int) -> int:
         return self.entry(number)[0]

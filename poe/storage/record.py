@@ -2,8 +2,8 @@
 
 Strategy: a batch is encoded at once. Messages of equal size become the rows of a matrix, headers
 its first columns; messages of mixed sizes get their headers from numpy and are joined in C. Either
-way no Python code runs per message. What is encoded is new memory each time: batches and threads
-share only what is never written to.
+way no Python code runs per message. Batches of equal count and message length, one after the other
+as most are, are encoded into the same memory, of which each thread has its own.
 
 Layout of a record (big endian, records back to back):
     size     u32    bytes that follow: 7 + length of the message
@@ -11,6 +11,7 @@ Layout of a record (big endian, records back to back):
     message  bytes
 """
 
+import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
@@ -47,13 +48,10 @@ class Batch(NamedTuple):
     """The records of one put."""
 
     data: bytes | memoryview
-    """The records, back to back."""
+    """The records, back to back; until the same thread encodes the next batch."""
 
-    pointers: Numbers
-    """Of each record; consecutive."""
-
-    starts: Numbers
-    """Where each record begins in `data`."""
+    starts: Numbers | None
+    """Where each record begins in `data`; None where all are of one size."""
 
 
 def encode_record(message: bytes | memoryview, pointer: int, message_max: int) -> bytes:
@@ -107,32 +105,46 @@ def decode_records(data: bytes) -> list[tuple[int, bytes]]:
     return records
 
 
-class _Layout(NamedTuple):
-    """What all batches of one count and one message length have in common; never written to."""
+class _Layout:
+    """Memory for the records of a batch of one count and one message length.
 
-    template: NDArray[np.uint8]
-    """A row per record, with the sizes filled in."""
+    The sizes in it are filled in for good; pointers and messages are written by `encode`.
+    """
 
-    message_cell: np.dtype[np.void]
-    """A message as one opaque value: numpy copies those three times as fast as rows of bytes."""
+    __slots__ = ("_data", "_message", "_messages", "_pointers", "_wide_pointer")
 
-    starts: Numbers
-    """Where each record begins."""
+    def __init__(self, count: int, length: int) -> None:
+        size = length + POINTER_BYTES
+        stride = SIZE_BYTES + size
+        records = np.zeros((count, stride), np.uint8)
+        records[:, :SIZE_BYTES] = np.frombuffer(size.to_bytes(SIZE_BYTES, "big"), np.uint8)
+        self._data = records.reshape(-1).data
+        self._pointers: NDArray[np.uint64] = np.ndarray(
+            (count,), _WIDE_POINTER, records, _WIDE_POINTER_AT, (stride,)
+        )
+        # What a wide pointer has above its 56 bits: the lowest byte of the size.
+        self._wide_pointer = (size & 0xFF) << 56
+        # As one opaque value each; numpy copies those three times as fast as rows of bytes.
+        self._message = np.dtype(f"V{length}")
+        self._messages: NDArray[np.void] = np.ndarray(
+            (count, 1), self._message, records, HEADER_BYTES, (stride, length)
+        )
 
-    wide_pointer: int
-    """What a wide pointer has above its 56 bits: the lowest byte of the size."""
+    def encode(self, rows: NDArray[np.uint8], first_pointer: int) -> memoryview:
+        first = self._wide_pointer | first_pointer
+        self._pointers[:] = np.arange(first, first + len(rows), dtype=np.uint64)
+        self._messages[...] = rows.view(self._message)
+        return self._data
 
 
-def _layout(count: int, length: int) -> _Layout:
-    size = length + POINTER_BYTES
-    stride = SIZE_BYTES + size
-    template = np.zeros((count, stride), np.uint8)
-    template[:, :SIZE_BYTES] = np.frombuffer(size.to_bytes(SIZE_BYTES, "big"), np.uint8)
-    starts = np.arange(count, dtype=np.uint64) * np.uint64(stride)
-    return _Layout(template, np.dtype(f"V{length}"), starts, (size & 0xFF) << 56)
+class _Layouts(threading.local):
+    """The layouts that a thread keeps."""
+
+    def __init__(self) -> None:
+        self.layout = lru_cache(maxsize=32)(_Layout)
 
 
-_kept_layout = lru_cache(maxsize=32)(_layout)
+_kept = _Layouts()
 _KEPT_BYTES_MAX = 128 * 1024
 """Layouts of batches up to this size are kept, 4 MiB at most; for larger ones it pays less."""
 
@@ -141,19 +153,8 @@ def _encode_rows(rows: NDArray[np.uint8], first_pointer: int, message_max: int) 
     count, length = rows.shape
     if not 0 < length <= message_max or count == 0:
         raise InvalidMessage(length if count else 0, message_max)
-    layout_of = _kept_layout if rows.size <= _KEPT_BYTES_MAX else _layout
-    template, message_cell, starts, wide_pointer = layout_of(count, length)
-    stride = HEADER_BYTES + length
-    records = template.copy()
-    first_wide = wide_pointer | first_pointer
-    np.ndarray((count,), _WIDE_POINTER, records, _WIDE_POINTER_AT, (stride,))[:] = np.arange(
-        first_wide, first_wide + count, dtype=np.uint64
-    )
-    np.ndarray((count, 1), message_cell, records, HEADER_BYTES, (stride, length))[...] = rows.view(
-        message_cell
-    )
-    pointers = np.arange(first_pointer, first_pointer + count, dtype=np.uint64)
-    return Batch(records.reshape(-1).data, pointers, starts)
+    layout_of = _kept.layout if rows.size <= _KEPT_BYTES_MAX else _Layout
+    return Batch(layout_of(count, length).encode(rows, first_pointer), None)
 
 
 def _encode_mixed(
@@ -161,9 +162,8 @@ def _encode_mixed(
 ) -> Batch:
     count = len(sizes)
     lengths = np.array(sizes, np.uint64)
-    pointers = np.arange(first_pointer, first_pointer + count, dtype=np.uint64)
     headers = np.empty(count, _HEADER)
-    headers["pointer"] = pointers
+    headers["pointer"] = np.arange(first_pointer, first_pointer + count, dtype=np.uint64)
     headers["size"] = lengths + np.uint64(POINTER_BYTES)
     # As opaque cells of 11 bytes, `tolist` makes a bytes object of each header.
     cells = headers.view(f"V{HEADER_BYTES}").tolist()
@@ -172,4 +172,4 @@ def _encode_mixed(
     starts = np.empty(count, np.uint64)
     starts[0] = 0
     starts[1:] = ends[:-1]
-    return Batch(data, pointers, starts)
+    return Batch(data, starts)

@@ -198,8 +198,11 @@ class Segment:
         self._data.append(data, count)
         if batch is None:
             index.append_one(pointer, offset)
+        elif batch.starts is None:
+            index.append_run(pointer, offset, count, len(data) // count)
         else:
-            index.append(batch.pointers, batch.starts + np.uint64(offset))
+            pointers = np.arange(pointer, last_pointer + 1, dtype=np.uint64)
+            index.append(pointers, batch.starts + np.uint64(offset))
         if self.pointer_low is None:
             self.pointer_low = pointer
         self.last_pointer = last_pointer

@@ -52,6 +52,8 @@ def test_entries_and_searches_agree_with_a_list(tmp_path_factory, steps, wanted)
         added = [(first + i, (len(model) + i) * 20) for i in range(count)]
         if count == 1:
             index.append_one(*added[0])
+        elif count % 2:
+            index.append_run(*added[0], count, 20)
         else:
             index.append(numbers([p for p, _ in added]), numbers([o for _, o in added]))
         model += added
@@ -66,6 +68,22 @@ def test_entries_and_searches_agree_with_a_list(tmp_path_factory, steps, wanted)
                 assert index.boundary(number) == (model[number - 1][0], model[number][1])
                 index.hint(model[number - 1][0], number, model[number][1])
         assert [index.entry(i) for i in range(index.count)] == model
+
+
+@pytest.mark.parametrize("counts", [[3], [4, 4, 4], [2, 3, 2]])
+def test_runs_are_encoded_as_their_entries_one_by_one(tmp_path, counts):
+    files = files_at(tmp_path)
+    index, plain = new_index(files), []
+    offset = 2**32 - 50
+    for start, count in enumerate(counts):
+        pointer = POINTER_MAX - 1000 + 100 * start
+        index.append_run(pointer, offset, count, 20)
+        plain += [(pointer + number, offset + 20 * number) for number in range(count)]
+        offset += 20 * count
+    index.flush()
+    content = files.open(PATH, "r").read_at(1000, 0)
+    assert content == encode_entries(*(numbers(column) for column in zip(*plain, strict=True)))
+    assert [index.entry(number) for number in range(len(plain))] == plain
 
 
 def test_hints_of_many_consumers_take_bounded_memory(tmp_path):

@@ -1,6 +1,7 @@
 """The scan finds records exactly up to the first that is none."""
 
 import random
+from itertools import accumulate
 
 import pytest
 
@@ -27,11 +28,12 @@ def sizes_of(kind: str) -> list[int]:
 
 @pytest.mark.parametrize("kind", ["equal", "mixed", "runs", "larger than a chunk"])
 def test_every_record_of_good_data_is_found(tmp_path, kind):
-    batch = encode_records([bytes(size) for size in sizes_of(kind)], 100, 1 << 24)
-    places = scan_records(written(tmp_path, batch.data), 0, len(batch.data), 99)
-    assert places.pointers == batch.pointers.tolist()
-    assert places.offsets == batch.starts.tolist()
-    assert (places.end, places.last_pointer) == (len(batch.data), batch.pointers[-1])
+    sizes = sizes_of(kind)
+    data = encode_records([bytes(size) for size in sizes], 100, 1 << 24).data
+    places = scan_records(written(tmp_path, data), 0, len(data), 99)
+    assert places.pointers == list(range(100, 100 + len(sizes)))
+    assert places.offsets == [0, *accumulate(size + 11 for size in sizes[:-1])]
+    assert (places.end, places.last_pointer) == (len(data), 99 + len(sizes))
 
 
 @pytest.mark.parametrize("number", [0, 1, 8, 9, 10, 72, 73, 300, 2998, 2999])
