@@ -16,7 +16,7 @@ from sdnotify import SystemdNotifier
 
 from poe.actors import LoopSystemBase
 from poe.cli.exit_code import ExitCode
-from poe.errors import CallTimeout, PoeError
+from poe.errors import CallTimeout
 from poe.node import Node
 
 _log = logging.getLogger("poe.cli")
@@ -30,7 +30,7 @@ class Service:
     """Runs one node from start to end; `run` is called once, in the main thread.
 
     Raises:
-        PoeError: from `run`, when the node cannot start; nothing runs then.
+        PoeError, OSError: from `run`, when the node cannot start; nothing runs then.
     """
 
     def __init__(self, node: Node, on_ready: Callable[[str], object]) -> None:
@@ -39,8 +39,10 @@ class Service:
         self._on_ready = on_ready
         self._system = LoopSystemBase()
         self._exit_code = ExitCode.OK
-        self._start_error: PoeError | None = None
+        self._start_error: Exception | None = None
         self._stop_signal: signal.Signals | None = None
+        self._is_stopping = False
+        self._lock = threading.Lock()
         self._starter = threading.Thread(target=self._start, name="poe-start")
         self._stopper = threading.Thread(target=self._stop, name="poe-stop")
 
@@ -68,11 +70,14 @@ class Service:
     def _start(self) -> None:
         try:
             self._node.start(self._system)
-        except PoeError as error:
+            self._node.when_ended(self._on_tree_ended)
+            self._tell_ready()
+        except Exception as error:  # noqa: BLE001 - `run` raises it, in the main thread
             self._start_error = error
+            self._node.stop()
             self._system.shutdown()
-            return
-        self._node.when_ended(self._on_tree_ended)
+
+    def _tell_ready(self) -> None:
         host, port = self._node.address or ("", 0)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._on_ready(address)
@@ -87,16 +92,23 @@ class Service:
             os._exit(_SIGNAL_EXIT_CODE_BASE + number)
         self._stop_signal = number
         _log.info("%s: stopping", name)
-        notify("STOPPING=1\nSTATUS=finishing what is under way")
-        self._stopper.start()
+        if self._may_stop():
+            notify("STOPPING=1\nSTATUS=finishing what is under way")
+            self._stopper.start()
 
     def _on_tree_ended(self, reason: object) -> None:
         """Leave with an error when the tree ends by itself; runs in whatever thread ran actors."""
-        if self._stop_signal is None:
+        if self._may_stop():
             _log.critical("the supervision tree gave up (%r); leaving", reason)
             notify("STOPPING=1\nSTATUS=the supervision tree gave up")
             self._exit_code = ExitCode.FAILURE
             self._stopper.start()
+
+    def _may_stop(self) -> bool:
+        """Tell the first who asks that it is the one to start the stopper: it can start once."""
+        with self._lock:
+            was_stopping, self._is_stopping = self._is_stopping, True
+        return not was_stopping
 
     def _stop(self) -> None:
         # A node can be stopped once it has started, and recovery cannot be interrupted but by the
@@ -108,6 +120,9 @@ class Service:
             _log.warning(
                 "clients were cut off after %s s; all acknowledged is kept", DRAIN_TIMEOUT_S
             )
+        except Exception:  # noqa: BLE001 - told in full, and by the exit code
+            _log.exception("the node could not be stopped in good order")
+            self._exit_code = ExitCode.FAILURE
         _log.info("stopped")
 
 

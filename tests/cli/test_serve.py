@@ -166,23 +166,49 @@ def test_the_log_has_no_payload_and_one_line_per_record(tmp_path):
     assert all(line[:4].isdigit() for line in stderr.splitlines())
 
 
-def test_a_tree_that_gives_up_ends_the_service_with_an_error(tmp_path, caplog):
-    node = Node(dir=tmp_path / "data", port=0)
+@pytest.fixture
+def process_state():
+    """Signal handlers and umask of the test run, which a service in this process changes."""
     before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT)}
     mask = os.umask(0o077)
+    yield
+    os.umask(mask)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("process_state")
+@pytest.mark.parametrize("signals", [(), (signal.SIGTERM,)], ids=["alone", "then SIGTERM"])
+def test_a_tree_that_gives_up_ends_the_service_with_an_error(tmp_path, caplog, signals):
+    node = Node(dir=tmp_path / "data", port=0)
 
     def kill_the_tree(_address):
         sup = node.system.whereis("poe_sup")
         assert sup is not None
         node.system.exit(sup, "given up")
+        for number in signals:
+            # The loop takes it after the end of the tree, while the starter is still here.
+            os.kill(os.getpid(), number)
+            wait_until(lambda: "SIGTERM: stopping" in caplog.text, timeout_s=20)
 
-    try:
+    with caplog.at_level("INFO", "poe"):
         assert Service(node, kill_the_tree).run() == 1
-    finally:
-        os.umask(mask)
-        for number, handler in before.items():
-            signal.signal(number, handler)
     assert "the supervision tree gave up" in caplog.text
+    assert "Traceback" not in caplog.text
+    assert not node.is_running
+    with Node(dir=tmp_path / "data", port=None) as again:
+        assert again.is_running, "the folder is free again"
+
+
+@pytest.mark.usefixtures("process_state")
+def test_whatever_a_start_meets_ends_the_service(tmp_path):
+    node = Node(dir=tmp_path / "data", port=0)
+
+    def fail(_address):
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        Service(node, fail).run()
     assert not node.is_running
     with Node(dir=tmp_path / "data", port=None) as again:
         assert again.is_running, "the folder is free again"
