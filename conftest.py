@@ -31,7 +31,7 @@ settings.register_profile(
 
 
 def _profile() -> str:
-    return os.environ.get("POE_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
+    return os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -49,9 +49,9 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.fixture(scope="session")
 def loghub() -> Path:
-    """The folder with real logs; beside the checkout unless POE_LOGHUB names another."""
+    """The folder with real logs; beside the checkout unless LOGHUB names another."""
     default = ROOT.parent / "shared" / "data" / "loghub"
-    folder = Path(os.environ.get("POE_LOGHUB", default))
+    folder = Path(os.environ.get("LOGHUB", default))
     if not folder.is_dir():
-        pytest.skip(f"no real logs in {folder}; POE_LOGHUB=<folder> names them")
+        pytest.skip(f"no real logs in {folder}; LOGHUB=<folder> names them")
     return folder

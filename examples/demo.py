@@ -26,7 +26,7 @@ PRODUCERS_COUNT = 4
 BATCH_COUNT = 1000
 DEADLINE_S = 30.0
 EXAMPLES = Path(__file__).resolve().parent
-LOGHUB = Path(os.environ.get("POE_LOGHUB", EXAMPLES.parents[1] / "shared" / "data" / "loghub"))
+LOGHUB = Path(os.environ.get("LOGHUB", EXAMPLES.parents[1] / "shared" / "data" / "loghub"))
 
 
 class Server:

@@ -31,7 +31,7 @@ def run_demo(folder):
         text=True,
         timeout=55,
         check=False,
-        env=environment(POE_LOGHUB=str(folder)),
+        env=environment(LOGHUB=str(folder)),
     )
 
 
