@@ -41,6 +41,26 @@ class RunQueue:
     has been told to go on with it.
     """
 
+    # With those of the classes built on it a system has more than the 30 attributes that CPython finds
+    # fast in an instance's dictionary; without slots a call takes 8 % longer (decision 0008).
+    __slots__ = (
+        "_alarm_s",
+        "_burst",
+        "_clock",
+        "_event_loop",
+        "_hand_overs_left",
+        "_is_owned",
+        "_is_running",
+        "_lock",
+        "_nesting",
+        "_pinned_queue",
+        "_run_queue",
+        "_timers",
+        "_try_lock",
+        "_waiters",
+        "unarmed",
+    )
+
     def __init__(self, clock: SimulatedClock | None) -> None:
         self._clock = clock
         self._run_queue: deque[Entry] = deque()
