@@ -41,8 +41,8 @@ class RunQueue:
     has been told to go on with it.
     """
 
-    # With those of the classes built on it a system has more than the 30 attributes that CPython finds
-    # fast in an instance's dictionary; without slots a call takes 8 % longer (decision 0008).
+    # With those of the classes built on it a system has more than the 30 attributes that CPython
+    # finds fast in an instance's dictionary; without slots a call takes 8 % longer (decision 0008).
     __slots__ = (
         "_alarm_s",
         "_burst",
