@@ -68,6 +68,8 @@ def test_a_new_topic_is_refused_and_does_not_come_into_being(sim, disk):
     disk.fill()
     with pytest.raises(StorageFull):
         sim.node.put(b"new", b"x" * 5000)
+    assert sim.node.topics() == [TOPIC]
+    assert not (sim.folder / "topics/new").exists()
     assert texts(sim) == [b"first"]
     disk.free()
     sim.node.put(b"new", b"1")
