@@ -130,8 +130,8 @@ def _check_outgoing(sizes: list[int], size: int, size_max: int) -> None:
         raise LocalProtocolError(_too_many(len(sizes)))
     if size > size_max:
         msg = (
-            f"{len(sizes)} messages make a batch of {size} bytes, at most {size_max} fit into a "
-            "frame (frame_max); split them over several writes"
+            f"messages make a batch of {size} bytes, at most {size_max} fit into a frame "
+            "(frame_max); split them over several writes"
         )
         raise LocalProtocolError(msg)
 
