@@ -47,8 +47,10 @@ class GenServerOperations:
 
     def call(
         self, ref: LoopAddress | str, request: object, timeout_s: float | None = CALL_TIMEOUT_S
-    ) -> Awaitable[Any]:
-        """Send a request and await its reply.
+    ) -> Call:
+        """Send a request; await what is returned for the reply.
+
+        Where nothing is queued before the server, the call `is_done` on return.
 
         Raises (when awaited):
             ActorDead: the actor is not there, or ended before it answered.

@@ -9,10 +9,11 @@ memory here. A peer with many requests at once is served a few at a turn, so tha
 import logging
 import math
 import socket
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
-from poe.actors import READABLE, Exit, GenServer, Reason, SocketWatch, Stop, Timer
+from poe.actors import READABLE, Call, Exit, GenServer, Reason, SocketWatch, Stop, Timer
 from poe.broker.reply_sender import ReplySender
 from poe.broker.request_handler import RequestHandler
 from poe.broker.routing_table import RoutingTable
@@ -31,13 +32,19 @@ from poe.protocol import (
     Request,
     decode_request,
 )
+from poe.storage import FileSlice
 
 logger = logging.getLogger("poe.broker")
+
+Waiting: TypeAlias = Coroutine[Any, Any, None]
+"""What is left to do of a request that has to wait for something."""
+Ending: TypeAlias = Coroutine[Any, Any, Stop | None]
+"""Something to wait for that may end in the end of the connection."""
 
 _LATE = object()
 _GONE = object()
 
-_TURN_FRAMES = 32
+_TURN = range(32)
 """Requests that are served before other connections have their turn. Without a bound, 200 clients
 that each sent 100 kB of small requests kept everybody else waiting for 12 s."""
 
@@ -158,86 +165,132 @@ class Connection(GenServer):
 
     # ---- receiving ----------------------------------------------------------------------------
 
-    async def _receive(self) -> Stop | None:
-        """Receive once, then serve all whole frames."""
+    def _receive(self) -> Stop | Ending | None:
+        """Receive once, then serve all whole frames; mostly without having to wait."""
         if self._is_hanging_up:
             return self._discard_input()
         reader = self._reader
         self._buffer = buffer = self._scratch.take()
-        refused: RemoteProtocolError | None = None
-        is_over = False
         try:
             size = self._socket.recv_into(reader.buffer(buffer))
             reader.received(size)
-            is_over = not size
-            await self._serve_frames()
+            if not size:
+                return self._give_up(None)
+            waiting = self._serve_frames()
         except BlockingIOError:
             reader.keep()
-        except RemoteProtocolError as error:
-            refused = error
-        except (ConnectionClosed, OSError):
-            is_over = True
-        # Not in a `finally`: if this actor is killed, whoever serves its request has views into it.
+        except (RemoteProtocolError, ConnectionClosed, OSError) as error:
+            return self._give_up(error)
+        else:
+            if waiting is not None:
+                return self._serve_rest(waiting)
+        self._await_more()
+        return None
+
+    async def _serve_rest(self, waiting: Waiting | None) -> Stop | None:
+        """Serve the rest of the frames behind one that has to wait."""
+        try:
+            while waiting is not None:
+                await waiting
+                waiting = self._serve_frames()
+        except (RemoteProtocolError, ConnectionClosed, OSError) as error:
+            ending = self._give_up(error)
+            return ending if isinstance(ending, Stop) else await ending
+        self._await_more()
+        return None
+
+    def _await_more(self) -> None:
         self._return_buffer()
-        if refused is not None:
-            return await self._hang_up(refused)
-        if is_over:
-            return Stop("normal")
-        if reader.pending_bytes:
+        if self._reader.pending_bytes:
             self._watch_unfinished()
         if self._watch.is_paused:
             self._watch.resume()
-        return None
 
-    async def _serve_frames(self) -> None:
-        """Serve what was received, a turn at a time where a peer pipelines.
+    def _give_up(self, error: Exception | None) -> Stop | Ending:
+        """End the connection: the peer is gone, or has broken the protocol and is told so."""
+        # Not in a `finally`: if this actor is killed, whoever serves its request has views into it.
+        self._return_buffer()
+        return self._hang_up(error) if isinstance(error, RemoteProtocolError) else Stop("normal")
+
+    def _serve_frames(self) -> Waiting | None:
+        """Serve what was received, up to a request that has to wait or the end of a turn.
 
         Raises:
             RemoteProtocolError: the stream cannot be followed any more.
             ConnectionClosed, OSError: a reply cannot be sent.
         """
-        reader, turn_left = self._reader, _TURN_FRAMES
-        while (frame := reader.next_frame()) is not None:
+        reader = self._reader
+        for _ in _TURN:
+            frame = reader.next_frame()
+            if frame is None:
+                return None
             self._unfinished_since_s = None
-            request = decode_request(*frame)
-            if type(request) is ControlRequest:
-                # It may ask all topics, and so takes a whole turn; or it waits for news for a
-                # minute, and 10 000 clients that do so must not have a buffer each.
-                turn_left = 1
-                self._let_go()
-            await self._serve(request)
-            turn_left -= 1
-            if turn_left == 0 and reader.pending_bytes:
-                self._let_go()
-                await self._sender.wait_room()
-                turn_left = _TURN_FRAMES
+            waiting = self._serve(decode_request(*frame))
+            if waiting is not None:
+                return waiting
+        return self._end_turn()
 
-    async def _serve(self, request: Request) -> None:
-        """Carry one request out and reply.
+    async def _end_turn(self) -> None:
+        """Let other connections have their turn."""
+        self._let_go()
+        await self._sender.wait_room()
+
+    def _serve(self, request: Request) -> Waiting | None:
+        """Carry a request out and reply at once if nothing has to be waited for.
+
+        Raises:
+            OSError: the reply cannot be sent.
+        """
+        begun = None
+        if type(request) is PointerRequest:
+            topic, pointer, limit = request
+            begun = self._handler.begin_get(topic, pointer, limit, self._options.frame_max - 2)
+            if begun is not None and begun.is_done and (found := begun.value) is not None:
+                return self._reply(DataReply.header(found.length), found)
+        elif type(request) is PutRequest:
+            begun = self._handler.begin_put(*request)
+            if begun is not None and begun.is_done and type(begun.value) is int:
+                return self._reply(PutReply.frame(begun.value))
+        return self._serve_waiting(request, begun)
+
+    async def _serve_waiting(self, request: Request, begun: Call | None) -> None:
+        """Carry a request out, of which a first call may have begun, and reply.
 
         Raises:
             RemoteProtocolError: a control request that makes no sense.
             ConnectionClosed, OSError: the reply cannot be sent.
         """
-        handler = self._handler
-        records = None
+        handler, records = self._handler, None
         try:
             if isinstance(request, PointerRequest):
-                records = await handler.get(
-                    request.topic, request.pointer, request.limit, self._options.frame_max - 2
-                )
+                topic, pointer, limit = request
+                records = await handler.get(topic, pointer, limit, self._options.frame_max - 2)
                 reply = DataReply.header(records.length if records is not None else 0)
             elif isinstance(request, PutRequest):
-                reply = PutReply.frame(await handler.put(request.topic, request.messages))
+                reply = PutReply.frame(await handler.put(request.topic, request.messages, begun))
             else:
+                # It may wait for news for a minute, and 10 000 clients that do so must not have a
+                # buffer each.
+                self._let_go()
                 result = await handler.control(request.op, request.arguments)
                 reply = ControlReply(request.id, result).encode()
         except PoeError as error:
             request_id = request.id if isinstance(request, ControlRequest) else None
             reply = ErrorReply.from_error(error, request_id).encode()
-        if not self._sender.start(reply, records):
-            self._let_go()
-            await self._sender.finish()
+        rest = self._reply(reply, records)
+        if rest is not None:
+            await rest
+        if isinstance(request, ControlRequest) and self._reader.pending_bytes:
+            # It may have asked all topics, and so takes a whole turn.
+            await self._end_turn()
+
+    def _reply(self, head: bytes, records: FileSlice | None = None) -> Waiting | None:
+        """Send a reply, as far as the peer takes it at once."""
+        return None if self._sender.start(head, records) else self._finish_reply()
+
+    async def _finish_reply(self) -> None:
+        self._let_go()
+        await self._sender.finish()
 
     def _let_go(self) -> None:
         """Return the buffer before a wait that may be long; what is unread of it is kept."""

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from poe.actors import KILLED, NOPROC, ActorRef, GenServer, is_orderly
+from poe.actors import KILLED, NOPROC, ActorRef, Call, GenServer, is_orderly
 from poe.broker.appendix_message import MOVED, Describe, Get, Next, Put, SegmentInfo, WaitFor
 from poe.broker.appendix_server import REGISTRY
 from poe.broker.routing_table import RoutingTable
@@ -61,8 +61,32 @@ class RequestHandler:
         self._routes = routes
         self._is_wanted = is_wanted
 
-    async def put(self, topic: bytes, messages: Messages) -> int:
+    def begin_put(self, topic: bytes, messages: Messages) -> Call | None:
+        """Make the call that a put usually takes; None when the topic has no writer yet.
+
+        Mostly it is done at once, and its value the pointer. `put` goes on from it if not.
+        """
+        route = self._routes.get(topic)
+        if route is None:
+            return None
+        return self._actor.call(route.writer, Put(messages), timeout_s=None)
+
+    def begin_get(self, topic: bytes, pointer: int, limit: int, bytes_max: int) -> Call | None:
+        """Make the call that a get usually takes; None when the topic has no route.
+
+        Mostly it is done at once, and its value the `FileSlice`. If not, ask `get`.
+        """
+        route = self._routes.get(topic)
+        if route is None:
+            return None
+        return self._actor.call(
+            route.reader(pointer), Get(pointer, limit, bytes_max), timeout_s=None
+        )
+
+    async def put(self, topic: bytes, messages: Messages, begun: Call | None = None) -> int:
         """Append a batch and return the pointer of its last message.
+
+        `begun` is what `begin_put` returned for it, if that was asked.
 
         Raises:
             StorageError: refused; nothing is stored.
@@ -70,24 +94,24 @@ class RequestHandler:
             ActorDead: the appendix server ended before it answered; it may be stored.
         """
         actor = self._actor
-        request = Put(messages)
-        route = self._routes.get(topic)
-        for _ in range(TRIES_MAX):
-            writer = None if route is None else route.writer
-            try:
-                if writer is None:
-                    writer = await actor.call(REGISTRY, EnsureWriter(topic), timeout_s=None)
-                pointer = await actor.call(writer, request, timeout_s=None)
-            except ActorDead as error:
-                if not may_repeat(error, is_put=error.ref is writer):
-                    raise
+        call = begun or self.begin_put(topic, messages)
+        for attempt in range(TRIES_MAX):
+            if attempt > 1:
                 await actor.sleep(RETRY_S)
+            is_put = False
+            try:
+                if call is None:
+                    writer = await actor.call(REGISTRY, EnsureWriter(topic), timeout_s=None)
+                    call = actor.call(writer, Put(messages), timeout_s=None)
+                is_put = True
+                pointer = await call
+            except ActorDead as error:
+                if not may_repeat(error, is_put=is_put):
+                    raise
             else:
                 if pointer is not MOVED:
                     return pointer  # type: ignore[no-any-return]  # a reply to Put
-                if route is None:
-                    await actor.sleep(RETRY_S)
-            route = None
+            call = None
         raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
 
     def get(

@@ -120,9 +120,16 @@ class DataReply:
         return cls(split_records(body))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PutRequest:
+class _PutFields(NamedTuple):
+    topic: bytes
+    messages: Messages
+
+
+class PutRequest(_PutFields):
     """Append messages to a topic: all of them, in order, or none.
+
+    A tuple, as `PointerRequest`. After `decode` the messages are views into the body: a row each of
+    a 2-D array where all sizes are equal.
 
     Wire:
         topic length  u32   1 or more
@@ -132,11 +139,9 @@ class PutRequest:
     Source: poe_protocol.erl, encode_put_request/2.
     """
 
-    MESSAGE_TYPE: ClassVar[int] = 2
+    __slots__ = ()
 
-    topic: bytes
-    messages: Messages
-    """After `decode` views into the body: a row each of a 2-D array where all sizes are equal."""
+    MESSAGE_TYPE: ClassVar[int] = 2
 
     def encode(self, frame_max: int = FRAME_MAX) -> bytes:
         """Return the frame.
