@@ -1,6 +1,5 @@
 """What an actor does to others: links, monitors, exits, waits, timers, threads, names."""
 
-
 import pytest
 
 from poe.actors import IGNORE, TIMED_OUT, Down, Exit, Stop
