@@ -38,7 +38,7 @@ every job once, in order
     "socket_producer": """\
 2 messages acknowledged
 50 batches of 100 acknowledged, pointers rise: True
-refused: message 1 is empty; a message has 1 byte or more
+refused: messages[1] is empty; a message has 1 byte or more
 nothing of the refused batch is there: []
 """,
     "socket_consumer": """\

@@ -38,6 +38,12 @@ class Interrupt:
             signal.signal(number, handler)
         self._handlers_before.clear()
 
+    def release(self) -> None:
+        """Hold no longer, and raise what came meanwhile."""
+        self.is_held = False
+        if self.number is not None:
+            raise KeyboardInterrupt
+
     @property
     def word(self) -> str:
         """How the signal is called in a sentence."""

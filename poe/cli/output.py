@@ -5,6 +5,7 @@ A reader that has gone, as in `poe read t | head`, is the usual end of a pipe an
 
 import contextlib
 import os
+import select
 import sys
 from typing import TextIO
 
@@ -37,6 +38,12 @@ def write_bytes(data: bytes) -> None:
         discard(sys.stdout)
         kind = ReaderGone if isinstance(error, BrokenPipeError) else OutputFailed
         raise kind(error.strerror or str(error)) from error
+
+
+def wait_writable() -> None:
+    """Wait until standard output takes `PIPE_BUF` bytes at once, if it has anybody to wait for."""
+    if sys.stdout is not None:
+        select.select([], [sys.stdout.fileno()], [])
 
 
 def write_line(text: str) -> None:

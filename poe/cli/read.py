@@ -4,6 +4,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from select import PIPE_BUF
 from typing import Annotated
 
 import typer
@@ -12,7 +13,14 @@ from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, 
 from poe.cli.argument import choice, number, topic_name
 from poe.cli.exit_code import ExitCode
 from poe.cli.interrupt import Interrupt
-from poe.cli.output import OutputFailed, ReaderGone, counted, write_bytes, write_error
+from poe.cli.output import (
+    OutputFailed,
+    ReaderGone,
+    counted,
+    wait_writable,
+    write_bytes,
+    write_error,
+)
 from poe.cli.sentence import sentence_of
 from poe.errors import PoeError, UnknownTopic
 from poe.protocol import FOLLOW_WAIT_S, Record, Socket
@@ -115,9 +123,14 @@ def _copy(
     with Interrupt() as interrupt:
         try:
             for records in batches:
+                content = encode(records, is_first)
+                wait_writable()
                 under_way_count = len(records)
-                write_bytes(encode(records, is_first))
+                # So much goes at once. More may wait for its reader, and must not be held then.
+                interrupt.is_held = len(content) <= PIPE_BUF
+                write_bytes(content)
                 pointer, is_first, under_way_count = records[-1][0], False, 0
+                interrupt.release()
         except ReaderGone:
             return ExitCode.OK
         except OutputFailed as error:
