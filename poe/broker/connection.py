@@ -263,8 +263,8 @@ class Connection(GenServer):
         handler, records = self._handler, None
         try:
             if isinstance(request, PointerRequest):
-                topic, pointer, limit = request
-                records = await handler.get(topic, pointer, limit, self._options.frame_max - 2)
+                bytes_max = self._options.frame_max - 2
+                records = await handler.get(*request, bytes_max, begun)
                 reply = DataReply.header(records.length if records is not None else 0)
             elif isinstance(request, PutRequest):
                 reply = PutReply.frame(await handler.put(request.topic, request.messages, begun))

@@ -74,7 +74,7 @@ class RequestHandler:
     def begin_get(self, topic: bytes, pointer: int, limit: int, bytes_max: int) -> Call | None:
         """Make the call that a get usually takes; None when the topic has no route.
 
-        Mostly it is done at once, and its value the `FileSlice`. If not, ask `get`.
+        Mostly it is done at once, and its value the `FileSlice`. `get` goes on from it if not.
         """
         route = self._routes.get(topic)
         if route is None:
@@ -115,15 +115,17 @@ class RequestHandler:
         raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
 
     def get(
-        self, topic: bytes, pointer: int, limit: int, bytes_max: int
+        self, topic: bytes, pointer: int, limit: int, bytes_max: int, begun: Call | None = None
     ) -> Awaitable[FileSlice | None]:
         """Find up to `limit` records behind `pointer`; None when there are none.
+
+        `begun` is what `begin_get` has just returned for it, if that was asked.
 
         Raises (when awaited):
             StorageError: the topic cannot be read.
             TopicUnavailable: the segment had no appendix server for 5 s.
         """
-        return self._call_reader(topic, pointer, Get(pointer, limit, bytes_max))
+        return self._call_reader(topic, pointer, Get(pointer, limit, bytes_max), begun)
 
     async def next(self, topic: bytes, pointer: int) -> tuple[int, bytes] | None:
         """Read the message behind `pointer`; None when there is none.
@@ -140,7 +142,9 @@ class RequestHandler:
             topic, pointer, Next(pointer)
         )
 
-    async def _call_reader(self, topic: bytes, pointer: int, request: Get | Next) -> Any:  # noqa: ANN401
+    async def _call_reader(
+        self, topic: bytes, pointer: int, request: Get | Next, begun: Call | None = None
+    ) -> Any:  # noqa: ANN401
         """Ask the appendix server that holds what follows `pointer`."""
         await self._recover(topic)
         for _ in range(TRIES_MAX):
@@ -148,8 +152,9 @@ class RequestHandler:
             if route is None:
                 return None
             reader = route.reader(pointer)
+            call, begun = begun or self._actor.call(reader, request, timeout_s=None), None
             try:
-                found = await self._actor.call(reader, request, timeout_s=None)
+                found = await call
             except ActorDead as error:
                 if not may_repeat(error, is_put=False):
                     raise

@@ -21,9 +21,10 @@ from poe.errors import (
 from poe.storage.data_file import DataFile
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, FileSlice
-from poe.storage.index import OFFSET_MAX
+from poe.storage.index import OFFSET_MAX, Index
 from poe.storage.record import (
     POINTER_MAX,
+    Batch,
     Messages,
     encode_record,
     encode_records,
@@ -198,11 +199,8 @@ class Segment:
         self._data.append(data, count)
         if batch is None:
             index.append_one(pointer, offset)
-        elif batch.starts is None:
-            index.append_run(pointer, offset, count, len(data) // count)
         else:
-            pointers = np.arange(pointer, last_pointer + 1, dtype=np.uint64)
-            index.append(pointers, batch.starts + np.uint64(offset))
+            _append_entries(index, batch, count, pointer, offset)
         if self.pointer_low is None:
             self.pointer_low = pointer
         self.last_pointer = last_pointer
@@ -374,6 +372,15 @@ class Segment:
 
     def _forget_files(self) -> None:
         self._data = self._reader = None
+
+
+def _append_entries(index: Index, batch: Batch, count: int, pointer: int, offset: int) -> None:
+    """Add the entries of a batch that lies at an offset, with consecutive pointers."""
+    if batch.starts is None:
+        index.append_run(pointer, offset, count, len(batch.data) // count)
+    else:
+        pointers = np.arange(pointer, pointer + count, dtype=np.uint64)
+        index.append(pointers, batch.starts + np.uint64(offset))
 
 
 def _make_files(files: Files, folder: str, path: str, options: SegmentOptions) -> None:

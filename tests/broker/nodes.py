@@ -57,7 +57,8 @@ class FrameReads(GenServer):
     async def handle_call(self, request: Any, caller: Call):
         topic, pointer, limit = request
         try:
-            found = await self.handler.get(topic, pointer, limit, BYTES_MAX)
+            begun = self.handler.begin_get(topic, pointer, limit, BYTES_MAX)
+            found = await self.handler.get(topic, pointer, limit, BYTES_MAX, begun)
         except PoeError as error:
             return Error(error)
         return [] if found is None else decode_records(found.read())
@@ -72,7 +73,8 @@ class FramePuts(GenServer):
     async def handle_call(self, request: Any, caller: Call):
         topic, messages = request
         try:
-            return await self.handler.put(topic, messages)
+            begun = self.handler.begin_put(topic, messages)
+            return await self.handler.put(topic, messages, begun)
         except PoeError as error:
             return Error(error)
 
