@@ -22,7 +22,7 @@ from poe.cli.output import (
     write_error,
 )
 from poe.cli.sentence import sentence_of
-from poe.errors import PoeError, UnknownTopic
+from poe.errors import CorruptRecord, PoeError, UnknownTopic
 from poe.protocol import FOLLOW_WAIT_S, Record, Socket
 
 _BATCH_COUNT = 1000
@@ -137,6 +137,8 @@ def _copy(
             told, code = str(error), ExitCode.OUTPUT_FAILED
         except PoeError as error:
             told, code = sentence_of(error), ExitCode.of(error)
+            if isinstance(error, CorruptRecord) and error.pointer is not None:
+                pointer = error.pointer  # in front of it, reading would end there again
         except KeyboardInterrupt:
             told, code = interrupt.word, interrupt.exit_code
         else:

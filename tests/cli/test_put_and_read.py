@@ -227,3 +227,23 @@ def test_an_unknown_topic_is_told_from_an_empty_one(server):
     run = poe("read", "nosuch", port=server.port)
     assert run.returncode == 1
     assert "topic 'nosuch' is not known" in complaint(run)
+
+
+def test_read_shows_what_lies_before_damage_and_tells_how_to_read_on_behind_it(tmp_path):
+    with Server(tmp_path / "data") as server:
+        poe("put", "t", "-", stdin=b"0\n1\n2\n3\n", port=server.port)
+        (path,) = (tmp_path / "data" / "topics" / "t").glob("*_data")
+        with path.open("r+b") as file:
+            file.seek(2 * 12)
+            file.write(b"\xff" * 12)
+        run = poe("read", "t", port=server.port)
+        assert (run.returncode, run.stdout) == (1, b"0\n1\n")
+        told, _, pointer = run.stderr.decode().rpartition(" ")
+        assert "topics/t/" in told
+        assert "poe check" in told
+        assert told.endswith("; continue with --pointer")
+        rest = poe("read", "t", "--pointer", pointer.strip(), port=server.port)
+        assert rest.stdout == b"3\n"
+    check = poe("check", tmp_path / "data")
+    assert check.returncode == 1
+    assert b"DAMAGED" in check.stdout
