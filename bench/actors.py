@@ -1,13 +1,14 @@
 """Measures the actor runtime alone: a message, a call with its reply, the size of an idle actor."""
 
-import argparse
 import gc
 import time
 import tracemalloc
+from collections.abc import Iterator
 
 from thespian.actors import Actor
 
-from bench.row import Row, print_rows
+from bench import rounds
+from bench.row import Sample
 from poe.actors import NO_REPLY, ActorRef, Call, GenServer, LoopSystemBase
 
 
@@ -112,24 +113,27 @@ def idle_bytes(runtime: LoopSystemBase, count: int) -> float:
     return held / len(actors)
 
 
-def main() -> None:
-    """Measure on one runtime."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
-    count = 100_000 if quick else 1_000_000
-    runtime = LoopSystemBase()
-    try:
-        rows = [
-            Row.at_most("actor message (plain)", plain_us(runtime, count), "µs", 0.6),
-            Row.at_most("actor message (cast)", cast_us(runtime, count), "µs", 0.6),
-            Row.at_most("actor call and reply", call_us(runtime, count // 4), "µs", 3),
-            Row.at_most("idle actor", idle_bytes(runtime, count // 20), "B", 1024),
-        ]
-    finally:
-        runtime.shutdown()
-    print_rows(rows)
+def measure_rounds(count: int, *, quick: bool) -> Iterator[list[Sample]]:
+    """Start a runtime, round by round."""
+    messages = 100_000 if quick else 1_000_000
+    for _ in range(count):
+        runtime = LoopSystemBase()
+        try:
+            samples = measure(runtime, messages)
+        finally:
+            runtime.shutdown()
+        yield samples
+
+
+def measure(runtime: LoopSystemBase, count: int) -> list[Sample]:
+    """All samples of a round."""
+    return [
+        Sample.at_most("actor message (plain)", plain_us(runtime, count), "µs", 0.6),
+        Sample.at_most("actor message (cast)", cast_us(runtime, count), "µs", 0.6),
+        Sample.at_most("actor call and reply", call_us(runtime, count // 4), "µs", 3),
+        Sample.at_most("idle actor", idle_bytes(runtime, count // 20), "B", 1024),
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    rounds.main(measure_rounds)

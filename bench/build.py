@@ -1,4 +1,4 @@
-"""Compiles the C programs of the benchmarks into `bench/build`; without a compiler, none."""
+"""Compiles the C programs of the benchmarks into `bench/build`, as far as that is possible here."""
 
 import os
 import shutil
@@ -20,18 +20,44 @@ SOURCES = (
 )
 
 
-def build() -> list[str]:
-    """Compile what is present and older than its source; return the names that can be run."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
+def build() -> dict[str, str]:
+    """Compile what is missing or older than its source.
+
+    Returns what cannot be run and why, in a few words each: program -> reason.
+    """
     BUILD.mkdir(exist_ok=True)
-    for source in SOURCES:
-        target = BUILD / source.stem
-        if compiler and source.exists() and _is_stale(target, source):
-            command = [compiler, "-O2", "-pthread", "-o", str(target), str(source)]
-            subprocess.run(command, check=True)
-    return [source.stem for source in SOURCES if (BUILD / source.stem).exists()]
+    reasons = {source.stem: compile_program(source, BUILD / source.stem) for source in SOURCES}
+    return {program: reason for program, reason in reasons.items() if reason}
 
 
-def _is_stale(target: Path, source: Path) -> bool:
+def compile_program(source: Path, target: Path) -> str:
+    """Compile a program that is missing or older than its source.
+
+    Returns why it cannot be run, in a few words; empty if it can.
+    """
+    if not _is_stale(source, target):
+        return ""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if not source.exists():
+        return f"no {source.name} in the folder that BENCH_SOURCES names"
+    if compiler is None:
+        return "no C compiler"
+    # Never an older program under the name of a newer one.
+    target.unlink(missing_ok=True)
+    command = [compiler, "-O2", "-pthread", "-o", str(target), str(source)]
+    run = subprocess.run(command, check=False, capture_output=True, text=True)
+    return f"{source.name} does not compile" if run.returncode else ""
+
+
+def is_built(program: str) -> bool:
+    """Whether the program can be run."""
+    return (BUILD / program).exists()
+
+
+def _is_stale(source: Path, target: Path) -> bool:
+    if not target.exists():
+        return True
+    if not source.exists():
+        return False
     newest = max(source.stat().st_mtime, (OWN / "loadgen.h").stat().st_mtime)
-    return not target.exists() or target.stat().st_mtime < newest
+    return target.stat().st_mtime < newest

@@ -4,12 +4,14 @@
 messages; what lies between is filled by `put_many`, whose rate is measured apart.
 """
 
-import argparse
 import tempfile
 import time
+from collections.abc import Iterator
 
 import poe
-from bench.row import Row, print_rows
+from bench import rounds
+from bench.row import Sample
+from bench.warm_pages import warm_pages
 
 TOPIC = b"bench"
 MESSAGE = b"m" * 74
@@ -54,40 +56,42 @@ def put_many_rate(count: int) -> float:
     return count / (time.perf_counter() - started)
 
 
-def measure(stored: int, stretch: int) -> list[Row]:
-    """All rows, on a store that grows to `stored` messages."""
+def measure_rounds(count: int, *, quick: bool) -> Iterator[list[Sample]]:
+    """Fill a new store in a temporary folder, round by round."""
+    stored, stretch = (300_000, 50_000) if quick else (10_000_000, 1_000_000)
+    for _ in range(count):
+        with tempfile.TemporaryDirectory(prefix="poe-bench-") as folder:
+            poe.start(dir=folder, port=None)
+            try:
+                samples = measure(stored, stretch)
+            finally:
+                poe.stop()
+        yield samples
+
+
+def measure(stored: int, stretch: int) -> list[Sample]:
+    """All samples of a round, on a store that grows to `stored` messages."""
+    warm_pages(1)
     fill(STORED_FIRST)
     first_put = put_rate(stretch)
     before_last = fill(stored - STORED_FIRST - 2 * stretch)
+    warm_pages(1)
     last_put = put_rate(stretch)
     first_next = next_rate(0, stretch)
     last_next = next_rate(before_last, stretch)
+    warm_pages(1)
+    many = put_many_rate(2 * stretch)
     size = f"{stored:,} stored"
     return [
-        Row.at_least("poe.put, first stretch", first_put, "/ s", 100_000),
-        Row.at_least(f"poe.put, last stretch, {size}", last_put, "/ s", 100_000),
-        Row.at_least("poe.put, last / first", last_put / first_put, "×", 0.8),
-        Row.at_least("poe.next, first stretch", first_next, "/ s", 100_000),
-        Row.at_least(f"poe.next, last stretch, {size}", last_next, "/ s", 100_000),
-        Row.at_least("poe.next, last / first", last_next / first_next, "×", 0.8),
-        Row.at_least("poe.put_many, 100 at a time", put_many_rate(2 * stretch), "/ s", 2_000_000),
+        Sample.at_least("poe.put, first stretch", first_put, "/ s", 100_000),
+        Sample.at_least(f"poe.put, last stretch, {size}", last_put, "/ s", 100_000),
+        Sample.at_least("poe.put, last / first", last_put / first_put, "×", 0.8),
+        Sample.at_least("poe.next, first stretch", first_next, "/ s", 100_000),
+        Sample.at_least(f"poe.next, last stretch, {size}", last_next, "/ s", 100_000),
+        Sample.at_least("poe.next, last / first", last_next / first_next, "×", 0.8),
+        Sample.at_least("poe.put_many, 100 at a time", many, "/ s", 2_000_000),
     ]
 
 
-def main() -> None:
-    """Measure in a temporary folder."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
-    stored, stretch = (300_000, 50_000) if quick else (10_000_000, 1_000_000)
-    with tempfile.TemporaryDirectory(prefix="poe-bench-") as folder:
-        poe.start(dir=folder, port=None)
-        try:
-            rows = measure(stored, stretch)
-        finally:
-            poe.stop()
-    print_rows(rows)
-
-
 if __name__ == "__main__":
-    main()
+    rounds.main(measure_rounds)

@@ -10,6 +10,7 @@ usage: python -m bench.load HOST PORT MODE CONNS TOPICS BATCH SIZE SECONDS
 import json
 import multiprocessing
 import random
+import signal
 import socket
 import struct
 import sys
@@ -52,7 +53,8 @@ class Tally:
 def run(load: Load) -> dict[str, object]:
     """Load the server from `load.conns` processes and sum up, in the shape of poeload's line."""
     context = multiprocessing.get_context("fork")
-    with context.Pool(load.conns) as pool:
+    # Signals are for us, who then end the pool.
+    with context.Pool(load.conns, _ignore_interrupts) as pool:
         started = time.perf_counter()
         tallies = pool.starmap(_run_connection, [(load, number) for number in range(load.conns)])
         took_s = time.perf_counter() - started
@@ -88,57 +90,16 @@ def pointer_frame(topic: bytes, pointer: int, limit: int) -> bytes:
     return FRAME_HEADER.pack(len(body) + 2, POINTER_REQUEST) + body
 
 
-def _run_connection(load: Load, number: int) -> Tally:
-    with socket.create_connection((load.host, load.port)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if load.mode == "read":
-            return _read(load, connection, random.Random(number))
-        return _write(load, connection, random.Random(number))
+def connect(host: str, port: int) -> socket.socket:
+    """Open a connection that sends each frame at once."""
+    connection = socket.create_connection((host, port))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
 
 
-def _write(load: Load, connection: socket.socket, chance: random.Random) -> Tally:
-    frames = []
-    for number in range(FRAMES_MAX):
-        topic = b"t%d" % (number % load.topics if load.topics < FRAMES_MAX else _any(load, chance))
-        mixed = load.mode == "write-mixed"
-        sizes = [chance.randint(1, load.size) if mixed else load.size for _ in range(load.batch)]
-        frames.append((put_frame(topic, [b"a" * size for size in sizes]), sum(sizes)))
-    tally = Tally(0, 0, 0, [])
-    reply = bytearray(1024)
-    end = time.perf_counter() + load.seconds
-    while (started := time.perf_counter()) < end:
-        frame, payload_bytes = chance.choice(frames)
-        connection.sendall(frame)
-        _receive_frame(connection, reply)
-        tally.messages += load.batch
-        tally.payload_bytes += payload_bytes
-        tally.latencies_us.append(int((time.perf_counter() - started) * 1e6))
-    return tally
-
-
-def _read(load: Load, connection: socket.socket, chance: random.Random) -> Tally:
-    tally = Tally(0, 0, 0, [])
-    pointers: dict[int, int] = {}
-    reply = bytearray(1 << 24)
-    end = time.perf_counter() + load.seconds
-    while (started := time.perf_counter()) < end:
-        topic = _any(load, chance)
-        connection.sendall(pointer_frame(b"t%d" % topic, pointers.get(topic, 0), load.batch))
-        length = _receive_frame(connection, reply)
-        count, pointers[topic] = _walk(reply, length)
-        tally.empty += not count
-        tally.messages += count
-        tally.payload_bytes += length
-        tally.latencies_us.append(int((time.perf_counter() - started) * 1e6))
-    return tally
-
-
-def _any(load: Load, chance: random.Random) -> int:
-    return chance.randrange(load.topics)
-
-
-def _receive_frame(connection: socket.socket, into: bytearray) -> int:
-    """Receive one frame; the body, type first, lies in `into`. Return the body's length."""
+def exchange(connection: socket.socket, frame: bytes, into: bytearray) -> int:
+    """Send a request and receive its reply, type first, in `into`; return the reply's length."""
+    connection.sendall(frame)
     header = connection.recv(4, socket.MSG_WAITALL)
     if len(header) < RECORD_SIZE.size:
         msg = "the server closed the connection"
@@ -153,7 +114,7 @@ def _receive_frame(connection: socket.socket, into: bytearray) -> int:
     return int(length)
 
 
-def _walk(reply: bytearray, length: int) -> tuple[int, int]:
+def walk(reply: bytearray, length: int) -> tuple[int, int]:
     """Count the records of a data reply; return the count and the last pointer, 0 when empty."""
     offset, count, pointer = 2, 0, 0
     while offset < length:
@@ -162,6 +123,58 @@ def _walk(reply: bytearray, length: int) -> tuple[int, int]:
         offset += 4 + size
         count += 1
     return count, pointer
+
+
+def _run_connection(load: Load, number: int) -> Tally:
+    with connect(load.host, load.port) as connection:
+        if load.mode == "read":
+            return _read(load, connection, random.Random(number))
+        return _write(load, connection, random.Random(number))
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _write(load: Load, connection: socket.socket, chance: random.Random) -> Tally:
+    frames = []
+    for number in range(FRAMES_MAX):
+        topic = b"t%d" % (number % load.topics if load.topics < FRAMES_MAX else _any(load, chance))
+        mixed = load.mode == "write-mixed"
+        sizes = [chance.randint(1, load.size) if mixed else load.size for _ in range(load.batch)]
+        frames.append((put_frame(topic, [b"a" * size for size in sizes]), sum(sizes)))
+    tally = Tally(0, 0, 0, [])
+    reply = bytearray(1024)
+    end = time.perf_counter() + load.seconds
+    while (started := time.perf_counter()) < end:
+        frame, payload_bytes = chance.choice(frames)
+        exchange(connection, frame, reply)
+        tally.messages += load.batch
+        tally.payload_bytes += payload_bytes
+        tally.latencies_us.append(int((time.perf_counter() - started) * 1e6))
+    return tally
+
+
+def _read(load: Load, connection: socket.socket, chance: random.Random) -> Tally:
+    tally = Tally(0, 0, 0, [])
+    pointers: dict[int, int] = {}
+    reply = bytearray(1 << 24)
+    end = time.perf_counter() + load.seconds
+    while (started := time.perf_counter()) < end:
+        topic = _any(load, chance)
+        frame = pointer_frame(b"t%d" % topic, pointers.get(topic, 0), load.batch)
+        length = exchange(connection, frame, reply)
+        count, pointers[topic] = walk(reply, length)
+        tally.empty += not count
+        tally.messages += count
+        tally.payload_bytes += length
+        tally.latencies_us.append(int((time.perf_counter() - started) * 1e6))
+    return tally
+
+
+def _any(load: Load, chance: random.Random) -> int:
+    return chance.randrange(load.topics)
 
 
 def main() -> None:

@@ -7,14 +7,16 @@ line `ready on HOST:PORT` for Poe and an accepted connection for the others.
 import contextlib
 import os
 import resource
-import shutil
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.build import BUILD, ROOT
 
@@ -50,21 +52,75 @@ def raise_descriptor_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+class _Interrupts:
+    """Turns the first SIGINT or SIGTERM into a KeyboardInterrupt, and ignores the others.
+
+    A second one would break into the clean-up that the first one began. While `is_held`, the first
+    one waits: between a program's start and the block that ends it, it would leave the program.
+    """
+
+    def __init__(self) -> None:
+        self.is_held = False
+        self._came = False
+
+    def take(self, *_: object) -> None:
+        """Handle a signal."""
+        is_first, self._came = not self._came, True
+        if is_first and not self.is_held:
+            raise KeyboardInterrupt
+
+    def hold(self) -> None:
+        """Keep back what comes from now on."""
+        self.is_held = True
+
+    def let_through(self) -> None:
+        """Raise what was kept back, if something was."""
+        self.is_held = False
+        if self._came:
+            raise KeyboardInterrupt
+
+
+_interrupts = _Interrupts()
+
+
+def interrupt_once() -> None:
+    """Make SIGTERM an interrupt like Ctrl-C, and let only the first of them interrupt."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupts.take)
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """Run a program, with the options of `Popen`, and end it with the block, whatever happens."""
+    _interrupts.hold()
+    process = subprocess.Popen(command, text=True, **options)
+    try:
+        _interrupts.let_through()
+        yield process
+    finally:
+        _end(process)
+        for stream in (process.stdout, process.stderr):
+            if stream:
+                stream.close()
+
+
 @contextlib.contextmanager
 def poe(folder: Path, options: Sequence[str] = ()) -> Iterator[Running]:
     """Serve `folder` until the block ends."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    started = time.perf_counter()
-    process = subprocess.Popen(
-        poe_command(folder, options), env=environment, stdout=subprocess.PIPE, text=True
-    )
-    try:
+    before = time.perf_counter()
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        started(
+            poe_command(folder, options), env=environment, stdout=subprocess.PIPE, stderr=log
+        ) as process,
+    ):
         port = _port_of_readiness_line(process)
-        yield Running(process.pid, port, time.perf_counter() - started)
-    finally:
-        _end(process)
-        if process.stdout:
-            process.stdout.close()
+        if port is None:
+            log.seek(0)
+            msg = f"poe ended before it was ready: {log.read()[-1000:]}"
+            raise RuntimeError(msg)
+        yield Running(process.pid, port, time.perf_counter() - before)
 
 
 @contextlib.contextmanager
@@ -95,13 +151,6 @@ def nats(folder: Path) -> Iterator[Running]:
         yield running
 
 
-def installed(name: str) -> bool:
-    """Whether the server can be measured here."""
-    if name == "limit":
-        return (BUILD / "limit").exists()
-    return name == "poe" or shutil.which(f"{name}-server") is not None
-
-
 def free_port() -> int:
     """A port that nothing listens on right now."""
     with socket.socket() as probe:
@@ -111,15 +160,13 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def _listening(command: list[str], port: int) -> Iterator[Running]:
-    started = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
+    before = time.perf_counter()
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with started(command, **silent) as process:
         while not _accepts(port):
-            _check_alive(process, started)
+            _check_alive(process, before)
             time.sleep(0.01)
-        yield Running(process.pid, port, time.perf_counter() - started)
-    finally:
-        _end(process)
+        yield Running(process.pid, port, time.perf_counter() - before)
 
 
 def _accepts(port: int) -> bool:
@@ -127,21 +174,20 @@ def _accepts(port: int) -> bool:
         return probe.connect_ex((HOST, port)) == 0
 
 
-def _check_alive(process: subprocess.Popen[bytes], started: float) -> None:
-    if process.poll() is not None or time.perf_counter() - started > READY_TIMEOUT_S:
+def _check_alive(process: subprocess.Popen[str], started_at: float) -> None:
+    if process.poll() is not None or time.perf_counter() - started_at > READY_TIMEOUT_S:
         msg = f"{process.args!r} is not ready; exit code {process.poll()}"
         raise RuntimeError(msg)
 
 
-def _port_of_readiness_line(process: subprocess.Popen[str]) -> int:
+def _port_of_readiness_line(process: subprocess.Popen[str]) -> int | None:
     for line in process.stdout or ():
         if line.startswith("ready on "):
             return int(line.rpartition(":")[2])
-    msg = f"poe ended before it was ready; exit code {process.wait()}"
-    raise RuntimeError(msg)
+    return None
 
 
-def _end(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[str]) -> None:
     process.terminate()
     try:
         process.wait(timeout=10)

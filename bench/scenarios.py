@@ -6,6 +6,7 @@ of its own protocol.
 
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import processes
-from bench.build import BUILD, ROOT
+from bench.build import BUILD, ROOT, is_built
 from bench.processes import HOST, Running
+from bench.warm_pages import warm_pages
 
 CONNECTIONS = 6
 MESSAGE_BYTES = 100
@@ -54,6 +56,21 @@ SERVERS: dict[str, tuple[Starter, str]] = {
 }
 
 
+def left_out(not_built: dict[str, str]) -> dict[str, str]:
+    """Which servers cannot be measured here, and why; `not_built` is what `build` returned.
+
+    Poe always can: without poeload, `bench/load.py` loads it.
+    """
+    programs = {"limit": "limit", "redis": "redisload", "nats": "natsload"}
+    reasons = {}
+    for server, program in programs.items():
+        if server != "limit" and shutil.which(f"{server}-server") is None:
+            reasons[server] = f"no {server}-server"
+        elif program in not_built:
+            reasons[server] = not_built[program]
+    return reasons
+
+
 def measure(server: str, scenario: Scenario, seconds: float) -> float:
     """Messages per second of one server in one scenario, started fresh in an empty folder.
 
@@ -62,7 +79,9 @@ def measure(server: str, scenario: Scenario, seconds: float) -> float:
     """
     start, generator = SERVERS[server]
     with tempfile.TemporaryDirectory(prefix="poe-bench-") as folder, start(Path(folder)) as running:
-        if scenario.mode == "read" and server != "limit":
+        if scenario.mode == "write":
+            warm_pages(seconds)
+        elif server != "limit":
             _fill(generator, running.port, scenario.topics)
         return message_rate(generator, running.port, scenario, seconds)
 
@@ -74,20 +93,17 @@ def message_rate(generator: str, port: int, scenario: Scenario, seconds: float) 
         RuntimeError: the generator saw errors; a rate with errors in it means nothing.
     """
     program = [str(BUILD / generator)]
-    if not (BUILD / generator).exists():
+    if not is_built(generator):
         program = [sys.executable, "-m", "bench.load"]
     work = [scenario.mode, CONNECTIONS, scenario.topics, scenario.batch, MESSAGE_BYTES, seconds]
-    run = subprocess.run(
-        [*program, *map(str, [HOST, port, *work])],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    command = [*program, *map(str, [HOST, port, *work])]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with processes.started(command, cwd=ROOT, **pipes) as run:
+        output, errors = run.communicate()
     if run.returncode:
-        msg = f"{generator} {scenario.mode} failed: {run.stdout}{run.stderr}"
+        msg = f"{generator} {scenario.mode} failed: {output}{errors}"
         raise RuntimeError(msg)
-    return float(json.loads(run.stdout)["msgs_s"])
+    return float(json.loads(output)["msgs_s"])
 
 
 def _fill(generator: str, port: int, topics: int) -> None:

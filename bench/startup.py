@@ -1,38 +1,43 @@
-"""Measures the time from process start to readiness line, with many sealed segments."""
+"""Measures the time from process start to readiness line, with many sealed segments.
 
-import argparse
-import statistics
+The segments are written once, and lie in the page cache. A first start is not counted: it alone
+would find no files of Poe's own beside them.
+"""
+
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from bench.processes import poe, raise_descriptor_limit
-from bench.row import Row, print_rows
+from bench import rounds
+from bench.processes import poe
+from bench.row import Sample
 from bench.sealed import write_sealed_segments
 
-ROUNDS = 3
 MESSAGES_PER_SEGMENT = 100_000
 
 
-def measure(segment_count: int) -> list[Row]:
-    """The median of the rounds on one folder."""
-    times = []
-    with tempfile.TemporaryDirectory(prefix="poe-bench-") as folder:
-        write_sealed_segments(Path(folder), "bench", segment_count, MESSAGES_PER_SEGMENT, 1)
-        for _ in range(ROUNDS):
-            with poe(Path(folder)) as running:
-                times.append(running.ready_after_s)
+def measure_rounds(count: int, *, quick: bool) -> Iterator[list[Sample]]:
+    """Start on the same folder, round by round."""
+    segment_count = 50 if quick else 1000
+    with tempfile.TemporaryDirectory(prefix="poe-bench-") as name:
+        folder = Path(name)
+        write_sealed_segments(folder, "bench", segment_count, MESSAGES_PER_SEGMENT, 1)
+        start_s(folder)
+        for _ in range(count):
+            yield [start_sample(folder, segment_count)]
+
+
+def start_sample(folder: Path, segment_count: int) -> Sample:
+    """Start-up time with all segments."""
     name = f"start-up with {segment_count:,} sealed segments of {MESSAGES_PER_SEGMENT:,} messages"
-    return [Row.at_most(name, statistics.median(times), "s", 1)]
+    return Sample.at_most(name, start_s(folder), "s", 1)
 
 
-def main() -> None:
-    """Measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
-    raise_descriptor_limit()
-    print_rows(measure(50 if quick else 1000))
+def start_s(folder: Path) -> float:
+    """Seconds from process start to readiness line."""
+    with poe(folder) as running:
+        return running.ready_after_s
 
 
 if __name__ == "__main__":
-    main()
+    rounds.main(measure_rounds)
