@@ -42,6 +42,13 @@ class OpenFile(Protocol):
         """Extend the file to `size` bytes, with disk blocks reserved for all of them."""
         ...
 
+    def reserve(self, size: int) -> None:
+        """Reserve disk blocks for the first `size` bytes, and leave the size of the file as it is.
+
+        `truncate` gives blocks behind the end back. Where the system cannot, nothing happens.
+        """
+        ...
+
     def sync(self) -> None:
         """Make what was written durable (fdatasync)."""
         ...

@@ -6,13 +6,14 @@ symbolic link put in the way of a topic is an error, never a door. Folders are m
 """
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import glob
 import mmap
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
@@ -28,7 +29,19 @@ _FLAGS: dict[Mode, int] = {
     "x+": os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE,
     "w+": os.O_RDWR | os.O_CREAT | os.O_TRUNC | _SAFE,
 }
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
+    """Return Linux's fallocate, which Python offers only in the form that changes the size."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+    if function is not None:
+        function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long)
+    return function
+
+
+_fallocate = _find_fallocate()
 
 
 class RealFile:
@@ -77,6 +90,16 @@ class RealFile:
     def allocate(self, size: int) -> None:
         """Extend the file to `size` bytes, with disk blocks reserved for all of them."""
         os.posix_fallocate(self._fd, 0, size)
+
+    def reserve(self, size: int) -> None:
+        """Reserve disk blocks for the first `size` bytes, and leave the size of the file as it is.
+
+        `truncate` gives blocks behind the end back. Where the system cannot, nothing happens.
+        """
+        if _fallocate is not None and _fallocate(self._fd, _KEEP_SIZE, 0, size) != 0:
+            error_number = ctypes.get_errno()
+            if error_number not in {errno.EOPNOTSUPP, errno.ENOSYS}:
+                raise OSError(error_number, os.strerror(error_number))
 
     def sync(self) -> None:
         """Make what was written durable (fdatasync)."""

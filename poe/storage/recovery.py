@@ -130,7 +130,8 @@ def _repair(files: Files, path: str, index: OpenFile | None, lock: FoundLock | N
         _log.error("no record at offset %d of %s_data, of %d bytes", places.end, path, end)
     if places.end < data_size:
         _log.warning("%d bytes are cut off %s_data", data_size - places.end, path)
-        data.truncate(places.end)
+    # In any case: blocks may be reserved behind the end.
+    data.truncate(places.end)
     entries = encode_entries(
         np.array(places.pointers, np.uint64), np.array(places.offsets, np.uint64)
     )

@@ -138,10 +138,7 @@ class Segment:
     def open(
         cls, files: Files, folder: str, timestamp: int, options: SegmentOptions
     ) -> Self | None:
-        """Recover the files of a segment as far as needed and be its sleeping reader.
-
-        Returns:
-            The segment, or None when there is no data file.
+        """Recover a segment as far as needed and be its sleeping reader; None without a data file.
 
         Raises:
             SegmentLocked: a live program writes to it.
@@ -307,6 +304,9 @@ class Segment:
             WriteFailed: another failure; likewise.
         """
         self.flush()
+        if self._data is not None:
+            with writing(self.path):
+                self._data.cut()
         self._forget_files()
 
     def close(self) -> None:

@@ -117,6 +117,10 @@ class FaultyFile:
         self.layer.check("allocate")
         self.file.allocate(size)
 
+    def reserve(self, size):
+        self.layer.check("reserve")
+        self.file.reserve(size)
+
     def sync(self):
         self.layer.check("sync")
         self.file.sync()

@@ -180,3 +180,61 @@ def test_whichever_call_fails_exactly_the_accepted_batches_are_stored(
             break
         nth += 1
     assert nth > 40
+
+
+LARGE = [b"x" * 1000] * 500
+"""Half a MB. From 1 MiB on, blocks are reserved ahead."""
+
+
+def allocated_bytes(tmp_path):
+    return path_of(tmp_path, "data").stat().st_blocks * 512
+
+
+@pytest.fixture
+def is_reserving(tmp_path):
+    """Skip where the file system reserves nothing."""
+    file = files_at(tmp_path).open("topics/t/probe", "x+")
+    file.reserve(1 << 20)
+    if (tmp_path / "topics/t/probe").stat().st_blocks * 512 < 1 << 20:
+        pytest.skip("the file system reserves no blocks")
+
+
+@pytest.mark.usefixtures("is_reserving")
+@pytest.mark.parametrize("ending", ["seal", "hibernate", "kill", "failing write"])
+def test_blocks_reserved_ahead_change_no_size_and_are_given_back(tmp_path, layer, ending):
+    segment = create(layer)
+    for _ in range(5):
+        segment.append(LARGE, NOW)
+    size = path_of(tmp_path, "data").stat().st_size
+    assert size == segment.size_bytes
+    assert size + 256 * 1024 < allocated_bytes(tmp_path) <= 2 * size
+    match ending:
+        case "failing write":
+            layer.fail(0, errno.ENOSPC, "write_at")
+            with pytest.raises(StorageFull):
+                segment.append([b"x"], NOW)
+        case "kill":
+            del segment
+            segment = reopen(layer)
+        case _:
+            getattr(segment, ending)()
+    assert size <= allocated_bytes(tmp_path) <= size + 64 * 1024
+    assert path_of(tmp_path, "data").stat().st_size == size
+    assert len(read_all(segment)) == 5 * len(LARGE)
+
+
+@pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EOPNOTSUPP, errno.EIO])
+def test_where_no_blocks_can_be_reserved_writes_go_on(tmp_path, layer, error_number):
+    segment = create(layer)
+    layer.fail(0, error_number, "reserve", is_for_ever=True)
+    for _ in range(5):
+        segment.append(LARGE, NOW)
+    assert layer.failed_count
+    assert len(read_all(segment)) == 5 * len(LARGE)
+
+
+def test_a_small_segment_reserves_nothing(tmp_path, layer):
+    segment = create(layer)
+    layer.fail(0, errno.EIO, "reserve")
+    segment.append(LARGE, NOW)
+    assert not layer.failed_count
