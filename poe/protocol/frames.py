@@ -114,7 +114,10 @@ class FrameReader:
             if frame_end <= self._end and TYPE_SIZE <= length <= self._frame_max:
                 self._start = frame_end
                 return message_type, self._view[start + HEADER_SIZE : frame_end]
-        self._keep_unfinished()
+        if self._end == start:
+            self._view, self._start, self._end, self._growing = _EMPTY, 0, 0, False
+        else:
+            self._keep_unfinished()
         return None
 
     def keep(self) -> None:
