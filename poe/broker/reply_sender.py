@@ -40,7 +40,14 @@ class ReplySender:
             ConnectionClosed: the data file was cut by another program after the head was sent.
         """
         if records is None:
-            return self._push(head, None, 0, 0)
+            try:
+                sent = self._socket.send(head)
+            except BlockingIOError:
+                sent = 0
+            if sent == len(head):
+                return True
+            self._rest = (head[sent:], None, 0, 0)
+            return False
         offset = records.offset
         return self._push(head, records.file, offset, offset + records.length)
 

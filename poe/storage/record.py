@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,14 +44,9 @@ _HEADER = np.dtype(
 )
 
 
-class Batch(NamedTuple):
-    """The records of one put."""
-
-    data: bytes | memoryview
-    """The records, back to back; until the same thread encodes the next batch."""
-
-    starts: Numbers | None
-    """Where each record begins in `data`; None where all are of one size."""
+Batch: TypeAlias = tuple[bytes | memoryview, Numbers | None]
+"""The records of one put, back to back, until the same thread encodes the next batch; and where
+each begins in them, None where all are of one size."""
 
 
 def encode_record(message: bytes | memoryview, pointer: int, message_max: int) -> bytes:
@@ -154,7 +149,7 @@ def _encode_rows(rows: NDArray[np.uint8], first_pointer: int, message_max: int) 
     if not 0 < length <= message_max or count == 0:
         raise InvalidMessage(length if count else 0, message_max)
     layout_of = _kept.layout if rows.size <= _KEPT_BYTES_MAX else _Layout
-    return Batch(layout_of(count, length).encode(rows, first_pointer), None)
+    return layout_of(count, length).encode(rows, first_pointer), None
 
 
 def _encode_mixed(
@@ -172,4 +167,4 @@ def _encode_mixed(
     starts = np.empty(count, np.uint64)
     starts[0] = 0
     starts[1:] = ends[:-1]
-    return Batch(data, starts)
+    return data, starts

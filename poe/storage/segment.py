@@ -21,11 +21,11 @@ from poe.errors import (
 from poe.storage.data_file import DataFile
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, FileSlice
-from poe.storage.index import OFFSET_MAX, Index
+from poe.storage.index import OFFSET_MAX
 from poe.storage.record import (
     POINTER_MAX,
-    Batch,
     Messages,
+    Numbers,
     encode_record,
     encode_records,
 )
@@ -181,12 +181,11 @@ class Segment:
         if last_pointer > POINTER_MAX:
             raise PointerOutOfRange(last_pointer)
         offset = self.size_bytes
+        data: bytes | memoryview
         if count == 1:
-            batch = None
-            data: bytes | memoryview = encode_record(messages[0], pointer, options.message_max)
+            data = encode_record(messages[0], pointer, options.message_max)
         else:
-            batch = encode_records(messages, pointer, options.message_max)
-            data = batch.data
+            data, starts = encode_records(messages, pointer, options.message_max)
         if offset + len(data) > OFFSET_MAX:
             raise StorageFull(self.path + "_data", "it would exceed 2^40 - 1 bytes")
         if index.is_full():
@@ -194,10 +193,12 @@ class Segment:
         assert self._data is not None
         # The last step that may fail: from here on data and index go together.
         self._data.append(data, count)
-        if batch is None:
+        if count == 1:
             index.append_one(pointer, offset)
+        elif starts is None:
+            index.append_run(pointer, offset, count, len(data) // count)
         else:
-            _append_entries(index, batch, count, pointer, offset)
+            index.append(_consecutive(pointer, count), starts + np.uint64(offset))
         if self.pointer_low is None:
             self.pointer_low = pointer
         self.last_pointer = last_pointer
@@ -374,13 +375,8 @@ class Segment:
         self._data = self._reader = None
 
 
-def _append_entries(index: Index, batch: Batch, count: int, pointer: int, offset: int) -> None:
-    """Add the entries of a batch that lies at an offset, with consecutive pointers."""
-    if batch.starts is None:
-        index.append_run(pointer, offset, count, len(batch.data) // count)
-    else:
-        pointers = np.arange(pointer, pointer + count, dtype=np.uint64)
-        index.append(pointers, batch.starts + np.uint64(offset))
+def _consecutive(first: int, count: int) -> Numbers:
+    return np.arange(first, first + count, dtype=np.uint64)
 
 
 def _make_files(files: Files, folder: str, path: str, options: SegmentOptions) -> None:

@@ -29,24 +29,24 @@ def plainly_encoded(messages, first_pointer):
 def test_a_record_is_size_then_pointer_then_message():
     expected = b"\x00\x00\x00\x0c" + b"\x01\x02\x03\x04\x05\x06\x07" + b"hello"
     assert encode_record(b"hello", POINTER, 100) == expected
-    assert bytes(encode_records([b"hello"], POINTER, 100).data) == expected
+    assert bytes(encode_records([b"hello"], POINTER, 100)[0]) == expected
 
 
 @given(MESSAGES | EQUAL_MESSAGES, st.integers(1, POINTER_MAX - 100))
 def test_a_batch_has_the_bytes_of_its_messages_encoded_one_by_one(messages, first):
-    batch = encode_records(messages, first, 1000)
-    assert bytes(batch.data) == plainly_encoded(messages, first)
-    if batch.starts is None:
+    data, starts = encode_records(messages, first, 1000)
+    assert bytes(data) == plainly_encoded(messages, first)
+    if starts is None:
         assert len(set(map(len, messages))) == 1
     else:
-        starts = [sum(len(m) + 11 for m in messages[:i]) for i in range(len(messages))]
-        assert batch.starts.tolist() == starts
+        expected = [sum(len(m) + 11 for m in messages[:i]) for i in range(len(messages))]
+        assert starts.tolist() == expected
     views = [memoryview(message) for message in messages]
-    assert bytes(encode_records(views, first, 1000).data) == bytes(batch.data)
+    assert bytes(encode_records(views, first, 1000)[0]) == plainly_encoded(messages, first)
 
 
 def test_each_thread_encodes_into_memory_of_its_own():
-    mine = encode_records([b"mine"] * 20, 1, 1000).data
+    mine = encode_records([b"mine"] * 20, 1, 1000)[0]
     other = threading.Thread(target=encode_records, args=([b"else"] * 20, 50, 1000))
     other.start()
     other.join()
@@ -57,14 +57,14 @@ def test_each_thread_encodes_into_memory_of_its_own():
 def test_a_matrix_cut_from_a_frame_gives_the_same_bytes_as_a_list(messages):
     frame = b"".join(len(m).to_bytes(4, "big") + m for m in messages)
     rows = np.frombuffer(frame, np.uint8).reshape(len(messages), -1)[:, 4:]
-    assert bytes(encode_records(rows, 9, 1000).data) == plainly_encoded(messages, 9)
+    assert bytes(encode_records(rows, 9, 1000)[0]) == plainly_encoded(messages, 9)
 
 
 def test_sizes_and_pointers_use_all_their_bytes():
     message = b"x" * 0x10203
     rows = np.frombuffer(message * 2, np.uint8).reshape(2, -1)
     for messages in (rows, [message, message], [message, b"y"]):
-        data = bytes(encode_records(messages, POINTER_MAX - 1, 1 << 24).data)
+        data = bytes(encode_records(messages, POINTER_MAX - 1, 1 << 24)[0])
         assert data[:11] == b"\x00\x01\x02\x0a" + b"\xff" * 6 + b"\xfe"
         assert data[len(message) + 15 :][:7] == b"\xff" * 7
 
@@ -99,7 +99,7 @@ def test_a_single_empty_or_too_large_message_is_refused(message):
 
 @given(MESSAGES)
 def test_decoding_gives_back_what_was_encoded(messages):
-    data = bytes(encode_records(messages, 5, 1000).data)
+    data = bytes(encode_records(messages, 5, 1000)[0])
     assert decode_records(data) == [(5 + i, m) for i, m in enumerate(messages)]
 
 

@@ -83,7 +83,7 @@ def test_after_a_crash_every_batch_is_there(tmp_path, files, is_index_flushed):
 def test_after_a_crash_a_half_written_batch_is_gone(tmp_path, files):
     segment = filled(files)
     # A whole record of an unfinished batch, and a part of its second one.
-    torn = bytes(encode_records([b"half", b"batch"], NOW + 100, 100).data)[:-2]
+    torn = bytes(encode_records([b"half", b"batch"], NOW + 100, 100)[0])[:-2]
     with path_of(tmp_path, "data").open("ab") as data:
         data.write(torn)
     del segment
@@ -97,7 +97,7 @@ def test_after_a_crash_a_half_written_batch_is_gone(tmp_path, files):
 
 def test_after_a_reboot_whole_records_behind_the_flushed_offset_are_kept(tmp_path, files):
     segment = filled(files)
-    more = bytes(encode_records([b"half", b"batch"], NOW + 100, 100).data)
+    more = bytes(encode_records([b"half", b"batch"], NOW + 100, 100)[0])
     with path_of(tmp_path, "data").open("ab") as data:
         data.write(more[:-2])
     del segment
@@ -187,9 +187,9 @@ def test_after_a_reboot_damage_inside_the_index_is_found(tmp_path, files):
 
 def test_data_that_the_original_appended_is_kept(tmp_path, files):
     filled(files).close()
-    more = encode_records([b"of the", b"original"], NOW + 100, 100)
+    more, _ = encode_records([b"of the", b"original"], NOW + 100, 100)
     with path_of(tmp_path, "data").open("ab") as data:
-        data.write(more.data)
+        data.write(more)
     expected = [*STORED, (NOW + 100, b"of the"), (NOW + 101, b"original")]
     assert read_all(reopen(files)) == expected
 

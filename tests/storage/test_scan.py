@@ -29,7 +29,7 @@ def sizes_of(kind: str) -> list[int]:
 @pytest.mark.parametrize("kind", ["equal", "mixed", "runs", "larger than a chunk"])
 def test_every_record_of_good_data_is_found(tmp_path, kind):
     sizes = sizes_of(kind)
-    data = encode_records([bytes(size) for size in sizes], 100, 1 << 24).data
+    data = encode_records([bytes(size) for size in sizes], 100, 1 << 24)[0]
     places = scan_records(written(tmp_path, data), 0, len(data), 99)
     assert places.pointers == list(range(100, 100 + len(sizes)))
     assert places.offsets == [0, *accumulate(size + 11 for size in sizes[:-1])]
@@ -39,9 +39,9 @@ def test_every_record_of_good_data_is_found(tmp_path, kind):
 @pytest.mark.parametrize("number", [0, 1, 8, 9, 10, 72, 73, 300, 2998, 2999])
 @pytest.mark.parametrize("damage", ["zeros", "pointer", "size", "too small", "too large", "end"])
 def test_the_scan_ends_at_the_first_record_that_is_none(tmp_path, number, damage):
-    batch = encode_records([bytes(30)] * 3000, 100, 1000)
+    data, _ = encode_records([bytes(30)] * 3000, 100, 1000)
     start = number * 41
-    data, end = bytearray(batch.data), len(batch.data)
+    data, end = bytearray(data), len(data)
     if damage == "zeros":
         data[start:] = bytes(end - start)
     elif damage == "pointer":
@@ -61,8 +61,8 @@ def test_the_scan_ends_at_the_first_record_that_is_none(tmp_path, number, damage
 
 
 def test_the_scan_may_start_behind_records_and_demands_greater_pointers(tmp_path):
-    batch = encode_records([b"abc"] * 20, 100, 1000)
-    file = written(tmp_path, batch.data)
+    data, _ = encode_records([b"abc"] * 20, 100, 1000)
+    file = written(tmp_path, data)
     places = scan_records(file, 14, 20 * 14, 100)
     assert places.pointers == list(range(101, 120))
     assert scan_records(file, 14, 20 * 14, 101).pointers == []
