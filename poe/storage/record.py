@@ -44,12 +44,14 @@ _HEADER = np.dtype(
 )
 
 
-Batch: TypeAlias = tuple[bytes | memoryview, Numbers | None]
+Encoded: TypeAlias = bytes | memoryview
+"""Records as they lie on disk."""
+Batch: TypeAlias = tuple[Encoded, Numbers | None]
 """The records of one put, back to back, until the same thread encodes the next batch; and where
 each begins in them, None where all are of one size."""
 
 
-def encode_record(message: bytes | memoryview, pointer: int, message_max: int) -> bytes:
+def encode_record(message: bytes | memoryview, pointer: int, message_max: int) -> Encoded:
     """Encode a single message.
 
     Raises:

@@ -181,7 +181,6 @@ class Segment:
         if last_pointer > POINTER_MAX:
             raise PointerOutOfRange(last_pointer)
         offset = self.size_bytes
-        data: bytes | memoryview
         if count == 1:
             data = encode_record(messages[0], pointer, options.message_max)
         else:
