@@ -34,6 +34,7 @@ from poe.errors import (
     ChildStartFailed,
     InvalidMessage,
     NodeNotRunning,
+    NodeRunning,
     PoeError,
     StartFailed,
 )
@@ -90,7 +91,10 @@ class Node:
             OptionError: the folder cannot be used.
             StoreLocked: another server runs on the folder.
             PortInUse: the port is taken.
+            NodeRunning: it runs already.
         """
+        if self.is_running:
+            raise NodeRunning
         config = self.config
         check_port_is_free(config.listener)
         store = Store.open(config.dir, config.segment)
@@ -138,7 +142,7 @@ class Node:
                 self._listener.bound.close()  # a listener that was killed could not
 
     def __enter__(self) -> Self:
-        return self.start()
+        return self if self.is_running else self.start()
 
     def __exit__(
         self,

@@ -22,6 +22,7 @@ from poe.errors import (
     UnknownTopic,
 )
 from poe.node import Node
+from tests.broker.nodes import connect, read_by_next
 from tests.waiting import wait_until
 
 
@@ -253,3 +254,24 @@ def test_stopping_what_was_not_started_is_fine():
     poe.stop()
     with pytest.raises(NodeNotRunning):
         poe.put("t", b"m")
+
+
+def test_a_put_that_is_refused_makes_no_topic(tmp_path):
+    with Node(dir=tmp_path, port=0, message_max=100) as node:
+        with pytest.raises(InvalidMessage):
+            node.put(b"new", b"x" * 101)
+        with connect(node) as client, pytest.raises(InvalidMessage):
+            client.write(b"new", [b"x", b"x" * 101])
+        assert node.topics() == []
+        with pytest.raises(UnknownTopic):
+            node.next(b"new", 0)
+    assert list((tmp_path / "topics").iterdir()) == []
+
+
+def test_a_node_that_runs_may_be_entered_and_not_started_again(tmp_path):
+    with Node(dir=tmp_path, port=0).start() as node:
+        node.put(b"t", b"x")
+        with pytest.raises(NodeRunning):
+            node.start()
+        assert read_by_next(node, b"t")[0][1] == b"x"
+    assert not node.is_running

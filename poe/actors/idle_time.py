@@ -19,6 +19,7 @@ from poe.actors.message import (
     IdleTimeout,
     SystemRequest,
 )
+from poe.actors.reason import Reason
 
 if TYPE_CHECKING:
     from poe.actors.gen_server import GenServer
@@ -84,9 +85,13 @@ class IdleTime:
         is_signal = type(message) is ExitSignal and not actor.trap_exits
         return is_signal or actor._is_suspended  # noqa: SLF001
 
+    def abort(self, reason: Reason) -> None:
+        """End the actor, which was cut short when it was told."""
+        self._actor._myRef.abort(reason)  # noqa: SLF001
+
     def _queue_time_up(self) -> None:
         """Let the end of the time wait its turn: messages that are on their way come first."""
-        self._actor._myRef.queue.append((_TimeUp(self), None, None))  # noqa: SLF001
+        self._actor._myRef.queue.append((TimeUp(self), None, None))  # noqa: SLF001
 
     def tell_time_up(self) -> None:
         """Tell the actor, unless something came first."""
@@ -96,7 +101,7 @@ class IdleTime:
             actor.receiveMessage(TIMED_OUT, None)
 
 
-class _TimeUp:
+class TimeUp:
     """Stands for the actor in a run-queue entry, so that no message of this kind exists."""
 
     __slots__ = ("_idle_time",)
@@ -108,3 +113,7 @@ class _TimeUp:
         """Tell the idle time."""
         del message, sender
         self._idle_time.tell_time_up()
+
+    def abort(self, reason: Reason) -> None:
+        """End the actor, which was cut short."""
+        self._idle_time.abort(reason)

@@ -20,6 +20,7 @@ from poe.actors.actor_cell import ActorCell, Entry, Receiver
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.event_loop import EventLoop
+from poe.actors.idle_time import TimeUp
 from poe.actors.timer_queue import Timer, TimerQueue
 from poe.errors import CallFromActor
 
@@ -179,7 +180,7 @@ class RunQueue:
         except BaseException as interrupt:
             # Ctrl-C in a thread that runs actors: nobody can vouch for the state of the one that
             # was interrupted, so it ends, and its supervisor does what it does after a crash.
-            if isinstance(cell, ActorCell):
+            if isinstance(cell, ActorCell | TimeUp):
                 cell.abort(interrupt)
             raise
         finally:

@@ -187,7 +187,9 @@ class AppendixServer(GenServer):
     def _is_full(self) -> bool:
         segment, options = self._segment, self._options
         return segment.is_writer and (
-            segment.count >= options.count_limit or segment.size_bytes >= options.size_limit
+            self._has_failed_to_sync
+            or segment.count >= options.count_limit
+            or segment.size_bytes >= options.size_limit
         )
 
     # ---- durability ---------------------------------------------------------------------------
@@ -204,17 +206,32 @@ class AppendixServer(GenServer):
         if not group:
             return
         try:
-            self._segment.sync()
-        except StorageError as error:
-            # The kernel may have dropped what it could not write, and a second sync would not
-            # tell. Whatever is put from now on goes to a new segment, on a file of its own.
-            self._has_failed_to_sync = True
-            self.cast(REGISTRY, LimitReached(self._topic, self.ref))
+            self._sync()
+        except SyncFailed as error:
             for caller, _ in group:
-                self.reply_error(caller, SyncFailed(self._segment.path, str(error)))
+                self.reply_error(caller, error)
         else:
             for caller, pointer in group:
                 self.reply(caller, pointer)
+
+    def _sync(self) -> None:
+        """Make the segment durable, or never again say that it is.
+
+        The kernel may have dropped what it could not write, and a second sync would not tell.
+        Whatever is put from now on goes to a new segment, on a file of its own.
+
+        Raises:
+            SyncFailed: the disk did not take it, now or an earlier time.
+        """
+        path = self._segment.path
+        if self._has_failed_to_sync:
+            raise SyncFailed(path, "an earlier sync of it failed")
+        try:
+            self._segment.sync()
+        except StorageError as error:
+            self._has_failed_to_sync = True
+            self.cast(REGISTRY, LimitReached(self._topic, self.ref))
+            raise SyncFailed(path, str(error)) from error
 
     def _flush(self) -> None:
         """Write what `ack="memory"` has left waiting; on a full disk it goes on waiting."""
@@ -265,7 +282,7 @@ class AppendixServer(GenServer):
                 return None
             case Sync():
                 if self._is_dirty:
-                    self._segment.sync()
+                    self._sync()
                     self._is_dirty = False
                 return None
         return super().handle_call(request, caller)

@@ -51,6 +51,7 @@ that each sent 100 kB of small requests kept everybody else waiting for 12 s."""
 _LINGER_S = 2.0
 """How long a peer that was told of its error has to take the news and to close."""
 
+_AFTER_STALL_S = 0.1
 _SLOWEST_BYTES_PER_S = 16 * 1024
 _FRAME_MAX_MIN = 1024
 _FREE_BUFFERS_MAX = 16
@@ -163,6 +164,12 @@ class Connection(GenServer):
         except OSError:
             return False
 
+    def _has_input(self) -> bool:
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK) != b""
+        except OSError:
+            return False
+
     # ---- receiving ----------------------------------------------------------------------------
 
     def _receive(self) -> Stop | Ending | None:
@@ -257,7 +264,6 @@ class Connection(GenServer):
         """Carry a request out, of which a first call may have begun, and reply.
 
         Raises:
-            RemoteProtocolError: a control request that makes no sense.
             ConnectionClosed, OSError: the reply cannot be sent.
         """
         handler, records = self._handler, None
@@ -355,6 +361,10 @@ class Connection(GenServer):
         elapsed_s = self.monotonic_s() - self._unfinished_since_s
         if elapsed_s < allowed_s:
             self._late_timer = self.send_after(allowed_s - elapsed_s, _LATE)
+            return None
+        if self._has_input():
+            # Its bytes are here: it is this process that was late.
+            self._late_timer = self.send_after(_AFTER_STALL_S, _LATE)
             return None
         msg = f"a frame took {elapsed_s:.0f} s so far; option frame_timeout allows {allowed_s:.0f}"
         return await self._hang_up(RemoteProtocolError(msg))

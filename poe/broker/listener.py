@@ -10,6 +10,7 @@ import contextlib
 import errno
 import logging
 import socket
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -39,6 +40,24 @@ ACCEPTORS_COUNT = 10
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 16
 _PAUSE_S = 0.2
+_LINGER_S = 1.0
+"""How long a client that was refused has to read why."""
+_LEAVING_MAX = 100
+_DISCARDED_BYTES = 1 << 20
+_CLOSE_OLDEST = object()
+_PEERS_FAULTS = frozenset(
+    {
+        errno.ENETDOWN,
+        errno.EPROTO,
+        errno.ENOPROTOOPT,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.EOPNOTSUPP,
+        errno.ENETUNREACH,
+        errno.EPERM,
+    }
+)
+"""What accept reports of a client that is gone already, or that a firewall refuses (accept(2))."""
 _HOST_ERRORS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 _LOOPBACK = ("127.", "::1", "localhost")
 
@@ -169,7 +188,7 @@ def check_port_is_free(options: ListenerOptions) -> None:
         OptionError: host or port are none that this process can have.
     """
     if options.port is not None:
-        _listen_at(options.host, options.port).close()
+        _bind(options.host, options.port).close()
 
 
 def _listen(parts: ListenerParts) -> socket.socket:
@@ -181,19 +200,28 @@ def _listen(parts: ListenerParts) -> socket.socket:
 
 
 def _listen_at(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = None
+    listening = _bind(host, port)
     try:
-        listening = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
         listening.listen(_BACKLOG)
         listening.setblocking(False)
-    except (OSError, UnicodeError) as error:
-        if listening is not None:
-            listening.close()
+    except OSError as error:
+        listening.close()
         raise _refusal(host, port, error) from error
     return listening
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = None
+    try:
+        bound = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except (OSError, UnicodeError) as error:
+        if bound is not None:
+            bound.close()
+        raise _refusal(host, port, error) from error
+    return bound
 
 
 def _refusal(host: str, port: int, error: OSError | UnicodeError) -> PoeError:
@@ -217,9 +245,13 @@ class Acceptor(GenServer):
         self._parts = parts
         self._listening = listening.dup()
         self._watch = SocketWatch(self, self._listening)
+        self._leaving: deque[socket.socket] = deque()
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Accept what is there, a few at a turn so that clients already served go on."""
+        if message is _CLOSE_OLDEST:
+            self._close_oldest()
+            return
         if message is not READABLE:
             super().handle_info(message)
             return
@@ -229,9 +261,11 @@ class Acceptor(GenServer):
         self._watch.resume()
 
     def terminate(self, reason: Reason) -> None:
-        """Close this acceptor's descriptor."""
+        """Close this acceptor's descriptors."""
         del reason
         self._watch.close()
+        while self._leaving:
+            self._leaving.popleft().close()
 
     async def _accept(self) -> bool:
         """Accept one client; False when there is none, or no descriptor for it."""
@@ -240,14 +274,16 @@ class Acceptor(GenServer):
         except (BlockingIOError, ConnectionAbortedError):
             return False
         except OSError as error:
+            if error.errno in _PEERS_FAULTS:
+                return True
             if error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
                 raise
             # All acceptors meet it, each five times a second.
             logger.error("no more clients for now: %s", error.strerror, extra=ONCE_A_MINUTE)
             await self.sleep(_PAUSE_S)
             return False
-        # Closed whatever goes wrong, and at once: a client of a socket that merely nobody refers to
-        # any more would wait until the next garbage collection.
+        # Closed if anything goes wrong, and at once: a client of a socket that merely nobody refers
+        # to any more would wait until the next garbage collection.
         with contextlib.ExitStack() as until_handed_over:
             until_handed_over.enter_context(peer)
             peer.setblocking(False)
@@ -264,8 +300,26 @@ class Acceptor(GenServer):
                     parts.scratch,
                     parts.connection_options,
                 )
-                until_handed_over.pop_all()
+            else:
+                self._see_off(peer)
+            until_handed_over.pop_all()
         return True
+
+    def _see_off(self, peer: socket.socket) -> None:
+        """Let a client that was refused read why: closed with its request unread, it is reset."""
+        with contextlib.suppress(OSError):
+            peer.shutdown(socket.SHUT_WR)
+        self._leaving.append(peer)
+        if len(self._leaving) > _LEAVING_MAX:
+            self._leaving.popleft().close()
+        self.send_after(_LINGER_S, _CLOSE_OLDEST)
+
+    def _close_oldest(self) -> None:
+        if self._leaving:
+            peer = self._leaving.popleft()
+            with contextlib.suppress(OSError):
+                peer.recv(_DISCARDED_BYTES)
+            peer.close()
 
     async def _has_room_for(self, peer: socket.socket) -> bool:
         """Tell whether one more client may be served, and tell the client if not."""

@@ -89,7 +89,7 @@ class RequestHandler:
         `begun` is what `begin_put` returned for it, if that was asked.
 
         Raises:
-            StorageError: refused; nothing is stored.
+            StorageError: refused; nothing is stored, except for SyncFailed, which says so.
             TopicUnavailable: the topic had no writer for 5 s; nothing is stored.
             ActorDead: the appendix server ended before it answered; it may be stored.
         """
@@ -101,7 +101,8 @@ class RequestHandler:
             is_put = False
             try:
                 if call is None:
-                    writer = await actor.call(REGISTRY, EnsureWriter(topic), timeout_s=None)
+                    ensure = EnsureWriter(topic, messages)
+                    writer = await actor.call(REGISTRY, ensure, timeout_s=None)
                     call = actor.call(writer, Put(messages), timeout_s=None)
                 is_put = True
                 pointer = await call
@@ -200,7 +201,10 @@ class RequestHandler:
                 await self._actor.call(REGISTRY, EnsureWriter(_topic(arguments)), timeout_s=None)
                 result = True
             case "wait":
-                pointer = int(_number(arguments, "pointer", POINTER_MAX))
+                pointer = _number(arguments, "pointer", POINTER_MAX)
+                if type(pointer) is not int:
+                    msg = f"argument pointer is {pointer!r}; send a whole number"
+                    raise RemoteProtocolError(msg)
                 timeout_s = float(_number(arguments, "timeout_s", WAIT_MAX_S))
                 result = await self.wait(_topic(arguments), pointer, timeout_s)
             case _:

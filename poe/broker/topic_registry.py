@@ -33,7 +33,7 @@ from poe.errors import (
     StorageError,
     TopicFailed,
 )
-from poe.storage import Clock, Segment, Store
+from poe.storage import Clock, Messages, Segment, Store
 from poe.supervision import start_dynamic_child, terminate_child, which_children
 
 logger = logging.getLogger("poe.broker")
@@ -80,9 +80,13 @@ class RegistryParts:
 
 @dataclass(frozen=True, slots=True)
 class EnsureWriter:
-    """Answer the writer of a topic; make the topic when it is new."""
+    """Answer the writer of a topic; make the topic when it is new.
+
+    `messages` is what is to be put: a topic is not made for what it will refuse.
+    """
 
     topic: bytes
+    messages: Messages | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ class TopicRegistry(GenServer):
         """Serve the slow path: topics without a route or a writer, syncs."""
         try:
             if isinstance(request, EnsureWriter):
-                return await self._ensure_writer(request.topic)
+                return await self._ensure_writer(request.topic, request.messages)
             if isinstance(request, SyncAll):
                 return await self._sync_all()
         except PoeError as error:
@@ -235,13 +239,15 @@ class TopicRegistry(GenServer):
         except StorageError as error:
             logger.error("segment %s is not deleted: %s", segment.path, error)
 
-    async def _ensure_writer(self, topic: bytes) -> ActorRef:
+    async def _ensure_writer(self, topic: bytes, messages: Messages | None) -> ActorRef:
         if topic in self._store.failed:
             self._store.recover_topic(topic)
         route = self._routes.get(topic)
         if route is None and topic in self._store.topics:
             await self._open_topic(topic)
         elif route is None:
+            if messages is not None:
+                self._store.check_sizes(messages)
             await self._add_writer(topic, None)
         elif route.writer in self._to_restart:
             await self._bring_back(route.writer)

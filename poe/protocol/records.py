@@ -48,13 +48,15 @@ def join_records(records: Iterable[Record]) -> bytes:
 
 
 def split_records(data: memoryview) -> list[Record]:
-    """Return (pointer, message) of each record up to the first damaged one; messages are copies.
+    """Return (pointer, message) of each record; the messages are copies.
 
-    Damaged means that a size does not fit into the data or a pointer does not exceed the one
-    before. The server does not look at what it sends, so a damaged file shows only here.
+    The server does not look at all that it sends, so a damaged file may show only here: a size does
+    not fit into the data, or a pointer does not exceed the one before. Then the records that can be
+    trusted are returned, those up to two before that place; asked for the next one alone, the
+    server does look.
 
     Raises:
-        CorruptRecord: the first record is damaged; its offset counts from the begin of the data.
+        CorruptRecord: no record can be trusted; the offset counts from the begin of the data.
     """
     if len(data) < RECORD_HEADER_SIZE:
         return walk_records(data)
@@ -88,13 +90,18 @@ def walk_records(data: memoryview) -> list[Record]:
     while offset < end:
         start = offset + RECORD_HEADER_SIZE
         stop = offset + SIZE_SIZE + _unpack_size(data, offset)[0] if start <= end else end + 1
-        if not start <= stop <= end:
-            break
-        pointer = _unpack_pointer(data, offset + _POINTER_OFFSET)[0] & POINTER_MAX
-        if pointer <= last_pointer:
-            break
+        pointer = 0
+        if start <= stop <= end:
+            pointer = _unpack_pointer(data, offset + _POINTER_OFFSET)[0] & POINTER_MAX
+        if stop < start or stop > end or pointer <= last_pointer:
+            # What is wrong may be the record before: its size, or its pointer.
+            return _all_but_last(records)
         records.append((pointer, bytes(data[start:stop])))
         last_pointer, offset = pointer, stop
-    if data and not records:
-        raise CorruptRecord(path="the data reply", offset=0)
     return records
+
+
+def _all_but_last(records: list[Record]) -> list[Record]:
+    if len(records) < 2:  # noqa: PLR2004 - nothing would be left
+        raise CorruptRecord(path="the data reply", offset=0)
+    return records[:-1]

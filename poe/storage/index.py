@@ -12,11 +12,12 @@ Layout of an entry (big endian, 12 bytes, one per record):
 
 import mmap
 from bisect import bisect_right
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
 
-from poe.errors import ReadFailed
+from poe.errors import CorruptRecord, ReadFailed
 from poe.storage.failure import as_storage_error
 from poe.storage.files import OpenFile
 from poe.storage.record import Numbers
@@ -150,8 +151,8 @@ class Index:
         self._flushed_count = self.count
         self._pending.clear()
 
-    def cut(self) -> None:
-        """Cut off what a failed write may have left.
+    def cut(self, *, is_synced: bool) -> None:
+        """Cut off what a failed write may have left, and make the rest durable if asked to.
 
         Raises:
             OSError: as reported by the file layer.
@@ -159,6 +160,8 @@ class Index:
         size = self._flushed_count * ENTRY_BYTES
         if self._file.size() != size:
             self._file.truncate(size)
+        if is_synced:
+            self._file.sync()
 
     def entry(self, number: int) -> tuple[int, int]:
         """Tell pointer and offset of a record; `number` is 0 to `count` - 1.
@@ -204,8 +207,15 @@ class Index:
 
         Raises:
             ReadFailed: the file cannot be mapped.
+            CorruptRecord: the entries around it do not rise; whatever made them so (a page of zeros
+                that a power cut left, a flipped bit) may have led the search astray.
         """
         number = bisect_right(range(self.count), pointer, key=self._pointer_at)
+        around = range(max(number - 2, 0), min(number + 2, self.count))
+        entries = [self.entry(each) for each in around]
+        for (pointer_before, offset_before), (pointer_at, offset_at) in pairwise(entries):
+            if pointer_at <= pointer_before or offset_at <= offset_before:
+                raise CorruptRecord(self._path, number * ENTRY_BYTES)
         return (number, self.entry(number)[1]) if number < self.count else None
 
     def search_offset(self, offset: int, start: int, stop: int) -> int:

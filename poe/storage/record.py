@@ -64,6 +64,19 @@ def encode_record(message: bytes | memoryview, pointer: int, message_max: int) -
     return b"".join((header.to_bytes(HEADER_BYTES, "big"), message))
 
 
+def check_sizes(messages: Messages, message_max: int) -> list[int]:
+    """Return the sizes of messages that a segment with this limit takes.
+
+    Raises:
+        InvalidMessage: one is empty or longer than `message_max`, or there is none.
+    """
+    sizes = list(map(len, messages))
+    smallest, largest = min(sizes, default=0), max(sizes, default=0)
+    if not 0 < smallest <= largest <= message_max:
+        raise InvalidMessage(largest if smallest else 0, message_max)
+    return sizes
+
+
 def encode_records(messages: Messages, first_pointer: int, message_max: int) -> Batch:
     """Encode a batch; its messages get consecutive pointers.
 
@@ -74,12 +87,9 @@ def encode_records(messages: Messages, first_pointer: int, message_max: int) -> 
     """
     if isinstance(messages, np.ndarray):
         return _encode_rows(messages, first_pointer, message_max)
-    sizes = list(map(len, messages))
-    smallest, largest = min(sizes, default=0), max(sizes, default=0)
-    if not 0 < smallest <= largest <= message_max:
-        raise InvalidMessage(largest if smallest else 0, message_max)
-    if smallest == largest and len(sizes) > _ROWS_COUNT_MIN:
-        rows = np.frombuffer(b"".join(messages), np.uint8).reshape(-1, smallest)
+    sizes = check_sizes(messages, message_max)
+    if len(sizes) > _ROWS_COUNT_MIN and sizes.count(sizes[0]) == len(sizes):
+        rows = np.frombuffer(b"".join(messages), np.uint8).reshape(-1, sizes[0])
         return _encode_rows(rows, first_pointer, message_max)
     return _encode_mixed(messages, sizes, first_pointer)
 
@@ -143,14 +153,15 @@ class _Layouts(threading.local):
 
 _kept = _Layouts()
 _KEPT_BYTES_MAX = 128 * 1024
-"""Layouts of batches up to this size are kept, 4 MiB at most; for larger ones it pays less."""
+"""Layouts of records up to this size are kept, 4 MiB a thread; for larger ones it pays less."""
 
 
 def _encode_rows(rows: NDArray[np.uint8], first_pointer: int, message_max: int) -> Batch:
     count, length = rows.shape
     if not 0 < length <= message_max or count == 0:
         raise InvalidMessage(length if count else 0, message_max)
-    layout_of = _kept.layout if rows.size <= _KEPT_BYTES_MAX else _Layout
+    record_bytes = count * (length + HEADER_BYTES)
+    layout_of = _kept.layout if record_bytes <= _KEPT_BYTES_MAX else _Layout
     return layout_of(count, length).encode(rows, first_pointer), None
 
 

@@ -9,6 +9,9 @@ The data file is the truth; the index is derived from it. Strategy, from cheap t
 - else (reboot, lock of the original, files that disagree): all headers are read, the data is cut at
   the first that is no record, the index is made to agree.
 
+Bytes that whole batches had flushed are not just cut off, but kept in `<timestamp>_damaged`: behind
+a damaged header there may be good records.
+
 Dying on the way is harmless: each step leads to the same bytes when done again, and the lock goes
 last.
 """
@@ -24,6 +27,8 @@ from poe.storage.index import ENTRY_BYTES, decode_entry, encode_entries
 from poe.storage.record import HEADER_BYTES, POINTER_BYTES, POINTER_MAX, SIZE_BYTES
 from poe.storage.scan import scan_records
 from poe.storage.segment_lock import FoundLock, find_lock
+
+_CHUNK_BYTES = 1 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -128,6 +133,9 @@ def _repair(files: Files, path: str, index: OpenFile | None, lock: FoundLock | N
     places = scan_records(data, kept.size_bytes, end, kept.pointer_high)
     if places.end < end:
         _log.error("no record at offset %d of %s_data, of %d bytes", places.end, path, end)
+        is_promised = lock is None or lock.flushed_offset is not None
+        if is_promised or not _is_torn(data, places.end, end):
+            _keep_bytes(files, path + "_damaged", data, places.end, end)
     if places.end < data_size:
         _log.warning("%d bytes are cut off %s_data", data_size - places.end, path)
     # In any case: blocks may be reserved behind the end.
@@ -139,6 +147,28 @@ def _repair(files: Files, path: str, index: OpenFile | None, lock: FoundLock | N
     pointer_low = kept.pointer_low or next(iter(places.pointers), 0)
     count = kept.count + len(places.pointers)
     return Extent(count, places.end, pointer_low, places.last_pointer)
+
+
+def _is_torn(data: OpenFile, start: int, end: int) -> bool:
+    """Tell whether bytes may be the beginning of one record, as a power cut leaves it."""
+    header = data.read_at(HEADER_BYTES, start)
+    size = int.from_bytes(header[:SIZE_BYTES], "big")
+    return len(header) < HEADER_BYTES or start + SIZE_BYTES + size > end
+
+
+def _keep_bytes(files: Files, path: str, data: OpenFile, start: int, end: int) -> None:
+    """Copy a part of a data file that is about to be cut off, unless it is zeros from a power cut.
+
+    For whoever can make sense of it; no program of ours reads it.
+    """
+    kept = None
+    for offset in range(start, end, _CHUNK_BYTES):
+        chunk = data.read_at(min(_CHUNK_BYTES, end - offset), offset)
+        if kept is not None or chunk.count(0) < len(chunk):
+            if kept is None:
+                _log.error("bytes that are cut off are kept in %s", path)
+                kept = files.open(path, "w+")
+            kept.write_at(chunk, offset - start)
 
 
 def _complete_index(

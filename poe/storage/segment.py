@@ -277,7 +277,7 @@ class Segment:
         assert self._data is not None
         with writing(self.path):
             self._data.cut()
-            reader.index.cut()
+            reader.index.cut(is_synced=self.options.ack == "fsync")
             self._files.unlink(self.path + "_lock")
         self.is_writer = False
         self._data = None

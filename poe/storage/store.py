@@ -20,6 +20,7 @@ from poe.errors import OptionError, SegmentLocked, StorageError, StoreLocked, To
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, FolderEntry, OpenFile
 from poe.storage.real_files import RealFiles
+from poe.storage.record import Messages, check_sizes
 from poe.storage.segment import Segment, SegmentOptions
 from poe.storage.topic_name import check_topic, is_topic_folder
 
@@ -74,7 +75,9 @@ class Store:
         files = RealFiles.at(base) if isinstance(base, Path) else base
         try:
             store = cls(files, options or SegmentOptions(), _lock_base(files))
-            files.make_folder(TOPICS_FOLDER)
+            is_new = files.make_folder(TOPICS_FOLDER)
+            if is_new and store._options.ack == "fsync":
+                files.sync_folder("")
             names = files.list_folder(TOPICS_FOLDER)
         except OSError as error:
             allowed = f"a folder that this user may write ({error.strerror or error})"
@@ -109,6 +112,14 @@ class Store:
         self.failed.pop(topic, None)
         if segments:
             self.topics[topic] = segments
+
+    def check_sizes(self, messages: Messages) -> None:
+        """Refuse a batch that no segment would take.
+
+        Raises:
+            InvalidMessage: a message is empty or larger than `message_max`, or there is none.
+        """
+        check_sizes(messages, self._options.message_max)
 
     def last_pointer(self, topic: bytes) -> int:
         """Tell what the next pointer of a topic must exceed; 0 for an unknown topic."""

@@ -15,8 +15,8 @@ from poe.broker import (
 )
 from poe.broker.appendix_server import REGISTRY, AppendixServer
 from poe.broker.topic_registry import APPENDIX_SUP, TopicRegistry
-from poe.errors import TopicFailed, UnknownTopic, WriteFailed
-from poe.storage import RealFiles, Store, decode_records
+from poe.errors import SyncFailed, TopicFailed, UnknownTopic
+from poe.storage import RealFiles, SegmentOptions, Store, decode_records
 from poe.supervision import (
     ChildSpec,
     CountChildren,
@@ -56,6 +56,7 @@ class FaultyBroker:
 
     def __init__(self, folder):
         self.folder = folder
+        self.options = SegmentOptions()
         self.files = FaultyFiles(RealFiles.at(folder))
         self.routes = RoutingTable()
 
@@ -63,7 +64,7 @@ class FaultyBroker:
         """Open the store and start; `recovered` is called in between."""
         self.clock = SimulatedClock()
         self.system = SteppingSystem(clock=self.clock)
-        self.store = Store.open(self.files)
+        self.store = Store.open(self.files, self.options)
         recovered()
         template = ChildSpec(id="appendix_server", actor=FragileServer, restart=Restart.TEMPORARY)
         flags = SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE)
@@ -247,9 +248,26 @@ def test_a_sync_that_fails_for_one_topic_is_done_for_the_others_and_told(broker)
     broker.start()
     check_served(broker, *TOPICS)
     broker.files.fail(0, errno.EIO, "sync")
-    with pytest.raises(WriteFailed, match="topics/a/"):
+    with pytest.raises(SyncFailed, match="topics/a/"):
         broker.control("sync")
     writers = {topic: broker.routes[topic].writer for topic in TOPICS}
     dirty = [topic for topic in TOPICS if broker.system.get_state(writers[topic])["_is_dirty"]]
     assert dirty == [b"a"]
-    broker.control("sync")
+    # What the disk did not take it may have lost, so a later sync of it is no success.
+    with pytest.raises(SyncFailed, match="earlier"):
+        broker.control("sync")
+
+
+def test_puts_go_on_after_a_failed_sync_and_a_failed_rotation(broker):
+    """The same bad disk does both; the next tick asks for a new segment again."""
+    broker.options = SegmentOptions(ack="fsync")
+    broker.start()
+    broker.put(b"a", b"durable")
+    broker.files.fail(0, errno.EIO, "sync", "open", is_for_ever=True)
+    with pytest.raises(SyncFailed):
+        broker.put(b"a", b"doubtful")
+    broker.files.heal()
+    broker.system.advance(1.0)
+    broker.put(b"a", b"durable again")
+    assert broker.texts(b"a")[-3:] == [b"durable", b"doubtful", b"durable again"]
+    assert len(broker.routes[b"a"].refs) > 1

@@ -65,13 +65,16 @@ def test_any_bytes_are_split_up_to_the_first_damage_or_refused(data):
 
 
 @given(RECORDS.filter(bool), st.data())
-def test_of_records_cut_anywhere_the_whole_ones_are_told(records, data):
+def test_of_records_cut_anywhere_all_that_can_be_trusted_are_told(records, data):
+    """The last whole one cannot, if something other than a record follows it."""
     whole = join_records(records)
     ends = [len(join_records(records[:count])) for count in range(len(records) + 1)]
     cut = data.draw(st.integers(0, len(whole) - 1))
     whole_count = bisect_right(ends, cut) - 1
-    if whole_count or not cut:
+    if cut in ends:
         assert split_records(memoryview(whole[:cut])) == records[:whole_count]
+    elif whole_count > 1:
+        assert split_records(memoryview(whole[:cut])) == records[: whole_count - 1]
     else:
         with pytest.raises(CorruptRecord):
             split_records(memoryview(whole[:cut]))
@@ -95,9 +98,17 @@ def test_a_damaged_first_record_is_refused(damaged):
 
 @pytest.mark.parametrize("damaged", [*DAMAGED, record(2, b"abc"), record(1, b"abc")])
 @pytest.mark.parametrize("behind", [b"", record(9, b"abc") * 9, record(9, b"abcd")])
-def test_damage_behind_good_records_takes_nothing_from_them(damaged, behind):
+def test_of_what_lies_before_damage_only_the_last_record_is_not_trusted(damaged, behind):
     data = record(1, b"abc") + record(2, b"abc") + damaged + behind
-    assert split_records(memoryview(data)) == [(1, b"abc"), (2, b"abc")]
+    assert split_records(memoryview(data)) == [(1, b"abc")]
+
+
+@pytest.mark.parametrize("damage", ["pointer", "size"])
+def test_a_record_whose_own_damage_shows_in_the_next_one_is_not_told(damage):
+    good = [record(number, b"message %d" % number) for number in range(1, 9)]
+    wrong = record(1 << 50, b"message 4") if damage == "pointer" else record(4, b"message 4", 13)
+    data = b"".join([*good[:3], wrong, *good[4:]])
+    assert split_records(memoryview(data)) == [(n, b"message %d" % n) for n in (1, 2, 3)]
 
 
 def test_messages_are_copies():

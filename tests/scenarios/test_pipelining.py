@@ -1,5 +1,7 @@
 """Requests may follow each other without waiting; replies come in their order."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from poe.protocol import (
@@ -10,6 +12,8 @@ from poe.protocol import (
     PutReply,
     PutRequest,
 )
+from tests.broker.nodes import read_by_next
+from tests.scenarios.clients import RawClient
 from tests.scenarios.conftest import TOPIC
 
 
@@ -68,3 +72,24 @@ def test_writers_that_pipeline_do_not_hold_up_each_other(node, raw, crowd):
         for _ in range(200):
             assert other.frame()[0] == PutReply.MESSAGE_TYPE
     assert node.info()[0][1][0][1].count == 20 * 200 * 10
+
+
+def test_requests_of_clients_that_all_pipeline_never_mix(node):
+    """More of them than one turn serves, so that unread bytes leave the buffer they share."""
+    counts = range(200)
+
+    def put_all(name):
+        with RawClient(node.address) as raw:
+            raw.send(b"".join(PutRequest(name, [b"%s %d" % (name, n)]).encode() for n in counts))
+            for _ in counts:
+                assert raw.frame()[0] == PutReply.MESSAGE_TYPE
+
+    names = [b"topic_%d" % number for number in range(6)]
+    for name in names:
+        node.put(name, b"first")  # who makes a topic waits, and would be served by itself
+    with ThreadPoolExecutor(len(names)) as pool:
+        for done in [pool.submit(put_all, name) for name in names]:
+            done.result()
+    for name in names:
+        stored = [message for _, message in read_by_next(node, name)]
+        assert stored == [b"first", *(b"%s %d" % (name, n) for n in counts)]

@@ -56,7 +56,10 @@ def assert_clean(tmp_path, stored):
         pointer.to_bytes(7, "big") + ENDS[number].to_bytes(5, "big")
         for number, (pointer, _) in enumerate(stored)
     )
-    assert set(names_in(tmp_path / "topics/t")) == {f"{NOW}_data", f"{NOW}_index"}
+    assert set(names_in(tmp_path / "topics/t")) - {f"{NOW}_damaged"} == {
+        f"{NOW}_data",
+        f"{NOW}_index",
+    }
 
 
 def test_a_segment_closed_cleanly_is_opened_as_it_is(tmp_path, files):
@@ -122,6 +125,7 @@ def test_zeros_at_the_end_are_cut(tmp_path, files, boot_id, zeros):
     del segment
     assert read_all(reopen(FaultyFiles(files, boot_id=boot_id))) == STORED
     assert_clean(tmp_path, STORED)
+    assert not path_of(tmp_path, "damaged").exists()
 
 
 @pytest.mark.parametrize("state", ["closed", "crashed", "crashed, index flushed", "rebooted"])
@@ -299,3 +303,22 @@ def test_a_thousand_closed_segments_open_within_half_a_second(files):
     segments = [reopen(files, NOW + number * 100) for number in range(1000)]
     assert time.perf_counter() - start < 0.5
     assert sum(segment.count for segment in segments) == 20_000
+
+
+@pytest.mark.parametrize("life", ["closed", "killed", "another boot"])
+def test_what_lies_behind_a_damaged_header_is_kept_aside(tmp_path, files, life):
+    segment = filled(files)
+    whole = path_of(tmp_path, "data").read_bytes()
+    if life == "closed":
+        segment.close()
+        path_of(tmp_path, "index").unlink()
+    del segment
+    first_end = 11 + len(STORED[0][1])
+    content = bytearray(whole)
+    content[first_end + 4 : first_end + 11] = bytes(7)
+    path_of(tmp_path, "data").write_bytes(content)
+    if life == "killed":
+        path_of(tmp_path, "index").unlink()
+    layer = FaultyFiles(files, boot_id="another" if life == "another boot" else None)
+    assert read_all(reopen(layer)) == STORED[:1]
+    assert path_of(tmp_path, "damaged").read_bytes() == content[first_end:]

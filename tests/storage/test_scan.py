@@ -39,9 +39,9 @@ def test_every_record_of_good_data_is_found(tmp_path, kind):
 @pytest.mark.parametrize("number", [0, 1, 8, 9, 10, 72, 73, 300, 2998, 2999])
 @pytest.mark.parametrize("damage", ["zeros", "pointer", "size", "too small", "too large", "end"])
 def test_the_scan_ends_at_the_first_record_that_is_none(tmp_path, number, damage):
-    data, _ = encode_records([bytes(30)] * 3000, 100, 1000)
+    records, _ = encode_records([bytes(30)] * 3000, 100, 1000)
     start = number * 41
-    data, end = bytearray(data), len(data)
+    data, end = bytearray(records), len(records)
     if damage == "zeros":
         data[start:] = bytes(end - start)
     elif damage == "pointer":

@@ -350,3 +350,12 @@ def test_closing_goes_on_behind_a_segment_that_fails(tmp_path):
     assert len(names_in(tmp_path / "topics/b")) == 2
     found = Store.open(tmp_path).topics
     assert [messages_of(found[topic]) for topic in (b"a", b"b")] == [[[b"a"]], [[b"b"]]]
+
+
+def test_with_fsync_the_names_of_all_folders_are_durable(tmp_path, monkeypatch):
+    files = FaultyFiles(RealFiles.at(tmp_path / "new"))
+    synced: list[str] = []
+    monkeypatch.setattr(files, "sync_folder", synced.append)
+    store = Store.open(files, SegmentOptions(ack="fsync"))
+    store.create_segment(b"t", NOW)
+    assert set(synced) == {"", "topics", "topics/t"}
