@@ -25,6 +25,8 @@ TOML_FILE = "poe.toml"
 ENVIRONMENT_PREFIX = "POE_"
 CONFIG_VARIABLE = "POE_CONFIG"
 """Names the configuration file: the one variable of the prefix that is no option."""
+_AROUND_MESSAGE_BYTES = 256
+"""Room for what a frame has around a message: lengths, type, pointer, and the longest topic."""
 _NONE_WORDS = frozenset({"none", "infinity"})
 _TOML_PATH = "the path of a TOML file that exists"
 _PARTS = {
@@ -75,6 +77,7 @@ class Config:
         }
         if "dir" not in values or values["dir"] is None:
             values["dir"] = user_data_path("poe")
+        _fit_message_max(values)
         base = Path(values["dir"]).expanduser()
         parts = {
             name: part(**{key: values[key] for key in _names(part) if key in values})
@@ -88,6 +91,23 @@ class Config:
         for name, part in _PARTS.items():
             values |= {key: getattr(getattr(self, name), key) for key in _names(part)}
         return values
+
+
+def _fit_message_max(values: dict[str, Any]) -> None:
+    """See to it that a message of `message_max` fits into a frame.
+
+    A smaller `frame_max` alone lowers `message_max`.
+
+    Raises:
+        OptionError: `message_max` was given, and does not fit.
+    """
+    frame_max = values.get("frame_max", ConnectionOptions().frame_max)
+    fitting = max(frame_max - _AROUND_MESSAGE_BYTES, 1)
+    if "message_max" not in values:
+        values["message_max"] = min(SegmentOptions().message_max, fitting)
+    elif values["message_max"] > fitting:
+        allowed = f"{fitting} or less, or a greater frame_max: it is {frame_max}"
+        raise OptionError("message_max", values["message_max"], allowed)
 
 
 def option_types() -> dict[str, Any]:

@@ -197,3 +197,12 @@ def test_an_error_of_text_names_what_the_user_wrote():
     with pytest.raises(OptionError) as caught:
         parse_option("count_limit", "--count-limit", "1k")
     assert str(caught.value) == "option '--count-limit' is '1k'; use a whole number"
+
+
+def test_a_message_always_fits_into_a_frame():
+    assert Config.load({"frame_max": 2000}, {}).segment.message_max == 2000 - 256
+    assert Config.load({"frame_max": 2000, "message_max": 1000}, {}).segment.message_max == 1000
+    with pytest.raises(OptionError, match="1744 or less, or a greater frame_max: it is 2000"):
+        Config.load({"frame_max": 2000, "message_max": 1745}, {})
+    with pytest.raises(OptionError, match="frame_max"):
+        Config.load({"message_max": 2**30}, {})

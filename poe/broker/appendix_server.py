@@ -63,10 +63,10 @@ class AppendixOptions:
     """
 
     count_limit: int = 100_000
-    """Messages in a segment; may be a little exceeded."""
+    """Messages in a segment. Looked at each `check_interval`, and at twice as many at once."""
 
     size_limit: int = 67_108_864
-    """Bytes in a segment; may be a little exceeded."""
+    """Bytes in a segment; looked at as `count_limit`."""
 
     worker_timeout: float = 1.0
     """Seconds without a request until hibernation."""

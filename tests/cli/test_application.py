@@ -34,7 +34,10 @@ def test_every_command_explains_itself(capsys, command):
 def test_help_of_serve_shows_each_option_with_its_docstring_and_default(capsys):
     assert main(["serve", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "--count-limit INTEGER Messages in a segment; may be a little exceeded." in told
+    assert (
+        "--count-limit INTEGER Messages in a segment. Looked at each `check_interval`, and at twice as many at once."
+        in told
+    )
     assert "[default: 100000]" in told
     assert "--port INTEGER 0 takes any free port. [default: 5555]" in told
     assert "a copy in memory, the kernel, or the disk. [default: flushed]" in told
