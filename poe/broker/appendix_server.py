@@ -63,7 +63,7 @@ class AppendixOptions:
     """
 
     count_limit: int = 100_000
-    """Messages in a segment. Looked at each `check_interval`, and at twice as many at once."""
+    """Messages in a segment; looked at each `check_interval`, and at twice it."""
 
     size_limit: int = 67_108_864
     """Bytes in a segment; looked at as `count_limit`."""

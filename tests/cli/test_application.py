@@ -35,7 +35,7 @@ def test_help_of_serve_shows_each_option_with_its_docstring_and_default(capsys):
     assert main(["serve", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert (
-        "--count-limit INTEGER Messages in a segment. Looked at each `check_interval`, and at twice as many at once."
+        "--count-limit INTEGER Messages in a segment; looked at each `check_interval`, and at twice it."
         in told
     )
     assert "[default: 100000]" in told
