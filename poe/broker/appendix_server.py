@@ -63,7 +63,7 @@ class AppendixOptions:
     """
 
     count_limit: int = 100_000
-    """Messages in a segment; looked at each `check_interval`, and at twice it."""
+    """Messages in a segment; a fast producer may double it."""
 
     size_limit: int = 67_108_864
     """Bytes in a segment; looked at as `count_limit`."""
