@@ -2,7 +2,7 @@
 
 import pytest
 
-from poe.actors import GenServer, LoopSystemBase
+from poe.actors import GenServer, IdleTimeout, LoopSystemBase, SimulatedClock
 from poe.supervision import ChildSpec, Supervisor, SupervisorFlags
 
 
@@ -15,6 +15,14 @@ class Interrupted(GenServer):
             raise KeyboardInterrupt
         self.served += 1
         return self.served
+
+
+class Idle(GenServer):
+    def init(self):
+        return IdleTimeout(0.5)
+
+    def handle_info(self, message):
+        raise KeyboardInterrupt
 
 
 class Asker(GenServer):
@@ -59,3 +67,12 @@ def test_an_interrupt_between_lock_and_work_is_healed_by_the_next_call(system):
     system._enter()  # noqa: SLF001 - as if Ctrl-C had come right after it
     assert system.call(ref, "more") == 1
     assert not system.is_running_here()
+
+
+def test_an_interrupt_while_a_time_out_is_handled_ends_the_actor():
+    system = LoopSystemBase(clock=SimulatedClock())
+    ref = system.start(Idle)
+    assert ref is not None
+    with pytest.raises(KeyboardInterrupt):
+        system.advance(1.0)
+    assert not system.is_alive(ref)

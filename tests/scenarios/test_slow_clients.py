@@ -1,14 +1,16 @@
 """Clients that take their time, or come in crowds, cost bounded memory and hold up nobody."""
 
 import itertools
+import signal
 import struct
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from poe.errors import ConnectionClosed
-from poe.protocol import ControlRequest, PointerRequest, PutRequest
+from poe.protocol import ControlRequest, PointerRequest, PutReply, PutRequest
 from poe.supervision.api import CountChildren
 from tests.broker.nodes import rss_bytes, seconds
 from tests.broker.server_process import ServerProcess
@@ -238,3 +240,18 @@ def test_a_server_that_stops_ends_its_clients(node, client):
     node.stop()
     with pytest.raises((ConnectionClosed, AssertionError, ConnectionError)):
         client.read(TOPIC, 0, 1)
+
+
+def test_a_stall_of_the_server_throws_no_client_out(tmp_path):
+    """As when its machine is paused: what the client sent meanwhile lies in the socket."""
+    frame = PutRequest(b"t", [b"x" * 1000]).encode()
+    server = ServerProcess(tmp_path / "data", frame_timeout=0.5)
+    with server, RawClient(("127.0.0.1", server.port)) as raw:
+        raw.send(frame[:500])
+        with RawClient(("127.0.0.1", server.port)) as other:
+            other.control("health")  # so the half has arrived
+        server.process.send_signal(signal.SIGSTOP)
+        raw.send(frame[500:])
+        time.sleep(1.0)  # how long the stall lasts, not how long something may take
+        server.process.send_signal(signal.SIGCONT)
+        assert raw.frame()[0] == PutReply.MESSAGE_TYPE

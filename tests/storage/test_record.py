@@ -1,6 +1,7 @@
 """Records have the bytes of the original, however they were encoded."""
 
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -112,3 +113,12 @@ def test_decoding_refuses_bytes_that_are_no_whole_records(tail):
     with pytest.raises(CorruptRecord) as caught:
         decode_records(good + tail)
     assert caught.value.offset == len(good)
+
+
+def test_large_batches_of_tiny_messages_keep_no_memory():
+    tracemalloc.start()
+    for count in range(130_000, 130_040):
+        encode_records([b"x"] * count, 1, 1000)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 4 * 1024 * 1024
