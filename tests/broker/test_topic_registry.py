@@ -271,3 +271,18 @@ def test_puts_go_on_after_a_failed_sync_and_a_failed_rotation(broker):
     broker.put(b"a", b"durable again")
     assert broker.texts(b"a")[-3:] == [b"durable", b"doubtful", b"durable again"]
     assert len(broker.routes[b"a"].refs) > 1
+
+
+def test_a_sync_covers_what_was_there_before_the_start(broker):
+    broker.start()
+    broker.files.fail(0, errno.EIO, "sync")
+    with pytest.raises(SyncFailed):
+        broker.control("sync")
+
+
+def test_a_sync_covers_the_names_of_files(broker, monkeypatch):
+    broker.start()
+    synced: list[str] = []
+    monkeypatch.setattr(broker.files, "sync_folder", synced.append)
+    broker.control("sync")
+    assert {"topics", "topics/a", "topics/b", "topics/c"} <= set(synced)

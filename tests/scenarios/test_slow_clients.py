@@ -255,3 +255,15 @@ def test_a_stall_of_the_server_throws_no_client_out(tmp_path):
         time.sleep(1.0)  # how long the stall lasts, not how long something may take
         server.process.send_signal(signal.SIGCONT)
         assert raw.frame()[0] == PutReply.MESSAGE_TYPE
+
+
+def test_a_client_whose_frames_always_overlap_is_not_late(tmp_path):
+    """Some frame is unfinished all the time, but each makes progress."""
+    frame = PutRequest(b"t", [b"x" * 1000]).encode()
+    server = ServerProcess(tmp_path / "data", frame_timeout=0.5)
+    with server, RawClient(("127.0.0.1", server.port)) as raw:
+        raw.send(frame[:500])
+        for _ in range(12):
+            time.sleep(0.1)  # the pace of the client
+            raw.send(frame[500:] + frame[:500])
+            assert raw.frame()[0] == PutReply.MESSAGE_TYPE
