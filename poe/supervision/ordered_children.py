@@ -79,7 +79,12 @@ class OrderedChildren:
             report(Report.CHILD_TERMINATED, self._supervisor.ref, spec.id, reason)
         self._table.set_slot(spec.id, None)
         verdict = verdict_on_exit(
-            ChildEnd(spec, reason, is_significant_left(self._table, spec.id)),
+            ChildEnd(
+                spec,
+                reason,
+                # A walk through all children, for those few that the answer matters to.
+                significant_left=spec.significant and is_significant_left(self._table, spec.id),
+            ),
             self._flags.auto_shutdown,
             self._history,
             self._supervisor.monotonic_s(),
