@@ -3,7 +3,7 @@
 Everything goes through the actor's cell, so these methods hold no state of their own.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from poe.actors.actor_cell import ActorCell
@@ -26,6 +26,7 @@ class GenServerOperations:
     """The operations of `GenServer`; may be used inside its callbacks only."""
 
     _myRef: ActorCell  # noqa: N815 - Thespian's name
+    _coroutine: Coroutine[Any, Any, object] | None
     _mailbox: Mailbox | None
 
     @property
@@ -50,7 +51,8 @@ class GenServerOperations:
     ) -> Call:
         """Send a request; await what is returned for the reply.
 
-        Where nothing is queued before the server, the call `is_done` on return.
+        Within a coroutine, and where nothing is queued before the server, the call `is_done` on
+        return.
 
         Raises (when awaited):
             ActorDead: the actor is not there, or ended before it answered.
@@ -62,7 +64,12 @@ class GenServerOperations:
         if server is None or server is cell:
             call.fail(ActorDead(ref, NOPROC if server is None else "calling_self"))
             return call
-        cell.system.hand_over(server, call)
+        if self._coroutine is None:
+            # A plain callback goes on after this: were the server next, it could call back here,
+            # into the middle of that callback. A coroutine's actor keeps such a call for later.
+            server.queue.append((server, call, None))
+        else:
+            cell.system.hand_over(server, call)
         if timeout_s is not None and not call.is_done:
             cell.system.unarmed.append(call)
         return call

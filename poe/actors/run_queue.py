@@ -163,7 +163,8 @@ class RunQueue:
         """Send a call: at once where nothing is queued before it, else behind what is.
 
         With an empty queue the server would be next in any case; without the way through the queue
-        a call and its reply cost less, and the caller's coroutine is not suspended.
+        a call and its reply cost less, and the caller's coroutine is not suspended. Only for
+        callers in a coroutine, to which nothing is delivered before they await.
         """
         queue = self._run_queue
         if (
