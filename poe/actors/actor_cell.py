@@ -93,12 +93,14 @@ class ActorCell:
         """Tie two endings together; a link to a dead actor answers with its exit at once."""
         if other is self:
             return
-        self.links = self.links or set()
+        if self.links is None:
+            self.links = set()
         self.links.add(other)
         if other.instance is None:
             self.post(ExitSignal(other.address, NOPROC, linked=True))
             return
-        other.links = other.links or set()
+        if other.links is None:
+            other.links = set()
         other.links.add(self)
 
     def unlink(self, other: "ActorCell") -> None:
