@@ -101,15 +101,19 @@ class DrivenSupervisor(Supervisor):
             try:
                 specs.append(children.spec_of(child))
             except InvalidChildSpec as error:
-                raise as_otp_names(error, definition) from error
+                raise as_otp_names(error, child, definition) from error
             # OTP looks at one child after the other, also for what depends on the flags.
             check_combination(specs[-1], flags.auto_shutdown)
         return flags, specs
 
 
-def as_otp_names(error: InvalidChildSpec, flags: Command) -> InvalidChildSpec:
+_CHECKED_LATER = frozenset({("restart", "significant"), "kind", "shutdown_s"})
+
+
+def as_otp_names(error: InvalidChildSpec, child: Command, flags: Command) -> InvalidChildSpec:
     """Return the error of a spec, where it breaks two rules by the one that OTP looks at first."""
-    if error.key == ("restart", "significant") and "auto_shutdown" not in flags:
+    is_never = "auto_shutdown" not in flags and child.get("significant") is True
+    if is_never and error.key in _CHECKED_LATER:
         return InvalidChildSpec(str(error), ("auto_shutdown", "significant"), ("never", True))
     return error
 

@@ -9,8 +9,9 @@ Source: otp_driver.erl, "process family".
 from collections.abc import Callable, Hashable
 from typing import Any, cast
 
-from poe.actors import ActorExit, ActorRef, Down, Exit, GenServer, Monitor, Stop
+from poe.actors import ActorExit, ActorRef, Down, GenServer, Monitor, Stop
 from poe.errors import ActorDead, NameTaken
+from poe.testing.otp_children import plain_exit
 from poe.testing.otp_terms import Raised, key, term
 from poe.testing.otp_world import NOT_RUNNING, Command, Die, World
 
@@ -23,6 +24,17 @@ class Do:
     def __init__(self, action: Callable[["Process"], object]) -> None:
         self.action = action
         self.result: object = "died"
+
+
+class Read:
+    """A message that has come, on its way to the code that reads it.
+
+    A process of the VM takes all its signals first: one that has ended it by then lets no message
+    be read. So it takes one turn of the queue here.
+    """
+
+    def __init__(self, message: object) -> None:
+        self.message = message
 
 
 class Process(GenServer):
@@ -52,14 +64,19 @@ class Process(GenServer):
             return None
         if isinstance(message, Die):
             return self._die(message.how, message.reason)
+        if isinstance(message, Read):
+            self._world.note("msg", self._name, self._plain(message.message))
+        else:
+            self.send(self.ref, Read(message))
+        return None
+
+    def _plain(self, message: object) -> object:
+        """Return a message as OTP gives it."""
         if isinstance(message, Down):
             monitor = message.monitor
             who: object = message.ref if monitor.name is None else monitor.name
-            message = "DOWN", self.monitors[monitor], who, message.reason
-        elif isinstance(message, Exit):
-            message = "EXIT", message.ref, message.reason
-        self._world.note("msg", self._name, message)
-        return None
+            return "DOWN", self.monitors[monitor], who, message.reason
+        return plain_exit(message)
 
     def _die(self, how: str, reason: object) -> Stop | None:
         if how == "self_signal":

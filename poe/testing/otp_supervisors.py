@@ -178,7 +178,7 @@ class SupervisorFamily:
         except InvalidChildSpec as error:
             # It was refused where it was made; OTP refuses it in the supervisor.
             flags, _ = self._children.definitions[key(command["sup"])]
-            answer = StartFailed(invalid(as_otp_names(error, flags)))
+            answer = StartFailed(invalid(as_otp_names(error, command["spec"], flags)))
             return lambda _: _fail(answer)
         (call,) = self._world.run(lambda main: [main.call(supervisor, request, LIMIT_S)])
         return lambda main: main.wait_reply(call)
