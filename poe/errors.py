@@ -502,3 +502,55 @@ class UnknownRequest(SupervisionError):
     def __init__(self, request_type: str) -> None:
         self.request_type = request_type
         super().__init__(f"a supervisor has no request {request_type}; see poe.supervision")
+
+
+class TableError(ActorError):
+    """A table of actors cannot do what was asked."""
+
+    code = 620
+
+
+class TableGone(TableError):
+    """There is no such table: it was deleted, or its owner has ended."""
+
+    code = 621
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+        super().__init__(f"table {name!r} is gone: it was deleted, or its owner has ended")
+
+
+class TableAccessDenied(TableError):
+    """The table's access keeps this actor from the operation."""
+
+    code = 622
+
+    def __init__(self, name: str | None, access: str, operation: str) -> None:
+        self.name = name
+        self.access = access
+        self.operation = operation
+        super().__init__(f"table {name!r} is {access}: only its owner may {operation} it")
+
+
+class TableNameTaken(TableError):
+    """Another table has the name."""
+
+    code = 623
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"table name {name!r} is taken; delete that table or use another name")
+
+
+class InvalidTableArgument(TableError):
+    """A row, key, index or pattern that the table has no use for."""
+
+    code = 624
+
+    def __init__(self, argument: str, value: object, allowed: str) -> None:
+        self.argument = argument
+        self.value = value
+        self.allowed = allowed
+        # Only numbers are shown: anything else may hold what does not belong into a log.
+        shown = str(value) if isinstance(value, int | float) else f"of type {type(value).__name__}"
+        super().__init__(f"{argument} is {shown}; use {allowed}")

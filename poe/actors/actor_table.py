@@ -9,6 +9,8 @@ from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
 from poe.actors.reason import NOPROC
 from poe.actors.run_queue import RunQueue
+from poe.actors.tables.registry import TableRegistry
+from poe.actors.tables.table import pass_on_tables
 from poe.actors.thespian_delivery import ThespianDelivery
 from poe.errors import ActorDead, NameTaken
 
@@ -22,8 +24,11 @@ class ActorTable(RunQueue):
     A name belongs to at most one live actor; it is free before anyone hears of the actor's end.
     """
 
+    __slots__ = ("_alive", "_names", "_serials", "tables")  # as in `RunQueue`
+
     def __init__(self, clock: SimulatedClock | None) -> None:
         super().__init__(clock)
+        self.tables = TableRegistry()
         self._serials = itertools.count(1)
         self._names: dict[str, ActorCell] = {}
         self._alive: set[ActorCell] = set()
@@ -68,6 +73,8 @@ class ActorTable(RunQueue):
 
     def forget(self, cell: ActorCell) -> None:
         """Take an ended actor out of all tables."""
+        if self.tables.has_owner(cell):
+            pass_on_tables(cell)
         self._alive.discard(cell)
         # What still comes is refused by whoever brings it, even when the event loop has ended.
         cell.queue = self._run_queue

@@ -5,16 +5,16 @@ the language that the head of `otp_driver.erl` defines; the two drivers' outputs
 by line. It holds no model of what should happen: it only translates.
 """
 
-import importlib
 import json
 import logging
 import sys
-from typing import Any, Protocol
+from typing import Any
 
 from poe.errors import PoeError
 from poe.testing.otp_processes import ProcessFamily
 from poe.testing.otp_servers import ServerFamily
 from poe.testing.otp_supervisors import NoSuchName, SupervisorFamily
+from poe.testing.otp_tables import TablesFamily
 from poe.testing.otp_world import Command, Event, World, exit_reason, sort_events
 
 PROCESS_OPERATIONS = frozenset(
@@ -35,13 +35,6 @@ PROCESS_OPERATIONS = frozenset(
 )
 
 
-class Tables(Protocol):
-    """The family of ETS tables, which has processes of its own."""
-
-    def command(self, command: Command) -> dict[str, Any]:
-        """Carry out one command of a sequence and return its `ret`, `ev` and `st`."""
-
-
 class Driver:
     """Plays one sequence after the other; `reset` begins the next."""
 
@@ -54,8 +47,7 @@ class Driver:
         self._supervisors = SupervisorFamily(self._world)
         self._processes = ProcessFamily(self._world)
         self._servers = ServerFamily(self._world)
-        self._played: list[Command] = []
-        self._tables: Tables | None = None
+        self._tables = TablesFamily(self._world)
 
     def play(self, command: Command) -> dict[str, Any]:
         """Carry out one command and return what is observed."""
@@ -66,31 +58,24 @@ class Driver:
             self._index = 0
             ret: Any = "ok"
         else:
-            if operation == "ets" and self._tables is None:
-                self._begin_tables()
-            if self._tables is not None:
-                return self._observation(operation, self._tables.command(command))
-            self._played.append(command)
             ret = self._carry_out(operation, command)
         terms = self._world.terms
         state = self._supervisors.state() | self._processes.state()
         events = self._order(command, self._world.take_events())
-        parts = {"ret": terms.json(ret), "ev": terms.json(events), "st": terms.json(state)}
-        return self._observation(operation, parts)
-
-    def _observation(self, operation: str, parts: dict[str, Any]) -> dict[str, Any]:
-        observation = {"i": self._index, "op": operation, **parts}
+        observation = {
+            "i": self._index,
+            "op": operation,
+            "ret": terms.json(ret),
+            "ev": terms.json(events),
+            "st": terms.json(state),
+        }
         self._index += 1
         return observation
 
-    def _begin_tables(self) -> None:
-        """Let the tables' own processes catch up: only now is the sequence known as theirs."""
-        self._tables = importlib.import_module("poe.testing.otp_tables").TablesFamily()
-        for command in self._played:
-            self._tables.command(command)
-
     def _carry_out(self, operation: str, command: Command) -> Any:  # noqa: ANN401 - any term
         try:
+            if operation == "ets":
+                return self._tables.command(command)
             if operation in PROCESS_OPERATIONS:
                 return self._processes.command(command)
             if operation in ("sys", "sleep") or operation.startswith("gs_"):

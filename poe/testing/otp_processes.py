@@ -10,8 +10,10 @@ from collections.abc import Callable, Hashable
 from typing import Any, cast
 
 from poe.actors import ActorExit, ActorRef, Down, GenServer, Monitor, Stop
+from poe.actors.tables import TableTransfer
 from poe.errors import ActorDead, NameTaken
 from poe.testing.otp_children import plain_exit
+from poe.testing.otp_tables import transfer_term
 from poe.testing.otp_terms import Raised, key, term
 from poe.testing.otp_world import NOT_RUNNING, Command, Die, World
 
@@ -76,6 +78,8 @@ class Process(GenServer):
             monitor = message.monitor
             who: object = message.ref if monitor.name is None else monitor.name
             return "DOWN", self.monitors[monitor], who, message.reason
+        if isinstance(message, TableTransfer):
+            return transfer_term(message)
         return plain_exit(message)
 
     def _die(self, how: str, reason: object) -> Stop | None:
