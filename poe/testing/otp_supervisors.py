@@ -36,6 +36,9 @@ from poe.testing.otp_terms import invalid, key, term
 from poe.testing.otp_world import LIMIT_S, Action, Command, Event, World, exit_reason, sort_events
 
 GATE_WAIT_S = 0.1
+UNLINK_WAIT_S = 6.1
+"""The reference driver looks 3 000 times for links to go away, 2 ms apart."""
+
 Ret = Any
 
 
@@ -115,7 +118,7 @@ class SupervisorFamily:
         self._world.call(supervisor, SystemRequest("suspend"))
         rets = [self._crash(child_id, command) for child_id in ids]
         if any(ref is not None and self._world.system.is_alive(ref) for ref in linked):
-            self._world.system.advance(LIMIT_S)
+            self._world.system.advance(UNLINK_WAIT_S)
         self._world.call(supervisor, SystemRequest("resume"))
         return rets
 
