@@ -430,6 +430,16 @@ class CallFromActor(ActorError):
         super().__init__("an actor must not block its system; use `await self.call(...)` here")
 
 
+class NotSuspended(ActorError):
+    """An actor's code is changed only while it is suspended."""
+
+    code = 607
+
+    def __init__(self, ref: object) -> None:
+        self.ref = ref
+        super().__init__(f"{ref} is not suspended; suspend it, change its code, and resume it")
+
+
 class SupervisionError(PoeError):
     """A supervisor cannot do what was asked."""
 
@@ -440,6 +450,13 @@ class InvalidChildSpec(SupervisionError):
     """A child spec or a supervisor flag is wrong; the message names the field."""
 
     code = 701
+
+    def __init__(self, message: str, key: str | tuple[str, ...] = "", value: object = None) -> None:
+        self.key = key
+        """The field that is wrong; several where they do not fit each other; "" for none."""
+        self.value = value
+        """What it holds; as many values as `key` has fields."""
+        super().__init__(message)
 
 
 class ChildStartFailed(SupervisionError):

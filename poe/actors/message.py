@@ -86,6 +86,8 @@ class Monitor:
     """One request to hear of an actor's end; each gives one `Down`."""
 
     ref: "ActorRef"
+    name: str | None = None
+    """The name that was asked for, where it was not a ref; `ref` is then who had it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,5 +148,5 @@ class SystemRequest:
     """A request of OTP's `sys`: served even while the actor is suspended."""
 
     op: str
-    """stop, suspend, resume, get_state or replace_state."""
+    """stop, suspend, resume, get_state, replace_state or change_code."""
     argument: Any = None

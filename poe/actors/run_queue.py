@@ -221,6 +221,10 @@ class RunQueue:
         """Return the monotonic time in seconds."""
         return time.monotonic() if self._clock is None else self._clock.monotonic_s()
 
+    def next_deadline_s(self) -> float | None:
+        """Return when the next timer is due, on the clock of `monotonic_s`; None without one."""
+        return self._timers.next_deadline_s()
+
     def advance(self, seconds: float) -> None:
         """Move an injected clock on and run what has come due, deadline by deadline."""
         if self._clock is None:
