@@ -263,6 +263,10 @@ class RunQueue:
 
     def add_timer(self, delay_s: float, action: Callable[[], object]) -> Timer:
         """Run `action` under the lock after `delay_s`."""
+        if self._clock is None and self._event_loop is None:
+            # Its start takes milliseconds. They would be missing at the end: an actor that looks
+            # at a clock of its own when it is woken would find that it is too early.
+            self.event_loop()
         timer = self._timers.add(self.monotonic_s() + delay_s, action)
         if self._clock is None and (self._alarm_s is None or timer.deadline_s < self._alarm_s):
             self._alarm_s = timer.deadline_s
