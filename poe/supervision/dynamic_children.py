@@ -36,6 +36,8 @@ from poe.supervision.strategy import (
 )
 from poe.supervision.watcher import AllGone, Watcher, living
 
+_NO_ARGUMENTS = StartDynamicChild()
+
 
 class DynamicChildren:
     """Owns the instances of one template and the restart history of their supervisor.
@@ -145,7 +147,9 @@ class DynamicChildren:
         ref = ref_of(started)
         if ref is not None:
             is_restartable = self._template.restart is not Restart.TEMPORARY
-            self._instances[ref] = request if is_restartable else None
+            # Instances without arguments share a request: theirs would be one object more for each.
+            own = request if request.args or request.kwargs else _NO_ARGUMENTS
+            self._instances[ref] = own if is_restartable else None
         return started
 
     async def terminate_child(self, child: Hashable) -> Error | None:
