@@ -49,12 +49,16 @@ class RestartHistory:
     """
 
     def __init__(self, intensity: int, period_s: int) -> None:
-        self.intensity = intensity
-        self.period_s = period_s
+        self.set_limit(intensity, period_s)
         self._times_s: deque[int] = deque()
 
     def __len__(self) -> int:
         return len(self._times_s)
+
+    def set_limit(self, intensity: int, period_s: int) -> None:
+        """Judge restarts by these figures from now on; those recorded still count."""
+        self.intensity = intensity
+        self.period_s = period_s
 
     def allows_restart(self, now_s: float) -> bool:
         """Record one restart at `now_s` of a monotonic clock; False when that is one too many.
