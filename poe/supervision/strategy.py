@@ -9,6 +9,7 @@ Source: OTP stdlib 4.2, supervisor.erl, do_restart/3, restart/3, add_restart/1, 
 """
 
 import math
+from bisect import insort
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -68,7 +69,10 @@ class RestartHistory:
         now = math.floor(now_s)
         while self._times_s and self._times_s[0] < now - self.period_s:
             self._times_s.popleft()
-        self._times_s.append(now)
+        if self._times_s and now < self._times_s[-1]:
+            insort(self._times_s, now)  # a simulated clock was set back
+        else:
+            self._times_s.append(now)
         return len(self._times_s) <= self.intensity
 
 

@@ -1,80 +1,50 @@
-"""The recorded behaviour of Erlang/OTP 25, played on our supervisors, servers and processes.
+"""What Erlang/OTP 25 did, played on our supervisors, servers, processes and tables.
 
 The recordings and the programs that make them are in `data`: `otp_driver.erl` is the reference, its
 head defines the language; `otp_sequences.py.txt` generates and records.
 """
 
-import gzip
 import json
+import logging
 import random
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from poe.testing.otp_driver import Driver
-from tests.testing.json_text import json_text
+from tests.conformance.playback import DATA, FAMILIES, differences, fresh, recorded
 
-DATA = Path(__file__).parent / "data"
-
-
-def recorded(path):
-    content = path.read_bytes()
-    text = gzip.decompress(content) if path.suffix == ".gz" else content
-    return [json.loads(line) for line in text.splitlines()]
+pytestmark = pytest.mark.slow
 
 
-def first_difference(driver, sequence):
-    """Play a sequence and describe where it first differs from OTP; None when it does not."""
-    driver.play({"op": "reset"})
-    state = None
-    pairs = zip(sequence["cmds"], sequence["obs"], strict=True)
-    for index, (command, expected) in enumerate(pairs):
-        observed = driver.play(command)
-        state = expected.get("st", state)
-        ours = [observed["ret"], observed["ev"], observed["st"]]
-        theirs = [expected["ret"], expected["ev"], state]
-        if json_text(ours) != json_text(theirs):
-            return f"{sequence['id']} command {index}: {command}\n  OTP : {theirs}\n  here: {ours}"
-    return None
+@pytest.fixture(autouse=True)
+def _quiet():
+    """Crashes are what the sequences are about; a report of each takes longer than all the rest."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
 
 
-def differences(sequences):
-    driver = Driver()
-    found = [first_difference(driver, sequence) for sequence in sequences]
-    return [difference for difference in found if difference is not None]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("family", "sequence_count"), [("sup", 140), ("proc", 27), ("gs", 18), ("ets", 15)]
-)
-def test_every_recorded_sequence_goes_as_in_otp(family, sequence_count):
+@pytest.mark.parametrize(("family", "count"), list(zip(FAMILIES, (140, 27, 18, 15), strict=True)))
+def test_every_recorded_sequence_goes_as_in_otp(family, count):
     sequences = [
         sequence
         for sequence in recorded(DATA / "otp_expected.jsonl.gz")
         if sequence["family"] == family
     ]
-    assert len(sequences) == sequence_count
-    assert differences(sequences) == []
+    assert len(sequences) == count
+    assert list(differences(sequences)) == []
 
 
-@pytest.mark.slow
 @pytest.mark.erlang
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(shutil.which("erlc") is None, reason="needs Erlang")
-def test_fresh_random_sequences_go_as_in_otp(tmp_path):
+@pytest.mark.parametrize(("family", "count"), list(zip(FAMILIES, (10, 40, 5, 40), strict=True)))
+def test_fresh_random_sequences_go_as_in_otp(family, count):
     seed = random.SystemRandom().randrange(1_000_000)
-    print(f"seed {seed}")
-    for name in ("otp_driver.erl", "otp_sequences.py.txt"):
-        shutil.copy(DATA / name, tmp_path)
-    file = tmp_path / "fresh.jsonl"
-    # The first 49 sequences are the hand-written ones.
-    arguments = ["record", "-n", "89", "--seed", str(seed), "-o", file]
-    subprocess.run([sys.executable, tmp_path / "otp_sequences.py.txt", *arguments], check=True)
-    assert differences(recorded(file)) == []
+    print(f"python -m tests.conformance.playback {family} --count {count} --seed {seed}")
+    assert list(differences(fresh(family, count, seed))) == []
 
 
 def test_the_driver_speaks_json_lines():
