@@ -430,6 +430,16 @@ class CallFromActor(ActorError):
         super().__init__("an actor must not block its system; use `await self.call(...)` here")
 
 
+class NotSuspended(ActorError):
+    """An actor's code is changed only while it is suspended."""
+
+    code = 607
+
+    def __init__(self, ref: object) -> None:
+        self.ref = ref
+        super().__init__(f"{ref} is not suspended; suspend it, change its code, and resume it")
+
+
 class SupervisionError(PoeError):
     """A supervisor cannot do what was asked."""
 
@@ -440,6 +450,13 @@ class InvalidChildSpec(SupervisionError):
     """A child spec or a supervisor flag is wrong; the message names the field."""
 
     code = 701
+
+    def __init__(self, message: str, key: str | tuple[str, ...] = "", value: object = None) -> None:
+        self.key = key
+        """The field that is wrong; several where they do not fit each other; "" for none."""
+        self.value = value
+        """What it holds; as many values as `key` has fields."""
+        super().__init__(message)
 
 
 class ChildStartFailed(SupervisionError):
@@ -485,3 +502,55 @@ class UnknownRequest(SupervisionError):
     def __init__(self, request_type: str) -> None:
         self.request_type = request_type
         super().__init__(f"a supervisor has no request {request_type}; see poe.supervision")
+
+
+class TableError(ActorError):
+    """A table of actors cannot do what was asked."""
+
+    code = 620
+
+
+class TableGone(TableError):
+    """There is no such table: it was deleted, or its owner has ended."""
+
+    code = 621
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+        super().__init__(f"table {name!r} is gone: it was deleted, or its owner has ended")
+
+
+class TableAccessDenied(TableError):
+    """The table's access keeps this actor from the operation."""
+
+    code = 622
+
+    def __init__(self, name: str | None, access: str, operation: str) -> None:
+        self.name = name
+        self.access = access
+        self.operation = operation
+        super().__init__(f"table {name!r} is {access}: only its owner may {operation} it")
+
+
+class TableNameTaken(TableError):
+    """Another table has the name."""
+
+    code = 623
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"table name {name!r} is taken; delete that table or use another name")
+
+
+class InvalidTableArgument(TableError):
+    """A row, key, index or pattern that the table has no use for."""
+
+    code = 624
+
+    def __init__(self, argument: str, value: object, allowed: str) -> None:
+        self.argument = argument
+        self.value = value
+        self.allowed = allowed
+        # Only numbers are shown: anything else may hold what does not belong into a log.
+        shown = str(value) if isinstance(value, int | float) else f"of type {type(value).__name__}"
+        super().__init__(f"{argument} is {shown}; use {allowed}")

@@ -11,6 +11,7 @@ from pathlib import Path
 PACKAGES = (
     "poe",
     "poe.actors",
+    "poe.actors.tables",
     "poe.supervision",
     "poe.storage",
     "poe.protocol",

@@ -22,6 +22,7 @@ from tests import python_process
 
 README = python_process.ROOT / "README.md"
 QUICKSTART = python_process.ROOT / "docs" / "supervision-quickstart.md"
+TABLES = python_process.ROOT / "docs" / "tables.md"
 DEADLINE_S = 30
 PORT_SHOWN = "5555"
 
@@ -63,7 +64,7 @@ def program(document: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("document", [README, QUICKSTART], ids=lambda path: path.name)
+@pytest.mark.parametrize("document", [README, QUICKSTART, TABLES], ids=lambda path: path.name)
 def test_python_blocks_do_what_their_comments_claim(document, tmp_path):
     port = free_port()
     run = subprocess.run(

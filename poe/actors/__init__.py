@@ -23,12 +23,23 @@ from poe.actors.message import (
     Reply,
     Stop,
 )
-from poe.actors.reason import KILL, KILLED, NOPROC, NORMAL, SHUTDOWN, Reason, is_orderly
+from poe.actors.reason import (
+    CRASHES,
+    KILL,
+    KILLED,
+    NOPROC,
+    NORMAL,
+    SHUTDOWN,
+    ActorExit,
+    Reason,
+    is_orderly,
+)
 from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.actors.timer_queue import Timer
-from poe.errors import ActorDead, CallTimeout, MailboxFull, StartFailed
+from poe.errors import ActorDead, CallTimeout, MailboxFull, NotSuspended, StartFailed
 
 __all__ = [
+    "CRASHES",
     "HIBERNATE",
     "IGNORE",
     "KILL",
@@ -40,6 +51,7 @@ __all__ = [
     "SHUTDOWN",
     "TIMED_OUT",
     "ActorDead",
+    "ActorExit",
     "ActorRef",
     "Call",
     "CallTimeout",
@@ -53,6 +65,7 @@ __all__ = [
     "LoopSystemBase",
     "MailboxFull",
     "Monitor",
+    "NotSuspended",
     "Reason",
     "Reply",
     "SimulatedClock",

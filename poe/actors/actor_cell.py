@@ -54,7 +54,7 @@ class ActorCell:
         "instance",
         "links",
         "monitors",
-        "names",
+        "name",
         "on_end",
         "parent",
         "queue",
@@ -78,7 +78,7 @@ class ActorCell:
         self.children: list[ActorCell] | None = None
         self.links: set[ActorCell] | None = None
         self.monitors: list[tuple[Monitor, ActorCell]] | None = None
-        self.names: list[str] | None = None
+        self.name: str | None = None
         self.on_end: Callable[[], object] | None = None
         self.globalName: str | None = None
         self.source_hash: str | None = None
@@ -93,12 +93,14 @@ class ActorCell:
         """Tie two endings together; a link to a dead actor answers with its exit at once."""
         if other is self:
             return
-        self.links = self.links or set()
+        if self.links is None:
+            self.links = set()
         self.links.add(other)
         if other.instance is None:
             self.post(ExitSignal(other.address, NOPROC, linked=True))
             return
-        other.links = other.links or set()
+        if other.links is None:
+            other.links = set()
         other.links.add(self)
 
     def unlink(self, other: "ActorCell") -> None:
@@ -108,9 +110,9 @@ class ActorCell:
         if other.links is not None:
             other.links.discard(self)
 
-    def monitor(self, other: "ActorCell") -> Monitor:
+    def monitor(self, other: "ActorCell", name: str | None = None) -> Monitor:
         """Ask for one `Down` when `other` ends; at once when it is dead."""
-        monitor = Monitor(other.address)
+        monitor = Monitor(other.address, name)
         if other.instance is None:
             self.post(Down(other.address, NOPROC, monitor))
         else:

@@ -7,9 +7,12 @@ from poe.actors.actor_cell import ActorCell, Receiver
 from poe.actors.address import LoopAddress
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
+from poe.actors.reason import NOPROC
 from poe.actors.run_queue import RunQueue
+from poe.actors.tables.registry import TableRegistry
+from poe.actors.tables.table import pass_on_tables
 from poe.actors.thespian_delivery import ThespianDelivery
-from poe.errors import NameTaken
+from poe.errors import ActorDead, NameTaken
 
 if TYPE_CHECKING:
     from poe.actors.loop_base import LoopSystemBase
@@ -21,8 +24,11 @@ class ActorTable(RunQueue):
     A name belongs to at most one live actor; it is free before anyone hears of the actor's end.
     """
 
+    __slots__ = ("_alive", "_names", "_serials", "tables")  # as in `RunQueue`
+
     def __init__(self, clock: SimulatedClock | None) -> None:
         super().__init__(clock)
+        self.tables = TableRegistry()
         self._serials = itertools.count(1)
         self._names: dict[str, ActorCell] = {}
         self._alive: set[ActorCell] = set()
@@ -67,11 +73,12 @@ class ActorTable(RunQueue):
 
     def forget(self, cell: ActorCell) -> None:
         """Take an ended actor out of all tables."""
+        if self.tables.has_owner(cell):
+            pass_on_tables(cell)
         self._alive.discard(cell)
         # What still comes is refused by whoever brings it, even when the event loop has ended.
         cell.queue = self._run_queue
-        for name in cell.names or ():
-            del self._names[name]
+        self._free_name(cell)
 
     def find(self, ref: LoopAddress | str) -> ActorCell | None:
         """Return the cell behind an address or a name."""
@@ -87,14 +94,35 @@ class ActorTable(RunQueue):
         return ref.cell.instance is not None
 
     def register_name(self, name: str, cell: ActorCell) -> None:
-        """Give a live actor a name; again the one it has is harmless.
+        """Give a live actor its one name.
 
         Raises:
-            NameTaken: another live actor has it.
+            NameTaken: the name belongs to a live actor, or this actor has a name already.
         """
-        holder = self._names.setdefault(name, cell)
-        if holder is not cell:
+        holder = self._names.get(name)
+        if holder is not None:
             raise NameTaken(name, holder.address)
-        cell.names = cell.names or []
-        if name not in cell.names:
-            cell.names.append(name)
+        if cell.name is not None:
+            raise NameTaken(cell.name, cell.address)
+        self._names[name] = cell
+        cell.name = name
+
+    def unregister_name(self, name: str) -> None:
+        """Free a name; its actor lives on without one.
+
+        Raises:
+            ActorDead: nobody has the name.
+        """
+        cell = self._names.get(name)
+        if cell is None:
+            raise ActorDead(name, NOPROC)
+        self._free_name(cell)
+
+    def _free_name(self, cell: ActorCell) -> None:
+        if cell.name is not None:
+            del self._names[cell.name]
+            cell.name = None
+
+    def cell_of_nobody(self, name: str) -> ActorCell:
+        """Return the cell of an actor that does not exist, to stand for a name that nobody has."""
+        return self._new_cell(None, name)

@@ -46,6 +46,10 @@ class LoopAddress(ActorAddress):  # type: ignore[misc]  # Thespian is untyped
     def __hash__(self) -> int:
         return self.serial
 
+    def __deepcopy__(self, memo: object) -> "LoopAddress":
+        """Return this address: a copy would be nobody's, and take the whole system along."""
+        return self
+
     def __str__(self) -> str:
         return self.addressDetails
 

@@ -40,7 +40,17 @@ from poe.actors.message import (
     SystemRequest,
     Token,
 )
-from poe.actors.reason import CRASHES, KILL, KILLED, NORMAL, SHUTDOWN, Reason, is_orderly
+from poe.actors.reason import (
+    CRASHES,
+    KILL,
+    KILLED,
+    NORMAL,
+    SHUTDOWN,
+    ActorExit,
+    Reason,
+    is_orderly,
+    reason_of,
+)
 from poe.errors import ActorDead, StartFailed
 
 logger = logging.getLogger("poe.actors")
@@ -72,7 +82,6 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
     _unanswered: dict[Call, None] | None = None
     _stop: Stop | None = None
     _idle_time: IdleTime | None = None
-    _is_suspended = False
 
     # ---- the way in ---------------------------------------------------------------------------
 
@@ -142,8 +151,8 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             self._stop_with(result)
             return None
         origin = self._handling
-        if kind is Error and type(origin) is not Call:
-            self._crash(TypeError("only handle_call may return Error"))
+        if _is_misplaced(result, origin):
+            self._stop_with(Stop(("bad_return_value", result)))
             return None
         self._handling = None
         value = _reply_of(result)
@@ -258,10 +267,10 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             return
         if request.op in {"suspend", "resume"}:
             self._is_suspended = request.op == "suspend"
-        elif request.op == "replace_state":
+        elif request.op in {"replace_state", "change_code"}:
             try:
-                self.set_state(request.argument(self.get_state()))
-            except Exception as error:  # noqa: BLE001 - the caller's function failed, not the actor
+                self._change_state(request)
+            except Exception as error:  # noqa: BLE001 - the change failed, the actor goes on
                 call.fail(error)
                 return
         call.answer(self.get_state() if request.op.endswith("_state") else None)
@@ -300,11 +309,13 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
 
     def _crash(self, error: BaseException) -> None:
         """End because a callback raised; a failing `init` or `terminate` ends at once."""
+        reason = reason_of(error)
         if self._stop is not None or type(self._handling) is Start:
-            self._end(error)
+            self._end(reason)
             return
-        _log_crash(self.ref, error)
-        self._stop_with(Stop(error))
+        if type(error) is not ActorExit:
+            _log_crash(self.ref, error)
+        self._stop_with(Stop(reason))
 
     def _stop_with(self, stop: Stop) -> None:
         """Run `terminate`, then send the reply that goes with the stop, then end."""
@@ -317,7 +328,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         try:
             result = self.terminate(stop.reason)
         except CRASHES as error:
-            self._end(error)
+            self._end(reason_of(error))
             return
         if type(result) is CoroutineType:
             self._coroutine = result
@@ -351,6 +362,15 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             self._mailbox.give_up(dead)
         if not is_orderly(reason):
             logger.debug("%s ended: %r", cell.address, reason)
+
+
+def _is_misplaced(result: Any, origin: Call | Start | None) -> bool:  # noqa: ANN401
+    """Tell whether a result has a meaning, but not in the callback that returned it."""
+    if result is IGNORE:
+        return type(origin) is not Start
+    if result is NO_REPLY:
+        return type(origin) is Start
+    return type(result) in {Reply, Error} and type(origin) is not Call
 
 
 def _reply_of(result: Any) -> Any:  # noqa: ANN401

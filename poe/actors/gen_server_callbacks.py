@@ -13,7 +13,9 @@ from typing import Any, ClassVar
 
 from poe.actors.call import Call
 from poe.actors.gen_server_operations import GenServerOperations
+from poe.actors.message import SystemRequest
 from poe.actors.reason import Reason
+from poe.errors import NotSuspended
 
 logger = logging.getLogger("poe.actors")
 
@@ -35,6 +37,8 @@ _RUNTIME_NAMES = frozenset(
 
 class GenServerCallbacks(GenServerOperations):
     """The part of `GenServer` that a subclass replaces."""
+
+    _is_suspended: bool = False
 
     trap_exits: bool = False
     """Exit signals become `Exit` messages; the parent's one runs `terminate`."""
@@ -77,6 +81,15 @@ class GenServerCallbacks(GenServerOperations):
     def terminate(self, reason: Reason) -> Any:  # noqa: ANN401
         """Clean up; may be a coroutine."""
 
+    def code_change(self, argument: Any) -> None:  # noqa: ANN401
+        """Change the state of this actor, which is suspended, as `change_code` asks for.
+
+        Whatever it raises goes to who asked; the state is then unchanged.
+        """
+        del argument
+        msg = f"{type(self).__name__} has no code_change"
+        raise TypeError(msg)
+
     def get_state(self) -> dict[str, Any]:
         """Return the attributes that are this actor's state, for inspection and tests."""
         return {name: value for name, value in vars(self).items() if name not in _RUNTIME_NAMES}
@@ -87,3 +100,18 @@ class GenServerCallbacks(GenServerOperations):
             delattr(self, name)
         for name, value in state.items():
             setattr(self, name, value)
+
+    def _change_state(self, request: SystemRequest) -> None:
+        """Replace the state, or change the code; whatever fails leaves the state as it was."""
+        is_code = request.op == "change_code"
+        if is_code and not self._is_suspended:
+            raise NotSuspended(self.ref)
+        before = self.get_state()
+        try:
+            if is_code:
+                self.code_change(request.argument)
+            else:
+                self.set_state(request.argument(self.get_state()))
+        except Exception:
+            self.set_state(before)
+            raise

@@ -3,16 +3,16 @@
 Everything goes through the actor's cell, so these methods hold no state of their own.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from poe.actors.actor_cell import ActorCell
 from poe.actors.address import LoopAddress
 from poe.actors.call import Call, Wait
 from poe.actors.mailbox import Mailbox
-from poe.actors.message import Cast, Down, ExitSignal, Monitor, Start
+from poe.actors.message import TIMED_OUT, Cast, Down, ExitSignal, Monitor, Start
 from poe.actors.reason import NOPROC, Reason
-from poe.errors import ActorDead
+from poe.errors import ActorDead, CallTimeout
 
 if TYPE_CHECKING:
     from poe.actors.gen_server import GenServer
@@ -26,7 +26,9 @@ class GenServerOperations:
     """The operations of `GenServer`; may be used inside its callbacks only."""
 
     _myRef: ActorCell  # noqa: N815 - Thespian's name
+    _coroutine: Coroutine[Any, Any, object] | None
     _mailbox: Mailbox | None
+    trap_exits: bool
 
     @property
     def ref(self) -> LoopAddress:
@@ -42,15 +44,15 @@ class GenServerOperations:
     @property
     def name(self) -> str | None:
         """Return the name this actor is registered under, if any."""
-        names = self._myRef.names
-        return names[0] if names else None
+        return self._myRef.name
 
     def call(
         self, ref: LoopAddress | str, request: object, timeout_s: float | None = CALL_TIMEOUT_S
     ) -> Call:
         """Send a request; await what is returned for the reply.
 
-        Where nothing is queued before the server, the call `is_done` on return.
+        Within a coroutine, and where nothing is queued before the server, the call `is_done` on
+        return.
 
         Raises (when awaited):
             ActorDead: the actor is not there, or ended before it answered.
@@ -62,7 +64,12 @@ class GenServerOperations:
         if server is None or server is cell:
             call.fail(ActorDead(ref, NOPROC if server is None else "calling_self"))
             return call
-        cell.system.hand_over(server, call)
+        if self._coroutine is None:
+            # A plain callback goes on after this: were the server next, it could call back here,
+            # into the middle of that callback. A coroutine's actor keeps such a call for later.
+            server.queue.append((server, call, None))
+        else:
+            cell.system.hand_over(server, call)
         if timeout_s is not None and not call.is_done:
             cell.system.unarmed.append(call)
         return call
@@ -72,6 +79,38 @@ class GenServerOperations:
         cell = ref.cell if type(ref) is LoopAddress else self._myRef.system.find(ref)
         if cell is not None:
             cell.queue.append((cell, Cast(message), self._myRef.address))
+
+    async def wait_reply(self, call: Call, timeout_s: float | None = None) -> Any:  # noqa: ANN401
+        """Await the reply of a call made before, for `timeout_s`; then it is given up.
+
+        Raises:
+            ActorDead: as `call` does.
+            CallTimeout: no reply yet; a late one is dropped.
+        """
+        if not call.is_done and timeout_s is not None:
+            if call.timer is not None:
+                call.timer.cancel()
+            call.timeout_s = timeout_s
+            call.timer = self._myRef.system.add_timer(timeout_s, call.expire)
+        return await call
+
+    async def stop_actor(
+        self, ref: LoopAddress, reason: Reason = "normal", timeout_s: float | None = None
+    ) -> None:
+        """Make an actor terminate with `reason`, and wait until it is gone.
+
+        Raises:
+            ActorDead: it was gone already, or ended with another reason.
+            CallTimeout: it has not ended after `timeout_s`; it still will.
+        """
+        monitor = self.monitor(ref)
+        self._myRef.system.request_stop(ref.cell, reason)
+        ended_with = await self.wait_down(monitor, timeout_s)
+        if ended_with is TIMED_OUT:
+            self.demonitor(monitor)
+            raise CallTimeout(ref, timeout_s or 0.0)
+        if ended_with != reason:
+            raise ActorDead(ref, ended_with)
 
     def reply(self, caller: Call, value: object) -> None:
         """Answer a call whose `handle_call` returned `NO_REPLY`."""
@@ -104,7 +143,15 @@ class GenServerOperations:
         return call
 
     def link(self, ref: LoopAddress) -> None:
-        """Tie this actor's end to another's."""
+        """Tie this actor's end to another's.
+
+        A trapping actor gets the `Exit` of one that is dead already.
+
+        Raises:
+            ActorDead: it is dead, and this actor does not trap exits.
+        """
+        if ref.cell.instance is None and not self.trap_exits:
+            raise ActorDead(ref, NOPROC)
         self._myRef.link(ref.cell)
 
     def unlink(self, ref: LoopAddress) -> None:
@@ -112,9 +159,13 @@ class GenServerOperations:
         self._myRef.unlink(ref.cell)
         self._drop(lambda message: isinstance(message, ExitSignal) and message.ref is ref)
 
-    def monitor(self, ref: LoopAddress) -> Monitor:
-        """Ask for a `Down` when `ref` ends."""
-        return self._myRef.monitor(ref.cell)
+    def monitor(self, ref: LoopAddress | str) -> Monitor:
+        """Ask for a `Down` when `ref`, or the actor that has the name now, ends."""
+        cell = self._myRef
+        if type(ref) is LoopAddress:
+            return cell.monitor(ref.cell)
+        system, name = cell.system, str(ref)
+        return cell.monitor(system.find(name) or system.cell_of_nobody(name), name)
 
     def demonitor(self, monitor: Monitor) -> None:
         """Take a monitor back, together with a `Down` that already waits in the mailbox."""
@@ -160,12 +211,20 @@ class GenServerOperations:
         return None if cell is None else cell.address
 
     def register(self, name: str) -> None:
-        """Give this actor a name.
+        """Give this actor its one name.
 
         Raises:
-            NameTaken: another live actor has it.
+            NameTaken: the name belongs to a live actor, or this actor has a name already.
         """
         self._myRef.system.register_name(name, self._myRef)
+
+    def unregister(self, name: str) -> None:
+        """Free a name, whoever has it.
+
+        Raises:
+            ActorDead: nobody has it.
+        """
+        self._myRef.system.unregister_name(name)
 
     def _drop(self, matches: Callable[[Any], bool]) -> list[Any]:
         """Take the matching messages out of the mailbox and return them."""

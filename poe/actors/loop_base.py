@@ -10,6 +10,7 @@ from typing import Any
 
 from thespian.actors import ActorSystem
 
+from poe.actors.actor_cell import ActorCell
 from poe.actors.address import LoopAddress
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
@@ -105,13 +106,16 @@ class LoopSystemBase(ThespianBase):
         self._enter()
         try:
             watcher.monitor(ref.cell)
-            call = Call(SystemRequest("stop", reason), None, ref.cell, None)
-            ref.cell.queue.append((ref.cell, call, None))
+            self.request_stop(ref.cell, reason)
             self._drain()
         finally:
             self._leave()
         if not waiter.down.wait(timeout_s):
             raise CallTimeout(ref, timeout_s or 0.0)
+
+    def request_stop(self, cell: ActorCell, reason: Reason) -> None:
+        """Ask an actor to terminate; under the lock."""
+        cell.queue.append((cell, Call(SystemRequest("stop", reason), None, cell, None), None))
 
     def suspend(self, ref: LoopAddress | str) -> None:
         """Make an actor keep its messages, in order, until `resume`; twice is harmless."""
@@ -133,6 +137,16 @@ class LoopSystemBase(ThespianBase):
         Whatever `change` raises is raised here; the state is then unchanged.
         """
         return self.call(ref, SystemRequest("replace_state", change))  # type: ignore[no-any-return]
+
+    def change_code(self, ref: LoopAddress | str, argument: object = None) -> None:
+        """Run an actor's `code_change(argument)`; a supervisor reads its configuration again.
+
+        Raises:
+            NotSuspended: `suspend` it before, and `resume` it afterwards.
+
+        Whatever `code_change` raises is raised here; the state is then unchanged.
+        """
+        self.call(ref, SystemRequest("change_code", argument))
 
     def shutdown(self) -> None:
         """End every actor without ceremony, then all threads; stop supervisors before.

@@ -86,6 +86,8 @@ class Monitor:
     """One request to hear of an actor's end; each gives one `Down`."""
 
     ref: "ActorRef"
+    name: str | None = None
+    """The name that was asked for, where it was not a ref; `ref` is then who had it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +116,16 @@ class Cast:
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
 class Start:
     """The first message of a GenServer: run `init`, then answer the starter."""
 
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    call: "Call"
+    # No frozen dataclass: that takes four times as long to make, for each actor.
+    __slots__ = ("args", "call", "kwargs")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], call: "Call") -> None:
+        self.args = args
+        self.kwargs = kwargs
+        self.call = call
 
     def answer(self, result: object) -> None:
         """Give the starter the address; what `init` returned besides a directive is nothing."""
@@ -143,5 +148,5 @@ class SystemRequest:
     """A request of OTP's `sys`: served even while the actor is suspended."""
 
     op: str
-    """stop, suspend, resume, get_state or replace_state."""
+    """stop, suspend, resume, get_state, replace_state or change_code."""
     argument: Any = None

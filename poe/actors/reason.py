@@ -27,6 +27,22 @@ CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError)
 """
 
 
+class ActorExit(Exception):
+    """Raised in a callback it ends the actor with `reason`, as OTP's `exit(Reason)` does.
+
+    In `terminate` it replaces the reason that the actor was about to end with.
+    """
+
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+        super().__init__(f"the actor ends: {reason!r}")
+
+
+def reason_of(error: BaseException) -> Reason:
+    """Return the exit reason of an actor whose callback raised `error`."""
+    return error.reason if isinstance(error, ActorExit) else error
+
+
 def is_orderly(reason: Reason) -> bool:
     """Tell whether an ending is no failure: normal, shutdown or ("shutdown", term)."""
     if isinstance(reason, str):

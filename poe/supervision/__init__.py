@@ -28,6 +28,8 @@ from poe.supervision.child_spec import (
     ChildKind,
     ChildSpec,
     Restart,
+    Started,
+    StartFunction,
     Strategy,
     SupervisorFlags,
 )
@@ -49,6 +51,8 @@ __all__ = [
     "RestartChild",
     "StartChild",
     "StartDynamicChild",
+    "StartFunction",
+    "Started",
     "Strategy",
     "Supervisor",
     "SupervisorFlags",

@@ -177,6 +177,8 @@ async def start_child(
 ) -> ActorRef | None:
     """Add a child as the last in start order and start it; None when its `init` returned IGNORE.
 
+    The answer is `Started` where the spec has a start function that told something besides.
+
     Raises:
         ChildRequestRefused: ALREADY_STARTED (with `ref`), ALREADY_PRESENT or SIMPLE_ONE_FOR_ONE.
         ChildStartFailed: it did not start; nothing was kept.

@@ -8,12 +8,12 @@ system bases with one process per actor.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from poe.actors import GenServer
+from poe.actors import ActorRef, GenServer
 from poe.errors import InvalidChildSpec
 
 
@@ -65,6 +65,18 @@ WORKER_SHUTDOWN_S: Final = 5.0
 Shutdown = float | Literal["brutal_kill", "infinity"]
 
 
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What a start function may return: the child, and something to tell who asked for it."""
+
+    ref: ActorRef
+    info: object
+    """Part of the answer of `start_child` and `restart_child`; dropped at other starts."""
+
+
+StartFunction = Callable[..., Awaitable[ActorRef | Started | None]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSpec:
     """How to start, restart and stop one child.
@@ -100,6 +112,11 @@ class ChildSpec:
     name: str | None = None
     """Name under which the actor is registered; None for no name."""
 
+    start: StartFunction = GenServer.start_link
+    """Runs in the supervisor as `start(supervisor, actor, *args, name=name, **kwargs)`, and returns
+    the linked child, `Started`, or None (do not run, and do not fail either). The child has failed
+    to start with whatever else it returns or raises."""
+
     def __post_init__(self) -> None:
         """Check the fields in OTP's order: the first one that is wrong is reported."""
         self._check("id", _is_hashable(self.id), "a hashable value")
@@ -112,6 +129,7 @@ class ChildSpec:
             "significant",
             not (self.significant and self.restart is Restart.PERMANENT),
             "False with restart PERMANENT, or TRANSIENT or TEMPORARY with it",
+            combined_with="restart",
         )
         self._check("kind", isinstance(self.kind, ChildKind), "a member of ChildKind")
         self._check(
@@ -120,16 +138,21 @@ class ChildSpec:
             "0 or more seconds, 'brutal_kill' or 'infinity'",
         )
         self._check("name", self.name is None or isinstance(self.name, str), "a str or None")
+        self._check("start", callable(self.start), "a function")
         # A frozen dataclass leaves no other way to fill in a default that depends on a sibling.
         object.__setattr__(self, "kwargs", dict(self.kwargs))
         if self.shutdown_s is None:
             default = INFINITY if self.kind is ChildKind.SUPERVISOR else WORKER_SHUTDOWN_S
             object.__setattr__(self, "shutdown_s", default)
 
-    def _check(self, key: str, is_valid: bool, allowed: str) -> None:  # noqa: FBT001 - private, three columns
+    def _check(self, key: str, is_valid: bool, allowed: str, combined_with: str = "") -> None:  # noqa: FBT001 - private, three columns
         if not is_valid:
-            msg = f"child {self.id!r}: {key} is {getattr(self, key)!r}; use {allowed}"
-            raise InvalidChildSpec(msg)
+            value = getattr(self, key)
+            msg = f"child {self.id!r}: {key} is {value!r}; use {allowed}"
+            if combined_with:
+                other = getattr(self, combined_with)
+                raise InvalidChildSpec(msg, (combined_with, key), (other, value))
+            raise InvalidChildSpec(msg, key, value)
 
     @property
     def grace_s(self) -> float | None:
@@ -172,8 +195,9 @@ class SupervisorFlags:
 
     def _check(self, key: str, is_valid: bool, allowed: str) -> None:  # noqa: FBT001 - private, three columns
         if not is_valid:
-            msg = f"supervisor flag {key} is {getattr(self, key)!r}; use {allowed}"
-            raise InvalidChildSpec(msg)
+            value = getattr(self, key)
+            msg = f"supervisor flag {key} is {value!r}; use {allowed}"
+            raise InvalidChildSpec(msg, key, value)
 
 
 def check_children(flags: SupervisorFlags, specs: Sequence[ChildSpec]) -> None:
@@ -188,7 +212,7 @@ def check_children(flags: SupervisorFlags, specs: Sequence[ChildSpec]) -> None:
         check_combination(spec, flags.auto_shutdown)
         if spec.id in seen:
             msg = f"child {spec.id!r} appears twice; give each child an id of its own"
-            raise InvalidChildSpec(msg)
+            raise InvalidChildSpec(msg, "id", spec.id)
         seen.add(spec.id)
     if flags.strategy is Strategy.SIMPLE_ONE_FOR_ONE:
         if len(specs) != 1:
@@ -210,7 +234,7 @@ def check_combination(spec: ChildSpec, auto_shutdown: AutoShutdown) -> None:
             f"child {spec.id!r}: significant is True, but auto_shutdown is NEVER; "
             "use False, or auto_shutdown ANY_SIGNIFICANT or ALL_SIGNIFICANT"
         )
-        raise InvalidChildSpec(msg)
+        raise InvalidChildSpec(msg, ("auto_shutdown", "significant"), (auto_shutdown, True))
 
 
 def is_keywords(kwargs: Mapping[Any, Any]) -> bool:

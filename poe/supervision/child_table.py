@@ -86,6 +86,17 @@ class ChildTable:
         if child.is_running:
             self._by_ref[slot] = child_id
 
+    def merge(self, specs: Iterable[ChildSpec]) -> None:
+        """Take new specs, in their order; children they do not name stay, behind them.
+
+        A child that is named keeps its slot; a new one is not running.
+        """
+        old = self._by_id
+        new = {
+            spec.id: Child(spec, old[spec.id].slot if spec.id in old else None) for spec in specs
+        }
+        self._by_id = new | {key: child for key, child in old.items() if key not in new}
+
     def remove(self, child_id: Hashable) -> None:
         """Forget a child and its spec."""
         self.set_slot(child_id, None)

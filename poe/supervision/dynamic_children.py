@@ -9,7 +9,7 @@ Source: OTP stdlib 4.2, supervisor.erl, the clauses for `?is_simple`.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from poe.actors import KILL, NOPROC, ActorRef, Error, GenServer
 from poe.errors import ChildStartFailed
@@ -21,9 +21,9 @@ from poe.supervision.api import (
     StartDynamicChild,
     refuse,
 )
-from poe.supervision.child_spec import ChildKind, ChildSpec, Restart, SupervisorFlags
+from poe.supervision.child_spec import ChildKind, ChildSpec, Restart, Started, SupervisorFlags
 from poe.supervision.child_table import RESTARTING
-from poe.supervision.lifecycle import retry_later, start, stop, stop_signal
+from poe.supervision.lifecycle import ref_of, retry_later, start, stop, stop_signal
 from poe.supervision.reports import Report, reason_text, report, report_give_up
 from poe.supervision.strategy import (
     ChildEnd,
@@ -35,6 +35,8 @@ from poe.supervision.strategy import (
     verdict_on_restart,
 )
 from poe.supervision.watcher import AllGone, Watcher, living
+
+_NO_ARGUMENTS = StartDynamicChild()
 
 
 class DynamicChildren:
@@ -109,7 +111,9 @@ class DynamicChildren:
 
     async def _restart(self, old_ref: ActorRef, request: StartDynamicChild) -> None:
         try:
-            ref = await start(self._supervisor, self._template, request.args, request.kwargs)
+            ref = ref_of(
+                await start(self._supervisor, self._template, request.args, request.kwargs)
+            )
         except ChildStartFailed:
             self._instances[old_ref] = request
             self._restarting.add(old_ref)
@@ -124,18 +128,29 @@ class DynamicChildren:
 
     # ---- requests -----------------------------------------------------------------------------
 
-    async def start_child(self, request: StartChild | StartDynamicChild) -> ActorRef | Error | None:
+    def reconfigure(self, flags: SupervisorFlags, specs: Sequence[ChildSpec]) -> None:
+        """Go on with other flags and another template; running instances stay as they are."""
+        self._flags = flags
+        self._history.set_limit(flags.intensity, flags.period_s)
+        self._template = specs[0]
+
+    async def start_child(
+        self, request: StartChild | StartDynamicChild
+    ) -> ActorRef | Started | Error | None:
         """Start one more instance."""
         if isinstance(request, StartChild):
             return refuse(request.spec.id, Refusal.SIMPLE_ONE_FOR_ONE)
         try:
-            ref = await start(self._supervisor, self._template, request.args, request.kwargs)
+            started = await start(self._supervisor, self._template, request.args, request.kwargs)
         except ChildStartFailed as failure:
             return Error(failure)
+        ref = ref_of(started)
         if ref is not None:
             is_restartable = self._template.restart is not Restart.TEMPORARY
-            self._instances[ref] = request if is_restartable else None
-        return ref
+            # Instances without arguments share a request: theirs would be one object more for each.
+            own = request if request.args or request.kwargs else _NO_ARGUMENTS
+            self._instances[ref] = own if is_restartable else None
+        return started
 
     async def terminate_child(self, child: Hashable) -> Error | None:
         """Stop and forget an instance; any actor that is gone counts as stopped, as in OTP."""

@@ -10,9 +10,9 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from poe.actors import KILL, NOPROC, SHUTDOWN, TIMED_OUT, ActorRef, GenServer
-from poe.errors import ChildStartFailed, NameTaken, StartFailed
-from poe.supervision.child_spec import BRUTAL_KILL, ChildSpec
+from poe.actors import CRASHES, KILL, NOPROC, SHUTDOWN, TIMED_OUT, ActorRef, GenServer
+from poe.errors import ChildStartFailed, StartFailed
+from poe.supervision.child_spec import BRUTAL_KILL, ChildSpec, Started
 from poe.supervision.reports import Report, report
 from poe.supervision.strategy import is_stop_as_told
 
@@ -29,29 +29,42 @@ class Retry:
     """Id of the child; for a dynamic child the ref of its dead actor."""
 
 
+_STARTED = (ActorRef, Started)
+
+
 async def start(
     supervisor: GenServer,
     spec: ChildSpec,
     extra_args: tuple[Any, ...] = (),
     extra_kwargs: Mapping[str, Any] | None = None,
-) -> ActorRef | None:
+) -> ActorRef | Started | None:
     """Start a child, linked; None when its `init` returned IGNORE.
 
     Raises:
-        ChildStartFailed: its `init` failed, or its name is taken; reported already.
+        ChildStartFailed: its `init` or its start function failed, or its name is taken; reported
+            already.
     """
     kwargs = {**spec.kwargs, **(extra_kwargs or {})}
     try:
-        ref = await supervisor.start_link(
-            spec.actor, *spec.args, *extra_args, name=spec.name, **kwargs
+        started = await spec.start(
+            supervisor, spec.actor, *spec.args, *extra_args, name=spec.name, **kwargs
         )
-    except (StartFailed, NameTaken) as error:
+    except CRASHES as error:
         reason = error.reason if isinstance(error, StartFailed) else error
         report(Report.START_ERROR, supervisor.ref, spec.id, reason)
         raise ChildStartFailed(spec.id, reason) from error
-    if ref is not None:
-        report(Report.PROGRESS, supervisor.ref, spec.id)
-    return ref
+    if started is None:
+        return None
+    if not isinstance(started, _STARTED):
+        report(Report.START_ERROR, supervisor.ref, spec.id, started)
+        raise ChildStartFailed(spec.id, started)
+    report(Report.PROGRESS, supervisor.ref, spec.id)
+    return started
+
+
+def ref_of(started: ActorRef | Started | None) -> ActorRef | None:
+    """Return the child that a start gave, without what its start function told besides."""
+    return started.ref if type(started) is Started else started
 
 
 async def stop(supervisor: GenServer, spec: ChildSpec, ref: ActorRef) -> None:

@@ -22,11 +22,12 @@ from poe.supervision.child_spec import (
     ChildKind,
     ChildSpec,
     Restart,
+    Started,
     SupervisorFlags,
     check_combination,
 )
 from poe.supervision.child_table import RESTARTING, Child, ChildTable
-from poe.supervision.lifecycle import retry_later, start, stop
+from poe.supervision.lifecycle import ref_of, retry_later, start, stop
 from poe.supervision.reports import Report, report, report_give_up
 from poe.supervision.strategy import (
     ChildEnd,
@@ -79,7 +80,12 @@ class OrderedChildren:
             report(Report.CHILD_TERMINATED, self._supervisor.ref, spec.id, reason)
         self._table.set_slot(spec.id, None)
         verdict = verdict_on_exit(
-            ChildEnd(spec, reason, is_significant_left(self._table, spec.id)),
+            ChildEnd(
+                spec,
+                reason,
+                # A walk through all children, for those few that the answer matters to.
+                significant_left=spec.significant and is_significant_left(self._table, spec.id),
+            ),
             self._flags.auto_shutdown,
             self._history,
             self._supervisor.monotonic_s(),
@@ -124,7 +130,7 @@ class OrderedChildren:
         for child_id in ids:
             spec = self._table[child_id].spec
             try:
-                ref = await start(self._supervisor, spec)
+                ref = ref_of(await start(self._supervisor, spec))
             except ChildStartFailed as failure:
                 return failure
             if ref is None and spec.restart is Restart.TEMPORARY:
@@ -133,9 +139,20 @@ class OrderedChildren:
                 self._table.set_slot(child_id, ref)
         return None
 
+    def reconfigure(self, flags: SupervisorFlags, specs: Sequence[ChildSpec]) -> None:
+        """Go on with other flags and specs; no child is started or stopped by it.
+
+        Source: supervisor.erl, update_childspec/2.
+        """
+        self._flags = flags
+        self._history.set_limit(flags.intensity, flags.period_s)
+        self._table.merge(specs)
+
     # ---- requests -----------------------------------------------------------------------------
 
-    async def start_child(self, request: StartChild | StartDynamicChild) -> ActorRef | Error | None:
+    async def start_child(
+        self, request: StartChild | StartDynamicChild
+    ) -> ActorRef | Started | Error | None:
         """Add a child as the last in start order, and start it."""
         if isinstance(request, StartDynamicChild):
             return refuse(None, Refusal.NOT_SIMPLE_ONE_FOR_ONE)
@@ -150,15 +167,15 @@ class OrderedChildren:
                 return refuse(spec.id, Refusal.ALREADY_STARTED, present.slot)
             return refuse(spec.id, Refusal.ALREADY_PRESENT)
         try:
-            ref = await start(self._supervisor, spec)
+            started = await start(self._supervisor, spec)
         except ChildStartFailed as failure:
             return Error(failure)
         if spec.restart is Restart.TEMPORARY:
             # It is never started again, so its arguments would only hold memory.
             spec = replace(spec, args=(), kwargs={})
-        if ref is not None or spec.restart is not Restart.TEMPORARY:
-            self._table.add(spec, ref)
-        return ref
+        if started is not None or spec.restart is not Restart.TEMPORARY:
+            self._table.add(spec, ref_of(started))
+        return started
 
     async def terminate_child(self, child_id: Hashable) -> Error | None:
         """Stop a child; a temporary one is forgotten, a pending restart is cancelled."""
@@ -173,17 +190,17 @@ class OrderedChildren:
             self._table.set_slot(child_id, None)
         return None
 
-    async def restart_child(self, child_id: Hashable) -> ActorRef | Error | None:
+    async def restart_child(self, child_id: Hashable) -> ActorRef | Started | Error | None:
         """Start a child that has a spec but no actor; it keeps its place."""
         idle = self._find_idle(child_id)
         if isinstance(idle, Error):
             return idle
         try:
-            ref = await start(self._supervisor, idle.spec)
+            started = await start(self._supervisor, idle.spec)
         except ChildStartFailed as failure:
             return Error(failure)
-        self._table.set_slot(child_id, ref)
-        return ref
+        self._table.set_slot(child_id, ref_of(started))
+        return started
 
     def delete_child(self, child_id: Hashable) -> Error | None:
         """Forget a child that has a spec but no actor."""

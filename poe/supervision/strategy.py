@@ -9,6 +9,7 @@ Source: OTP stdlib 4.2, supervisor.erl, do_restart/3, restart/3, add_restart/1, 
 """
 
 import math
+from bisect import insort
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -49,12 +50,16 @@ class RestartHistory:
     """
 
     def __init__(self, intensity: int, period_s: int) -> None:
-        self.intensity = intensity
-        self.period_s = period_s
+        self.set_limit(intensity, period_s)
         self._times_s: deque[int] = deque()
 
     def __len__(self) -> int:
         return len(self._times_s)
+
+    def set_limit(self, intensity: int, period_s: int) -> None:
+        """Judge restarts by these figures from now on; those recorded still count."""
+        self.intensity = intensity
+        self.period_s = period_s
 
     def allows_restart(self, now_s: float) -> bool:
         """Record one restart at `now_s` of a monotonic clock; False when that is one too many.
@@ -64,7 +69,10 @@ class RestartHistory:
         now = math.floor(now_s)
         while self._times_s and self._times_s[0] < now - self.period_s:
             self._times_s.popleft()
-        self._times_s.append(now)
+        if self._times_s and now < self._times_s[-1]:
+            insort(self._times_s, now)  # a simulated clock was set back
+        else:
+            self._times_s.append(now)
         return len(self._times_s) <= self.intensity
 
 

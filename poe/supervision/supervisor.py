@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from poe.actors import IGNORE, SHUTDOWN, Call, Error, Exit, GenServer, Stop
-from poe.errors import UnknownRequest
+from poe.errors import InvalidChildSpec, UnknownRequest
 from poe.supervision.api import (
     CountChildren,
     DeleteChild,
@@ -48,6 +48,9 @@ class Supervisor(GenServer):
     # refused would never be handled.
     mailbox_max: ClassVar[int] = 1_000_000
 
+    strict: ClassVar[bool] = False
+    """Crash at an unknown call or cast, exactly as OTP does."""
+
     _children: OrderedChildren | DynamicChildren
 
     # The arguments are whatever a subclass wants; the result may also be the token IGNORE.
@@ -63,11 +66,13 @@ class Supervisor(GenServer):
         Raises:
             InvalidChildSpec: the children do not fit each other or the flags.
         """
+        self._arguments = args, kwargs
         configuration = self.configure(*args, **kwargs)
         if configuration is IGNORE:
             return IGNORE
         flags, specs = configuration
         check_children(flags, specs)
+        self._is_dynamic = flags.strategy is Strategy.SIMPLE_ONE_FOR_ONE
         self._children = self._keep(flags, specs)
         failure = await self._children.start_all()
         return None if failure is None else Stop((SHUTDOWN, failure))
@@ -78,6 +83,28 @@ class Supervisor(GenServer):
         if flags.strategy is Strategy.SIMPLE_ONE_FOR_ONE:
             return DynamicChildren(self, flags, specs[0])
         return OrderedChildren(self, flags, specs)
+
+    def code_change(self, argument: object) -> None:
+        """Ask `configure` again and go on with what it returns; IGNORE changes nothing.
+
+        Children are matched by id and keep running; new ones are not started, and those that are
+        no longer listed stay, as the last in start order. Restarts that were counted still count.
+
+        Raises:
+            InvalidChildSpec: the children do not fit each other or the flags, or the strategy
+                became simple_one_for_one or was it; nothing has changed.
+        """
+        del argument
+        args, kwargs = self._arguments
+        configuration = self.configure(*args, **kwargs)
+        if configuration is IGNORE:
+            return
+        flags, specs = configuration
+        check_children(flags, specs)
+        if (flags.strategy is Strategy.SIMPLE_ONE_FOR_ONE) is not self._is_dynamic:
+            msg = f"a running supervisor cannot change to or from {Strategy.SIMPLE_ONE_FOR_ONE}"
+            raise InvalidChildSpec(msg, "strategy", flags.strategy)
+        self._children.reconfigure(flags, specs)
 
     async def handle_call(self, request: object, caller: Call) -> object:
         """Answer a request of `poe.supervision.api`."""
@@ -99,15 +126,14 @@ class Supervisor(GenServer):
             case GetChildSpec(child):
                 answer = await children.get_child_spec(child)
             case _:
-                self._log_unexpected("call", request)
-                answer = Error(UnknownRequest(type(request).__name__))
+                answer = Error(self._refuse("call", request))
         return answer
 
     async def handle_cast(self, message: object) -> Stop | None:
         """Go on with a restart that had failed."""
         if isinstance(message, Retry):
             return _go_on(is_running=await self._children.on_retry(message.child))
-        self._log_unexpected("cast", message)
+        self._refuse("cast", message)
         return None
 
     async def handle_info(self, message: object) -> Stop | None:
@@ -121,6 +147,14 @@ class Supervisor(GenServer):
         """Stop all children."""
         del reason
         await self._children.stop_all()
+
+    def _refuse(self, way: str, message: object) -> UnknownRequest:
+        """Log what no supervisor understands; a strict one crashes."""
+        unknown = UnknownRequest(type(message).__name__)
+        if self.strict:
+            raise unknown
+        self._log_unexpected(way, message)
+        return unknown
 
     def _log_unexpected(self, way: str, message: object) -> None:
         logger.error("%s ignores an unexpected %s: %s", self.ref, way, type(message).__name__)

@@ -2,8 +2,18 @@
 
 import pytest
 
-from poe.actors import CallTimeout, Stop
-from poe.errors import NameTaken
+from poe.actors import (
+    IGNORE,
+    NO_REPLY,
+    ActorExit,
+    CallTimeout,
+    Continue,
+    NotSuspended,
+    Reply,
+    StartFailed,
+    Stop,
+)
+from poe.errors import ActorDead, NameTaken
 from tests.actors.puppet import (
     Puppet,
     child_of,
@@ -13,7 +23,7 @@ from tests.actors.puppet import (
     start_blocked,
 )
 
-# ---- suspend, resume, state ----------------------------------------------------------------------
+# ---- suspend, resume, state ---------------------------------------------------------------------
 
 
 def test_a_suspended_actor_keeps_its_messages_in_order_until_it_is_resumed(system):
@@ -64,7 +74,7 @@ def test_a_suspended_actor_obeys_its_parent(system):
     assert log == [("terminate", "shutdown")]
 
 
-# ---- the end -------------------------------------------------------------------------------------
+# ---- the end ------------------------------------------------------------------------------------
 
 
 def test_stop_waits_for_the_callback_that_runs(system):
@@ -154,3 +164,101 @@ def test_a_taken_name_is_refused_before_anything_is_started(system):
         system.start(Puppet, log, name="name", on_init=lambda puppet: puppet.log.append("ran"))
     assert caught.value.ref is first
     assert log == []
+
+
+# ---- another code --------------------------------------------------------------------------------
+
+
+class Versioned(Puppet):
+    """Changes its log when its code is changed, and may fail half-way."""
+
+    def code_change(self, argument):
+        self.log = ["changed"]
+        if argument == "fail":
+            raise_boom(self)
+        self.version = argument
+
+
+def test_code_is_changed_while_the_actor_is_suspended(system):
+    ref = system.start(Versioned)
+    system.suspend(ref)
+    system.change_code(ref, 2)
+    system.resume(ref)
+    state = system.get_state(ref)
+    assert (state["log"], state["version"]) == (["changed"], 2)
+
+
+def test_a_change_of_code_that_fails_changes_nothing(system):
+    ref = system.start(Versioned)
+    system.suspend(ref)
+    with pytest.raises(ValueError, match="boom"):
+        system.change_code(ref, "fail")
+    state = system.get_state(ref)
+    assert state["log"] == []
+    assert "version" not in state
+
+
+def test_code_is_not_changed_under_a_running_actor(system):
+    ref = system.start(Versioned)
+    with pytest.raises(NotSuspended):
+        system.change_code(ref, 2)
+    assert system.get_state(ref)["log"] == []
+
+
+def test_an_actor_without_code_change_goes_on(system):
+    ref = system.start(Puppet)
+    system.suspend(ref)
+    with pytest.raises(TypeError, match="no code_change"):
+        system.change_code(ref)
+    system.resume(ref)
+    assert log_of(system, ref) == []
+
+
+# ---- ends out of the depth, and results that mean nothing ----------------------------------------
+
+
+def raise_exit(_):
+    raise ActorExit("enough")
+
+
+def reason_of_call(system, ref, action):
+    with pytest.raises(ActorDead) as error:
+        system.call(ref, action)
+    return error.value.reason
+
+
+def test_actor_exit_ends_with_its_reason_after_terminate(system):
+    log: list[object] = []
+    ref = system.start(Puppet, log)
+    assert reason_of_call(system, ref, lambda *_: raise_exit(None)) == "enough"
+    assert log == [("terminate", "enough")]
+
+
+def test_actor_exit_in_terminate_replaces_the_reason(system):
+    ref = system.start(Puppet, on_terminate=raise_exit)
+    assert reason_of_call(system, ref, lambda *_: Stop("normal")) == "enough"
+
+
+def test_actor_exit_in_init_is_the_reason_of_the_failed_start(system):
+    with pytest.raises(StartFailed) as error:
+        system.start(Puppet, on_init=raise_exit)
+    assert error.value.reason == "enough"
+
+
+def test_an_ignore_outside_init_ends_the_actor(system):
+    log: list[object] = []
+    ref = system.start(Puppet, log)
+    assert reason_of_call(system, ref, lambda *_: IGNORE) == ("bad_return_value", IGNORE)
+    assert log == [("terminate", ("bad_return_value", IGNORE))]
+
+
+def test_a_reply_to_nobody_ends_the_actor(system):
+    ref = system.start(Puppet)
+    system.cast(ref, lambda _: Reply("to whom?", Continue("never")))
+    assert not system.is_alive(ref)
+
+
+def test_a_start_cannot_be_answered_later(system):
+    with pytest.raises(StartFailed) as error:
+        system.start(Puppet, on_init=lambda _: NO_REPLY)
+    assert error.value.reason == ("bad_return_value", NO_REPLY)

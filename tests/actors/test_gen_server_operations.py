@@ -3,8 +3,16 @@
 import pytest
 
 from poe.actors import IGNORE, TIMED_OUT, Down, Exit, Stop
-from poe.errors import NameTaken
-from tests.actors.puppet import Puppet, child_of, in_actor, log_of
+from poe.errors import ActorDead, CallTimeout, NameTaken
+from tests.actors.puppet import (
+    Gate,
+    Puppet,
+    child_of,
+    in_actor,
+    log_of,
+    raise_boom,
+    start_blocked,
+)
 
 
 def exits_of(system, ref):
@@ -21,7 +29,7 @@ def linked_pair(system, **kwargs):
     return first, second
 
 
-# ---- links and exit signals ----------------------------------------------------------------------
+# ---- links and exit signals ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reason", ["boom", "shutdown", "killed", ("shutdown", 1)])
@@ -77,9 +85,18 @@ def test_a_link_to_a_dead_actor_gives_its_exit_at_once(system):
     trapping = system.start(Puppet, trap_exits=True)
     system.call(trapping, lambda puppet, _: puppet.link(dead))
     assert exits_of(system, trapping) == [(dead, "noproc")]
-    other = system.start(Puppet)
-    system.call(other, lambda puppet, _: puppet.link(dead))
-    assert not system.is_alive(other)
+
+
+def test_a_link_to_a_dead_actor_is_an_error_where_exits_are_not_trapped(system):
+    dead = system.start(Puppet)
+    system.stop(dead)
+
+    def link(puppet):
+        with pytest.raises(ActorDead) as error:
+            puppet.link(dead)
+        return error.value.reason
+
+    assert in_actor(system, link) == "noproc"
 
 
 def test_no_exit_comes_after_unlink(system):
@@ -179,7 +196,7 @@ def test_the_first_signal_decides_the_reason(system):
     assert in_actor(system, end_twice) == "first"
 
 
-# ---- start_link ----------------------------------------------------------------------------------
+# ---- start_link ---------------------------------------------------------------------------------
 
 
 def test_a_started_child_knows_its_parent_and_its_name(system):
@@ -209,7 +226,7 @@ def test_start_link_of_an_ignoring_actor_gives_none(system):
     assert child_of(system, system.start(Puppet), on_init=lambda _: IGNORE) is None
 
 
-# ---- monitors ------------------------------------------------------------------------------------
+# ---- monitors -----------------------------------------------------------------------------------
 
 
 def test_each_monitor_gives_one_down_with_the_reason(system):
@@ -301,7 +318,7 @@ def test_wait_down_finds_a_down_that_came_while_the_actor_was_busy(system):
     assert log == ["boom"]
 
 
-# ---- time ----------------------------------------------------------------------------------------
+# ---- time ---------------------------------------------------------------------------------------
 
 
 def test_a_message_sent_after_a_delay_comes_when_it_is_due(system):
@@ -349,12 +366,11 @@ def test_a_timer_of_an_ended_actor_does_nothing(system):
     assert not system.is_alive(ref)
 
 
-# ---- names ---------------------------------------------------------------------------------------
+# ---- names --------------------------------------------------------------------------------------
 
 
 def test_an_actor_registers_a_name_and_is_found_by_it(system):
     ref = system.start(Puppet)
-    system.call(ref, lambda puppet, _: puppet.register("name"))
     system.call(ref, lambda puppet, _: puppet.register("name"))
     assert system.whereis("name") is ref
     assert in_actor(system, lambda puppet: puppet.whereis("name")) is ref
@@ -371,3 +387,113 @@ def test_a_name_of_a_live_actor_cannot_be_registered_by_another(system):
 
     in_actor(system, register)
     assert system.whereis("name") is ref
+
+
+@pytest.mark.parametrize("name", ["name", "another"])
+def test_an_actor_has_one_name(system, name):
+    ref = system.start(Puppet, name="name")
+
+    def register(puppet, _):
+        with pytest.raises(NameTaken):
+            puppet.register(name)
+
+    system.call(ref, register)
+    assert system.whereis("another") is None
+
+
+def test_an_unregistered_name_is_free(system):
+    ref = system.start(Puppet, name="name")
+    in_actor(system, lambda puppet: puppet.unregister("name"))
+    assert system.whereis("name") is None
+    assert system.is_alive(ref)
+    system.call(ref, lambda puppet, _: puppet.register("another"))
+    assert system.whereis("another") is ref
+
+
+def test_a_name_of_nobody_cannot_be_unregistered(system):
+    def unregister(puppet):
+        with pytest.raises(ActorDead):
+            puppet.unregister("nobody")
+
+    in_actor(system, unregister)
+
+
+def test_a_monitor_by_name_watches_who_has_it_now(system):
+    ref = system.start(Puppet, name="name")
+    watcher = system.start(Puppet)
+    system.call(watcher, lambda puppet, _: puppet.monitor("name"))
+    system.stop(ref, "boom")
+    (way, down), *_ = log_of(system, watcher)
+    assert (way, down.ref, down.reason, down.monitor.name) == ("info", ref, "boom", "name")
+
+
+def test_a_monitor_of_a_name_of_nobody_is_down_at_once(system):
+    watcher = system.start(Puppet)
+    system.call(watcher, lambda puppet, _: puppet.monitor("nobody"))
+    ((_, down),) = log_of(system, watcher)
+    assert (down.reason, down.monitor.name) == ("noproc", "nobody")
+
+
+# ---- replies later, and stops --------------------------------------------------------------------
+
+
+def test_a_reply_that_is_waited_for_too_long_is_dropped(system):
+    gate = system.start(Gate)
+    log = []
+
+    async def ask(puppet):
+        call = puppet.call(gate, "wait", None)
+        with pytest.raises(CallTimeout):
+            await puppet.wait_reply(call, 0.5)
+        log.append(puppet.monotonic_s())
+
+    system.cast(system.start(Puppet), ask)
+    system.advance(0.5)
+    assert log == [0.5]
+    system.cast(gate, "late")
+    assert log == [0.5]
+
+
+def test_a_reply_that_has_come_is_not_waited_for(system):
+    server = system.start(Puppet)
+
+    async def ask(puppet):
+        call = puppet.call(server, lambda *_: "here", None)
+        return await puppet.wait_reply(call, 0.0)
+
+    assert in_actor(system, ask) == "here"
+
+
+def test_stop_actor_waits_for_the_end(system):
+    server = system.start(Puppet)
+    in_actor(system, lambda puppet: puppet.stop_actor(server, "shutdown"))
+    assert not system.is_alive(server)
+
+
+def test_stop_actor_tells_with_what_reason_the_actor_really_ended(system):
+    server = system.start(Puppet, on_terminate=raise_boom)
+
+    async def stop(puppet):
+        with pytest.raises(ActorDead) as error:
+            await puppet.stop_actor(server)
+        return error.value.reason
+
+    assert isinstance(in_actor(system, stop), ValueError)
+    assert in_actor(system, stop) == "noproc"
+
+
+def test_stop_actor_gives_up_but_the_actor_still_ends(system):
+    server, gate, _ = start_blocked(system)
+    log = []
+
+    async def stop(puppet):
+        with pytest.raises(CallTimeout):
+            await puppet.stop_actor(server, timeout_s=1.0)
+        log.append("gave up")
+
+    system.cast(system.start(Puppet), stop)
+    system.advance(1.0)
+    assert log == ["gave up"]
+    assert system.is_alive(server)
+    system.cast(gate, "open")
+    assert not system.is_alive(server)

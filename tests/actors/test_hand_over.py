@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from poe.actors import GenServer, LoopSystemBase, SimulatedClock
 
 
@@ -87,3 +89,50 @@ def test_an_actor_that_calls_in_a_loop_lets_other_messages_through():
 
     assert system.call(asker, call_until_the_witness_was_served) < 100_000
     assert log == [("cast", "now")]
+
+
+class CallsBack(GenServer):
+    """Calls whoever it is told to before it answers."""
+
+    async def handle_call(self, caller_ref, caller):
+        return await self.call(caller_ref, "inner")
+
+
+class AsksForIt(GenServer):
+    """Calls or starts another actor that calls it back, in the middle of a plain callback."""
+
+    is_busy = False
+
+    def init(self):
+        self.seen_busy: list[bool] = []
+
+    def handle_call(self, request, caller):
+        self.seen_busy.append(self.is_busy)
+        return self.seen_busy
+
+    def handle_cast(self, act):
+        self.is_busy = True
+        act(self)
+        self.is_busy = False
+
+
+class CallsFirst(GenServer):
+    """Calls whoever starts it."""
+
+    async def init(self):
+        assert self.parent is not None
+        await self.call(self.parent, "inner")
+
+
+@pytest.mark.parametrize("way", ["call", "start"])
+def test_a_plain_callback_ends_before_its_actor_handles_a_call_that_it_caused(way):
+    runtime = LoopSystemBase(clock=SimulatedClock())
+    other, asks = runtime.start(CallsBack), runtime.start(AsksForIt)
+    assert other is not None
+    assert asks is not None
+    if way == "call":
+        runtime.cast(asks, lambda actor: actor.call(other, actor.ref))
+    else:
+        runtime.cast(asks, lambda actor: actor.start_link(CallsFirst))
+    assert runtime.call(asks, "outer") == [False, False]
+    runtime.shutdown()

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from itertools import pairwise
 from typing import Any
 
@@ -193,3 +194,22 @@ def test_a_pipe_wakes_a_pinned_actor_through_the_loop(live):
     wait_until(arrived.is_set)
     os.close(reader)
     os.close(writer)
+
+
+class NotesStart(LoopSystemBase):
+    """Knows when its event loop was ready."""
+
+    ready_s = 0.0
+
+    def event_loop(self):
+        loop = super().event_loop()
+        self.ready_s = self.ready_s or time.monotonic()
+        return loop
+
+
+def test_the_start_of_the_event_loop_is_not_part_of_a_delay():
+    base = NotesStart()
+    timers = []
+    base.run_outside(lambda: timers.append(base.add_timer(60, lambda: None)))
+    assert timers[0].deadline_s - 60 >= base.ready_s > 0
+    base.shutdown()

@@ -269,3 +269,20 @@ def test_a_gen_server_whose_init_fails_is_reported_to_the_plain_actor_that_creat
     assert actor_system.listen(WAIT_S) == ("child exited", child)
     with pytest.raises(StartFailed):
         actor_system._systemBase.start(Refuses)  # noqa: SLF001
+
+
+def test_actors_of_two_systems_in_one_process_write_to_each_other(actor_system):
+    here, there = actor_system.createActor(thespians.EchoActor), LoopSystemBase().system
+    relay = there.createActor(thespians.Relay)
+    assert there.ask(relay, (here, "hello"), WAIT_S) == "hello"
+    there.shutdown()
+
+
+def test_a_message_to_a_system_that_was_shut_down_is_lost(actor_system):
+    there = LoopSystemBase().system
+    gone = there.createActor(thespians.EchoActor)
+    there.shutdown()
+    relay = actor_system.createActor(thespians.Relay)
+    actor_system.tell(relay, (gone, "hello"))
+    assert actor_system.ask(relay, "still here", WAIT_S) == "still here"
+    assert all(each.name != "poe-loop" for each in threading.enumerate())

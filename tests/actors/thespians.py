@@ -26,6 +26,17 @@ class EchoActor(Actor):
             self.send(sender, message)
 
 
+class Relay(Actor):
+    """Sends on the second half of a pair, and gives the answer, or anything else, to the asker."""
+
+    def receiveMessage(self, message, sender):  # noqa: N802
+        if isinstance(message, tuple):
+            self.asker = sender
+            self.send(*message)
+        else:
+            self.send(getattr(self, "asker", sender), message)
+
+
 class Failing(Actor):
     """Fails for "fail" and counts how often it was tried."""
 

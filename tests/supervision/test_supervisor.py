@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from poe.actors import IGNORE, StartFailed
-from poe.errors import ChildStartFailed, InvalidChildSpec, UnknownRequest
+from poe.errors import ActorDead, ChildStartFailed, InvalidChildSpec, UnknownRequest
 from poe.supervision import (
     RESTARTING,
     CountChildren,
@@ -346,3 +346,24 @@ def test_a_tree_stops_from_its_leaves_in_reverse_order(world):
     supervisor = world.supervise([world.spec("a"), inner, world.spec("d")])
     world.base.exit(supervisor, "shutdown")
     assert world.journal.take() == stops("dcba")
+
+
+class StrictSupervisor(Supervisor):
+    """Crashes at what it does not know."""
+
+    strict = True
+
+
+@pytest.mark.parametrize("way", ["call", "cast"])
+def test_a_strict_supervisor_crashes_at_an_unknown_request_after_stopping_its_children(world, way):
+    supervisor = world.base.start(StrictSupervisor, SupervisorFlags(), world.specs("ab"))
+    world.watch(supervisor)
+    world.journal.take()
+    if way == "cast":
+        world.base.cast(supervisor, 42)
+    else:
+        with pytest.raises(ActorDead) as error:
+            world.base.call(supervisor, 42)
+        assert isinstance(error.value.reason, UnknownRequest)
+    assert world.journal.take() == stops("ba")
+    assert isinstance(world.reason_of(supervisor), UnknownRequest)

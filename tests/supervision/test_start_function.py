@@ -1,0 +1,80 @@
+"""Children whose spec has a start function of its own (OTP §1.2)."""
+
+from dataclasses import replace
+
+import pytest
+
+from poe.actors import StartFailed
+from poe.errors import ChildStartFailed
+from poe.supervision import (
+    RestartChild,
+    StartChild,
+    StartDynamicChild,
+    Started,
+    Strategy,
+    TerminateChild,
+)
+
+
+def spec_with(world, start, label="a", **options):
+    return replace(world.spec(label, **options), start=start)
+
+
+async def start_with_info(supervisor, actor, *args, name, **kwargs):
+    return Started(await supervisor.start_link(actor, *args, name=name, **kwargs), "port 80")
+
+
+async def start_nothing(supervisor, actor, *args, name, **kwargs):
+    return None
+
+
+async def start_junk(supervisor, actor, *args, name, **kwargs):
+    return "junk"
+
+
+async def start_raising(supervisor, actor, *args, name, **kwargs):
+    msg = "no room"
+    raise OSError(msg)
+
+
+async def start_refusing(supervisor, actor, *args, name, **kwargs):
+    raise StartFailed("later")
+
+
+# Ported from supervisor_SUITE: extra_return
+def test_what_a_start_function_tells_is_part_of_the_answer(world):
+    supervisor = world.supervise([])
+    spec = spec_with(world, start_with_info)
+    started = world.ask(supervisor, StartChild(spec))
+    assert started == Started(world.ref(supervisor, "a"), "port 80")
+    world.ask(supervisor, TerminateChild("a"))
+    assert world.ask(supervisor, RestartChild("a")).info == "port 80"
+    world.journal.take()
+    assert world.end(supervisor, "a") == [("stop", "a", "boom"), ("start", "a")]
+    assert world.base.is_alive(world.ref(supervisor, "a"))
+
+
+# Ported from supervisor_SUITE: simple_one_for_one_extra
+def test_a_dynamic_child_tells_it_too_and_is_restarted(world):
+    template = spec_with(world, start_with_info)
+    supervisor = world.supervise([template], Strategy.SIMPLE_ONE_FOR_ONE)
+    started = world.ask(supervisor, StartDynamicChild())
+    assert started.info == "port 80"
+    world.base.cast(started.ref, ("stop", "boom"))
+    assert world.journal.take()[-1] == ("start", "a")
+
+
+def test_none_is_kept_as_a_child_that_does_not_run(world):
+    supervisor = world.supervise([spec_with(world, start_nothing)])
+    assert world.slots(supervisor) == {"a": None}
+
+
+@pytest.mark.parametrize(
+    ("start", "reason"),
+    [(start_junk, "'junk'"), (start_raising, "OSError"), (start_refusing, "later")],
+)
+def test_whatever_else_comes_is_a_failed_start(world, start, reason):
+    supervisor = world.supervise([])
+    with pytest.raises(ChildStartFailed, match=reason):
+        world.ask(supervisor, StartChild(spec_with(world, start)))
+    assert world.slots(supervisor) == {}
