@@ -74,6 +74,20 @@ class GenServerOperations:
             cell.system.unarmed.append(call)
         return call
 
+    def call_leaf(self, ref: LoopAddress, request: object) -> Call:
+        """Send a request to a server that calls nobody itself, without a time-out.
+
+        Unlike that of `call`, it `is_done` on return within a plain callback, too, where nothing is
+        queued before the server. A server that calls back would do so into the middle of it.
+
+        Raises (when awaited):
+            ActorDead: as `call`.
+        """
+        cell, server = self._myRef, ref.cell
+        call = Call(request, cell, server, None)
+        cell.system.hand_over(server, call)
+        return call
+
     def cast(self, ref: LoopAddress | str, message: object) -> None:
         """Send a message that expects no answer; a dead receiver is no error."""
         cell = ref.cell if type(ref) is LoopAddress else self._myRef.system.find(ref)

@@ -165,7 +165,8 @@ class RunQueue:
 
         With an empty queue the server would be next in any case; without the way through the queue
         a call and its reply cost less, and the caller's coroutine is not suspended. Only for
-        callers in a coroutine, to which nothing is delivered before they await.
+        callers in a coroutine, to which nothing is delivered before they await, and for servers
+        that call nobody.
         """
         queue = self._run_queue
         if (

@@ -69,7 +69,7 @@ class RequestHandler:
         route = self._routes.get(topic)
         if route is None:
             return None
-        return self._actor.call(route.writer, Put(messages), timeout_s=None)
+        return self._actor.call_leaf(route.writer, Put(messages))
 
     def begin_get(self, topic: bytes, pointer: int, limit: int, bytes_max: int) -> Call | None:
         """Make the call that a get usually takes; None when the topic has no route.
@@ -79,9 +79,7 @@ class RequestHandler:
         route = self._routes.get(topic)
         if route is None:
             return None
-        return self._actor.call(
-            route.reader(pointer), Get(pointer, limit, bytes_max), timeout_s=None
-        )
+        return self._actor.call_leaf(route.reader(pointer), Get(pointer, limit, bytes_max))
 
     async def put(self, topic: bytes, messages: Messages, begun: Call | None = None) -> int:
         """Append a batch and return the pointer of its last message.

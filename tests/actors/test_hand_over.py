@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from poe.actors import GenServer, LoopSystemBase, SimulatedClock
+from poe.actors import ActorDead, GenServer, LoopSystemBase, SimulatedClock
+from tests.actors.puppet import Puppet
 
 
 class Recorder(GenServer):
@@ -136,3 +137,31 @@ def test_a_plain_callback_ends_before_its_actor_handles_a_call_that_it_caused(wa
         runtime.cast(asks, lambda actor: actor.start_link(CallsFirst))
     assert runtime.call(asks, "outer") == [False, False]
     runtime.shutdown()
+
+
+def test_a_server_that_calls_nobody_answers_at_once_within_a_plain_callback():
+    system: Any = LoopSystemBase(clock=SimulatedClock())
+    log: list[object] = []
+    recorder = system.start(Recorder, log)
+    done: list[bool] = []
+
+    def ask(puppet):
+        done.append(puppet.call_leaf(recorder, 1).is_done)
+        puppet.cast(recorder, "before the second")
+        done.append(puppet.call_leaf(recorder, 2).is_done)
+
+    system.cast(system.start(Puppet), ask)
+    system.advance(0)
+    assert done == [True, False]
+    assert log == [("call", 1), ("cast", "before the second"), ("call", 2)]
+
+
+def test_a_dead_server_fails_the_call_at_once():
+    system: Any = LoopSystemBase(clock=SimulatedClock())
+    dead = system.start(Recorder, [])
+    system.exit(dead, "kill")
+    system.advance(0)
+    errors: list[object] = []
+    system.cast(system.start(Puppet), lambda puppet: errors.append(puppet.call_leaf(dead, 1).error))
+    system.advance(0)
+    assert [type(error) for error in errors] == [ActorDead]

@@ -4,7 +4,7 @@ import pytest
 
 from poe.actors import KILLED, NOPROC, GenServer, Stop
 from poe.broker import may_repeat
-from poe.broker.request_handler import RETRY_S, TRIES_MAX
+from poe.broker.request_handler import RETRY_S, TRIES_MAX, RequestHandler
 from poe.errors import ActorDead, TopicUnavailable
 
 TOPIC = b"t"
@@ -78,3 +78,22 @@ def test_a_topic_without_a_server_for_too_long_is_named_in_the_error(simulate):
         sim.node.next(TOPIC, 0)
     assert caught.value.retriable
     assert sim.clock.monotonic_s() == pytest.approx(TRIES_MAX * RETRY_S)
+
+
+class PlainAsker(GenServer):
+    """Begins requests in a plain callback, as a connection does."""
+
+    def init(self, routes):
+        self.handler = RequestHandler(self, routes)
+
+    def handle_call(self, request, caller):
+        put = self.handler.begin_put(TOPIC, [b"second"])
+        get = self.handler.begin_get(TOPIC, 0, 10, 1000)
+        return put.is_done, get.is_done
+
+
+def test_what_a_plain_callback_begins_is_done_at_once(simulate):
+    """Otherwise each request of a socket would need a coroutine."""
+    sim = simulate()
+    sim.node.put(TOPIC, b"first")
+    assert sim.system.call(sim.system.start(PlainAsker, sim.routes), "both") == (True, True)
