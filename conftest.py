@@ -2,12 +2,17 @@
 
 import os
 import random
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent
+
+# A shell starts background jobs with Ctrl-C ignored, and what they start inherits that: commands
+# that tests interrupt would then not hear it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadlines: a test's time depends on what else the machine does, and a shared machine would
 # turn it into a random failure. pytest-timeout ends a test that hangs.

@@ -62,8 +62,7 @@ def message_sample(count: int) -> Sample:
         before = settled_bytes(running)
         store_and_read(running, count)
         share = (settled_bytes(running) - before) / count
-    # The kernel counts pages: one more or less on the heap is some 0.001 B for each message.
-    return Sample.at_most(f"message in an open segment, of {count:,}", round(share, 2), "B", 12)
+    return Sample.at_most(f"message in an open segment, of {count:,}", share, "B", 12)
 
 
 def settled_bytes(running: Running) -> int:

@@ -89,6 +89,8 @@ class PlainAsker(GenServer):
     def handle_call(self, request, caller):
         put = self.handler.begin_put(TOPIC, [b"second"])
         get = self.handler.begin_get(TOPIC, 0, 10, 1000)
+        assert put
+        assert get
         return put.is_done, get.is_done
 
 
