@@ -2,8 +2,9 @@
 
 Strategy: the file is the memory. New entries wait in a small buffer, 64 KiB or a batch at most,
 until `flush` writes them; all others are read through a read-only map of the file, made when first
-needed and again when the file has grown. A search bisects; consumers that walk on from where they
-were are answered from hints.
+needed and again when the file has grown. What was read of it does not stay in the process: the
+pages are given back to the kernel's cache from time to time. A search bisects; consumers that walk
+on from where they were are answered from hints.
 
 Layout of an entry (big endian, 12 bytes, one per record):
     pointer  u56
@@ -230,6 +231,7 @@ class Index:
         if len(self._hints) >= _HINTS_COUNT_MAX:
             # Forgetting all is one step; forgetting the oldest would cost a step at each read.
             self._hints.clear()
+            self._release_pages()
         self._hints[pointer] = (number, offset)
 
     def _remap(self) -> None:
@@ -239,6 +241,15 @@ class Index:
             # Python refuses, with a ValueError, to map more than a file has.
             raise ReadFailed(self._path, str(error)) from error
         self._mapped_count = self._flushed_count
+
+    def _release_pages(self) -> None:
+        """Give the pages of the map back; the kernel's cache has them when they are needed again.
+
+        A consumer that reads through all of a large segment would otherwise leave its whole index,
+        12 bytes a message, in the memory of this process.
+        """
+        if self._map is not None and self._mapped_count * ENTRY_BYTES > _PENDING_BYTES_MAX:
+            self._map.madvise(mmap.MADV_DONTNEED)
 
     def _encode_runs(self) -> None:
         """Make entries of the batches that came since the last time.

@@ -1,7 +1,9 @@
 """The index has the bytes of the original and finds what a list would find."""
 
 import errno
+import re
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -135,3 +137,24 @@ def test_an_index_file_that_became_too_short_is_reported(tmp_path):
     index = Index(files.open(PATH, "w+"), PATH, 5)
     with pytest.raises(ReadFailed):
         index.entry(0)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="no /proc to look into")
+def test_what_a_consumer_walked_through_does_not_stay_in_the_process(tmp_path):
+    index = new_index(files_at(tmp_path))
+    count = 500_000
+    index.append(numbers(range(1, count + 1)), numbers(range(count)))
+    index.flush()
+    for number in range(100, count, 100):
+        pointer, offset = index.boundary(number)
+        index.hint(pointer, number, offset)
+    assert resident_bytes(tmp_path / PATH) < count * 12 / 4
+    assert index.search(count - 1) == (count - 1, count - 1)
+
+
+def resident_bytes(path):
+    """Tell how much of a mapped file the process holds; the kernel names each mapping's file."""
+    _, *mappings = Path("/proc/self/smaps").read_text().split(f"{path.resolve()}\n")
+    assert mappings
+    sizes = [re.findall(r"^Rss: +(\d+) kB", text, re.MULTILINE)[0] for text in mappings]
+    return sum(map(int, sizes)) * 1024
