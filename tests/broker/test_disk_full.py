@@ -217,3 +217,29 @@ def test_a_file_at_the_limit_of_the_process_is_a_full_disk(simulate):
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     sim.node.put(TOPIC, b"again")
     assert len(texts(sim)) == 12
+
+
+def test_what_waits_in_memory_is_written_without_a_request_once_there_is_room(disk):
+    sim = SimulatedNode(disk.folder / "data", ack="memory", buffer_count_max=1000)
+    sim.node.put(TOPIC, b"first")
+    sim.advance(1)
+    disk.fill()
+    sim.node.put(TOPIC, b"x" * 5000)
+    sim.advance(0.1)
+    (data,) = (sim.folder / "topics/t").glob("*_data")
+    assert data.stat().st_size < 5000
+    disk.free()
+    sim.advance(1.1)
+    assert data.stat().st_size > 5000
+
+
+def test_a_segment_that_cannot_sleep_for_want_of_room_sleeps_later(disk):
+    sim = SimulatedNode(disk.folder / "data", worker_timeout=1)
+    sim.node.put_many(TOPIC, [b"x"] * 1000)
+    disk.fill()
+    sim.advance(3)
+    (index,) = (sim.folder / "topics/t").glob("*_index")
+    assert index.stat().st_size < 12_000
+    disk.free()
+    sim.advance(3)
+    assert index.stat().st_size == 12_000
