@@ -20,7 +20,7 @@ from tests.broker.nodes import SimulatedNode, open_files, read_by_frames, read_b
 COUNT_LIMIT = 5
 MAX_AGE_S = 30.0
 EXPIRY_SLACK_US = 4_000_000
-"""An expiry tick each max_age / 10, and one more for a writer that had to be rolled."""
+"""An expiry tick each max_age / 10, and one more for a writer that had to get a successor."""
 DESCRIPTORS_MAX = 4
 """Of one awake segment: data and index, and the maps of index and lock."""
 

@@ -56,7 +56,7 @@ _SYNC = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendixOptions:
-    """When an appendix server is full, and when it sleeps.
+    """When an appendix server is full, and when it hibernates.
 
     Raises:
         OptionError: on construction, naming the option and what is allowed.
@@ -241,7 +241,7 @@ class AppendixServer(GenServer):
             logger.error("%s keeps messages in memory: %s", self._segment.path, error)
             self._flush_timer = self.send_after(_RETRY_DELAY_S, _FLUSH_TICK)
 
-    # ---- sleeping -----------------------------------------------------------------------------
+    # ---- hibernation --------------------------------------------------------------------------
 
     def _tick_later(self) -> None:
         self._is_ticking = True
@@ -250,7 +250,7 @@ class AppendixServer(GenServer):
     def _idle_tick(self) -> None:
         """Hibernate when no request came since the last tick.
 
-        One timer at a time and no clock on the hot path: sleep begins after one to two times
+        One timer at a time and no clock on the hot path: it begins after one to two times
         `worker_timeout`.
         """
         self._is_ticking = False

@@ -1,8 +1,8 @@
 """The topic registry: knows which appendix server answers for (topic, pointer).
 
-It starts an appendix server for each segment, makes new topics, rolls writers that are full, drops
-what is too old, and repairs and restarts appendix servers that crash. It is the only writer of the
-routing table. Puts and reads do not pass through it: they ask the table.
+It starts an appendix server for each segment, makes new topics, rotates topics whose writer is
+full, drops what is too old, and repairs and restarts appendix servers that crash. It is the only
+writer of the routing table. Puts and reads do not pass through it: they ask the table.
 
 Source: poe_server.erl; rotation seals the old writer before the new one starts, so that no message
 lands behind a bound that is already recorded (the original lost messages there).
@@ -133,11 +133,11 @@ class TopicRegistry(GenServer):
         return super().handle_call(request, caller)
 
     async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
-        """Roll a writer that says it is full."""
+        """Rotate a topic whose writer says it is full."""
         assert isinstance(message, LimitReached)
         route = self._routes.get(message.topic)
         if route is not None and route.writer is message.writer:
-            await self._roll(message.topic)
+            await self._rotate(message.topic)
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Take ticks, and the end of appendix servers."""
@@ -265,7 +265,7 @@ class TopicRegistry(GenServer):
             raise
         self._routes.add(topic, ref, bound)
 
-    async def _roll(self, topic: bytes) -> None:
+    async def _rotate(self, topic: bytes) -> None:
         """Seal the writer and start a new one behind it; an empty writer stays.
 
         When that fails the old segment takes puts again, and the next tick tries anew.
@@ -330,8 +330,8 @@ class TopicRegistry(GenServer):
     async def _expire(self, now_us: int) -> None:
         """Delete the segments whose newest message is older than `max_age`.
 
-        An idle writer that is too old is rolled first, so that its data can go, too. Only what is
-        known of the segments is looked at: nothing wakes.
+        An idle writer that is too old gets a successor first, so that its data can go, too. Only
+        what is known of the segments is looked at: nothing wakes.
         """
         max_age = self._parts.options.max_age
         assert max_age is not None
@@ -339,7 +339,7 @@ class TopicRegistry(GenServer):
         for topic, _ in self._routes:
             _, newest = self._owned.get(self._routes[topic].writer, (topic, None))
             if newest is not None and newest.count and newest.last_pointer < oldest_us:
-                await self._roll(topic)
+                await self._rotate(topic)
             while (bounds := self._routes[topic].bounds) and bounds[0] < oldest_us:
                 oldest = self._routes[topic].refs[0]
                 if oldest not in self._owned:

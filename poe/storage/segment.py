@@ -1,8 +1,8 @@
 """A segment: turns batches of messages into records in files, and pointers into slices of them.
 
 It owns three files, `<timestamp>_data`, `_index` and, while it is a writer, `_lock`. It never reads
-the clock and never decides when to roll, hibernate or expire; its owner does. Strategy: data goes
-to the file at once, index entries follow in larger pieces, and what is asleep is a few numbers.
+the clock and never decides when to rotate, hibernate or expire; its owner does. Strategy: data goes
+to the file at once, index entries follow in larger pieces, and what hibernates is a few numbers.
 """
 
 import contextlib
@@ -138,7 +138,9 @@ class Segment:
     def open(
         cls, files: Files, folder: str, timestamp: int, options: SegmentOptions
     ) -> Self | None:
-        """Recover a segment as far as needed and be its sleeping reader; None without a data file.
+        """Recover a segment as far as needed; None without a data file.
+
+        It is a hibernating reader then.
 
         Raises:
             SegmentLocked: a live program writes to it.

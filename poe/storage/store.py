@@ -41,8 +41,8 @@ class Store:
         a.timestamp < b.timestamp
         a.pointer_high < b.timestamp <= b.pointer_low
 
-    One thread at a time may call it. After `open` all segments are readers asleep, and all locks
-    but the store's are gone.
+    One thread at a time may call it. After `open` all segments are hibernating readers, and all
+    locks but the store's are gone.
     """
 
     __slots__ = ("_files", "_floors", "_lock", "_options", "failed", "topics")
@@ -176,7 +176,7 @@ class Store:
         """Recover a segment whose owner died, and put the result in its place.
 
         Returns:
-            A sleeping reader, or None when its data file is gone, however often it is asked.
+            A hibernating reader, or None when its data file is gone, however often it is asked.
 
         Raises:
             StorageError: what waited cannot be written, or the files not be repaired.
