@@ -222,6 +222,17 @@ class SyncFailed(StorageError):
         )
 
 
+class FormatNotSupported(StorageError):
+    """A file is of a format that this version does not write; it is left as it is."""
+
+    code = 213
+
+    def __init__(self, path: str, found: str) -> None:
+        self.path = path
+        self.found = found
+        super().__init__(f"format of {path} is not known ({found}); use a newer version of poe")
+
+
 class ProtocolError(PoeError):
     """Bytes or calls that break the socket protocol."""
 

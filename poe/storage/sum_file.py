@@ -1,0 +1,145 @@
+"""Turn checksums of a segment's batches into the bytes of its `_sum` file, and back.
+
+An entry covers what was flushed since the one before: one batch, or several. Strategy: hashes lie
+beside the data, so that data and index stay as they are and can be sent as they are. Each entry is
+chained to the one before and the first to store, topic and segment, so that entries that were lost,
+swapped or come from elsewhere are noticed. Entries have one size: behind a bad one comes the next.
+
+Layout of the header (64 bytes, big endian):
+    magic          8 bytes  "poe-sum" and a zero
+    version        u16      1
+    feature flags  u16      low byte: who does not know a bit must not write; high byte: may ignore
+    hash id        u8       1 = xxh3-64
+    reserved       11 bytes
+    store id       16 bytes
+    timestamp      u64      of the segment
+    created        u64      microseconds since the epoch; 0 where nobody knows
+    hash           u64      of the bytes before
+
+Layout of an entry (48 bytes, big endian):
+    end            u64      data offset behind the batches
+    last pointer   u64      0 while there is no record
+    record count   u32
+    flags          u32      see `Flag`
+    data hash      u64      of the data bytes between the entry before and this one
+    index hash     u64      of their index entries
+    chain          u64      hash of the bytes before and of the previous chain
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Self
+
+from xxhash import xxh3_64_intdigest
+
+from poe.errors import FormatNotSupported
+
+SUM_HEADER_BYTES = 64
+SUM_ENTRY_BYTES = 48
+SUM_DATA_BYTES = 64 * 1024
+"""An entry is closed as soon as it covers so many bytes: what damage costs, at most, where batches
+are smaller."""
+
+_HEADER = struct.Struct(">8sHHB11x16sQQ")
+_HASH = struct.Struct(">Q")
+_ENTRY = struct.Struct(">QQIIQQ")
+_MAGIC = b"poe-sum\0"
+_VERSION = 1
+_HASH_ID = 1
+_REQUIRED_FEATURES = 0x00FF
+
+
+class Flag:
+    """The flags of an entry; they may be combined."""
+
+    CLEAN: Final = 1
+    """Written by a clean close: what another program appends later is not ours."""
+
+    SEALED: Final = 2
+    EARLIER_SYNCED: Final = 4
+    """All earlier entries, and their data, were durable before this one was written."""
+
+    ADOPTED: Final = 8
+    """The hashes were made later, from what lay on disk."""
+
+    CORRUPT: Final = 16
+    """The data is known not to match."""
+
+
+@dataclass(frozen=True, slots=True)
+class SumHeader:
+    """Whose sums these are."""
+
+    store_id: bytes
+    timestamp: int
+    created_us: int = 0
+
+    def encode(self) -> bytes:
+        """Encode it."""
+        head = _HEADER.pack(
+            _MAGIC, _VERSION, 0, _HASH_ID, self.store_id, self.timestamp, self.created_us
+        )
+        return head + _HASH.pack(xxh3_64_intdigest(head))
+
+    @classmethod
+    def decode(cls, content: bytes, path: str) -> Self | None:
+        """Decode the beginning of a file; None when it is damaged.
+
+        Raises:
+            FormatNotSupported: it is sound, and written by a newer version.
+        """
+        head = content[: _HEADER.size]
+        if content[_HEADER.size : SUM_HEADER_BYTES] != _HASH.pack(xxh3_64_intdigest(head)):
+            return None
+        magic, version, features, hash_id, store_id, timestamp, created_us = _HEADER.unpack(head)
+        if magic != _MAGIC:
+            return None
+        if version != _VERSION or hash_id != _HASH_ID or features & _REQUIRED_FEATURES:
+            raise FormatNotSupported(path, f"version {version}, features {features:#06x}")
+        return cls(store_id, timestamp, created_us)
+
+
+class SumEntry(NamedTuple):
+    """The sums of the batches between the entry before and this one."""
+
+    end: int
+    last_pointer: int
+    record_count: int
+    flags: int
+    data_hash: int
+    index_hash: int
+
+
+class FoundEntry(NamedTuple):
+    """An entry as it lies in a file."""
+
+    entry: SumEntry
+    chain: int
+    is_chained: bool
+    """Whether it is as it was written, and follows the entry before it as that lies there."""
+
+
+def chain_seed(store_id: bytes, topic: bytes, timestamp: int) -> int:
+    """Tell what the first entry of a segment is chained to."""
+    return xxh3_64_intdigest(store_id + _HASH.pack(timestamp) + topic)
+
+
+def encode_sums(entries: list[SumEntry], chain: int) -> tuple[bytes, int]:
+    """Encode entries that follow the one with this chain; return them and the last chain."""
+    parts = []
+    for entry in entries:
+        head = _ENTRY.pack(*entry)
+        chain = xxh3_64_intdigest(head + _HASH.pack(chain))
+        parts += [head, _HASH.pack(chain)]
+    return b"".join(parts), chain
+
+
+def decode_sums(content: bytes, chain: int) -> list[FoundEntry]:
+    """Decode the whole entries in some bytes; the first follows the one with this chain."""
+    found = []
+    for at in range(0, len(content) - SUM_ENTRY_BYTES + 1, SUM_ENTRY_BYTES):
+        head = content[at : at + _ENTRY.size]
+        expected = xxh3_64_intdigest(head + _HASH.pack(chain))
+        (chain,) = _HASH.unpack_from(content, at + _ENTRY.size)
+        found.append(FoundEntry(SumEntry._make(_ENTRY.unpack(head)), chain, expected == chain))
+    return found
