@@ -35,6 +35,8 @@ def test_defaults_are_those_of_the_design():
         "max_age": None,
         "host": "127.0.0.1",
         "ack": "flushed",
+        "recovery": "point-in-time",
+        "verify": "once",
         "insecure": False,
         "message_max": 16 * 1024 * 1024,
         "frame_max": 64 * 1024 * 1024,

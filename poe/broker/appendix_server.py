@@ -38,7 +38,8 @@ REGISTRY = "topic_registry"
 """Name of the topic registry; casts go there, whoever holds the name."""
 
 _FLUSH_DELAY_S = 0.05
-"""With `ack="memory"`: the longest time that a message waits to be written."""
+"""The longest time that index and sums trail the data; with `ack="memory"`, that a message waits to
+be written."""
 
 _RETRY_DELAY_S = 1.0
 """Pause before a failed background flush is tried again."""
@@ -176,8 +177,6 @@ class AppendixServer(GenServer):
         if (too_many or segment.size_bytes >= self._overshoot_bytes) and not self._reported_full:
             self._reported_full = True
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
-        if self._ack == "flushed":
-            return pointer
         if self._ack == "fsync":
             return self._join_group(caller, pointer)
         if self._flush_timer is None:
@@ -234,11 +233,11 @@ class AppendixServer(GenServer):
             raise SyncFailed(path, str(error)) from error
 
     def _flush(self) -> None:
-        """Write what `ack="memory"` has left waiting; on a full disk it goes on waiting."""
+        """Write what puts have left waiting; on a full disk it goes on waiting."""
         try:
             self._segment.flush()
         except StorageError as error:
-            logger.error("%s keeps messages in memory: %s", self._segment.path, error)
+            logger.error("%s keeps what was put in memory: %s", self._segment.path, error)
             self._flush_timer = self.send_after(_RETRY_DELAY_S, _FLUSH_TICK)
 
     # ---- hibernation --------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from poe.storage.clock import Clock, SystemClock
 from poe.storage.files import Files, FileSlice, FolderEntry, Mode, OpenFile
 from poe.storage.real_files import RealFiles
 from poe.storage.record import POINTER_MAX, Messages, decode_records
-from poe.storage.segment import Segment, SegmentOptions
+from poe.storage.segment import Segment
+from poe.storage.segment_options import SegmentOptions
 from poe.storage.store import Store
 from poe.storage.topic_name import check_topic
 

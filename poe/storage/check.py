@@ -1,9 +1,9 @@
 """Turn a base folder into a report of what its files hold and what is wrong with them.
 
-Nothing is changed and nothing repaired: every record header and every index entry is read and
-compared. What a writer that was killed has left behind (a lock, an unfinished batch, a short index)
-is no damage, since the next start repairs it without loss; it is told as a note. Damage is what a
-server that closed cleanly, or a kill, cannot have left.
+Nothing is changed and nothing repaired: every record header, every index entry and every byte that
+has a checksum is read and compared. What a writer that was killed has left behind (a lock, an
+unfinished batch, a short index) is no damage, since the next start repairs it without loss; it is
+told as a note. Damage is what a server that closed cleanly, or a kill, cannot have left.
 """
 
 import contextlib
@@ -18,9 +18,12 @@ from poe.storage.failure import reading
 from poe.storage.files import Files, OpenFile
 from poe.storage.index import ENTRY_BYTES, encode_entries
 from poe.storage.real_files import RealFiles
+from poe.storage.recovery import NO_STORE, FoundSums, open_maybe, read_sums
 from poe.storage.scan import RecordPlaces, scan_records
 from poe.storage.segment_lock import FoundLock, find_lock
 from poe.storage.store import LOCK_FILE, SEGMENT_FILE, TOPICS_FOLDER, locked_by
+from poe.storage.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES, Flag
+from poe.storage.survey import Survey
 from poe.storage.topic_name import is_topic_folder
 
 
@@ -112,7 +115,7 @@ def _check_files(files: Files, segment: SegmentCheck) -> None:
     lock = find_lock(files, segment.path + "_lock")
     if lock is not None:
         segment.notes.append("was not closed; the next start recovers it")
-    data = _open_maybe(files, segment.path + "_data")
+    data = open_maybe(files, segment.path + "_data")
     if data is None:
         told = segment.notes if lock is not None else segment.damage
         told.append("the data file is missing")
@@ -124,7 +127,32 @@ def _check_files(files: Files, segment: SegmentCheck) -> None:
     segment.pointer_low = places.pointers[0] if places.pointers else 0
     segment.pointer_high = places.last_pointer
     _judge_end(segment, size_bytes, lock)
-    _judge_index(segment, _open_maybe(files, segment.path + "_index"), places, lock)
+    index = open_maybe(files, segment.path + "_index")
+    _judge_index(segment, index, places, lock)
+    sums = read_sums(files, segment.path, NO_STORE)
+    if sums.file is None:
+        segment.notes.append("there are no checksums; it gets them when it is written to")
+        return
+    if not sums.has_header:
+        segment.damage.append("the header of the sums is damaged, or of another segment")
+    survey = Survey(data, index, size_bytes, sums.seed)
+    survey.walk(sums.entries, trusted_count=0, cut_from=len(sums.entries))
+    segment.damage += survey.damage
+    if lock is None:
+        _judge_last_sums(segment, sums)
+
+
+def _judge_last_sums(segment: SegmentCheck, sums: FoundSums) -> None:
+    """Tell whether the sums of a closed segment end as a clean close leaves them."""
+    assert sums.file is not None
+    entries_bytes = sums.file.size() - SUM_HEADER_BYTES
+    last = sums.entries[-1].entry if sums.entries else None
+    if last is None or entries_bytes % SUM_ENTRY_BYTES or not last.flags & Flag.CLEAN:
+        segment.damage.append("the sums are cut off")
+    elif last.end < segment.size_bytes:
+        segment.notes.append(
+            f"{segment.size_bytes - last.end} bytes of another program have no checksums"
+        )
 
 
 def _judge_end(segment: SegmentCheck, size_bytes: int, lock: FoundLock | None) -> None:
@@ -164,10 +192,3 @@ def _judge_index(
     segment.damage.append(
         f"the index disagrees with the data from record {same_bytes // ENTRY_BYTES} on"
     )
-
-
-def _open_maybe(files: Files, path: str) -> OpenFile | None:
-    try:
-        return files.open(path, "r")
-    except FileNotFoundError:
-        return None

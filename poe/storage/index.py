@@ -67,6 +67,14 @@ def encode_runs(runs: list[Run]) -> bytes:
     )
 
 
+def decode_entries(content: bytes) -> tuple[Numbers, Numbers]:
+    """Decode the whole entries in some bytes into pointers and offsets."""
+    entries = np.frombuffer(content, _ENTRY, len(content) // ENTRY_BYTES)
+    high = entries["pointer_and_offset_high"].astype(np.uint64)
+    low = entries["offset_low"].astype(np.uint64)
+    return high >> _8, (high & np.uint64(0xFF)) << _32 | low
+
+
 def decode_entry(entry: bytes) -> tuple[int, int]:
     """Decode one entry into (pointer, offset)."""
     number = int.from_bytes(entry, "big")
@@ -135,8 +143,8 @@ class Index:
         self._pending += (pointer << _OFFSET_BITS | offset).to_bytes(ENTRY_BYTES, "big")
         self.count += 1
 
-    def flush(self) -> None:
-        """Write what waits; on an error it goes on waiting.
+    def flush(self) -> bytearray:
+        """Write what waits, and return it; on an error it goes on waiting.
 
         Raises:
             StorageFull: no room on the disk.
@@ -144,13 +152,14 @@ class Index:
         """
         self._encode_runs()
         if not self._pending:
-            return
+            return self._pending
         try:
             self._file.write_at(self._pending, self._flushed_count * ENTRY_BYTES)
         except OSError as error:
             raise as_storage_error(error, self._path) from error
         self._flushed_count = self.count
-        self._pending.clear()
+        written, self._pending = self._pending, bytearray()
+        return written
 
     def cut(self, *, is_synced: bool) -> None:
         """Cut off what a failed write may have left, and make the rest durable if asked to.

@@ -1,34 +1,53 @@
 """Turn the files of a segment, as its last writer left them, into a segment that can be trusted.
 
-The data file is the truth; the index is derived from it. Strategy, from cheap to thorough:
+The data file is the truth about what is stored, the sums about what it should be; the index is
+derived. Strategy, from cheap to thorough:
 
-- no lock, and the last index entry names a record which ends where the data ends: closed cleanly,
-  nothing is read but that record and the first.
-- lock of a writer that died in this boot of the machine: the data is cut to the offset that whole
-  batches had flushed, and the index goes on from its last entry.
-- else (reboot, lock of the original, files that disagree): all headers are read, the data is cut at
-  the first that is no record, the index is made to agree.
+- no lock, and the last entries of index and sums fit the end of the data: closed cleanly, nothing
+  is read but these and the first record.
+- lock of a writer that died in this boot of the machine: what the kernel had is there, so the last
+  entries are compared. Behind them, records are taken in up to the offset that the lock tells.
+- lock from before a reboot: all is compared. Behind the last entry that fits, nothing can be
+  trusted, and it is cut off; but what was durable before is damaged then, and stays.
+- else (damage, the original has appended, a segment without sums): all is compared, what has no
+  sums is taken in as far as it looks like records, nothing is cut off for lack of sums.
 
-Bytes that whole batches had flushed are not just cut off, but kept in `<timestamp>_damaged`: behind
-a damaged header there may be good records.
-
-Dying on the way is harmless: each step leads to the same bytes when done again, and the lock goes
-last.
+What is cut off is kept in quarantine. Data that is not what was written is marked, and kept where
+it is. Dying on the way is harmless: each step leads to the same bytes when done again, and the lock
+goes last.
 """
 
 import logging
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Literal, TypeAlias
 
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, OpenFile
-from poe.storage.index import ENTRY_BYTES, decode_entry, encode_entries
+from poe.storage.index import ENTRY_BYTES, decode_entries, decode_entry
+from poe.storage.quarantine import keep_bytes, keep_file
 from poe.storage.record import HEADER_BYTES, POINTER_BYTES, POINTER_MAX, SIZE_BYTES
-from poe.storage.scan import scan_records
 from poe.storage.segment_lock import FoundLock, find_lock
+from poe.storage.sum_file import (
+    SUM_ENTRY_BYTES,
+    SUM_HEADER_BYTES,
+    Flag,
+    FoundEntry,
+    SumHeader,
+    SumState,
+    decode_sums,
+    encode_sums,
+    seed_of,
+)
+from poe.storage.sum_writer import closing_entry
+from poe.storage.survey import Survey, sums_of
 
-_CHUNK_BYTES = 1 << 20
+NO_STORE = bytes(16)
+"""The id of no store: of segments that stand alone."""
+
+RecoveryMode: TypeAlias = Literal["point-in-time", "strict", "salvage"]
+
+_COMPARED_COUNT = 16
+"""After a crash of the process alone, so many of the last entries are compared."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,52 +64,144 @@ class Extent:
     pointer_high: int
     """Pointer of the last record; 0 when there is none."""
 
+    sums: SumState | None = None
+    """None for a segment of another program, closed cleanly, that has no sums yet."""
 
-def recover(files: Files, path: str) -> Extent | None:
+    damage: tuple[str, ...] = ()
+    """What was found to be lost or changed, and is not repaired by this."""
+
+
+def recover(
+    files: Files,
+    path: str,
+    store_id: bytes = NO_STORE,
+    *,
+    mode: RecoveryMode = "point-in-time",
+    is_thorough: bool = False,
+) -> Extent | None:
     """Make a segment trustworthy and unlocked; `path` is its path less `_data`.
 
+    Args:
+        files: the file layer.
+        path: below the base folder.
+        store_id: of the store that the segment belongs to.
+        mode: see `SegmentOptions`.
+        is_thorough: compare all data, however the segment was left.
+
     Returns:
-        What it holds, or None when there is no data file; what else there was is removed then.
+        What it holds, or None when there is no data file; what else there was is put away then.
 
     Raises:
         SegmentLocked: a live program writes to it.
+        FormatNotSupported: a newer version has written it.
         ReadFailed: a file cannot be opened or read.
         StorageFull: no room to repair.
         WriteFailed: repairing failed for another reason.
     """
     with reading(path):
         lock = find_lock(files, path + "_lock")
-        data = _open_maybe(files, path + "_data")
-        index = _open_maybe(files, path + "_index")
-        extent = None
-        if data is not None and index is not None and lock is None:
-            extent = _check(data, index, data.size())
-    if extent is not None:
-        return extent
-    if data is None:
-        _log.warning("segment %s has no data file; its other files are removed", path)
+        data = open_maybe(files, path + "_data")
+        index = open_maybe(files, path + "_index")
+        sums = read_sums(files, path, store_id)
+        if data is not None and index is not None and lock is None and not is_thorough:
+            extent = _closed(data, index, sums)
+            if extent is not None:
+                return extent
     with writing(path):
         if data is None:
-            files.unlink(path + "_index")
+            _log.warning("segment %s has no data file; its other files are put away", path)
+            keep_file(files, path, "_index")
+            keep_file(files, path, "_sum")
+            extent = None
         else:
-            extent = _repair(files, path, index, lock)
+            recovery = _Recovery(files, path, lock, index, sums, mode)
+            extent = recovery.run()
         files.unlink(path + "_lock")
     return extent
 
 
-def _open_maybe(files: Files, path: str) -> OpenFile | None:
+def adopt(files: Files, path: str, store_id: bytes) -> SumState:
+    """Make the sums of a closed segment that has none.
+
+    Raises:
+        ReadFailed: a file cannot be opened or read.
+        StorageFull: no room for it.
+        WriteFailed: another failure.
+    """
+    with reading(path):
+        data = files.open(path + "_data", "r")
+        index = files.open(path + "_index", "r")
+        pointers, offsets = decode_entries(index.read_at(index.size(), 0))
+        entries = [entry for entry, _ in sums_of(data, pointers, offsets, data.size())]
+    last_pointer = entries[-1].last_pointer if entries else 0
+    entries.append(closing_entry(data.size(), last_pointer, Flag.CLEAN | Flag.ADOPTED))
+    content, chain = encode_sums(entries, seed_of(path, store_id))
+    with writing(path + "_sum"):
+        _replace(files, path + "_sum", _header_of(path, store_id).encode() + content)
+    return SumState(SUM_HEADER_BYTES + len(content), chain, entries[-1].flags)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSums:
+    """What lies in a sum file."""
+
+    file: OpenFile | None
+    header: SumHeader
+    """The one that it should have."""
+
+    has_header: bool
+    seed: int
+    entries: list[FoundEntry]
+
+
+def read_sums(files: Files, path: str, store_id: bytes) -> FoundSums:
+    """Read the sums of a segment.
+
+    Raises:
+        FormatNotSupported: a newer version has written them.
+        OSError: as reported by the file layer.
+    """
+    file = open_maybe(files, path + "_sum")
+    content = b"" if file is None else file.read_at(file.size(), 0)
+    found = SumHeader.decode(content, path + "_sum")
+    header = _header_of(path, store_id)
+    has_header = found is not None and found.timestamp == header.timestamp
+    if found is not None and has_header:
+        # A folder that was copied from another store goes on under the id of that one.
+        header = found
+    seed = seed_of(path, header.store_id)
+    entries = decode_sums(content[SUM_HEADER_BYTES:], seed)
+    return FoundSums(file, header, has_header, seed, entries)
+
+
+def open_maybe(files: Files, path: str) -> OpenFile | None:
+    """Open a file to read; None when there is none."""
     try:
         return files.open(path, "r")
     except FileNotFoundError:
         return None
 
 
-def _check(data: OpenFile, index: OpenFile, data_size: int) -> Extent | None:
-    """Tell what a segment holds if its index covers the data exactly."""
-    index_size = index.size()
+def _header_of(path: str, store_id: bytes) -> SumHeader:
+    return SumHeader(store_id, int(path.rpartition("/")[2]))
+
+
+def _closed(data: OpenFile, index: OpenFile, sums: FoundSums) -> Extent | None:
+    """Tell what a segment holds if it was closed cleanly, by the ends of its files."""
+    data_size, index_size = data.size(), index.size()
     covered = _covered(data, index, data_size)
-    is_exact = index_size % ENTRY_BYTES == 0 and covered.size_bytes == data_size
-    return covered if is_exact and covered.count * ENTRY_BYTES == index_size else None
+    is_exact = covered.size_bytes == data_size and covered.count * ENTRY_BYTES == index_size
+    if not is_exact or sums.file is None:
+        return covered if is_exact else None
+    if not sums.has_header or not sums.entries or not all(e.is_chained for e in sums.entries):
+        return None
+    last = sums.entries[-1].entry
+    size_bytes = SUM_HEADER_BYTES + len(sums.entries) * SUM_ENTRY_BYTES
+    is_clean = last.flags & Flag.CLEAN and sums.file.size() == size_bytes
+    if not is_clean or (last.end, last.last_pointer) != (data_size, covered.pointer_high):
+        return None
+    state = SumState(size_bytes, sums.entries[-1].chain, last.flags)
+    return Extent(covered.count, data_size, covered.pointer_low, covered.pointer_high, state)
 
 
 def _covered(data: OpenFile, index: OpenFile, end: int) -> Extent:
@@ -121,60 +232,142 @@ def _record_end(data: OpenFile, entry: tuple[int, int]) -> int | None:
     return offset + SIZE_BYTES + size
 
 
-def _repair(files: Files, path: str, index: OpenFile | None, lock: FoundLock | None) -> Extent:
-    data = files.open(path + "_data", "r+")
-    data_size = data.size()
-    end = data_size
-    kept = Extent(0, 0, 0, 0)
-    if lock is not None and lock.flushed_offset is not None:
-        end = min(data_size, lock.flushed_offset)
-        if index is not None:
-            kept = _covered(data, index, end)
-    places = scan_records(data, kept.size_bytes, end, kept.pointer_high)
-    if places.end < end:
-        _log.error("no record at offset %d of %s_data, of %d bytes", places.end, path, end)
-        is_promised = lock is None or lock.flushed_offset is not None
-        if is_promised or not _is_torn(data, places.end, end):
-            _keep_bytes(files, path + "_damaged", data, places.end, end)
-    if places.end < data_size:
-        _log.warning("%d bytes are cut off %s_data", data_size - places.end, path)
-    # In any case: blocks may be reserved behind the end.
-    data.truncate(places.end)
-    entries = encode_entries(
-        np.array(places.pointers, np.uint64), np.array(places.offsets, np.uint64)
-    )
-    _complete_index(files, path + "_index", index, kept.count * ENTRY_BYTES, entries)
-    pointer_low = kept.pointer_low or next(iter(places.pointers), 0)
-    count = kept.count + len(places.pointers)
-    return Extent(count, places.end, pointer_low, places.last_pointer)
+class _Recovery:
+    """One thorough recovery of a segment that has a data file."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what was found, made only here
+        self,
+        files: Files,
+        path: str,
+        lock: FoundLock | None,
+        index: OpenFile | None,
+        sums: FoundSums,
+        mode: RecoveryMode,
+    ) -> None:
+        self._files = files
+        self._path = path
+        self._lock = lock
+        self._index = index
+        self._sums = sums
+        self._mode = mode
+        self._data = files.open(path + "_data", "r+")
+        self._is_same_boot = lock is not None and lock.flushed_offset is not None
+        self._is_rebooted = lock is not None and lock.is_ours and not self._is_same_boot
+
+    def run(self) -> Extent:
+        """Find out what can be trusted, and make the files say so.
+
+        Raises:
+            OSError: as reported by the file layer.
+        """
+        survey = self._survey()
+        data, data_size = self._data, self._data.size()
+        if survey.end < data_size:
+            keep_bytes(self._files, self._path, data, survey.end, data_size)
+            _log.warning("%d bytes are cut off %s_data", data_size - survey.end, self._path)
+        # In any case: blocks may be reserved behind the end.
+        data.truncate(survey.end)
+        complete_index(
+            self._files,
+            self._path + "_index",
+            self._index,
+            survey.kept_count * ENTRY_BYTES,
+            bytes(survey.index_bytes),
+        )
+        if self._is_rebooted:
+            data.sync()
+        state = self._complete_sums(survey)
+        if self._is_rebooted:
+            self._files.open(self._path + "_sum", "r+").sync()
+            self._files.sync_folder(self._path.rpartition("/")[0])
+        for finding in survey.damage:
+            _log.error("segment %s is damaged: %s", self._path, finding)
+        pointer_low = 0
+        if survey.count:
+            first = self._files.open(self._path + "_index", "r").read_at(ENTRY_BYTES, 0)
+            pointer_low, _ = decode_entry(first)
+        damage = tuple(survey.damage)
+        last_pointer = survey.last_pointer if survey.count else 0
+        return Extent(survey.count, survey.end, pointer_low, last_pointer, state, damage)
+
+    def _survey(self) -> Survey:
+        sums, size_bytes = self._sums, self._data.size()
+        survey = Survey(self._data, self._index, size_bytes, sums.seed)
+        cut_from = len(sums.entries)
+        if self._is_rebooted and self._mode != "salvage":
+            cut_from = _synced_count(sums.entries)
+        survey.walk(sums.entries, trusted_count=self._trusted_count(), cut_from=cut_from)
+        end = self._adopted_end(survey)
+        survey.adopt(end)
+        is_promised = self._lock is None or self._is_same_boot
+        if survey.end < end and is_promised:
+            survey.damage.append(f"no valid record at offset {survey.end}, of {end} bytes")
+        promised = self._lock.flushed_offset if self._lock is not None else None
+        if promised is not None and promised > size_bytes:
+            survey.damage.append(f"data ends at {size_bytes}, of {promised} bytes")
+        return survey
+
+    def _trusted_count(self) -> int:
+        """Tell how many entries at the beginning need not be compared now."""
+        sums = self._sums
+        if not self._is_same_boot or self._index is None:
+            return 0
+        if not all(each.is_chained for each in sums.entries):
+            return 0
+        count = sum(each.entry.record_count for each in sums.entries)
+        if self._index.size() < count * ENTRY_BYTES:
+            return 0
+        return max(len(sums.entries) - _COMPARED_COUNT, 0)
+
+    def _adopted_end(self, survey: Survey) -> int:
+        """Tell up to where records without sums may be taken in."""
+        if self._lock is not None and self._lock.flushed_offset is not None:
+            return min(survey.size_bytes, max(self._lock.flushed_offset, survey.end))
+        if self._is_rebooted and self._sums.file is not None and self._mode != "salvage":
+            return survey.end
+        return survey.size_bytes
+
+    def _complete_sums(self, survey: Survey) -> SumState:
+        """Make the sum file hold what stays, what is new, and an end."""
+        path, sums = self._path + "_sum", self._sums
+        entries = list(survey.entries)
+        if entries or not survey.last_flags & Flag.CLEAN:
+            flags = Flag.CLEAN | (Flag.EARLIER_SYNCED if self._is_rebooted else 0)
+            entries.append(closing_entry(survey.end, survey.last_pointer, flags))
+        content, chain = encode_sums(entries, survey.chain)
+        kept_bytes = SUM_HEADER_BYTES + survey.kept_entries_count * SUM_ENTRY_BYTES
+        if not sums.has_header or survey.kept_entries_count < len(sums.entries):
+            kept = b"" if sums.file is None else sums.file.read_at(kept_bytes, 0)
+            _log.warning("%s is written anew", path)
+            new = sums.header.encode() + kept[SUM_HEADER_BYTES:] + content
+            _replace(self._files, path, new)
+        else:
+            file = self._files.open(path, "r+")
+            if content:
+                file.write_at(content, kept_bytes)
+            file.truncate(kept_bytes + len(content))
+        flags = entries[-1].flags if entries else survey.last_flags
+        return SumState(kept_bytes + len(content), chain, flags)
 
 
-def _is_torn(data: OpenFile, start: int, end: int) -> bool:
-    """Tell whether bytes may be the beginning of one record, as a power cut leaves it."""
-    header = data.read_at(HEADER_BYTES, start)
-    size = int.from_bytes(header[:SIZE_BYTES], "big")
-    return len(header) < HEADER_BYTES or start + SIZE_BYTES + size > end
+def _synced_count(entries: list[FoundEntry]) -> int:
+    """Tell how many entries at the beginning were durable, with their data."""
+    counts = [
+        number
+        for number, each in enumerate(entries)
+        if each.is_chained and each.entry.flags & Flag.EARLIER_SYNCED
+    ]
+    return counts[-1] if counts else 0
 
 
-def _keep_bytes(files: Files, path: str, data: OpenFile, start: int, end: int) -> None:
-    """Copy a part of a data file that is about to be cut off, unless it is zeros from a power cut.
-
-    For whoever can make sense of it; no program of ours reads it.
-    """
-    kept = None
-    for offset in range(start, end, _CHUNK_BYTES):
-        chunk = data.read_at(min(_CHUNK_BYTES, end - offset), offset)
-        if kept is not None or chunk.count(0) < len(chunk):
-            if kept is None:
-                _log.error("bytes that are cut off are kept in %s", path)
-                kept = files.open(path, "w+")
-            kept.write_at(chunk, offset - start)
-
-
-def _complete_index(
+def complete_index(
     files: Files, path: str, index: OpenFile | None, kept_bytes: int, entries: bytes
 ) -> None:
-    """Make the index file hold its first `kept_bytes`, then `entries`, then nothing."""
+    """Make the index file hold its first `kept_bytes`, then `entries`, then nothing.
+
+    Raises:
+        OSError: as reported by the file layer.
+    """
     if index is not None:
         found_bytes = index.size() - kept_bytes
         found = index.read_at(found_bytes - found_bytes % ENTRY_BYTES, kept_bytes)
@@ -186,5 +379,10 @@ def _complete_index(
             return
     _log.warning("%s is written anew from the data", path)
     kept = index.read_at(kept_bytes, 0) if index is not None else b""
-    files.open(path + "_new", "w+").write_at(kept + entries, 0)
+    _replace(files, path, kept + entries)
+
+
+def _replace(files: Files, path: str, content: bytes) -> None:
+    """Put a file in place of another, so that at any time one of them is there."""
+    files.open(path + "_new", "w+").write_at(content, 0)
     files.rename(path + "_new", path)

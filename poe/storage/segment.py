@@ -1,78 +1,27 @@
 """A segment: turns batches of messages into records in files, and pointers into slices of them.
 
-It owns three files, `<timestamp>_data`, `_index` and, while it is a writer, `_lock`. It never reads
-the clock and never decides when to rotate, hibernate or expire; its owner does. Strategy: data goes
-to the file at once, index entries follow in larger pieces, and what hibernates is a few numbers.
+It owns four files, `<timestamp>_data`, `_index`, `_sum` and, while it is a writer, `_lock`. It
+never reads the clock and never decides when to rotate, hibernate or expire; its owner does.
+Strategy: data goes to the file at once, index entries and sums follow in larger pieces, and what
+hibernates is a few numbers.
 """
 
-import contextlib
-from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 
-from poe.errors import (
-    OptionError,
-    PointerOutOfRange,
-    SegmentSealed,
-    StorageError,
-    StorageFull,
-)
-from poe.storage.data_file import DataFile
-from poe.storage.failure import reading, writing
-from poe.storage.files import Files, FileSlice
+from poe.errors import PointerOutOfRange, SegmentSealed, StorageFull
+from poe.storage.files import Files
 from poe.storage.index import OFFSET_MAX
-from poe.storage.record import (
-    POINTER_MAX,
-    Messages,
-    Numbers,
-    encode_record,
-    encode_records,
-)
-from poe.storage.record_reader import RecordReader
-from poe.storage.recovery import Extent, recover
-from poe.storage.segment_lock import make_lock, open_lock
-
-_MESSAGE_LIMIT = 2**32 - 8
+from poe.storage.readable_segment import ReadableSegment
+from poe.storage.record import POINTER_MAX, Messages, Numbers, encode_record, encode_records
+from poe.storage.recovery import NO_STORE
+from poe.storage.segment_files import SegmentFiles
+from poe.storage.segment_options import SegmentOptions
+from poe.storage.segment_writer import SegmentWriter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentOptions:
-    """How segments store messages.
-
-    Raises:
-        OptionError: on construction, naming the option and what is allowed.
-    """
-
-    message_max: int = 16 * 1024 * 1024
-    """Largest message, in bytes."""
-
-    buffer_count_max: int = 100
-    """Messages that wait in memory before they are written, with `ack="memory"`."""
-
-    ack: Literal["memory", "flushed", "fsync"] = "flushed"
-    """What a put waits for: a copy in memory, the kernel, or the disk."""
-
-    def __post_init__(self) -> None:
-        """Reject what no segment could keep."""
-        if not 1 <= self.message_max <= _MESSAGE_LIMIT:
-            raise OptionError(
-                key="message_max", value=self.message_max, allowed="1 to 2^32 - 8 (bytes)"
-            )
-        if self.buffer_count_max < 1:
-            raise OptionError(
-                key="buffer_count_max", value=self.buffer_count_max, allowed="1 or more (messages)"
-            )
-        if self.ack not in ("memory", "flushed", "fsync"):
-            raise OptionError(key="ack", value=self.ack, allowed="memory or flushed or fsync")
-
-    @property
-    def waiting_count_max(self) -> int:
-        """Messages that may wait in memory at this `ack`."""
-        return self.buffer_count_max if self.ack == "memory" else 0
-
-
-class Segment:
+class Segment(ReadableSegment):
     """A run of records with rising pointers; a writer takes more of them, a reader does not.
 
     Always:
@@ -87,39 +36,17 @@ class Segment:
     Source: appendix_server.erl; its process and its index process are one object here.
     """
 
-    __slots__ = (
-        "_data",
-        "_files",
-        "_reader",
-        "count",
-        "is_writer",
-        "last_pointer",
-        "options",
-        "path",
-        "pointer_low",
-        "size_bytes",
-        "timestamp",
-    )
-
-    def __init__(
-        self, files: Files, folder: str, timestamp: int, options: SegmentOptions, extent: Extent
-    ) -> None:
-        """Stand for recovered files; use `create` or `open`."""
-        self.path = f"{folder}/{timestamp}"
-        self.timestamp = timestamp
-        self.is_writer = False
-        self.count = extent.count
-        self.size_bytes = extent.size_bytes
-        self.pointer_low = extent.pointer_low if extent.count else None
-        # The next pointer exceeds it; only while the segment is empty it is of no message.
-        self.last_pointer = extent.pointer_high if extent.count else timestamp - 1
-        self._files = files
-        self.options = options
-        self._reader: RecordReader | None = None
-        self._data: DataFile | None = None
+    __slots__ = ()
 
     @classmethod
-    def create(cls, files: Files, folder: str, timestamp: int, options: SegmentOptions) -> Self:
+    def create(
+        cls,
+        files: Files,
+        folder: str,
+        timestamp: int,
+        options: SegmentOptions,
+        store_id: bytes = NO_STORE,
+    ) -> Self:
         """Make the files of an empty segment in the folder of its topic, and be its writer.
 
         No pointer of the segment will be less than `timestamp`, which names the files.
@@ -128,38 +55,34 @@ class Segment:
             StorageFull: no room; nothing is left behind.
             WriteFailed: another failure; nothing is left behind.
         """
-        segment = cls(files, folder, timestamp, options, Extent(0, 0, 0, 0))
-        with writing(segment.path):
-            _make_files(files, folder, segment.path, options)
+        place, extent = SegmentFiles.make(
+            files, f"{folder}/{timestamp}", store_id, is_synced=options.ack == "fsync"
+        )
+        segment = cls(place, timestamp, options, extent)
         segment.is_writer = True
         return segment
 
     @classmethod
     def open(
-        cls, files: Files, folder: str, timestamp: int, options: SegmentOptions
+        cls,
+        files: Files,
+        folder: str,
+        timestamp: int,
+        options: SegmentOptions,
+        store_id: bytes = NO_STORE,
     ) -> Self | None:
-        """Recover a segment as far as needed; None without a data file.
-
-        It is a hibernating reader then.
+        """Recover a segment as far as needed, as a hibernating reader; None without a data file.
 
         Raises:
             SegmentLocked: a live program writes to it.
+            FormatNotSupported: a newer version has written it.
             ReadFailed: a file cannot be opened or read.
             StorageFull: no room to repair it.
             WriteFailed: repairing it failed for another reason.
         """
-        extent = recover(files, f"{folder}/{timestamp}")
-        return None if extent is None else cls(files, folder, timestamp, options, extent)
-
-    @property
-    def pointer_high(self) -> int | None:
-        """Pointer of the newest record, None when there is none; asking wakes nothing."""
-        return self.last_pointer if self.count else None
-
-    @property
-    def is_awake(self) -> bool:
-        """Whether its files are open."""
-        return self._reader is not None
+        place = SegmentFiles(files, f"{folder}/{timestamp}", store_id)
+        extent = place.recover(options.recovery)
+        return None if extent is None else cls(place, timestamp, options, extent)
 
     def append(self, messages: Messages, now_us: int) -> int:
         """Store a batch, all of it or nothing, and return the pointer of its last message.
@@ -176,7 +99,8 @@ class Segment:
         """
         if not self.is_writer:
             raise SegmentSealed(self.path)
-        index, options = (self._reader or self._wake()).index, self.options
+        writer, options = self._writer or self._wake_writer(), self.options
+        index = writer.index
         pointer = max(now_us, self.last_pointer + 1)
         count = len(messages)
         last_pointer = pointer + count - 1
@@ -191,9 +115,10 @@ class Segment:
             raise StorageFull(self.path + "_data", "it would exceed 2^40 - 1 bytes")
         if index.is_full():
             self.flush()
-        assert self._data is not None
-        # The last step that may fail: from here on data and index go together.
-        self._data.append(data, count)
+        # The last step that may fail: from here on data, index and sums go together.
+        writer.data.append(data, count)
+        sums = writer.sums
+        sums.update(data)
         if count == 1:
             index.append_one(pointer, offset)
         elif starts is None:
@@ -204,65 +129,23 @@ class Segment:
             self.pointer_low = pointer
         self.last_pointer = last_pointer
         self.count += count
-        self.size_bytes = offset + len(data)
+        self.size_bytes = size_bytes = offset + len(data)
+        if size_bytes >= sums.cut_at:
+            sums.cut(size_bytes, self.count, last_pointer)
         return last_pointer
 
-    def read(self, pointer: int, limit: int, bytes_max: int) -> FileSlice | None:
-        """Find the records that follow a pointer.
-
-        Args:
-            pointer: 0 to 2^56 - 1; of the last message seen, stored or not.
-            limit: records at most.
-            bytes_max: bytes at most, though one record is found however large it is.
-
-        Returns:
-            A slice of one or more records; None when nothing follows or the limit is 0.
-
-        Raises:
-            PointerOutOfRange: it is no pointer.
-            ReadFailed: the files cannot be opened or mapped.
-            CorruptRecord: the index names a place that cannot be.
-        """
-        reader = self._reader_behind(pointer) if limit > 0 else None
-        if reader is None:
-            return None
-        return reader.find(pointer, limit, bytes_max, *self._flushed_extent())
-
-    def next(self, pointer: int) -> tuple[int, bytes] | None:
-        """Read the message that follows a pointer, and its pointer; None when nothing follows.
-
-        Raises:
-            PointerOutOfRange: it is no pointer.
-            ReadFailed: the files cannot be opened or read.
-            CorruptRecord: what is stored there is no record, or not the one of the index.
-        """
-        reader = self._reader_behind(pointer)
-        return None if reader is None else reader.next(pointer, *self._flushed_extent())
-
-    def flush(self) -> None:
-        """Hand everything to the kernel: buffered data, then waiting index entries.
-
-        Raises:
-            StorageFull: no room on the disk.
-            WriteFailed: another failure.
-        """
-        if self._data is not None and self._reader is not None:
-            self._data.flush()
-            self._reader.index.flush()
-
     def sync(self) -> None:
-        """Make all data durable; the index can be made from it.
+        """Make all data durable, and the sums; the index can be made from it.
 
         Raises:
             StorageFull: no room for what was buffered.
             WriteFailed: the disk did not take it; what was not durable before may never be.
             ReadFailed: the files could not be opened again.
         """
-        if self._data is not None:
-            self._data.flush()
-        reader = self._reader or self._wake()
-        with writing(self.path + "_data"):
-            reader.file.sync()
+        if self.is_writer:
+            (self._writer or self._wake_writer()).sync(self.pointer_high or 0)
+            return
+        self._files.sync(self._reader or self._wake())
 
     def seal(self) -> None:
         """Become a reader: write what waits, cut the files to their exact size, unlock.
@@ -274,15 +157,12 @@ class Segment:
         """
         if not self.is_writer:
             return
-        reader = self._reader or self._wake()
-        self.flush()
-        assert self._data is not None
-        with writing(self.path):
-            self._data.cut()
-            reader.index.cut(is_synced=self.options.ack == "fsync")
-            self._files.unlink(self.path + "_lock")
+        writer = self._writer or self._wake_writer()
+        writer.finish(self.pointer_high or 0, is_synced=self.options.ack == "fsync")
+        self._files.unlock()
         self.is_writer = False
-        self._data = None
+        self._sums = writer.sums.state
+        self._writer = None
 
     def unseal(self) -> None:
         """Become the writer again; only the newest segment of a topic may.
@@ -294,22 +174,10 @@ class Segment:
         if self.is_writer:
             return
         self._forget_files()
-        with writing(self.path + "_lock"):
-            make_lock(self._files, self.path + "_lock", self.size_bytes)
+        if self._sums is None:
+            self._sums = self._files.adopt()
+        self._files.lock(self.size_bytes)
         self.is_writer = True
-
-    def hibernate(self) -> None:
-        """Write what waits and close the files; the next request opens them again by itself.
-
-        Raises:
-            StorageFull: no room for what waits; the segment stays awake.
-            WriteFailed: another failure; likewise.
-        """
-        self.flush()
-        if self._data is not None:
-            with writing(self.path):
-                self._data.cut()
-        self._forget_files()
 
     def close(self) -> None:
         """Seal and hibernate; what lies on disk then is complete.
@@ -332,65 +200,13 @@ class Segment:
         self.is_writer = False
         self.count = self.size_bytes = 0
         self.pointer_low = None
-        with writing(self.path):
-            # Data first: an index or a lock without data is removed by recovery, while data
-            # without an index would be taken for a segment that lost it.
-            for suffix in ("_data", "_index", "_lock"):
-                self._files.unlink(self.path + suffix)
+        self._files.remove()
 
-    def _reader_behind(self, pointer: int) -> RecordReader | None:
-        """Wake to read behind a pointer; None, and no waking, when nothing follows it."""
-        if not 0 <= pointer <= POINTER_MAX:
-            raise PointerOutOfRange(pointer)
-        if pointer >= self.last_pointer or self.count == 0:
-            return None
-        return self._reader or self._wake()
-
-    def _flushed_extent(self) -> tuple[int, int]:
-        """Write what is buffered, and tell how many records and bytes can be read."""
-        data = self._data
-        if data is None or data.buffered_count == 0:
-            return self.count, self.size_bytes
-        # On a full disk readers still get what was written before.
-        with contextlib.suppress(StorageError):
-            data.flush()
-        return self.count - data.buffered_count, data.flushed_bytes
-
-    def _wake(self) -> RecordReader:
-        """Open the files."""
-        path, files = self.path, self._files
-        with reading(path):
-            reader = RecordReader.open(files, path, "r+" if self.is_writer else "r", self.count)
-            if self.is_writer:
-                self._data = DataFile(
-                    reader.file,
-                    path + "_data",
-                    lock_cell=open_lock(files, path + "_lock"),
-                    flushed_bytes=self.size_bytes,
-                    buffer_count_max=self.options.waiting_count_max,
-                )
-        self._reader = reader
-        return reader
-
-    def _forget_files(self) -> None:
-        self._data = self._reader = None
+    def _wake_writer(self) -> SegmentWriter:
+        self._wake()
+        assert self._writer is not None
+        return self._writer
 
 
 def _consecutive(first: int, count: int) -> Numbers:
     return np.arange(first, first + count, dtype=np.uint64)
-
-
-def _make_files(files: Files, folder: str, path: str, options: SegmentOptions) -> None:
-    """Make the empty files of a segment; on an error none is left behind."""
-    # First, and outside of the cleaning up: should it be there already, nothing may be touched.
-    files.open(path + "_data", "x+")
-    try:
-        make_lock(files, path + "_lock", 0)
-        files.open(path + "_index", "w+")
-        if options.ack == "fsync":
-            files.sync_folder(folder)
-    except OSError:
-        for suffix in ("_data", "_index", "_lock"):
-            with contextlib.suppress(OSError):
-                files.unlink(path + suffix)
-        raise

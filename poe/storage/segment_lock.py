@@ -38,6 +38,9 @@ class FoundLock:
     """Bytes of data that whole batches have written; None when the file does not say, or says it
     of another boot."""
 
+    is_ours: bool = False
+    """Whether a writer of this program has left it."""
+
 
 def make_lock(files: Files, path: str, flushed_offset: int) -> None:
     """Make the lock file of a segment; on an error none is left behind.
@@ -88,5 +91,5 @@ def find_lock(files: Files, path: str) -> FoundLock | None:
     _, version, _, boot_id = _HEADER.unpack_from(content)
     is_this_boot = files.boot_id != "" and boot_id.rstrip(b"\0") == files.boot_id.encode("ascii")
     if version != _VERSION or not is_this_boot:
-        return FoundLock(None)
-    return FoundLock(_FLUSHED_OFFSET.unpack_from(content, _HEADER.size)[0])
+        return FoundLock(None, is_ours=True)
+    return FoundLock(_FLUSHED_OFFSET.unpack_from(content, _HEADER.size)[0], is_ours=True)

@@ -6,7 +6,8 @@ does not look like a topic or a segment is left alone with a warning.
 
 Layout:
     <base>/store.lock                   pid of the server, under flock while it lives
-    <base>/topics/<topic>/<µs>_data     and `_index`, `_lock`: see segment.py
+    <base>/topics/<topic>/<µs>_data     and `_index`, `_sum`, `_lock`: see segment.py
+    <base>/quarantine/                  what recovery has taken out of service
 """
 
 import contextlib
@@ -21,16 +22,17 @@ from poe.storage.failure import reading, writing
 from poe.storage.files import Files, FolderEntry, OpenFile
 from poe.storage.real_files import RealFiles
 from poe.storage.record import Messages, check_sizes
-from poe.storage.segment import Segment, SegmentOptions
+from poe.storage.segment import Segment
+from poe.storage.segment_options import SegmentOptions
 from poe.storage.topic_name import check_topic, is_topic_folder
 
 _log = logging.getLogger(__name__)
 
 TOPICS_FOLDER = "topics"
 LOCK_FILE = "store.lock"
-# `_index_new` is an index that recovery was about to put in place. No leading zero: a timestamp
-# has one name only. 17 digits hold every 56-bit pointer.
-SEGMENT_FILE = re.compile(r"(0|[1-9][0-9]{0,16})_(data|index|lock|index_new)", re.ASCII)
+# `_index_new` and `_sum_new` are files that recovery was about to put in place. No leading zero: a
+# timestamp has one name only. 17 digits hold every 56-bit pointer.
+SEGMENT_FILE = re.compile(r"(0|[1-9][0-9]{0,16})_(data|index|sum|lock|index_new|sum_new)", re.ASCII)
 
 
 class Store:
@@ -240,7 +242,7 @@ class Store:
             match = SEGMENT_FILE.fullmatch(name)
             if match is None or is_folder:
                 strays.append(name)
-            elif match[2] == "index_new":
+            elif match[2].endswith("_new"):
                 with writing(folder):
                     self._files.unlink(f"{folder}/{name}")
             else:

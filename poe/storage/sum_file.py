@@ -119,9 +119,26 @@ class FoundEntry(NamedTuple):
     """Whether it is as it was written, and follows the entry before it as that lies there."""
 
 
+class SumState(NamedTuple):
+    """Where the next entry goes, and what it is chained to."""
+
+    size_bytes: int
+    """Of the whole entries, and the header."""
+
+    chain: int
+    flags: int
+    """Of the last entry; 0 where there is none."""
+
+
 def chain_seed(store_id: bytes, topic: bytes, timestamp: int) -> int:
     """Tell what the first entry of a segment is chained to."""
     return xxh3_64_intdigest(store_id + _HASH.pack(timestamp) + topic)
+
+
+def seed_of(path: str, store_id: bytes) -> int:
+    """Tell what the first entry of a segment is chained to, by its path less `_data`."""
+    folder, _, timestamp = path.rpartition("/")
+    return chain_seed(store_id, folder.rpartition("/")[2].encode("ascii"), int(timestamp))
 
 
 def encode_sums(entries: list[SumEntry], chain: int) -> tuple[bytes, int]:

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from poe.errors import ReadFailed, SegmentLocked, WriteFailed
-from poe.storage import RealFiles
+from poe.storage import RealFiles, check_segments
 from poe.storage.record import encode_records
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import (
@@ -49,6 +49,10 @@ def count_up_to(offset):
     return sum(end <= offset for end in ENDS) - 1
 
 
+def quarantined(tmp_path):
+    return [path.read_bytes() for path in (tmp_path / "quarantine").glob("*")]
+
+
 def assert_clean(tmp_path, stored):
     """Check that the files are those of a clean close of the records."""
     assert path_of(tmp_path, "data").stat().st_size == ENDS[len(stored)]
@@ -56,10 +60,13 @@ def assert_clean(tmp_path, stored):
         pointer.to_bytes(7, "big") + ENDS[number].to_bytes(5, "big")
         for number, (pointer, _) in enumerate(stored)
     )
-    assert set(names_in(tmp_path / "topics/t")) - {f"{NOW}_damaged"} == {
+    assert set(names_in(tmp_path / "topics/t")) == {
         f"{NOW}_data",
         f"{NOW}_index",
+        f"{NOW}_sum",
     }
+    [check] = check_segments(RealFiles.at(tmp_path))
+    assert not check.damage
 
 
 def test_a_segment_closed_cleanly_is_opened_as_it_is(tmp_path, files):
@@ -98,14 +105,44 @@ def test_after_a_crash_a_half_written_batch_is_gone(tmp_path, files):
     assert read_all(recovered) == [*STORED, (NOW + len(STORED), b"goes on")]
 
 
-def test_after_a_reboot_whole_records_behind_the_flushed_offset_are_kept(tmp_path, files):
+@pytest.mark.parametrize("recovery", ["point-in-time", "strict", "salvage"])
+def test_after_a_reboot_what_has_no_sums_is_put_away_or_salvaged(tmp_path, files, recovery):
     segment = filled(files)
+    segment.flush()
     more = bytes(encode_records([b"half", b"batch"], NOW + 100, 100)[0])
     with path_of(tmp_path, "data").open("ab") as data:
         data.write(more[:-2])
     del segment
-    recovered = reopen(FaultyFiles(files, boot_id="another boot"))
-    assert read_all(recovered) == [*STORED, (NOW + 100, b"half")]
+    recovered = reopen(FaultyFiles(files, boot_id="another boot"), recovery=recovery)
+    if recovery == "salvage":
+        assert read_all(recovered) == [*STORED, (NOW + 100, b"half")]
+        assert quarantined(tmp_path) == [more[15:-2]]
+    else:
+        assert read_all(recovered) == STORED
+        assert quarantined(tmp_path) == [more[:-2]]
+        assert_clean(tmp_path, STORED)
+
+
+def test_after_a_reboot_data_is_cut_behind_the_last_sums_that_fit(tmp_path):
+    """Wherever the data was torn, and whatever was written behind that place."""
+    for size in range(ENDS[-1]):
+        base = tmp_path / str(size)
+        files = files_at(base)
+        segment = create(files)
+        for batch in BATCHES:
+            segment.append(batch, NOW)
+            segment.flush()
+        del segment
+        content = path_of(base, "data").read_bytes()
+        path_of(base, "data").write_bytes(content[:size] + b"\0" + content[size + 1 :])
+        kept = [0]
+        for batch in BATCHES:
+            kept.append(kept[-1] + len(batch))
+        is_same = content[size] == 0
+        count = len(STORED) if is_same else max(n for n in kept if ENDS[n] <= size)
+        recovered = reopen(FaultyFiles(files, boot_id="another boot"))
+        assert read_all(recovered) == STORED[:count]
+        assert_clean(base, STORED[:count])
 
 
 def test_after_a_reboot_a_flushed_offset_that_is_too_small_loses_nothing(files):
@@ -120,15 +157,16 @@ def test_after_a_reboot_a_flushed_offset_that_is_too_small_loses_nothing(files):
 @pytest.mark.parametrize("zeros", [1, 11, 12, 4096])
 def test_zeros_at_the_end_are_cut(tmp_path, files, boot_id, zeros):
     segment = filled(files)
+    segment.flush()
     with path_of(tmp_path, "data").open("ab") as data:
         data.write(bytes(zeros))
     del segment
     assert read_all(reopen(FaultyFiles(files, boot_id=boot_id))) == STORED
     assert_clean(tmp_path, STORED)
-    assert not path_of(tmp_path, "damaged").exists()
+    assert quarantined(tmp_path) == []
 
 
-@pytest.mark.parametrize("state", ["closed", "crashed", "crashed, index flushed", "rebooted"])
+@pytest.mark.parametrize("state", ["closed", "crashed", "crashed, index flushed"])
 def test_data_torn_at_any_byte_keeps_the_whole_records_before_it(tmp_path, state):
     for size in range(ENDS[-4], ENDS[-1]):
         base = tmp_path / str(size)
@@ -140,11 +178,10 @@ def test_data_torn_at_any_byte_keeps_the_whole_records_before_it(tmp_path, state
             segment.flush()
         del segment
         os.truncate(path_of(base, "data"), size)
-        layer = FaultyFiles(files, boot_id="another boot" if state == "rebooted" else None)
         expected = STORED[: count_up_to(size)]
-        assert read_all(reopen(layer)) == expected
+        assert read_all(reopen(files)) == expected
         assert_clean(base, expected)
-        assert read_all(reopen(layer)) == expected
+        assert read_all(reopen(files)) == expected
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
@@ -303,22 +340,3 @@ def test_a_thousand_closed_segments_open_within_half_a_second(files):
     segments = [reopen(files, NOW + number * 100) for number in range(1000)]
     assert time.perf_counter() - start < 0.5
     assert sum(segment.count for segment in segments) == 20_000
-
-
-@pytest.mark.parametrize("life", ["closed", "killed", "another boot"])
-def test_what_lies_behind_a_damaged_header_is_kept_aside(tmp_path, files, life):
-    segment = filled(files)
-    whole = path_of(tmp_path, "data").read_bytes()
-    if life == "closed":
-        segment.close()
-        path_of(tmp_path, "index").unlink()
-    del segment
-    first_end = 11 + len(STORED[0][1])
-    content = bytearray(whole)
-    content[first_end + 4 : first_end + 11] = bytes(7)
-    path_of(tmp_path, "data").write_bytes(content)
-    if life == "killed":
-        path_of(tmp_path, "index").unlink()
-    layer = FaultyFiles(files, boot_id="another" if life == "another boot" else None)
-    assert read_all(reopen(layer)) == STORED[:1]
-    assert path_of(tmp_path, "damaged").read_bytes() == content[first_end:]

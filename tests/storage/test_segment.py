@@ -15,7 +15,8 @@ from poe.errors import (
     ReadFailed,
     SegmentSealed,
 )
-from poe.storage import POINTER_MAX, Segment, SegmentOptions, decode_records
+from poe.storage import POINTER_MAX, SegmentOptions, decode_records
+from poe.storage.readable_segment import ReadableSegment
 from tests.storage.segments import NOW, create, files_at, names_in, path_of, read_all, reopen
 
 
@@ -28,7 +29,7 @@ def open_descriptors() -> int:
     return len(names_in(Path("/proc/self/fd")))
 
 
-def test_a_closed_segment_has_the_bytes_of_the_original_and_nothing_else(tmp_path, files):
+def test_a_closed_segment_has_the_bytes_of_the_original_and_sums_beside_them(tmp_path, files):
     segment = create(files)
     segment.append([b"hello"], NOW + 5)
     segment.append([b"a", b"bc"], NOW + 9)
@@ -42,12 +43,16 @@ def test_a_closed_segment_has_the_bytes_of_the_original_and_nothing_else(tmp_pat
     assert path_of(tmp_path, "index").read_bytes() == (
         pointers[0] + b"\0\0\0\0\0" + pointers[1] + b"\0\0\0\0\x10" + pointers[2] + b"\0\0\0\0\x1c"
     )
-    assert sorted(names_in(tmp_path / "topics/t")) == [f"{NOW}_data", f"{NOW}_index"]
+    assert sorted(names_in(tmp_path / "topics/t")) == [
+        f"{NOW}_data",
+        f"{NOW}_index",
+        f"{NOW}_sum",
+    ]
 
 
 def test_a_writer_has_a_lock_file_and_private_modes(tmp_path, files):
     create(files)
-    for suffix in ("data", "index", "lock"):
+    for suffix in ("data", "index", "lock", "sum"):
         assert path_of(tmp_path, suffix).stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "topics/t").stat().st_mode & 0o777 == 0o700
 
@@ -202,7 +207,8 @@ def test_a_hibernating_segment_takes_little_memory(files):
         segment.append([b"message %d" % number], NOW)
     read_all(segment)
     segment.hibernate()
-    parts = [getattr(segment, name) for name in Segment.__slots__ if name != "_files"]
+    names = [name for name in ReadableSegment.__slots__ if name not in {"_files", "options"}]
+    parts = [getattr(segment, name) for name in names]
     assert sys.getsizeof(segment) + sum(map(sys.getsizeof, parts)) < 1000
 
 

@@ -183,7 +183,9 @@ def test_an_index_that_recovery_did_not_put_in_place_is_removed(tmp_path):
     store.close()
     (tmp_path / f"topics/t/{NOW}_index_new").write_text("?")
     assert messages_of(Store.open(tmp_path).topics[b"t"]) == [[b"x"]]
-    assert sorted(names_in(tmp_path / "topics/t")) == [f"{NOW}_data", f"{NOW}_index"]
+    assert sorted(names_in(tmp_path / "topics/t")) == [
+        f"{NOW}_{suffix}" for suffix in ("data", "index", "sum")
+    ]
 
 
 def test_a_second_server_is_refused_until_the_first_has_gone(tmp_path):
@@ -301,7 +303,7 @@ def test_removing_segments_ends_with_the_topic_but_not_its_pointers(tmp_path):
     store.destroy_segment(b"t", first)
     assert store.topics[b"t"] == [second]
     assert sorted(names_in(tmp_path / "topics/t")) == [
-        f"{second.timestamp}_{suffix}" for suffix in ("data", "index", "lock")
+        f"{second.timestamp}_{suffix}" for suffix in ("data", "index", "lock", "sum")
     ]
     store.destroy_segment(b"t", second)
     assert store.topics == {}
@@ -346,8 +348,8 @@ def test_closing_goes_on_behind_a_segment_that_fails(tmp_path):
         store.create_segment(topic, NOW).append([topic], NOW)
     layer.fail(0, errno.ENOSPC, "write_at")
     store.close()
-    assert len(names_in(tmp_path / "topics/a")) == 3
-    assert len(names_in(tmp_path / "topics/b")) == 2
+    assert len(names_in(tmp_path / "topics/a")) == 4
+    assert len(names_in(tmp_path / "topics/b")) == 3
     found = Store.open(tmp_path).topics
     assert [messages_of(found[topic]) for topic in (b"a", b"b")] == [[[b"a"]], [[b"b"]]]
 

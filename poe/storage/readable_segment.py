@@ -1,0 +1,211 @@
+"""What a segment holds, and reading it; what may be done to it else is in `segment.py`."""
+
+import contextlib
+
+from poe.errors import CorruptRecord, PointerOutOfRange, StorageError
+from poe.storage.failure import writing
+from poe.storage.files import FileSlice
+from poe.storage.record import POINTER_MAX
+from poe.storage.record_reader import RecordReader
+from poe.storage.recovery import Extent
+from poe.storage.segment_files import SegmentFiles
+from poe.storage.segment_options import SegmentOptions
+from poe.storage.segment_writer import SegmentWriter
+from poe.storage.verification import Verification
+
+
+class ReadableSegment:
+    """The state of a segment, and its reads; they open its files, and `hibernate` closes them.
+
+    Data that was found on disk is compared with its sums before it is read for the first time. An
+    index, or sums, that turn out not to fit their own hashes are made anew from the data.
+    """
+
+    __slots__ = (
+        "_files",
+        "_reader",
+        "_sums",
+        "_verification",
+        "_writer",
+        "count",
+        "damage",
+        "is_writer",
+        "last_pointer",
+        "options",
+        "path",
+        "pointer_low",
+        "size_bytes",
+        "timestamp",
+    )
+
+    def __init__(
+        self, files: SegmentFiles, timestamp: int, options: SegmentOptions, extent: Extent
+    ) -> None:
+        """Stand for recovered files."""
+        self.path = files.path
+        self.timestamp = timestamp
+        self.is_writer = False
+        self.options = options
+        self._files = files
+        self._reader: RecordReader | None = None
+        self._writer: SegmentWriter | None = None
+        self._verification: Verification | None = None
+        self._take(extent)
+
+    @property
+    def pointer_high(self) -> int | None:
+        """Pointer of the newest record, None when there is none; asking wakes nothing."""
+        return self.last_pointer if self.count else None
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether its files are open."""
+        return self._reader is not None
+
+    def read(self, pointer: int, limit: int, bytes_max: int) -> FileSlice | None:
+        """Find the records that follow a pointer.
+
+        Args:
+            pointer: 0 to 2^56 - 1; of the last message seen, stored or not.
+            limit: records at most.
+            bytes_max: bytes at most, though one record is found however large it is.
+
+        Returns:
+            A slice of one or more records; None when nothing follows or the limit is 0.
+
+        Raises:
+            PointerOutOfRange: it is no pointer.
+            ReadFailed: the files cannot be opened or mapped.
+            CorruptRecord: what is stored there is not what was written; its pointer tells from
+                where to go on.
+        """
+        reader = self._reader_behind(pointer) if limit > 0 else None
+        if reader is None:
+            return None
+        if self._verification is None:
+            return reader.find(pointer, limit, bytes_max, *self._flushed_extent())
+        return self._find_verified(pointer, limit, bytes_max)
+
+    def next(self, pointer: int) -> tuple[int, bytes] | None:
+        """Read the message that follows a pointer, and its pointer; None when nothing follows.
+
+        Raises:
+            PointerOutOfRange: it is no pointer.
+            ReadFailed: the files cannot be opened or read.
+            CorruptRecord: what is stored there is not what was written; its pointer tells from
+                where to go on.
+        """
+        reader = self._reader_behind(pointer)
+        if reader is None:
+            return None
+        if self._verification is not None:
+            self._find_verified(pointer, 1, 1)
+            reader = self._reader or self._wake()
+        return reader.next(pointer, *self._flushed_extent())
+
+    def flush(self) -> None:
+        """Hand everything to the kernel: buffered data, then waiting index entries and sums.
+
+        Raises:
+            StorageFull: no room on the disk.
+            WriteFailed: another failure.
+        """
+        if self._writer is not None:
+            self._writer.flush(self.pointer_high or 0)
+
+    def hibernate(self) -> None:
+        """Write what waits and close the files; the next request opens them again by itself.
+
+        Raises:
+            StorageFull: no room for what waits; the segment stays awake.
+            WriteFailed: another failure; likewise.
+        """
+        self.flush()
+        if self._writer is not None:
+            with writing(self.path):
+                self._writer.data.cut()
+        self._forget_files()
+
+    def _take(self, extent: Extent) -> None:
+        """Be what recovery has found."""
+        self.count = extent.count
+        self.size_bytes = extent.size_bytes
+        self.pointer_low = extent.pointer_low if extent.count else None
+        # The next pointer exceeds it; only while the segment is empty it is of no message.
+        self.last_pointer = extent.pointer_high if extent.count else self.timestamp - 1
+        self.damage = extent.damage
+        self._sums = extent.sums
+        if extent.count and extent.sums is not None and self.options.verify != "never":
+            is_once = self.options.verify == "once"
+            self._verification = self._files.verification(is_once=is_once)
+
+    def _reader_behind(self, pointer: int) -> RecordReader | None:
+        """Wake to read behind a pointer; None, and no waking, when nothing follows it."""
+        if not 0 <= pointer <= POINTER_MAX:
+            raise PointerOutOfRange(pointer)
+        if pointer >= self.last_pointer or self.count == 0:
+            return None
+        return self._reader or self._wake()
+
+    def _find_verified(self, pointer: int, limit: int, bytes_max: int) -> FileSlice | None:
+        """Find records as `read` does, and no more of them than were compared with their sums."""
+        try:
+            return self._find_and_verify(pointer, limit, bytes_max)
+        except CorruptRecord as error:
+            if error.path.endswith("_data"):
+                raise
+        self._mend()
+        return self._find_and_verify(pointer, limit, bytes_max)
+
+    def _find_and_verify(self, pointer: int, limit: int, bytes_max: int) -> FileSlice | None:
+        reader = self._reader or self._wake()
+        verification = self._verification
+        if verification is not None:
+            verification.open()
+        found = reader.find(pointer, limit, bytes_max, *self._flushed_extent())
+        if found is None or verification is None:
+            return found
+        end = found.offset + found.length
+        sound_end = verification.check(reader.file, found.offset, end)
+        if verification.is_over:
+            self._verification = None
+        if sound_end == end:
+            return found
+        return reader.find(pointer, limit, sound_end - found.offset, *self._flushed_extent())
+
+    def _mend(self) -> None:
+        """Make index and sums anew where they do not fit, as a thorough recovery does."""
+        self.hibernate()
+        extent = self._files.recover(self.options.recovery, is_thorough=True)
+        if extent is not None:
+            self._take(extent)
+        if self.is_writer:
+            self._files.lock(self.size_bytes)
+
+    def _flushed_extent(self) -> tuple[int, int]:
+        """Write what is buffered, and tell how many records and bytes can be read."""
+        data = None if self._writer is None else self._writer.data
+        if data is None or data.buffered_count == 0:
+            return self.count, self.size_bytes
+        # On a full disk readers still get what was written before.
+        with contextlib.suppress(StorageError):
+            data.flush()
+        return self.count - data.buffered_count, data.flushed_bytes
+
+    def _wake(self) -> RecordReader:
+        """Open the files."""
+        if not self.is_writer:
+            self._reader = self._files.open_reader(self.count)
+            return self._reader
+        assert self._sums is not None
+        self._reader, self._writer = self._files.open_writer(
+            self.count, self.size_bytes, self._sums, self.options.waiting_count_max
+        )
+        return self._reader
+
+    def _forget_files(self) -> None:
+        if self._writer is not None:
+            self._sums = self._writer.sums.state
+        if self._verification is not None:
+            self._verification.forget()
+        self._reader = self._writer = None

@@ -1,0 +1,105 @@
+"""The open files of a writer, and the order in which they are written: data, index, sums."""
+
+from typing import Self
+
+from poe.storage.data_file import DataFile
+from poe.storage.failure import writing
+from poe.storage.files import Files
+from poe.storage.index import Index
+from poe.storage.record_reader import RecordReader
+from poe.storage.segment_lock import open_lock
+from poe.storage.sum_file import SumState
+from poe.storage.sum_writer import SumWriter
+
+
+class SegmentWriter:
+    """Data, index and sums of a segment that is awake and takes batches; `path` is less `_data`.
+
+    Batches are added to the parts directly: `data` first, which may refuse, then the others.
+    """
+
+    __slots__ = ("_has_failed_to_sync", "_path", "data", "index", "sums")
+
+    def __init__(self, path: str, data: DataFile, index: Index, sums: SumWriter) -> None:
+        self._path = path
+        self.data = data
+        self.index = index
+        self.sums = sums
+        self._has_failed_to_sync = False
+
+    @classmethod
+    def open(  # noqa: PLR0913 - what a segment knows about itself
+        cls,
+        files: Files,
+        path: str,
+        reader: RecordReader,
+        sums: SumState,
+        *,
+        size_bytes: int,
+        buffer_count_max: int,
+    ) -> Self:
+        """Open what a writer needs beside the files of its reader.
+
+        Raises:
+            OSError: as reported by the file layer.
+        """
+        data = DataFile(
+            reader.file,
+            path + "_data",
+            lock_cell=open_lock(files, path + "_lock"),
+            flushed_bytes=size_bytes,
+            buffer_count_max=buffer_count_max,
+        )
+        sum_file = files.open(path + "_sum", "r+")
+        count = reader.index.count
+        return cls(path, data, reader.index, SumWriter(sum_file, sums, size_bytes, count))
+
+    def flush(self, last_pointer: int) -> None:
+        """Hand everything to the kernel; `last_pointer` is the segment's, 0 while it is empty.
+
+        Raises:
+            StorageFull: no room on the disk; what waits goes on waiting.
+            WriteFailed: another failure; likewise.
+        """
+        self.data.flush()
+        index_bytes = self.index.flush()
+        sums = self.sums
+        sums.cut(self.data.flushed_bytes, self.index.count, last_pointer)
+        sums.close_entries(index_bytes)
+        with writing(self._path + "_sum"):
+            sums.write()
+
+    def sync(self, last_pointer: int) -> None:
+        """Make everything durable: the data, then the sums that tell of it.
+
+        The index is not, it can be made from the data.
+
+        Raises:
+            StorageFull: no room for what waited.
+            WriteFailed: the disk did not take it; what was not durable before may never be.
+        """
+        self.data.flush()
+        # Taken back at the end: after a sync that failed, the next one would not tell.
+        has_failed, self._has_failed_to_sync = self._has_failed_to_sync, True
+        with writing(self._path + "_data"):
+            self.data.file.sync()
+        self.flush(last_pointer)
+        with writing(self._path + "_sum"):
+            self.sums.sync()
+        self._has_failed_to_sync = has_failed
+
+    def finish(self, last_pointer: int, *, is_synced: bool) -> None:
+        """Write what waits and that this is the end, and cut the files to their exact size.
+
+        Raises:
+            StorageFull: no room for what waits.
+            WriteFailed: another failure.
+        """
+        self.flush(last_pointer)
+        is_durable = self.sums.is_synced(self.data.flushed_bytes)
+        if is_synced and not is_durable and not self._has_failed_to_sync:
+            self.sync(last_pointer)
+        with writing(self._path):
+            self.data.cut()
+            self.index.cut(is_synced=is_synced)
+            self.sums.write_end(last_pointer)

@@ -1,0 +1,123 @@
+"""Turn the batches of a writer into entries of its sum file, next to nothing a batch.
+
+Strategy: one hash object takes in the data of each batch. When it has 64 KiB, its digest is noted
+(a cut); entries are made of the cuts when the index is flushed, whose bytes they need, too. So sums
+trail the data, and are written with the index, many at once.
+"""
+
+from xxhash import xxh3_64, xxh3_64_intdigest
+
+from poe.storage.files import OpenFile
+from poe.storage.index import ENTRY_BYTES
+from poe.storage.sum_file import SUM_DATA_BYTES, Flag, SumEntry, SumState, encode_sums
+
+
+class SumWriter:
+    """The open sum file of a writer; one thread at a time may call it.
+
+    `update` takes in the bytes of a batch that was accepted; then, once `cut_at` is reached, `cut`
+    is to be called. A failing `write` loses nothing, the next one tries again.
+    """
+
+    __slots__ = (
+        "_counted",
+        "_cuts",
+        "_digest",
+        "_file",
+        "_is_synced",
+        "_pending",
+        "_size_bytes",
+        "cut_at",
+        "state",
+        "update",
+    )
+
+    def __init__(self, file: OpenFile, state: SumState, size_bytes: int, count: int) -> None:
+        """Go on behind `size_bytes` of data with `count` records, all of them covered."""
+        self.state = state
+        self._file = file
+        self._is_synced = False
+        self._pending: list[SumEntry] = []
+        self._cuts: list[tuple[int, int, int, int]] = []
+        self._begin(size_bytes, count)
+
+    def is_synced(self, size_bytes: int) -> bool:
+        """Tell whether the entries are durable, and cover that much data."""
+        return self._is_synced and size_bytes == self.cut_at - SUM_DATA_BYTES
+
+    def cut(self, size_bytes: int, count: int, last_pointer: int) -> None:
+        """Let what was taken in be an entry; it ends at `size_bytes` of data, with `count`."""
+        if count > self._counted:
+            self._cuts.append((size_bytes, last_pointer, count - self._counted, self._digest()))
+            self._begin(size_bytes, count)
+
+    def close_entries(self, index_bytes: bytes | bytearray) -> None:
+        """Make entries of all cuts; `index_bytes` are the index entries of exactly their records.
+
+        They wait for `write`.
+        """
+        at = 0
+        view = memoryview(index_bytes)
+        for end, last_pointer, count, data_hash in self._cuts:
+            index_end = at + count * ENTRY_BYTES
+            index_hash = xxh3_64_intdigest(view[at:index_end])
+            flags = Flag.EARLIER_SYNCED if self._is_synced else 0
+            self._is_synced = False
+            self._pending.append(SumEntry(end, last_pointer, count, flags, data_hash, index_hash))
+            at = index_end
+        self._cuts.clear()
+
+    def write(self) -> None:
+        """Write the entries that wait.
+
+        Raises:
+            OSError: as reported by the file layer; they go on waiting.
+        """
+        if self._pending:
+            content, chain = encode_sums(self._pending, self.state.chain)
+            self._file.write_at(content, self.state.size_bytes)
+            size_bytes = self.state.size_bytes + len(content)
+            self.state = SumState(size_bytes, chain, self._pending[-1].flags)
+            self._pending.clear()
+
+    def sync(self) -> None:
+        """Make the entries durable; their data must be so already.
+
+        Raises:
+            OSError: as reported by the file layer.
+        """
+        self._file.sync()
+        self._is_synced = not self._pending
+
+    def write_end(self, last_pointer: int) -> None:
+        """Write that the segment was closed in good order, behind all other entries.
+
+        Raises:
+            OSError: as reported by the file layer.
+        """
+        if not self.state.flags & Flag.CLEAN:
+            flags = Flag.CLEAN | Flag.SEALED | (Flag.EARLIER_SYNCED if self._is_synced else 0)
+            end = self.cut_at - SUM_DATA_BYTES
+            self._pending.append(closing_entry(end, last_pointer, flags))
+            try:
+                self.write()
+            except OSError:
+                self._pending.pop()
+                raise
+        if self._file.size() != self.state.size_bytes:
+            self._file.truncate(self.state.size_bytes)
+
+    def _begin(self, size_bytes: int, count: int) -> None:
+        hash_ = xxh3_64()
+        self.update = hash_.update
+        self._digest = hash_.intdigest
+        self._counted = count
+        self.cut_at = size_bytes + SUM_DATA_BYTES
+
+
+_NOTHING = xxh3_64_intdigest(b"")
+
+
+def closing_entry(end: int, last_pointer: int, flags: int) -> SumEntry:
+    """Return an entry that covers nothing and says how the entries before it came to be."""
+    return SumEntry(end, last_pointer, 0, flags, _NOTHING, _NOTHING)

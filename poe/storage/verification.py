@@ -1,0 +1,106 @@
+"""Turn a range of a data file into the part of it that was compared with its sums, before a read.
+
+Strategy: what this process wrote itself needs no comparing. What it found is hashed when it is
+first asked for, whole entries of the sums at a time and a few MiB at most, so that no read takes
+long; what was found sound is not hashed again (`verify="once"`), or each time (`"always"`). The
+index is compared as a whole, before anything is looked up in it.
+"""
+
+from bisect import bisect_right
+
+from xxhash import xxh3_64_intdigest
+
+from poe.errors import CorruptRecord
+from poe.storage.failure import reading
+from poe.storage.files import Files, OpenFile
+from poe.storage.index import ENTRY_BYTES
+from poe.storage.recovery import read_sums
+from poe.storage.sum_file import Flag, SumEntry
+from poe.storage.survey import hash_of
+
+BYTES_MAX = 4 << 20
+"""Hashed for one read at most, but for the entry that it begins in: half a millisecond."""
+
+
+class Verification:
+    """What of a closed segment's data is known to be as it was written; `path` is less `_data`."""
+
+    __slots__ = (
+        "_ends",
+        "_entries",
+        "_files",
+        "_is_once",
+        "_is_verified",
+        "_path",
+        "_store_id",
+    )
+
+    def __init__(self, files: Files, path: str, store_id: bytes, *, is_once: bool) -> None:
+        self._files = files
+        self._path = path
+        self._store_id = store_id
+        self._is_once = is_once
+        self._entries: list[SumEntry] = []
+        self._ends: list[int] = []
+        self._is_verified = bytearray()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to be compared."""
+        return self._is_once and bool(self._is_verified) and all(self._is_verified)
+
+    def open(self) -> None:
+        """Read the sums and compare the index with them, unless that was done since `forget`.
+
+        Raises:
+            CorruptRecord: the index or the sums are not what was written, as its path tells.
+            ReadFailed: a file cannot be read.
+        """
+        if self._entries:
+            return
+        with reading(self._path):
+            sums = read_sums(self._files, self._path, self._store_id)
+            index = self._files.open(self._path + "_index", "r")
+            if not all(each.is_chained for each in sums.entries):
+                raise CorruptRecord(self._path + "_sum", 0)
+            entries = [each.entry for each in sums.entries]
+            at = 0
+            for entry in entries:
+                index_bytes = index.read_at(entry.record_count * ENTRY_BYTES, at)
+                if xxh3_64_intdigest(index_bytes) != entry.index_hash:
+                    raise CorruptRecord(self._path + "_index", at)
+                at += len(index_bytes)
+        self._entries = entries
+        self._ends = [entry.end for entry in entries]
+        self._is_verified += bytearray(max(len(entries) - len(self._is_verified), 0))
+
+    def check(self, data: OpenFile, offset: int, end: int) -> int:
+        """Compare data with its sums from an offset on; return up to where, `end` at most.
+
+        Raises:
+            CorruptRecord: what lies at `offset` is not what was written.
+            ReadFailed: the data cannot be read.
+        """
+        with reading(self._path):
+            room = BYTES_MAX
+            for number in range(bisect_right(self._ends, offset), len(self._ends)):
+                start = self._ends[number - 1] if number else 0
+                if start >= end:
+                    break
+                if self._is_verified[number]:
+                    continue
+                if room <= 0:
+                    return start
+                room -= self._ends[number] - start
+                entry = self._entries[number]
+                is_marked = entry.flags & Flag.CORRUPT
+                if is_marked or hash_of(data, start, entry.end) != entry.data_hash:
+                    if start <= offset:
+                        raise CorruptRecord(self._path + "_data", start, entry.last_pointer)
+                    return start
+                self._is_verified[number] = self._is_once
+        return end
+
+    def forget(self) -> None:
+        """Let go of what was read; what was found sound is remembered."""
+        self._entries, self._ends = [], []

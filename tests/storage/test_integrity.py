@@ -1,0 +1,176 @@
+"""No changed byte is served as if it were whole, and none costs more than the batch around it."""
+
+import contextlib
+
+import pytest
+
+from poe.errors import CorruptRecord
+from poe.storage import check_segments, decode_records
+from tests.storage.segments import NOW, create, files_at, path_of, read_all, reopen
+
+BATCHES = [[b"first"], [b"a", b"bb", b"ccc"], [b"equal"] * 5, [b"y", b"z" * 9]]
+STORED = [(NOW + n, m) for n, m in enumerate(message for batch in BATCHES for message in batch)]
+FILES = ["data", "index", "sum"]
+
+
+def closed(base):
+    """A closed segment with an entry of the sums for each batch."""
+    files = files_at(base)
+    segment = create(files)
+    for batch in BATCHES:
+        segment.append(batch, NOW)
+        segment.flush()
+    segment.close()
+    return files
+
+
+def bounds():
+    """The first number of each batch, and the number behind the last."""
+    starts = [0]
+    for batch in BATCHES:
+        starts.append(starts[-1] + len(batch))
+    return starts
+
+
+def batch_at(offset):
+    """The numbers of the records of the batch that a byte of the data is part of."""
+    ends = [0]
+    for _, message in STORED:
+        ends.append(ends[-1] + 11 + len(message))
+    starts = bounds()
+    number = next(n for n in range(len(BATCHES)) if offset < ends[starts[n + 1]])
+    return range(starts[number], starts[number + 1])
+
+
+def read_around(segment, limit):
+    """Read everything, going on behind what is damaged as the errors say."""
+    found: list[tuple[int, bytes]] = []
+    pointer = 0
+    while True:
+        try:
+            slice_ = segment.read(pointer, limit, 10_000)
+        except CorruptRecord as error:
+            if error.pointer is None or error.pointer <= pointer:
+                raise
+            pointer = error.pointer
+            continue
+        if slice_ is None:
+            return found
+        found += decode_records(slice_.read())
+        pointer = slice_.last_pointer
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_flipped_bit_is_found_by_a_check_and_told_by_a_read(tmp_path, file):
+    files = closed(tmp_path)
+    path = path_of(tmp_path, file)
+    whole = path.read_bytes()
+    for bit in range(len(whole) * 8):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        [check] = check_segments(files)
+        assert check.damage, bit
+    path.write_bytes(whole)
+    [check] = check_segments(files)
+    assert not check.damage
+
+
+@pytest.mark.parametrize("limit", [1, 100])
+def test_whatever_byte_of_the_data_is_changed_at_most_its_batch_is_lost(tmp_path, limit):
+    files = closed(tmp_path)
+    path = path_of(tmp_path, "data")
+    whole = path.read_bytes()
+    for offset in range(len(whole)):
+        content = bytearray(whole)
+        content[offset] ^= 0x10
+        path.write_bytes(content)
+        lost = batch_at(offset)
+        expected = [record for n, record in enumerate(STORED) if n not in lost]
+        # Opened twice: the first may have had to mark what is damaged.
+        for _ in range(2):
+            assert read_around(reopen(files), limit) == expected
+        assert path.read_bytes() == content
+        restore(tmp_path, files, whole)
+
+
+def restore(base, files, data):
+    """Make the segment anew, since marks stay."""
+    for suffix in FILES:
+        path_of(base, suffix).unlink()
+    closed(base)
+    assert path_of(base, "data").read_bytes() == data
+    del files
+
+
+@pytest.mark.parametrize("file", ["index", "sum"])
+def test_whatever_byte_beside_the_data_is_changed_nothing_is_lost(tmp_path, file):
+    files = closed(tmp_path)
+    contents = {suffix: path_of(tmp_path, suffix).read_bytes() for suffix in FILES}
+    for offset in range(len(contents[file])):
+        content = bytearray(contents[file])
+        content[offset] ^= 0x10
+        for suffix in FILES:
+            path_of(tmp_path, suffix).write_bytes(contents[suffix])
+        path_of(tmp_path, file).write_bytes(content)
+        assert read_around(reopen(files), 1) == STORED, offset
+        assert read_around(reopen(files), 100) == STORED, offset
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_wherever_a_file_is_cut_what_was_before_is_there(tmp_path, file):
+    files = closed(tmp_path)
+    contents = {suffix: path_of(tmp_path, suffix).read_bytes() for suffix in FILES}
+    ends = [0]
+    for _, message in STORED:
+        ends.append(ends[-1] + 11 + len(message))
+    for size in range(len(contents[file])):
+        for suffix in FILES:
+            path_of(tmp_path, suffix).write_bytes(contents[suffix])
+        path_of(tmp_path, file).write_bytes(contents[file][:size])
+        expected = STORED
+        if file == "data":
+            expected = STORED[: max(n for n, end in enumerate(ends) if end <= size)]
+        assert read_all(reopen(files)) == expected
+        [check] = check_segments(files)
+        assert not check.damage
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_of_another_segment_is_not_taken_for_one_s_own(tmp_path, file):
+    """Swapped, each of the two serves nothing that it never stored."""
+    files = closed(tmp_path)
+    other = create(files, NOW + 1000)
+    others = [(NOW + 1000 + n, b"other%d" % n) for n in range(len(STORED))]
+    other.append([m for _, m in others], NOW)
+    other.close()
+    mine, theirs = path_of(tmp_path, file), path_of(tmp_path, file, NOW + 1000)
+    content = mine.read_bytes()
+    mine.write_bytes(theirs.read_bytes())
+    theirs.write_bytes(content)
+    for timestamp, stored in ((NOW, STORED), (NOW + 1000, others)):
+        found = read_around(reopen(files, timestamp), 100)
+        if file == "data":
+            assert set(found) <= {*STORED, *others}
+        else:
+            assert found == stored
+
+
+def test_a_segment_from_an_earlier_version_gets_sums_when_it_is_written_to(tmp_path):
+    files = closed(tmp_path)
+    path_of(tmp_path, "sum").unlink()
+    segment = reopen(files)
+    assert read_all(segment) == STORED
+    assert not path_of(tmp_path, "sum").exists()
+    segment.unseal()
+    assert path_of(tmp_path, "sum").exists()
+    segment.append([b"more"], 0)
+    segment.close()
+    expected = [*STORED, (NOW + len(STORED), b"more")]
+    assert read_all(reopen(files)) == expected
+    content = bytearray(path_of(tmp_path, "data").read_bytes())
+    content[11] ^= 1
+    path_of(tmp_path, "data").write_bytes(content)
+    with contextlib.suppress(CorruptRecord):
+        reopen(files).next(0)
+        pytest.fail("a changed byte was served")
