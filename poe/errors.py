@@ -233,6 +233,20 @@ class FormatNotSupported(StorageError):
         super().__init__(f"format of {path} is not known ({found}); use a newer version of poe")
 
 
+class TopicDamaged(StorageError):
+    """Data of a topic was lost or changed, and with `recovery="strict"` it takes no more puts."""
+
+    code = 214
+
+    def __init__(self, path: str, damage: str) -> None:
+        self.path = path
+        self.damage = damage
+        super().__init__(
+            f"segment {path} is damaged ({damage}), and takes no messages with recovery=strict; "
+            "restore it from a copy, or use another recovery"
+        )
+
+
 class ProtocolError(PoeError):
     """Bytes or calls that break the socket protocol."""
 

@@ -71,13 +71,14 @@ class Extent:
     """What was found to be lost or changed, and is not repaired by this."""
 
 
-def recover(
+def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
     files: Files,
     path: str,
     store_id: bytes = NO_STORE,
     *,
     mode: RecoveryMode = "point-in-time",
     is_thorough: bool = False,
+    has_had_sums: bool = False,
 ) -> Extent | None:
     """Make a segment trustworthy and unlocked; `path` is its path less `_data`.
 
@@ -87,6 +88,7 @@ def recover(
         store_id: of the store that the segment belongs to.
         mode: see `SegmentOptions`.
         is_thorough: compare all data, however the segment was left.
+        has_had_sums: a sum file that is missing was lost.
 
     Returns:
         What it holds, or None when there is no data file; what else there was is put away then.
@@ -103,6 +105,9 @@ def recover(
         data = open_maybe(files, path + "_data")
         index = open_maybe(files, path + "_index")
         sums = read_sums(files, path, store_id)
+        if has_had_sums and sums.file is None and data is not None:
+            _log.error("%s_sum is lost; it is made from the data as that is", path)
+            is_thorough = True
         if data is not None and index is not None and lock is None and not is_thorough:
             extent = _closed(data, index, sums)
             if extent is not None:
@@ -201,7 +206,14 @@ def _closed(data: OpenFile, index: OpenFile, sums: FoundSums) -> Extent | None:
     if not is_clean or (last.end, last.last_pointer) != (data_size, covered.pointer_high):
         return None
     state = SumState(size_bytes, sums.entries[-1].chain, last.flags)
-    return Extent(covered.count, data_size, covered.pointer_low, covered.pointer_high, state)
+    damage = tuple(
+        f"bytes up to {each.entry.end} of the data are marked as changed"
+        for each in sums.entries
+        if each.entry.flags & Flag.CORRUPT
+    )
+    return Extent(
+        covered.count, data_size, covered.pointer_low, covered.pointer_high, state, damage
+    )
 
 
 def _covered(data: OpenFile, index: OpenFile, end: int) -> Extent:

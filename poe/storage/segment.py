@@ -10,15 +10,16 @@ from typing import Self
 
 import numpy as np
 
-from poe.errors import PointerOutOfRange, SegmentSealed, StorageFull
+from poe.errors import PointerOutOfRange, SegmentSealed, StorageFull, TopicDamaged
 from poe.storage.files import Files
 from poe.storage.index import OFFSET_MAX
 from poe.storage.readable_segment import ReadableSegment
 from poe.storage.record import POINTER_MAX, Messages, Numbers, encode_record, encode_records
-from poe.storage.recovery import NO_STORE
+from poe.storage.recovery import Extent
 from poe.storage.segment_files import SegmentFiles
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.segment_writer import SegmentWriter
+from poe.storage.store_meta import StoreMeta
 
 
 class Segment(ReadableSegment):
@@ -45,7 +46,7 @@ class Segment(ReadableSegment):
         folder: str,
         timestamp: int,
         options: SegmentOptions,
-        store_id: bytes = NO_STORE,
+        meta: StoreMeta | None = None,
     ) -> Self:
         """Make the files of an empty segment in the folder of its topic, and be its writer.
 
@@ -55,23 +56,27 @@ class Segment(ReadableSegment):
             StorageFull: no room; nothing is left behind.
             WriteFailed: another failure; nothing is left behind.
         """
-        place, extent = SegmentFiles.make(
-            files, f"{folder}/{timestamp}", store_id, is_synced=options.ack == "fsync"
-        )
+        place = SegmentFiles(files, f"{folder}/{timestamp}", meta)
+        extent = place.make(is_synced=options.ack == "fsync")
         segment = cls(place, timestamp, options, extent)
         segment.is_writer = True
         return segment
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913
         cls,
         files: Files,
         folder: str,
         timestamp: int,
         options: SegmentOptions,
-        store_id: bytes = NO_STORE,
+        meta: StoreMeta | None = None,
+        *,
+        is_locked: bool = True,
     ) -> Self | None:
         """Recover a segment as far as needed, as a hibernating reader; None without a data file.
+
+        Where `is_locked` is known to be false, a segment that the store has noted as sealed is
+        taken as it is.
 
         Raises:
             SegmentLocked: a live program writes to it.
@@ -80,8 +85,12 @@ class Segment(ReadableSegment):
             StorageFull: no room to repair it.
             WriteFailed: repairing it failed for another reason.
         """
-        place = SegmentFiles(files, f"{folder}/{timestamp}", store_id)
-        extent = place.recover(options.recovery)
+        place = SegmentFiles(files, f"{folder}/{timestamp}", meta)
+        if place.is_being_removed():
+            place.remove()
+            return None
+        extent = None if is_locked else place.sealed_extent()
+        extent = extent or place.recover(options.recovery)
         return None if extent is None else cls(place, timestamp, options, extent)
 
     def append(self, messages: Messages, now_us: int) -> int:
@@ -163,6 +172,10 @@ class Segment(ReadableSegment):
         self.is_writer = False
         self._sums = writer.sums.state
         self._writer = None
+        low, high = self.pointer_low or 0, self.pointer_high or 0
+        self._files.note_sealed(
+            Extent(self.count, self.size_bytes, low, high, self._sums, self.damage)
+        )
 
     def unseal(self) -> None:
         """Become the writer again; only the newest segment of a topic may.
@@ -170,14 +183,26 @@ class Segment(ReadableSegment):
         Raises:
             StorageFull: no room for a lock file; the segment is still a reader.
             WriteFailed: another failure; likewise.
+            ReadFailed: the files of another program's segment cannot be read.
+            TopicDamaged: with `recovery="strict"`, data of the topic was found to be damaged.
         """
         if self.is_writer:
             return
+        self.check_damage()
         self._forget_files()
         if self._sums is None:
             self._sums = self._files.adopt()
         self._files.lock(self.size_bytes)
         self.is_writer = True
+
+    def check_damage(self) -> None:
+        """Refuse to go on behind damage where that was asked for.
+
+        Raises:
+            TopicDamaged: with `recovery="strict"`, it was found to be damaged.
+        """
+        if self.damage and self.options.recovery == "strict":
+            raise TopicDamaged(self.path, self.damage[0])
 
     def close(self) -> None:
         """Seal and hibernate; what lies on disk then is complete.

@@ -1,15 +1,16 @@
 """The files of one segment by name: making, recovering, locking, opening and removing them."""
 
 import contextlib
-from typing import Self
 
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files
+from poe.storage.index import ENTRY_BYTES
 from poe.storage.record_reader import RecordReader
-from poe.storage.recovery import Extent, RecoveryMode, adopt, recover
+from poe.storage.recovery import NO_STORE, Extent, RecoveryMode, adopt, recover
 from poe.storage.segment_lock import make_lock
 from poe.storage.segment_writer import SegmentWriter
-from poe.storage.sum_file import SUM_HEADER_BYTES, SumHeader, SumState, seed_of
+from poe.storage.store_meta import Event, Kind, StoreMeta
+from poe.storage.sum_file import SUM_HEADER_BYTES, Flag, SumHeader, SumState, chain_seed
 from poe.storage.verification import Verification
 
 # Data first: an index, a lock or sums without data are put away by recovery, while data without
@@ -20,46 +21,93 @@ _SUFFIXES = ("_data", "_index", "_sum", "_lock")
 class SegmentFiles:
     """Where the files of a segment are; `path` is theirs, less `_data`. It opens none by itself."""
 
-    __slots__ = ("_store_id", "files", "path")
+    __slots__ = ("_meta", "_store_id", "files", "path", "timestamp", "topic")
 
-    def __init__(self, files: Files, path: str, store_id: bytes) -> None:
+    def __init__(self, files: Files, path: str, meta: StoreMeta | None) -> None:
+        """Name the files of a segment of a store, or of none."""
+        folder, _, timestamp = path.rpartition("/")
         self.files = files
         self.path = path
-        self._store_id = store_id
+        self.topic = folder.rpartition("/")[2].encode("ascii")
+        self.timestamp = int(timestamp)
+        self._meta = meta
+        self._store_id = NO_STORE if meta is None else meta.store_id
 
-    @classmethod
-    def make(
-        cls, files: Files, path: str, store_id: bytes, *, is_synced: bool
-    ) -> tuple[Self, Extent]:
+    def make(self, *, is_synced: bool) -> Extent:
         """Make the files of an empty segment, locked.
 
         Raises:
             StorageFull: no room; nothing is left behind.
             WriteFailed: another failure; nothing is left behind.
         """
-        place = cls(files, path, store_id)
-        folder, _, timestamp = path.rpartition("/")
+        files, path = self.files, self.path
         with writing(path):
             # First, and outside of the cleaning up: should it be there, nothing may be touched.
             files.open(path + "_data", "x+")
             try:
                 make_lock(files, path + "_lock", 0)
                 files.open(path + "_index", "w+")
-                header = SumHeader(store_id, int(timestamp), int(timestamp))
+                header = SumHeader(self._store_id, self.timestamp, self.timestamp)
                 files.open(path + "_sum", "w+").write_at(header.encode(), 0)
                 if is_synced:
-                    files.sync_folder(folder)
+                    files.sync_folder(path.rpartition("/")[0])
             except OSError:
                 for suffix in _SUFFIXES:
                     with contextlib.suppress(OSError):
                         files.unlink(path + suffix)
                 raise
-        sums = SumState(SUM_HEADER_BYTES, seed_of(path, store_id), 0)
-        return place, Extent(0, 0, 0, 0, sums)
+        self._note(Event(Kind.CREATE, self.topic, self.timestamp))
+        seed = chain_seed(self._store_id, self.topic, self.timestamp)
+        return Extent(0, 0, 0, 0, SumState(SUM_HEADER_BYTES, seed, 0))
 
     def recover(self, mode: RecoveryMode, *, is_thorough: bool = False) -> Extent | None:
         """Make the files trustworthy and unlocked, see `recovery.recover`."""
-        return recover(self.files, self.path, self._store_id, mode=mode, is_thorough=is_thorough)
+        extent = recover(
+            self.files,
+            self.path,
+            self._store_id,
+            mode=mode,
+            is_thorough=is_thorough,
+            has_had_sums=self._last_event() is not None,
+        )
+        if extent is not None:
+            self.note_sealed(extent)
+        return extent
+
+    def sealed_extent(self) -> Extent | None:
+        """Tell what a sealed segment holds by its event and the sizes of its files.
+
+        None when there is no event, or the sizes are others.
+
+        Raises:
+            ReadFailed: a file cannot be looked at.
+        """
+        event = self._last_event()
+        if event is None or event.kind is not Kind.SEAL:
+            return None
+        expected = {
+            "_data": event.size_bytes,
+            "_index": event.record_count * ENTRY_BYTES,
+            "_sum": event.sum_bytes,
+        }
+        with reading(self.path):
+            for suffix, size_bytes in expected.items():
+                if self.files.size(self.path + suffix) != size_bytes:
+                    return None
+        sums = SumState(event.sum_bytes, event.chain, Flag.CLEAN)
+        return Extent(
+            event.record_count, event.size_bytes, event.pointer_low, event.pointer_high, sums
+        )
+
+    def note_sealed(self, extent: Extent) -> None:
+        """Note for the next start what a closed segment holds, unless it is damaged."""
+        sums = extent.sums
+        if sums is None or extent.damage:
+            return
+        numbers = extent.size_bytes, extent.count, extent.pointer_low, extent.pointer_high
+        self._note(
+            Event(Kind.SEAL, self.topic, self.timestamp, *numbers, sums.size_bytes, sums.chain)
+        )
 
     def verification(self, *, is_once: bool) -> Verification:
         """Return what compares the data with its sums before it is read."""
@@ -129,11 +177,26 @@ class SegmentFiles:
             self.files.unlink(self.path + "_lock")
 
     def remove(self) -> None:
-        """Remove all files.
+        """Remove all files; should that be interrupted, the next start goes on with it.
 
         Raises:
             WriteFailed: a file cannot be removed.
         """
+        self._note(Event(Kind.TOMBSTONE, self.topic, self.timestamp))
         with writing(self.path):
             for suffix in _SUFFIXES:
                 self.files.unlink(self.path + suffix)
+        if self._meta is not None:
+            self._meta.forget(self.topic, self.timestamp)
+
+    def is_being_removed(self) -> bool:
+        """Tell whether an earlier run was about to remove the files."""
+        event = self._last_event()
+        return event is not None and event.kind is Kind.TOMBSTONE
+
+    def _last_event(self) -> Event | None:
+        return None if self._meta is None else self._meta.live.get((self.topic, self.timestamp))
+
+    def _note(self, event: Event) -> None:
+        if self._meta is not None:
+            self._meta.add(event)

@@ -5,7 +5,8 @@ It makes and recovers what lies under `<base>/topics`, keeps a second server out
 does not look like a topic or a segment is left alone with a warning.
 
 Layout:
-    <base>/store.lock                   pid of the server, under flock while it lives
+    <base>/store.lock                   pid and boot of the server, under flock while it lives
+    <base>/store.meta                   see store_meta.py
     <base>/topics/<topic>/<µs>_data     and `_index`, `_sum`, `_lock`: see segment.py
     <base>/quarantine/                  what recovery has taken out of service
 """
@@ -24,6 +25,7 @@ from poe.storage.real_files import RealFiles
 from poe.storage.record import Messages, check_sizes
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
+from poe.storage.store_meta import Event, Kind, StoreMeta
 from poe.storage.topic_name import check_topic, is_topic_folder
 
 _log = logging.getLogger(__name__)
@@ -47,15 +49,18 @@ class Store:
     locks but the store's are gone.
     """
 
-    __slots__ = ("_files", "_floors", "_lock", "_options", "failed", "topics")
+    __slots__ = ("_files", "_floors", "_lock", "_meta", "_options", "failed", "topics")
 
-    def __init__(self, files: Files, options: SegmentOptions, lock: OpenFile) -> None:
+    def __init__(
+        self, files: Files, options: SegmentOptions, lock: OpenFile, meta: StoreMeta
+    ) -> None:
         """Stand for a locked base folder; use `open`."""
         self.topics: dict[bytes, list[Segment]] = {}
         self.failed: dict[bytes, StorageError] = {}
         self._files = files
         self._floors: dict[bytes, int] = {}
         self._lock: OpenFile | None = lock
+        self._meta = meta
         self._options = options
 
     @classmethod
@@ -73,10 +78,13 @@ class Store:
             OptionError: the folder cannot be made or written.
             StoreLocked: another server runs on it.
             SegmentLocked: a live program that is not a server of ours writes to a segment.
+            FormatNotSupported: a newer version has written the folder.
         """
         files = RealFiles.at(base) if isinstance(base, Path) else base
         try:
-            store = cls(files, options or SegmentOptions(), _lock_base(files))
+            lock = _lock_base(files)
+            meta = StoreMeta(files, os.urandom(16))
+            store = cls(files, options or SegmentOptions(), lock, meta)
             is_new = files.make_folder(TOPICS_FOLDER)
             if is_new and store._options.ack == "fsync":
                 files.sync_folder("")
@@ -140,12 +148,14 @@ class Store:
             StorageFull: no room.
             WriteFailed: another failure.
             TopicFailed: the topic is out of service, see `recover_topic`.
+            TopicDamaged: with `recovery="strict"`, data of it was found to be damaged.
         """
         folder = f"{TOPICS_FOLDER}/{check_topic(topic)}"
         if topic in self.failed:
             raise self.failed[topic].with_traceback(None)
         segments = self.topics.get(topic, [])
         if segments:
+            segments[-1].check_damage()
             segments[-1].seal()
         timestamp = max(now_us, self.last_pointer(topic) + 1)
         if segments:
@@ -155,7 +165,7 @@ class Store:
             with writing(folder):
                 if self._files.make_folder(folder) and self._options.ack == "fsync":
                     self._files.sync_folder(TOPICS_FOLDER)
-            segment = Segment.create(self._files, folder, timestamp, self._options)
+            segment = Segment.create(self._files, folder, timestamp, self._options, self._meta)
         except StorageError:
             if not segments:
                 self._remove_folder(folder)
@@ -188,7 +198,7 @@ class Store:
             return None
         segment.hibernate()
         folder = segment.path.rpartition("/")[0]
-        repaired = Segment.open(self._files, folder, segment.timestamp, self._options)
+        repaired = Segment.open(self._files, folder, segment.timestamp, self._options, self._meta)
         if repaired is None:
             self._floors[topic] = max(self._floors.get(topic, 0), segment.last_pointer)
         at = others.index(segment)
@@ -217,6 +227,7 @@ class Store:
                     segment.close()
                 except StorageError as error:
                     _log.error("segment %s is not closed: %s", segment.path, error)
+        self._meta.add(Event(Kind.CLEAN))
         self._lock = None
 
     def _remove_folder(self, folder: str) -> None:
@@ -231,10 +242,14 @@ class Store:
                     self.recover_topic(name.encode("ascii"))
             else:
                 _log.warning("%r in %s is no topic and is left alone", name, TOPICS_FOLDER)
+        known = {
+            (t, segment.timestamp) for t, segments in self.topics.items() for segment in segments
+        }
+        self._meta.keep_only(known | {key for key in self._meta.live if key[0] in self.failed})
 
     def _recover_segments(self, folder: str) -> list[Segment]:
         """Recover what a folder holds, oldest first."""
-        timestamps = set()
+        found: dict[int, set[str]] = {}
         strays = []
         with reading(folder):
             entries = self._files.list_folder(folder)
@@ -246,17 +261,26 @@ class Store:
                 with writing(folder):
                     self._files.unlink(f"{folder}/{name}")
             else:
-                timestamps.add(int(match[1]))
+                found.setdefault(int(match[1]), set()).add(match[2])
         if strays:
             _log.warning("%d names in %s are left alone, as %r", len(strays), folder, strays[0])
         segments: list[Segment] = []
-        for timestamp in sorted(timestamps):
-            segment = Segment.open(self._files, folder, timestamp, self._options)
+        for timestamp in sorted(found):
+            segment = Segment.open(
+                self._files,
+                folder,
+                timestamp,
+                self._options,
+                self._meta,
+                is_locked="lock" in found[timestamp],
+            )
             if segment is None:
                 continue
             if segments and segment.count == 0:
                 # Files of others may have names that are less than pointers before them.
                 segment.last_pointer = max(segment.last_pointer, segments[-1].last_pointer)
+            if segments:
+                segment.damage += segments[-1].damage
             segments.append(segment)
         return segments
 
@@ -268,11 +292,11 @@ def _lock_base(files: Files) -> OpenFile:
     except BlockingIOError as error:
         raise StoreLocked(files.base, locked_by(files)) from error
     lock.truncate(0)
-    lock.write_at(b"%d\n" % os.getpid(), 0)
+    lock.write_at(f"{os.getpid()}\n{files.boot_id}\n".encode("ascii"), 0)
     return lock
 
 
 def locked_by(files: Files) -> int | None:
     """Tell the pid that the holder of a base folder's lock wrote; None when it wrote none yet."""
-    content = files.open(LOCK_FILE, "r").read_at(20, 0).strip()
+    content = files.open(LOCK_FILE, "r").read_at(20, 0).partition(b"\n")[0]
     return int(content) if content.isdigit() else None

@@ -43,7 +43,7 @@ are smaller."""
 _HEADER = struct.Struct(">8sHHB11x16sQQ")
 _HASH = struct.Struct(">Q")
 _ENTRY = struct.Struct(">QQIIQQ")
-_MAGIC = b"poe-sum\0"
+SUM_MAGIC = b"poe-sum\0"
 _VERSION = 1
 _HASH_ID = 1
 _REQUIRED_FEATURES = 0x00FF
@@ -74,15 +74,15 @@ class SumHeader:
     timestamp: int
     created_us: int = 0
 
-    def encode(self) -> bytes:
+    def encode(self, magic: bytes = SUM_MAGIC) -> bytes:
         """Encode it."""
         head = _HEADER.pack(
-            _MAGIC, _VERSION, 0, _HASH_ID, self.store_id, self.timestamp, self.created_us
+            magic, _VERSION, 0, _HASH_ID, self.store_id, self.timestamp, self.created_us
         )
         return head + _HASH.pack(xxh3_64_intdigest(head))
 
     @classmethod
-    def decode(cls, content: bytes, path: str) -> Self | None:
+    def decode(cls, content: bytes, path: str, expected: bytes = SUM_MAGIC) -> Self | None:
         """Decode the beginning of a file; None when it is damaged.
 
         Raises:
@@ -92,7 +92,7 @@ class SumHeader:
         if content[_HEADER.size : SUM_HEADER_BYTES] != _HASH.pack(xxh3_64_intdigest(head)):
             return None
         magic, version, features, hash_id, store_id, timestamp, created_us = _HEADER.unpack(head)
-        if magic != _MAGIC:
+        if magic != expected:
             return None
         if version != _VERSION or hash_id != _HASH_ID or features & _REQUIRED_FEATURES:
             raise FormatNotSupported(path, f"version {version}, features {features:#06x}")

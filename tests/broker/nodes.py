@@ -166,12 +166,15 @@ def read_by_frames(read, topic, limit=100, pointer=0):
 
 
 def open_files(folder):
-    """Tell the files below a folder that this process holds open, deleted ones included."""
+    """Tell the files below a folder that this process holds open, deleted ones included.
+
+    The store's events, which are open or not, are left out.
+    """
     base = os.path.realpath(folder) + "/"
     return [
         path.removeprefix(base).removesuffix(" (deleted)")
         for path in descriptors()
-        if path.startswith(base)
+        if path.startswith(base) and path != base + "store.meta"
     ]
 
 

@@ -1,0 +1,186 @@
+"""The events of a store, in one file beside the topics: what is sealed, what is being deleted.
+
+It makes starts fast: a segment that is sealed, and whose files have the sizes that its event tells,
+is not opened. And it tells a deletion that was interrupted from a file that was lost. Nothing
+depends on it: lost, or unreadable from some event on, it costs time at the next start.
+
+Strategy: events are only ever appended, each with a hash of its own; reading ends at the first that
+is damaged. At a start the file is written anew with what still counts when that is little of it.
+
+Layout: the header of a sum file with magic "poe-meta", timestamp 0 and the id of the store; then
+events (big endian):
+    kind        u16    see `Kind`
+    size        u16    of the name of the topic
+    timestamp   u64    of the segment
+    numbers     u64 ×5 of SEAL: bytes, records, first and last pointer, bytes of the sum file;
+                       else 0
+    chain       u64    of the last entry of the sums; of other events than SEAL 0
+    topic       bytes
+    hash        u64    of the bytes before and of the store id
+"""
+
+import logging
+import struct
+from collections.abc import Container, Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from xxhash import xxh3_64_intdigest
+
+from poe.storage.files import Files, OpenFile
+from poe.storage.sum_file import SUM_HEADER_BYTES, SumHeader
+
+META_FILE = "store.meta"
+META_MAGIC = b"poe-meta"
+
+_EVENT = struct.Struct(">HHQ5QQ")
+_HASH = struct.Struct(">Q")
+_COMPACT_BYTES_MIN = 64 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+class Kind(IntEnum):
+    """What has happened."""
+
+    CREATE = 1
+    SEAL = 2
+    TOMBSTONE = 3
+    """The segment is being deleted."""
+
+    CLEAN = 4
+    """The store was closed, in good order."""
+
+
+class Event(NamedTuple):
+    """Something that has happened to a segment, or to the whole store where `topic` is empty."""
+
+    kind: Kind
+    topic: bytes = b""
+    timestamp: int = 0
+    size_bytes: int = 0
+    record_count: int = 0
+    pointer_low: int = 0
+    pointer_high: int = 0
+    sum_bytes: int = 0
+    chain: int = 0
+
+
+def encode_event(event: Event, store_id: bytes) -> bytes:
+    """Encode an event."""
+    kind, topic, timestamp, *numbers = event
+    content = _EVENT.pack(kind, len(topic), timestamp, *numbers) + topic
+    return content + _HASH.pack(xxh3_64_intdigest(store_id + content))
+
+
+def decode_events(content: bytes, store_id: bytes) -> Iterator[Event]:
+    """Decode events up to the first that is damaged."""
+    at = 0
+    while at + _EVENT.size + _HASH.size <= len(content):
+        kind, topic_bytes, timestamp, *numbers = _EVENT.unpack_from(content, at)
+        end = at + _EVENT.size + topic_bytes
+        hash_ = _HASH.pack(xxh3_64_intdigest(store_id + content[at:end]))
+        if content[end : end + _HASH.size] != hash_ or kind not in set(Kind):
+            return
+        topic = content[at + _EVENT.size : end]
+        yield Event(Kind(kind), topic, timestamp, *numbers)
+        at = end + _HASH.size
+
+
+class StoreMeta:
+    """The events of one store, whose lock is held; `live` has the last one of each segment.
+
+    A disk that takes no events is no reason to refuse anything: what is not noted is found out at
+    the next start.
+    """
+
+    __slots__ = ("_file", "_files", "_size_bytes", "live", "store_id", "was_closed")
+
+    def __init__(self, files: Files, new_id: bytes) -> None:
+        """Read the file, or begin one under `new_id`.
+
+        Raises:
+            FormatNotSupported: a newer version has written it.
+        """
+        self._files = files
+        self._file: OpenFile | None = None
+        self.store_id = new_id
+        self.live: dict[tuple[bytes, int], Event] = {}
+        self.was_closed = False
+        self._size_bytes = SUM_HEADER_BYTES
+        content = self._read_file()
+        header = SumHeader.decode(content, META_FILE, META_MAGIC)
+        if header is not None:
+            self.store_id = header.store_id
+            self._read(content[SUM_HEADER_BYTES:])
+        elif content:
+            _log.error("%s is damaged and begun anew", META_FILE)
+        if header is None or self._size_bytes < len(content):
+            self._compact(is_synced=header is not None)
+
+    def add(self, event: Event) -> None:
+        """Note an event."""
+        self._take(event)
+        content = encode_event(event, self.store_id)
+        try:
+            if self._file is None:
+                self._file = self._files.open(META_FILE, "r+")
+            self._file.write_at(content, self._size_bytes)
+        except OSError as error:
+            # The next event is written over what a failed write may have left.
+            _log.warning("%s takes no event: %s", META_FILE, error)
+        else:
+            self._size_bytes += len(content)
+
+    def forget(self, topic: bytes, timestamp: int) -> None:
+        """Forget a segment that is gone; the file forgets it when it is written anew."""
+        self.live.pop((topic, timestamp), None)
+
+    def keep_only(self, known: Container[tuple[bytes, int]]) -> None:
+        """Forget segments that are not known any more; write the file anew if that saves much."""
+        self.live = {key: event for key, event in self.live.items() if key in known}
+        live_bytes = SUM_HEADER_BYTES + sum(map(len, self._encoded()))
+        if self._size_bytes > max(2 * live_bytes, _COMPACT_BYTES_MIN):
+            self._compact(is_synced=True)
+
+    def _read_file(self) -> bytes:
+        try:
+            file = self._files.open(META_FILE, "r")
+            return file.read_at(file.size(), 0)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            _log.error("%s cannot be read: %s", META_FILE, error)
+            return b""
+
+    def _read(self, content: bytes) -> None:
+        for event in decode_events(content, self.store_id):
+            self._take(event)
+            self.was_closed = event.kind is Kind.CLEAN
+            self._size_bytes += len(encode_event(event, self.store_id))
+        if self._size_bytes < SUM_HEADER_BYTES + len(content):
+            _log.error("%s is damaged from offset %d on", META_FILE, self._size_bytes)
+
+    def _take(self, event: Event) -> None:
+        if event.topic:
+            self.live[event.topic, event.timestamp] = event
+
+    def _encoded(self) -> list[bytes]:
+        return [encode_event(event, self.store_id) for event in self.live.values()]
+
+    def _compact(self, *, is_synced: bool) -> None:
+        """Write what counts into a new file, and put that in place."""
+        content = SumHeader(self.store_id, 0).encode(META_MAGIC) + b"".join(self._encoded())
+        try:
+            file = self._files.open(META_FILE + "_new", "w+")
+            file.write_at(content, 0)
+            if is_synced:
+                file.sync()
+            self._files.rename(META_FILE + "_new", META_FILE)
+            if is_synced:
+                self._files.sync_folder("")
+        except OSError as error:
+            _log.warning("%s cannot be written: %s", META_FILE, error)
+        else:
+            self._file = None
+            self._size_bytes = len(content)

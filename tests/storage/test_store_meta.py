@@ -1,0 +1,172 @@
+"""The events of a store make starts fast; whatever becomes of them, nothing is lost by it."""
+
+import errno
+import logging
+import os
+import shutil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poe.errors import TopicDamaged
+from poe.storage import RealFiles, SegmentOptions, Store
+from poe.storage.store_meta import Event, Kind, decode_events, encode_event
+from tests.storage.faulty_files import FaultyFiles
+from tests.storage.segments import NOW, names_in, read_all
+
+U64 = st.integers(0, 2**64 - 1)
+EVENTS = st.lists(
+    st.builds(Event, st.sampled_from(Kind), st.binary(max_size=20), *[U64] * 7),
+    min_size=1,
+    max_size=5,
+)
+STORE_ID = bytes(range(16))
+
+
+@given(events=EVENTS, data=st.data())
+def test_events_are_read_up_to_the_first_that_is_damaged(events, data):
+    parts = [encode_event(event, STORE_ID) for event in events]
+    content = bytearray(b"".join(parts))
+    assert list(decode_events(bytes(content), STORE_ID)) == events
+    assert list(decode_events(bytes(content), bytes(16))) == []
+    bit = data.draw(st.integers(0, len(content) * 8 - 1))
+    content[bit // 8] ^= 1 << bit % 8
+    sound = [e for n, e in enumerate(events) if len(b"".join(parts[: n + 1])) <= bit // 8]
+    assert list(decode_events(bytes(content), STORE_ID)) == sound
+
+
+def closed_store(base):
+    """Two topics, one of them with two segments."""
+    store = Store.open(base)
+    for number in range(2):
+        store.create_segment(b"t", NOW).append([b"t%d" % number] * 3, NOW)
+    store.create_segment(b"u", NOW).append([b"u"], NOW)
+    store.close()
+
+
+def messages_in(store):
+    return {
+        topic: [message for segment in segments for _, message in read_all(segment)]
+        for topic, segments in store.topics.items()
+    }
+
+
+EXPECTED = {b"t": [b"t0"] * 3 + [b"t1"] * 3, b"u": [b"u"]}
+
+
+def test_sealed_segments_are_not_opened_at_a_start(tmp_path):
+    closed_store(tmp_path)
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    # The lock and the events are all that is opened.
+    layer.fail(2, errno.EIO, "open", is_for_ever=True)
+    store = Store.open(layer)
+    assert sorted(store.topics) == [b"t", b"u"]
+    assert [segment.count for segment in store.topics[b"t"]] == [3, 3]
+    layer.heal()
+    assert messages_in(store) == EXPECTED
+
+
+@pytest.mark.parametrize("kind", ["flipped", "cut"])
+def test_whatever_becomes_of_the_events_all_messages_are_there(tmp_path, kind):
+    closed_store(tmp_path)
+    path = tmp_path / "store.meta"
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        content = bytearray(whole)
+        content[at] ^= 0x40
+        path.write_bytes(content if kind == "flipped" else whole[:at])
+        store = Store.open(tmp_path)
+        assert messages_in(store) == EXPECTED
+        store.close()
+        assert not (tmp_path / "quarantine").exists()
+
+
+def test_a_disk_that_takes_no_events_refuses_nothing(tmp_path):
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    store = Store.open(layer)
+    (tmp_path / "store.meta").unlink()
+    segment = store.create_segment(b"t", NOW)
+    segment.append([b"a"], NOW)
+    store.close()
+    assert messages_in(Store.open(tmp_path)) == {b"t": [b"a"]}
+
+
+@pytest.mark.parametrize("failing", range(4))
+def test_a_deletion_that_was_interrupted_is_finished(tmp_path, failing):
+    closed_store(tmp_path)
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    store = Store.open(layer)
+    layer.fail(failing, errno.EIO, "unlink", is_for_ever=True)
+    segment = store.topics[b"t"][0]
+    with pytest.raises(Exception, match="Input/output"):
+        store.destroy_segment(b"t", segment)
+    del store
+    store = Store.open(tmp_path)
+    assert messages_in(store) == {**EXPECTED, b"t": [b"t1"] * 3}
+    assert not any(name.startswith(f"{NOW}_") for name in names_in(tmp_path / "topics/t"))
+    assert not (tmp_path / "quarantine").exists()
+
+
+def test_data_that_vanished_without_a_deletion_is_reported_and_the_rest_put_away(tmp_path, caplog):
+    closed_store(tmp_path)
+    (tmp_path / f"topics/t/{NOW}_data").unlink()
+    with caplog.at_level(logging.ERROR):
+        store = Store.open(tmp_path)
+    assert messages_in(store) == {**EXPECTED, b"t": [b"t1"] * 3}
+    assert "belongs to no data" in caplog.text
+    assert sorted(names_in(tmp_path / "quarantine")) == [f"{NOW}_index_t", f"{NOW}_sum_t"]
+
+
+def test_lost_sums_are_reported_and_made_anew(tmp_path, caplog):
+    closed_store(tmp_path)
+    (tmp_path / f"topics/t/{NOW}_sum").unlink()
+    with caplog.at_level(logging.ERROR):
+        store = Store.open(tmp_path)
+    assert "is lost; it is made from the data" in caplog.text
+    assert messages_in(store) == EXPECTED
+    assert (tmp_path / f"topics/t/{NOW}_sum").exists()
+
+
+def test_events_that_count_no_more_are_dropped_at_a_start(tmp_path):
+    closed_store(tmp_path)
+    path = tmp_path / "store.meta"
+    before = path.stat().st_size
+    store = Store.open(tmp_path)
+    for _ in range(1000):
+        segment = store.create_segment(b"u", NOW)
+        segment.append([b"x"], NOW)
+        store.destroy_segment(b"u", segment)
+    store.close()
+    assert path.stat().st_size > 100 * before
+    store = Store.open(tmp_path)
+    assert path.stat().st_size < 2 * before
+    assert messages_in(store) == EXPECTED
+
+
+def test_with_strict_a_topic_that_was_damaged_takes_no_messages(tmp_path):
+    closed_store(tmp_path)
+    (path,) = tmp_path.glob("topics/u/*_data")
+    os.truncate(path, path.stat().st_size - 1)
+    store = Store.open(tmp_path, SegmentOptions(recovery="strict"))
+    (segment,) = store.topics[b"u"]
+    with pytest.raises(TopicDamaged, match="topics/u"):
+        segment.unseal()
+    with pytest.raises(TopicDamaged):
+        store.create_segment(b"u", NOW)
+    store.topics[b"t"][-1].unseal()
+    assert store.topics[b"t"][-1].append([b"goes on"], 0)
+
+
+def test_a_folder_copied_from_another_store_is_read_and_written(tmp_path):
+    closed_store(tmp_path / "a")
+    closed_store(tmp_path / "b")
+    shutil.rmtree(tmp_path / "b/topics/t")
+    (tmp_path / "a/topics/t").rename(tmp_path / "b/topics/t")
+    store = Store.open(tmp_path / "b")
+    assert messages_in(store) == EXPECTED
+    newest = store.topics[b"t"][-1]
+    newest.unseal()
+    newest.append([b"more"], 0)
+    store.close()
+    assert messages_in(Store.open(tmp_path / "b"))[b"t"] == [*EXPECTED[b"t"], b"more"]
