@@ -1,4 +1,4 @@
-"""`poe check`: turns a stopped server's folder into a report of damage; changes nothing."""
+"""`poe check`: turns a stopped server's folder into a report of damage; mends it when asked to."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ import typer
 from poe.cli import argument
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, write_line
-from poe.storage import check_segments, stopped_store
+from poe.storage import check_events, check_segments, repair_segments, stopped_store
 
 
 def check(
@@ -16,19 +16,27 @@ def check(
         Path, typer.Argument(metavar="DIR", help="The server's --dir.", parser=argument.folder)
     ],
     *,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mend what can be mended from the data.")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Tell of sound segments, too.")
     ] = False,
 ) -> ExitCode:
-    """Check all files of a stopped server, and change nothing.
+    """Check all files of a stopped server, and change nothing unless asked to.
 
-    Every record and every index entry is compared. The exit code is 1 when there is damage. What a
-    killed server leaves behind is no damage: the next start recovers it.
+    Every record, every index entry and every checksum is compared. The exit code is 1 when there is
+    damage, with --repair when some is left: data that is not what was written cannot be mended, and
+    is marked. What a killed server leaves behind is no damage: the next start recovers it.
     """
     segments_count = messages_count = size_bytes = damaged_count = 0
     with stopped_store(folder.expanduser()) as files:
-        for segment in check_segments(files):
-            segments_count += 1
+        if not repair:
+            for finding in check_events(files):
+                damaged_count += 1
+                write_line(f"DAMAGED: {finding}")
+        for segment in repair_segments(files) if repair else check_segments(files):
+            segments_count += segment.path.startswith("topics/")
             messages_count += segment.count
             size_bytes += segment.size_bytes
             damaged_count += bool(segment.damage)

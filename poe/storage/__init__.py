@@ -5,11 +5,12 @@ of it is synchronous and knows neither actors nor sockets; files and time are ha
 every fault can be played through. Formats are those of the original appendix.
 """
 
-from poe.storage.check import SegmentCheck, check_segments, stopped_store
+from poe.storage.check import SegmentCheck, check_events, check_segments, stopped_store
 from poe.storage.clock import Clock, SystemClock
 from poe.storage.files import Files, FileSlice, FolderEntry, Mode, OpenFile
 from poe.storage.real_files import RealFiles
 from poe.storage.record import POINTER_MAX, Messages, decode_records
+from poe.storage.repair import repair_segments
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.store import Store
@@ -30,8 +31,10 @@ __all__ = [
     "SegmentOptions",
     "Store",
     "SystemClock",
+    "check_events",
     "check_segments",
     "check_topic",
     "decode_records",
+    "repair_segments",
     "stopped_store",
 ]

@@ -22,7 +22,15 @@ from poe.storage.recovery import NO_STORE, FoundSums, open_maybe, read_sums
 from poe.storage.scan import RecordPlaces, scan_records
 from poe.storage.segment_lock import FoundLock, find_lock
 from poe.storage.store import LOCK_FILE, SEGMENT_FILE, TOPICS_FOLDER, locked_by
-from poe.storage.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES, Flag
+from poe.storage.store_meta import (
+    META_FILE,
+    META_MAGIC,
+    Event,
+    Kind,
+    decode_events,
+    encode_event,
+)
+from poe.storage.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES, Flag, SumHeader
 from poe.storage.survey import Survey
 from poe.storage.topic_name import is_topic_folder
 
@@ -71,13 +79,44 @@ def stopped_store(base: Path) -> Iterator[Files]:
     del lock
 
 
-def check_segments(files: Files) -> Iterator[SegmentCheck]:
-    """Check all segments of all topics, oldest first within a topic.
+def check_events(files: Files) -> Iterator[str]:
+    """Tell what is wrong with the events of the store, and which segments they know are gone.
+
+    Raises:
+        FormatNotSupported: a newer version has written them.
+        ReadFailed: the file cannot be read.
+    """
+    with reading(META_FILE):
+        file = open_maybe(files, META_FILE)
+        content = b"" if file is None else file.read_at(file.size(), 0)
+    header = SumHeader.decode(content, META_FILE, META_MAGIC)
+    if file is not None and header is None:
+        yield f"{META_FILE} is damaged; the next start makes it anew"
+    if header is None:
+        return
+    size_bytes = SUM_HEADER_BYTES
+    live: dict[tuple[bytes, int], Event] = {}
+    for event in decode_events(content[SUM_HEADER_BYTES:], header.store_id):
+        live[event.topic, event.timestamp] = event
+        size_bytes += len(encode_event(event, header.store_id))
+    if size_bytes < len(content):
+        yield f"{META_FILE} is damaged from offset {size_bytes} on; the next start makes it anew"
+    for (topic, timestamp), event in live.items():
+        path = f"{TOPICS_FOLDER}/{topic.decode('ascii', 'replace')}/{timestamp}"
+        if event.kind in {Kind.CREATE, Kind.SEAL} and files.size(path + "_data") is None:
+            yield f"segment {path} is gone, {event.record_count} messages when it was closed last"
+
+
+def check_segments(files: Files, folder: str = "") -> Iterator[SegmentCheck]:
+    """Check all segments of all topics, or of one folder, oldest first within a topic.
 
     Raises:
         SegmentLocked: a live program that is not a server of ours writes to one.
         ReadFailed: a folder cannot be listed.
     """
+    if folder:
+        yield from _check_topic(files, folder)
+        return
     with reading(TOPICS_FOLDER):
         topics = sorted(files.list_folder(TOPICS_FOLDER))
     for name, is_folder in topics:

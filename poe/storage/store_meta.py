@@ -137,10 +137,14 @@ class StoreMeta:
         self.live.pop((topic, timestamp), None)
 
     def keep_only(self, known: Container[tuple[bytes, int]]) -> None:
-        """Forget segments that are not known any more; write the file anew if that saves much."""
+        """Forget segments that are not known any more, and report those that nobody deleted."""
+        gone = {key: event for key, event in self.live.items() if key not in known}
+        lost = [key for key, event in gone.items() if event.kind is not Kind.TOMBSTONE]
+        for topic, timestamp in lost:
+            _log.error("segment %d of topic %r is gone with all its files", timestamp, topic)
         self.live = {key: event for key, event in self.live.items() if key in known}
         live_bytes = SUM_HEADER_BYTES + sum(map(len, self._encoded()))
-        if self._size_bytes > max(2 * live_bytes, _COMPACT_BYTES_MIN):
+        if lost or self._size_bytes > max(2 * live_bytes, _COMPACT_BYTES_MIN):
             self._compact(is_synced=True)
 
     def _read_file(self) -> bytes:

@@ -1,0 +1,115 @@
+"""What can be made from the data is mended; what cannot is marked and left where it is."""
+
+import pytest
+
+from poe.storage import (
+    SegmentOptions,
+    Store,
+    check_events,
+    check_segments,
+    repair_segments,
+    stopped_store,
+)
+from tests.storage.segments import NOW, names_in, read_all
+
+PATH = f"topics/t/{NOW}"
+MESSAGES = [b"one", b"two", b"three"]
+
+
+@pytest.fixture
+def base(tmp_path):
+    """A closed folder with one segment."""
+    base = tmp_path / "data"
+    store = Store.open(base)
+    store.create_segment(b"t", NOW).append(MESSAGES, NOW)
+    store.close()
+    return base
+
+
+def repaired(base):
+    with stopped_store(base) as files:
+        return list(repair_segments(files))
+
+
+def findings(base):
+    with stopped_store(base) as files:
+        damage = [finding for segment in check_segments(files) for finding in segment.damage]
+        return [*check_events(files), *damage]
+
+
+def messages_in(base):
+    store = Store.open(base, SegmentOptions(verify="always"))
+    found = [m for segment in store.topics.get(b"t", ()) for _, m in read_all(segment)]
+    store.close()
+    return found
+
+
+def alter(path, offset):
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_sound_folder_is_left_as_it_is(base):
+    before = {path: path.read_bytes() for path in base.rglob("*_*")}
+    [segment] = repaired(base)
+    assert (segment.count, segment.damage, segment.notes) == (3, [], [])
+    assert {path: path.read_bytes() for path in base.rglob("*_*")} == before
+
+
+@pytest.mark.parametrize("file", ["index", "sum"])
+@pytest.mark.parametrize("change", ["flipped", "cut", "gone"])
+def test_what_is_derived_is_made_anew(base, file, change):
+    path = base / f"{PATH}_{file}"
+    if change == "flipped":
+        alter(path, 20)
+    elif change == "cut":
+        path.write_bytes(path.read_bytes()[:-3])
+    else:
+        path.unlink()
+    if (file, change) != ("sum", "gone"):
+        assert findings(base)
+    [segment] = repaired(base)
+    assert segment.notes
+    assert segment.damage == []
+    assert findings(base) == []
+    assert messages_in(base) == MESSAGES
+
+
+def test_data_that_was_changed_is_marked_and_stays(base):
+    path = base / f"{PATH}_data"
+    alter(path, 12)
+    content = path.read_bytes()
+    [segment] = repaired(base)
+    assert "are not what was written" in segment.damage[0]
+    assert path.read_bytes() == content
+    assert findings(base)
+
+
+def test_events_that_are_damaged_are_made_anew(base):
+    alter(base / "store.meta", 70)
+    assert "store.meta is damaged from offset 64" in findings(base)[0]
+    repaired(base)
+    assert findings(base) == []
+    assert messages_in(base) == MESSAGES
+
+
+def test_a_segment_that_is_gone_is_told_and_forgotten(base):
+    for suffix in ("data", "index", "sum"):
+        (base / f"{PATH}_{suffix}").unlink()
+    assert "is gone, 3 messages" in findings(base)[0]
+    [note] = repaired(base)
+    assert "forgotten" in note.notes[0]
+    assert findings(base) == []
+
+
+def test_a_segment_of_an_earlier_version_gets_its_sums(base):
+    (base / f"{PATH}_sum").unlink()
+    (base / "store.meta").unlink()
+    assert findings(base) == []
+    repaired(base)
+    assert sorted(names_in(base / "topics/t")) == [
+        f"{NOW}_{suffix}" for suffix in ("data", "index", "sum")
+    ]
+    alter(base / f"{PATH}_data", 12)
+    assert findings(base)
