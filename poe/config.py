@@ -17,7 +17,13 @@ from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hin
 
 from platformdirs import user_data_path
 
-from poe.broker import AppendixOptions, ConnectionOptions, ListenerOptions, RegistryOptions
+from poe.broker import (
+    AppendixOptions,
+    ConnectionOptions,
+    ListenerOptions,
+    RegistryOptions,
+    ScrubberOptions,
+)
 from poe.errors import OptionError, UnknownOption
 from poe.storage import SegmentOptions
 
@@ -33,6 +39,7 @@ _PARTS = {
     "segment": SegmentOptions,
     "appendix": AppendixOptions,
     "registry": RegistryOptions,
+    "scrubber": ScrubberOptions,
     "listener": ListenerOptions,
     "connection": ConnectionOptions,
 }
@@ -48,6 +55,7 @@ class Config:
     segment: SegmentOptions
     appendix: AppendixOptions
     registry: RegistryOptions
+    scrubber: ScrubberOptions
     listener: ListenerOptions
     connection: ConnectionOptions
 

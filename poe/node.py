@@ -109,6 +109,7 @@ class Node:
                 clock=self._clock,
             ),
             self._listener,
+            config.scrubber,
         )
         self._system = system or LoopSystemBase()
         try:

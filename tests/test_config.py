@@ -37,6 +37,7 @@ def test_defaults_are_those_of_the_design():
         "ack": "flushed",
         "recovery": "point-in-time",
         "verify": "once",
+        "scrub_rate": 4 * 1024 * 1024,
         "insecure": False,
         "message_max": 16 * 1024 * 1024,
         "frame_max": 64 * 1024 * 1024,

@@ -20,6 +20,7 @@ from poe.broker.log_limit import LogLimit
 from poe.broker.node_tree import NodeParts, NodeSup
 from poe.broker.request_handler import RequestHandler, SegmentRows, may_repeat
 from poe.broker.routing_table import Route, RoutingTable
+from poe.broker.scrubber import ScrubberOptions
 from poe.broker.topic_registry import RegistryOptions, RegistryParts
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "RequestHandler",
     "Route",
     "RoutingTable",
+    "ScrubberOptions",
     "SegmentInfo",
     "SegmentRows",
     "check_port_is_free",

@@ -3,6 +3,7 @@
     poe_sup                    one_for_one, intensity 10 in 1 s
     ├── appendix_sup           simple_one_for_one, temporary children, shutdown 5 s
     ├── topic_registry         recovers all topics before its start is done
+    ├── scrubber               re-reads closed segments
     └── listener_sup           rest_for_one; started last, absent without a port
 
 Source: poe_sup.erl, appendix_sup.erl.
@@ -13,6 +14,7 @@ from typing import Any
 
 from poe.broker.appendix_server import REGISTRY, AppendixServer
 from poe.broker.listener import ListenerParts, ListenerSup
+from poe.broker.scrubber import Scrubber, ScrubberOptions
 from poe.broker.topic_registry import APPENDIX_SUP, RegistryParts, TopicRegistry
 from poe.supervision import (
     ChildKind,
@@ -30,6 +32,7 @@ class NodeParts:
 
     registry: RegistryParts
     listener: ListenerParts
+    scrubber: ScrubberOptions
 
 
 class NodeSup(Supervisor):
@@ -51,6 +54,12 @@ class NodeSup(Supervisor):
                 actor=TopicRegistry,
                 args=(parts.registry,),
                 name=REGISTRY,
+            ),
+            ChildSpec(
+                id="scrubber",
+                actor=Scrubber,
+                args=(parts.registry.store, parts.scrubber),
+                name="scrubber",
             ),
         ]
         if parts.listener.options.port is not None:

@@ -15,6 +15,7 @@ import contextlib
 import logging
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -23,6 +24,7 @@ from poe.storage.failure import reading, writing
 from poe.storage.files import Files, FolderEntry, OpenFile
 from poe.storage.real_files import RealFiles
 from poe.storage.record import Messages, check_sizes
+from poe.storage.scrub import scrub
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.store_meta import Event, Kind, StoreMeta
@@ -218,6 +220,19 @@ class Store:
         if not self.topics[topic]:
             del self.topics[topic]
             self._remove_folder(f"{TOPICS_FOLDER}/{check_topic(topic)}")
+
+    def closed_segments(self) -> list[str]:
+        """Tell the paths of all segments that are not written to."""
+        return [
+            segment.path
+            for segments in self.topics.values()
+            for segment in segments
+            if not segment.is_writer
+        ]
+
+    def scrub(self, path: str) -> Iterator[int]:
+        """Compare a closed segment with its sums, see `scrub.scrub`."""
+        return scrub(self._files, path)
 
     def close(self) -> None:
         """Close all segments and release the lock; what cannot be closed is left to recovery."""

@@ -1,0 +1,46 @@
+"""Compare a closed segment with its sums, a piece at a time, without waking or disturbing it."""
+
+from collections.abc import Iterator
+
+from xxhash import xxh3_64_intdigest
+
+from poe.errors import CorruptRecord
+from poe.storage.failure import reading
+from poe.storage.files import Files
+from poe.storage.index import ENTRY_BYTES
+from poe.storage.recovery import NO_STORE, open_maybe, read_sums
+from poe.storage.survey import hash_of
+
+
+def scrub(files: Files, path: str) -> Iterator[int]:
+    """Compare all data and the whole index of a segment with its sums; `path` is less `_data`.
+
+    Nothing is compared where there are no sums, or no segment any more.
+
+    Yields:
+        The bytes that were read since the last time, in the order of 64 KiB, or of a larger batch.
+
+    Raises:
+        CorruptRecord: a file is not what was written, as its path tells; the rest is not looked at.
+        FormatNotSupported: a newer version has written it.
+        ReadFailed: a file cannot be read.
+    """
+    with reading(path):
+        data = open_maybe(files, path + "_data")
+        index = open_maybe(files, path + "_index")
+        # Sums tell themselves which store they are of.
+        sums = read_sums(files, path, NO_STORE)
+        if data is None or index is None or sums.file is None:
+            return
+        if not sums.has_header or not all(each.is_chained for each in sums.entries):
+            raise CorruptRecord(path + "_sum", 0)
+        start = index_at = 0
+        for entry, _, _ in sums.entries:
+            index_bytes = index.read_at(entry.record_count * ENTRY_BYTES, index_at)
+            if xxh3_64_intdigest(index_bytes) != entry.index_hash:
+                raise CorruptRecord(path + "_index", index_at)
+            if hash_of(data, start, entry.end) != entry.data_hash:
+                raise CorruptRecord(path + "_data", start, entry.last_pointer)
+            yield entry.end - start + len(index_bytes)
+            start = entry.end
+            index_at += len(index_bytes)
