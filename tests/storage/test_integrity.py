@@ -61,7 +61,7 @@ def read_around(segment, limit):
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_every_flipped_bit_is_found_by_a_check_and_told_by_a_read(tmp_path, file):
+def test_every_flipped_bit_is_found_by_a_check(tmp_path, file):
     files = closed(tmp_path)
     path = path_of(tmp_path, file)
     whole = path.read_bytes()
