@@ -91,7 +91,8 @@ class Survey:
             cut_from: where the data of an entry with this number, or a greater one, does not match,
                 it is the end; what does not match before is marked.
         """
-        if found and not found[0].is_chained and not self._any_fits(found):
+        is_suspicious = bool(found) and cut_from > 0 and not found[0].is_chained
+        if is_suspicious and not self._any_fits(found):
             self.damage.append("the sums belong to another segment")
             return
         gap_end: int | None = None

@@ -1,0 +1,108 @@
+"""After a power cut a segment is what it was at an earlier moment, and never before its last sync.
+
+The cut is simulated on the files: what was written behind the last sync is there, in part, as
+zeros, or not at all, for each page on its own. Real cuts of real disks are in `torture/`.
+"""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from poe.errors import CorruptRecord
+from tests.storage.faulty_files import FaultyFiles
+from tests.storage.segments import NOW, create, files_at, path_of, read_all, reopen
+
+PAGE_BYTES = 512
+SEEDS = range(150)
+
+
+def tear(path: Path, synced: bytes, rng: random.Random) -> None:
+    """Leave of what is behind the synced bytes what a disk may have got of it."""
+    content = bytearray(path.read_bytes())
+    assert content[: len(synced)] == synced
+    size = rng.choice([len(content), rng.randint(len(synced), len(content)), len(synced)])
+    for start in range(0, len(content), PAGE_BYTES):
+        if rng.random() < 0.3:
+            end = min(start + PAGE_BYTES, len(content))
+            content[max(start, len(synced)) : end] = bytes(max(end - max(start, len(synced)), 0))
+    path.write_bytes(content[:size])
+
+
+def write_batches(segment, rng, stored, count):
+    for _ in range(count):
+        messages = [rng.randbytes(rng.randint(1, 300)) for _ in range(rng.randint(1, 5))]
+        if rng.random() < 0.3:
+            messages = [rng.randbytes(50)] * 20
+        last = segment.append(messages, NOW)
+        first = last - len(messages) + 1
+        stored += [(first + n, message) for n, message in enumerate(messages)]
+        if rng.random() < 0.4:
+            segment.flush()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_after_a_power_cut_nothing_synced_is_lost_and_nothing_is_wrong(tmp_path, seed):
+    rng = random.Random(seed)
+    layer = FaultyFiles(files_at(tmp_path))
+    segment = create(layer, ack="fsync")
+    stored: list[tuple[int, bytes]] = []
+    for life in range(3):
+        write_batches(segment, rng, stored, rng.randint(0, 6))
+        segment.sync()
+        synced_count = len(stored)
+        synced = {suffix: path_of(tmp_path, suffix).read_bytes() for suffix in ("data", "sum")}
+        write_batches(segment, rng, stored, rng.randint(0, 6))
+        del segment
+        tear(path_of(tmp_path, "data"), synced["data"], rng)
+        tear(path_of(tmp_path, "sum"), synced["sum"], rng)
+        tear(path_of(tmp_path, "index"), b"", rng)
+        layer.boot_id = f"boot {life}"
+        recovered = reopen(layer, ack="fsync")
+        found = read_all(recovered)
+        assert found == stored[: len(found)]
+        assert len(found) >= synced_count
+        assert not recovered.damage
+        content = {suffix: path_of(tmp_path, suffix).read_bytes() for suffix in synced}
+        assert read_all(reopen(layer, ack="fsync")) == found
+        assert content == {suffix: path_of(tmp_path, suffix).read_bytes() for suffix in synced}
+        stored = stored[: len(found)]
+        segment = recovered
+        segment.unseal()
+
+
+def test_what_was_synced_and_is_damaged_is_marked_and_nothing_behind_it_is_cut(tmp_path):
+    layer = FaultyFiles(files_at(tmp_path))
+    segment = create(layer, ack="fsync")
+    stored = []
+    for number in range(6):
+        pointer = segment.append([b"%d" % number * 100], NOW)
+        stored.append((pointer, b"%d" % number * 100))
+        segment.sync()
+    del segment
+    content = bytearray(path_of(tmp_path, "data").read_bytes())
+    content[250] ^= 1
+    path_of(tmp_path, "data").write_bytes(content)
+    layer.boot_id = "another boot"
+    recovered = reopen(layer, ack="fsync")
+    assert len(recovered.damage) == 1
+    assert path_of(tmp_path, "data").read_bytes() == content
+    assert [recovered.next(pointer - 1) for pointer, _ in stored[3:]] == stored[3:]
+    with pytest.raises(CorruptRecord) as caught:
+        recovered.next(stored[1][0])
+    assert caught.value.pointer == stored[2][0]
+
+
+def test_without_sums_a_power_cut_would_be_noticed_by_nobody(tmp_path):
+    """The test above bites: a page of zeros inside of messages looks like messages."""
+    layer = FaultyFiles(files_at(tmp_path))
+    segment = create(layer)
+    segment.append([b"x" * 3000] * 3, NOW)
+    segment.flush()
+    del segment
+    content = bytearray(path_of(tmp_path, "data").read_bytes())
+    content[1024:1536] = bytes(512)
+    path_of(tmp_path, "data").write_bytes(content)
+    path_of(tmp_path, "sum").unlink()
+    layer.boot_id = "another boot"
+    assert read_all(reopen(layer))[0] != (NOW, b"x" * 3000)
