@@ -84,8 +84,13 @@ class Store:
         """
         files = RealFiles.at(base) if isinstance(base, Path) else base
         try:
-            lock = _lock_base(files)
+            lock, owner = _lock_base(files)
             meta = StoreMeta(files, os.urandom(16))
+            if not meta.was_closed:
+                is_this_boot = files.boot_id != "" and files.boot_id in owner
+                when = "in this boot" if is_this_boot else "before a reboot"
+                _log.warning("the last server on %s was not stopped, %s", files.base, when)
+            meta.add(Event(Kind.OPEN))
             store = cls(files, options or SegmentOptions(), lock, meta)
             is_new = files.make_folder(TOPICS_FOLDER)
             if is_new and store._options.ack == "fsync":
@@ -300,15 +305,16 @@ class Store:
         return segments
 
 
-def _lock_base(files: Files) -> OpenFile:
-    """Take the lock of the base folder and write our pid into it."""
+def _lock_base(files: Files) -> tuple[OpenFile, str]:
+    """Take the lock of the base folder, write who we are into it, and tell who was there before."""
     try:
         lock = files.lock(LOCK_FILE)
     except BlockingIOError as error:
         raise StoreLocked(files.base, locked_by(files)) from error
+    owner = lock.read_at(100, 0).decode("ascii", "replace")
     lock.truncate(0)
     lock.write_at(f"{os.getpid()}\n{files.boot_id}\n".encode("ascii"), 0)
-    return lock
+    return lock, owner
 
 
 def locked_by(files: Files) -> int | None:

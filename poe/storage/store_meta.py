@@ -51,6 +51,9 @@ class Kind(IntEnum):
     CLEAN = 4
     """The store was closed, in good order."""
 
+    OPEN = 5
+    """A server began to work on the store."""
+
 
 class Event(NamedTuple):
     """Something that has happened to a segment, or to the whole store where `topic` is empty."""
@@ -90,6 +93,8 @@ def decode_events(content: bytes, store_id: bytes) -> Iterator[Event]:
 class StoreMeta:
     """The events of one store, whose lock is held; `live` has the last one of each segment.
 
+    `was_closed` tells whether the last server closed the store in good order, if there was one.
+
     A disk that takes no events is no reason to refuse anything: what is not noted is found out at
     the next start.
     """
@@ -106,7 +111,7 @@ class StoreMeta:
         self._file: OpenFile | None = None
         self.store_id = new_id
         self.live: dict[tuple[bytes, int], Event] = {}
-        self.was_closed = False
+        self.was_closed = True
         self._size_bytes = SUM_HEADER_BYTES
         content = self._read_file()
         header = SumHeader.decode(content, META_FILE, META_MAGIC)

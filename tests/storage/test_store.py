@@ -248,7 +248,7 @@ def test_a_topic_that_cannot_be_read_does_not_stop_the_others(tmp_path):
     store.close()
     (tmp_path / "store.meta").unlink()  # or nothing of closed segments would be read
     layer = FaultyFiles(RealFiles.at(tmp_path))
-    layer.fail(0, errno.EIO, "read_at")
+    layer.fail(1, errno.EIO, "read_at")  # behind the lock
     store = Store.open(layer)
     assert sorted(store.topics) == [b"b"]
     assert "cannot read" in str(store.failed[b"a"])

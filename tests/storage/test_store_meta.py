@@ -118,6 +118,18 @@ def test_data_that_vanished_without_a_deletion_is_reported_and_the_rest_put_away
     assert sorted(names_in(tmp_path / "quarantine")) == [f"{NOW}_index_t", f"{NOW}_sum_t"]
 
 
+def test_a_server_that_was_not_stopped_is_told_of(tmp_path, caplog):
+    Store.open(tmp_path).close()
+    store = Store.open(tmp_path)
+    assert "was not stopped" not in caplog.text
+    del store
+    store = Store.open(FaultyFiles(RealFiles.at(tmp_path)))
+    assert "was not stopped, in this boot" in caplog.text
+    del store
+    Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="another"))
+    assert "was not stopped, before a reboot" in caplog.text
+
+
 def test_lost_sums_are_reported_and_made_anew(tmp_path, caplog):
     closed_store(tmp_path)
     (tmp_path / f"topics/t/{NOW}_sum").unlink()

@@ -1,0 +1,57 @@
+"""What recovery takes out of service is kept, once, and not without bound."""
+
+import pytest
+
+from poe.storage import quarantine
+from poe.storage.quarantine import keep_bytes, keep_file
+from tests.storage.segments import files_at, names_in
+
+PATH = "topics/t/5"
+
+
+@pytest.fixture
+def files(tmp_path):
+    return files_at(tmp_path)
+
+
+def data_of(files, content):
+    file = files.open(PATH + "_data", "w+")
+    file.write_at(content, 0)
+    return file
+
+
+def test_the_bytes_are_kept_once_however_often_recovery_began(tmp_path, files):
+    data = data_of(files, b"keepTHESE")
+    for _ in range(3):
+        keep_bytes(files, PATH, data, 4, 9)
+    [name] = names_in(tmp_path / "quarantine")
+    assert name.startswith("5_4_")
+    assert name.endswith("_t")
+    assert (tmp_path / "quarantine" / name).read_bytes() == b"THESE"
+
+
+def test_zeros_are_not_kept(tmp_path, files):
+    keep_bytes(files, PATH, data_of(files, bytes(3 << 20)), 0, 3 << 20)
+    assert not (tmp_path / "quarantine").exists()
+
+
+def test_a_file_is_moved_and_one_that_is_missing_is_fine(tmp_path, files):
+    files.open(PATH + "_index", "w+").write_at(b"index", 0)
+    keep_file(files, PATH, "_index")
+    keep_file(files, PATH, "_sum")
+    assert names_in(tmp_path / "quarantine") == ["5_index_t"]
+    assert names_in(tmp_path / "topics/t") == []
+
+
+def test_what_is_of_the_oldest_segments_makes_room(tmp_path, files, monkeypatch):
+    monkeypatch.setattr(quarantine, "_BYTES_MAX", 100)
+    for timestamp in (7, 100, 30):
+        path = f"topics/t/{timestamp}"
+        files.open(path + "_data", "w+").write_at(b"x" * 40, 0)
+        keep_bytes(files, path, files.open(path + "_data", "r"), 0, 40)
+    kept = sorted(int(name.partition("_")[0]) for name in names_in(tmp_path / "quarantine"))
+    assert kept == [30, 100]
+    large = data_of(files, b"y" * 500)
+    keep_bytes(files, PATH, large, 0, 500)
+    [name] = names_in(tmp_path / "quarantine")
+    assert (tmp_path / "quarantine" / name).stat().st_size == 100
