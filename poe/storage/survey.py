@@ -6,6 +6,7 @@ bridged by reading the records in it, and is found sound behind it. See `recover
 follows from it.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -14,7 +15,7 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 
 from poe.storage.files import OpenFile
 from poe.storage.index import ENTRY_BYTES, encode_entries
-from poe.storage.record import Numbers
+from poe.storage.record import HEADER_BYTES, POINTER_MAX, Numbers
 from poe.storage.scan import RecordPlaces, scan_records
 from poe.storage.sum_file import SUM_DATA_BYTES, Flag, FoundEntry, SumEntry
 
@@ -82,6 +83,9 @@ class Survey:
     _is_index_aligned: bool = True
     """Whether record numbers are still those of the index file."""
 
+    _are_entries_aligned: bool = True
+    """Whether all entries so far are in the sum file as they are."""
+
     def walk(self, found: list[FoundEntry], *, trusted_count: int, cut_from: int) -> None:
         """Look at all entries.
 
@@ -138,11 +142,18 @@ class Survey:
         is_known = self.end <= gap_end <= entry.end
         if not is_known or hash_of(self.data, gap_end, entry.end) != entry.data_hash:
             end = entry.end
-        self._is_index_aligned = False
-        self.adopt(end)
+        self._is_index_aligned = self._are_entries_aligned = False
+        pointer_max = entry.last_pointer
+        if end < entry.end:
+            header = self.data.read_at(HEADER_BYTES, end)
+            pointer_max = (int.from_bytes(header, "big") & POINTER_MAX) - 1
+        places = scan_records(self.data, self.end, end, self.last_pointer)
+        if places.end < end or places.last_pointer > pointer_max:
+            _cut_places(places, bisect_left(places.pointers, pointer_max))
+        self._add_places(places)
         if self.end < end:
             data_hash = hash_of(self.data, self.end, end)
-            self._mark(SumEntry(end, self.last_pointer + 1, 1, 0, data_hash ^ 1, 0), None)
+            self._mark(SumEntry(end, pointer_max, 1, 0, data_hash ^ 1, 0), None)
 
     def _compare(self, found: FoundEntry, *, is_cut: bool) -> bool:
         """Compare an entry with data and index; tell whether to go on."""
@@ -214,11 +225,19 @@ class Survey:
         self.count += entry.record_count
         self.last_pointer = max(entry.last_pointer, self.last_pointer)
         self.last_flags = entry.flags
-        if chain is not None and not self.entries:
+        self._are_entries_aligned = self._are_entries_aligned and chain is not None
+        if chain is not None and self._are_entries_aligned:
             self.kept_entries_count += 1
             self.chain = chain
         else:
             self.entries.append(entry)
+
+
+def _cut_places(places: RecordPlaces, count: int) -> None:
+    """Leave the first records alone; what comes then has a pointer that cannot be."""
+    if count < len(places.pointers):
+        places.end = places.offsets[count]
+        del places.pointers[count:], places.offsets[count:]
 
 
 def _damage_of(start: int, entry: SumEntry) -> str:
