@@ -90,6 +90,13 @@ class GenServerCallbacks(GenServerOperations):
         msg = f"{type(self).__name__} has no code_change"
         raise TypeError(msg)
 
+    def describe_role(self) -> str:
+        """Say in a word or two what this actor is at present; shown by `poe.supervision.tree`.
+
+        Called at any moment, even within another callback, so it must neither change nor send.
+        """
+        return ""
+
     def get_state(self) -> dict[str, Any]:
         """Return the attributes that are this actor's state, for inspection and tests."""
         return {name: value for name, value in vars(self).items() if name not in _RUNTIME_NAMES}

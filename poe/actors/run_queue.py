@@ -123,6 +123,11 @@ class RunQueue:
         """Tell whether nothing can happen any more without a message from outside."""
         return not (self._is_running or self._timers or self._run_queue or self._pinned_queue)
 
+    def entries(self) -> Iterable[Entry]:
+        """Tell what is on its way; under the lock."""
+        is_one = self._pinned_queue is self._run_queue
+        return itertools.chain(self._run_queue, () if is_one else self._pinned_queue)
+
     def _enter(self) -> None:
         """Take the lock, and give way to those who wait for it."""
         if self._is_running and self._is_owned():

@@ -34,6 +34,7 @@ from poe.supervision.child_spec import (
     SupervisorFlags,
 )
 from poe.supervision.child_table import RESTARTING
+from poe.supervision.live_tree import TreeRow, render_tree, tree
 from poe.supervision.supervisor import Supervisor
 
 __all__ = [
@@ -58,14 +59,17 @@ __all__ = [
     "SupervisorFlags",
     "SupervisorRequest",
     "TerminateChild",
+    "TreeRow",
     "WhichChildren",
     "call_supervisor",
     "count_children",
     "delete_child",
     "get_child_spec",
+    "render_tree",
     "restart_child",
     "start_child",
     "start_dynamic_child",
     "terminate_child",
+    "tree",
     "which_children",
 ]

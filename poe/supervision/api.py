@@ -68,6 +68,10 @@ class ChildInfo:
     ref: Slot
     """The actor, None (not running) or `RESTARTING`."""
     kind: ChildKind
+    restarts: int = 0
+    """How often it was started again, alone or with its group."""
+    last_reason: str = ""
+    """Why it last ended or did not start, shortened as in a report; empty before the first time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ inside the supervisor's own callbacks, one after the other; a method that return
 supervisor to end with reason shutdown.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from poe.actors import ActorRef, Error, GenServer
@@ -23,12 +23,13 @@ from poe.supervision.child_spec import (
     ChildSpec,
     Restart,
     Started,
+    Strategy,
     SupervisorFlags,
     check_combination,
 )
-from poe.supervision.child_table import RESTARTING, Child, ChildTable
+from poe.supervision.child_table import RESTARTING, Child, ChildTable, CrashRecord
 from poe.supervision.lifecycle import ref_of, retry_later, start, stop
-from poe.supervision.reports import Report, report, report_give_up
+from poe.supervision.reports import Report, reason_text, report, report_give_up
 from poe.supervision.strategy import (
     ChildEnd,
     RestartHistory,
@@ -56,6 +57,13 @@ class OrderedChildren:
         self._flags = flags
         self._table = ChildTable(specs)
         self._history = RestartHistory(flags.intensity, flags.period_s)
+        self.crashes = CrashRecord()
+        """Of all children together."""
+
+    @property
+    def strategy(self) -> Strategy:
+        """Return the strategy at present."""
+        return self._flags.strategy
 
     async def start_all(self) -> ChildStartFailed | None:
         """Start left to right; after a failure stop the started ones again and return it."""
@@ -78,6 +86,7 @@ class OrderedChildren:
         spec = child.spec
         if is_crash_report_due(spec.restart, reason):
             report(Report.CHILD_TERMINATED, self._supervisor.ref, spec.id, reason)
+            child.crashes.last_reason = self.crashes.last_reason = reason_text(reason)
         self._table.set_slot(spec.id, None)
         verdict = verdict_on_exit(
             ChildEnd(
@@ -121,7 +130,13 @@ class OrderedChildren:
             # A sibling that waits for its own retry starts with the group; its retry is void.
             self._table.set_slot(start_id, None)
         failure = await self._start_group(plan.start)
+        for start_id in plan.start:
+            child = self._table[start_id]
+            child.crashes.restarts += child.is_running
+            self.crashes.restarts += child.is_running
         if failure is not None:
+            why = reason_text(failure.reason)
+            self._table[failure.child_id].crashes.last_reason = self.crashes.last_reason = why
             self._table.set_slot(failure.child_id, RESTARTING)
             retry_later(self._supervisor, failure.child_id)
 
@@ -222,10 +237,13 @@ class OrderedChildren:
 
     def which_children(self) -> list[ChildInfo]:
         """List the children in reverse start order."""
-        return [
-            ChildInfo(child.spec.id, child.slot, child.spec.kind)
-            for child in reversed(list(self._table))
-        ]
+        return list(self.infos())[::-1]
+
+    def infos(self) -> Iterator[ChildInfo]:
+        """Tell of each child, in start order."""
+        for child in self._table:
+            spec, crashes = child.spec, child.crashes
+            yield ChildInfo(spec.id, child.slot, spec.kind, crashes.restarts, crashes.last_reason)
 
     async def count_children(self) -> ChildCounts:
         """Count; a child that has just ended is not active, even if its exit still waits."""

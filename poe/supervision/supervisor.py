@@ -77,6 +77,11 @@ class Supervisor(GenServer):
         failure = await self._children.start_all()
         return None if failure is None else Stop((SHUTDOWN, failure))
 
+    @property
+    def keeper(self) -> OrderedChildren | DynamicChildren | None:
+        """Return what keeps the children, for a look from outside; None before it is made."""
+        return getattr(self, "_children", None)
+
     def _keep(
         self, flags: SupervisorFlags, specs: Sequence[ChildSpec]
     ) -> OrderedChildren | DynamicChildren:
