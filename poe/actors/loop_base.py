@@ -110,7 +110,7 @@ class LoopSystemBase(ThespianBase):
             self._drain()
         finally:
             self._leave()
-        if not waiter.down.wait(timeout_s):
+        if not self._wait(waiter.down, timeout_s):
             raise CallTimeout(ref, timeout_s or 0.0)
 
     def request_stop(self, cell: ActorCell, reason: Reason) -> None:
@@ -174,9 +174,13 @@ class LoopSystemBase(ThespianBase):
 
     def _outcome(self, call: Call) -> Any:  # noqa: ANN401
         """Wait, outside the lock, for a call that was not answered at once."""
-        if call.event is not None and not call.event.wait(call.timeout_s):
+        if call.event is not None and not self._wait(call.event, call.timeout_s):
             self.run_outside(call.expire)
         return call.result()
+
+    def _wait(self, event: threading.Event, timeout_s: float | None) -> bool:
+        """Wait for what actors do in other threads; where time is simulated, let it pass."""
+        return event.wait(timeout_s)
 
 
 class _DownWaiter:
