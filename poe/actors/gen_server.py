@@ -65,10 +65,9 @@ _ENVELOPES = frozenset({Cast, ExitSignal, Start, ActorExitRequest, Thespian_Stat
 class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is untyped
     """Base class of all actors of Poe.
 
-    Override the callbacks you need (`GenServerCallbacks`) and use the operations
-    (`GenServerOperations`) in them; keep state in attributes. At any time at most one callback
-    runs: `_coroutine` is the one that is suspended, if any, and then `_mailbox` holds what came
-    since, never more than `mailbox_max` messages.
+    Override the callbacks you need (`init`, `handle_call`, `handle_cast`, `handle_info`,
+    `handle_continue`, `terminate`) and use the other methods in them; keep state in attributes. At
+    any time at most one callback runs. While it awaits something, messages wait in the mailbox.
 
     Life: `init` - callbacks - `terminate` (if the actor stops by itself, or traps exits and its
     parent asks) - end. `terminate` does not run when the actor is killed, nor when it does not

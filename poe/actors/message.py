@@ -30,9 +30,13 @@ class Token(Enum):
 
 
 NO_REPLY: Final = Token.NO_REPLY
+"""Returned by `handle_call`: the answer comes later, by `reply(caller, value)`."""
 IGNORE: Final = Token.IGNORE
+"""Returned by `init`: the actor does not run, and its start has not failed either."""
 HIBERNATE: Final = Token.HIBERNATE
+"""Returned by a callback: the actor sleeps until its next message, and gives memory back."""
 TIMED_OUT: Final = Token.TIMED_OUT
+"""What `handle_info` gets when an `IdleTimeout` is over, and a wait returns when its time is."""
 REPLY: Final = Token.REPLY
 
 

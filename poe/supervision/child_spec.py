@@ -75,6 +75,7 @@ class Started:
 
 
 StartFunction = Callable[..., Awaitable[ActorRef | Started | None]]
+"""What `ChildSpec.start` may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

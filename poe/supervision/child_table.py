@@ -23,6 +23,7 @@ class SlotState(Enum):
 
 
 RESTARTING: Final = SlotState.RESTARTING
+"""In place of a ref: a restart of the child failed, and another try is queued."""
 
 Ref = Hashable
 """The address of a child; opaque to everything that decides."""

@@ -205,7 +205,7 @@ def _text(value: Hashable) -> str:
 
 # ---- rows to lines -------------------------------------------------------------------------------
 
-_TITLES = ("actor", "state", "restarts", "mailbox", "last crash")
+_TITLES = ("actor", "state", "restarts", "mailbox", "last reason")
 
 
 def render_tree(rows: Sequence[TreeRow]) -> list[str]:
