@@ -54,6 +54,20 @@ producer: 500 ticks acknowledged
 consumer: 500 ticks, from b'tick 0' to b'tick 499'
 every tick once, in order
 """,
+    "worker_pool": """\
+100 / 0: ZeroDivisionError, alone
+100 / 1: 100
+100 / 2: 50
+100 / 4: 25
+100 / 5: 20
+100 / 10: 10
+""",
+    "pipeline": """\
+sink starts
+reader starts with line 1
+reader starts with line 4
+total: 5421
+""",
     "healing_tree": """\
 6 / 3 = 2.0
 crash 1: ZeroDivisionError, healed by math: 8 / 2 = 4.0

@@ -18,7 +18,7 @@ def test_the_tree_of_a_server_has_every_part_of_it(server):
     run = poe("tree", port=server.port)
     assert (run.returncode, run.stderr) == (0, b"")
     heading, *lines = run.stdout.decode().splitlines()
-    assert heading.split() == ["actor", "state", "restarts", "mailbox", "last", "crash"]
+    assert heading.split() == ["actor", "state", "restarts", "mailbox", "last", "reason"]
     names = [line.strip("│├└─ ").split()[0].partition(".")[0] for line in lines]
     assert names == [
         "poe_sup",

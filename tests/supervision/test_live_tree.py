@@ -269,7 +269,7 @@ def test_rows_are_bounded_in_number_and_their_texts_in_length(world):
 
 
 DRAWING = [
-    "actor                                      state             restarts  mailbox  last crash",
+    "actor                                      state             restarts  mailbox  last reason",
     "t T.1 (one_for_one, 2 restarts, last Bug)  running                  0        0",
     "├── a A.2                                  busy, awaits T.1         0        0",
     "│   └── B ×12 000                          running                  0        3",
@@ -301,6 +301,6 @@ def test_a_drawing_has_branches_columns_and_notes():
 
 
 def test_a_drawing_of_nothing_is_a_heading_and_no_text_commands_the_terminal():
-    assert render_tree([]) == ["actor  state  restarts  mailbox  last crash"]
+    assert render_tree([]) == ["actor  state  restarts  mailbox  last reason"]
     row = TreeRow(depth=0, id="\x1b[2J", state="a\nb", last_reason="c\rd")
     assert render_tree([row])[1] == "\\x1b[2J  a\\nb          0        0  c\\rd"
