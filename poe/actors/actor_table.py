@@ -24,18 +24,15 @@ class ActorTable(RunQueue):
     A name belongs to at most one live actor; it is free before anyone hears of the actor's end.
     """
 
-    __slots__ = ("_alive", "_names", "_serials", "tables")  # as in `RunQueue`
+    __slots__ = ("_alive", "_names", "next_serial", "tables")  # as in `RunQueue`
 
     def __init__(self, clock: SimulatedClock | None) -> None:
         super().__init__(clock)
         self.tables = TableRegistry()
-        self._serials = itertools.count(1)
+        self.next_serial = itertools.count(1).__next__
+        """Counts the actors of this system; safe from any thread."""
         self._names: dict[str, ActorCell] = {}
         self._alive: set[ActorCell] = set()
-
-    def next_serial(self) -> int:
-        """Count the actors of this system; safe from any thread."""
-        return next(self._serials)
 
     def spawn(
         self, actor_class: type[GenServer], parent: ActorCell | None, name: str | None

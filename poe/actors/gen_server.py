@@ -184,7 +184,8 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         elif kind is ExitSignal:
             self._receive_signal(message)
         elif kind is Start:
-            self._handle(message, partial(self.init, *message.args, **message.kwargs))
+            init = partial(self.init, **message.kwargs) if message.kwargs else self.init
+            self._handle(message, init, *message.args)
         elif kind is ActorExitRequest:
             if message.isRecursive:
                 self._myRef.exit_children()

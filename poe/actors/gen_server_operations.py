@@ -153,7 +153,11 @@ class GenServerOperations:
         child = cell.system.spawn(actor_class, cell, name)
         cell.link(child)
         call = Call(None, cell, child, None)
-        child.queue.append((child, Start(args, kwargs, call), None))
+        start = Start(args, kwargs, call)
+        if self._coroutine is None:
+            child.queue.append((child, start, None))  # as in `call`
+        else:
+            cell.system.hand_over(child, start)
         return call
 
     def link(self, ref: LoopAddress) -> None:

@@ -104,7 +104,7 @@ class StartDynamicChild(SupervisorRequest["ActorRef | None"]):
 
     def __post_init__(self) -> None:
         """Refuse at the caller what would raise in the supervisor."""
-        if not is_keywords(self.kwargs):
+        if self.kwargs and not is_keywords(self.kwargs):
             msg = f"start_dynamic_child: kwargs is {self.kwargs!r}; use str keys, without 'name'"
             raise InvalidChildSpec(msg)
 

@@ -44,7 +44,7 @@ async def start(
         ChildStartFailed: its `init` or its start function failed, or its name is taken; reported
             already.
     """
-    kwargs = {**spec.kwargs, **(extra_kwargs or {})}
+    kwargs = {**spec.kwargs, **extra_kwargs} if extra_kwargs else spec.kwargs
     try:
         started = await spec.start(
             supervisor, spec.actor, *spec.args, *extra_args, name=spec.name, **kwargs

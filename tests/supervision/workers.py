@@ -58,7 +58,12 @@ class Worker(GenServer):
             return IGNORE
         if outcome != "ok" and journal.witness is not None:
             self.cast(journal.witness, "a start fails")
+            return self._fail_after_the_witness(outcome)
         return None if outcome == "ok" else Stop(outcome)
+
+    async def _fail_after_the_witness(self, outcome):
+        await self.start_link(GenServer)  # behind what the witness is told
+        return Stop(outcome)
 
     def handle_cast(self, message):
         if message == "raise":
