@@ -7,6 +7,7 @@ from poe.actors.actor_cell import ActorCell, Receiver
 from poe.actors.address import LoopAddress
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
+from poe.actors.hibernation import HibernateAfter
 from poe.actors.reason import NOPROC
 from poe.actors.run_queue import RunQueue
 from poe.actors.tables.registry import TableRegistry
@@ -41,7 +42,10 @@ class ActorTable(RunQueue):
         if name is not None and name in self._names:
             raise NameTaken(name, self._names[name].address)
         cell = self._new_cell(parent, actor_class.__name__, pinned=actor_class.pinned_to_loop)
-        self.enliven(cell, actor_class())
+        instance = actor_class()
+        if actor_class.hibernate_after_s is not None:
+            HibernateAfter(instance, actor_class.hibernate_after_s)
+        self.enliven(cell, instance)
         if name is not None:
             self.register_name(name, cell)
         return cell

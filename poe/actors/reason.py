@@ -19,6 +19,8 @@ KILL: Final = "kill"
 KILLED: Final = "killed"
 NOPROC: Final = "noproc"
 """There is no such actor."""
+TIMEOUT: Final = "timeout"
+"""`init` took longer than its starter allowed."""
 
 CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError)
 """What ends the actor that raises it; the last two must not end the thread that runs all actors.
