@@ -23,6 +23,7 @@ from poe.supervision.api import (
     terminate_child,
     which_children,
 )
+from poe.supervision.backoff import Backoff
 from poe.supervision.child_spec import (
     AutoShutdown,
     ChildKind,
@@ -34,11 +35,13 @@ from poe.supervision.child_spec import (
     SupervisorFlags,
 )
 from poe.supervision.child_table import RESTARTING
+from poe.supervision.partition_supervisor import Partitions, PartitionSupervisor
 from poe.supervision.supervisor import Supervisor
 
 __all__ = [
     "RESTARTING",
     "AutoShutdown",
+    "Backoff",
     "ChildCounts",
     "ChildInfo",
     "ChildKind",
@@ -46,6 +49,8 @@ __all__ = [
     "CountChildren",
     "DeleteChild",
     "GetChildSpec",
+    "PartitionSupervisor",
+    "Partitions",
     "Refusal",
     "Restart",
     "RestartChild",
