@@ -293,10 +293,8 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         """Obey, trap or ignore an exit signal (OTP's rules, `spec/otp.md` §2.5 and §3)."""
         cell = self._myRef
         sender = signal.ref.cell if signal.ref is not None else None
-        if signal.linked:
-            if sender is None or cell.links is None or sender not in cell.links:
-                return  # unlinked while the signal was on its way
-            cell.links.discard(sender)
+        if signal.linked and (sender is None or not cell.cut(sender)):
+            return  # unlinked while the signal was on its way
         if signal.reason == KILL and not signal.linked:
             self._end(KILLED)
         elif not self.trap_exits:

@@ -40,7 +40,7 @@ def report_crash(actor: "GenServer", reason: Reason, error: BaseException | None
         "reason": text,
         "mailbox_length": len(mailbox),
         "messages": [kind_of(message) for message, _ in list(mailbox)[:_SHOWN_MAX]],
-        "links": [str(other.address) for other in list(cell.links or ())[:_SHOWN_MAX]],
+        "links": [str(other.address) for other in cell.linked()[:_SHOWN_MAX]],
     }
     traceback = None if error is None else (type(error), error, error.__traceback__)
     logger.error("%s crashed: %s", cell.address, text, exc_info=traceback, extra=fields)

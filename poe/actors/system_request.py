@@ -98,7 +98,7 @@ def _status(actor: "GenServer") -> ActorStatus:
         is_busy=actor._coroutine is not None,  # noqa: SLF001
         mailbox_length=len(actor._mailbox or ()),  # noqa: SLF001
         unanswered_count=len(actor._unanswered or ()),  # noqa: SLF001
-        links=frozenset(other.address for other in cell.links or ()),
+        links=frozenset(other.address for other in cell.linked()),
         monitors_count=len(cell.monitors or ()),
         messages_in=None if inspector is None else inspector.messages_in,
         log=() if inspector is None else tuple(inspector.log),
