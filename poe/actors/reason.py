@@ -22,6 +22,8 @@ KILLED: Final = "killed"
 """How an actor ends that was sent `KILL`."""
 NOPROC: Final = "noproc"
 """There is no such actor."""
+TIMEOUT: Final = "timeout"
+"""`init` took longer than its starter allowed."""
 
 CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError)
 """What ends the actor that raises it; the last two must not end the thread that runs all actors.

@@ -23,6 +23,7 @@ from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.event_loop import EventLoop
 from poe.actors.idle_time import TimeUp
+from poe.actors.message import Start
 from poe.actors.timer_queue import Timer, TimerQueue
 from poe.errors import CallFromActor
 
@@ -169,8 +170,8 @@ class RunQueue:
             with self._lock:
                 self.event_loop().wake(self.run_ready)
 
-    def hand_over(self, server: ActorCell, call: Call) -> None:
-        """Send a call: at once where nothing is queued before it, else behind what is.
+    def hand_over(self, server: ActorCell, message: Call | Start) -> None:
+        """Send a call or a start: at once where nothing is queued before it, else behind what is.
 
         With an empty queue the server would be next in any case; without the way through the queue
         a call and its reply cost less, and the caller's coroutine is not suspended. Only for
@@ -185,12 +186,12 @@ class RunQueue:
             or self._hand_overs_left <= 0
         ):
             self._hand_overs_left = _HAND_OVERS_MAX
-            server.queue.append((server, call, None))
+            server.queue.append((server, message, None))
             return
         self._hand_overs_left -= 1
         self._nesting += 1
         try:
-            server.deliver(call, None)
+            server.deliver(message, None)
         except BaseException as interrupt:
             server.abort(interrupt)
             raise

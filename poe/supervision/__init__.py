@@ -23,6 +23,7 @@ from poe.supervision.api import (
     terminate_child,
     which_children,
 )
+from poe.supervision.backoff import Backoff
 from poe.supervision.child_spec import (
     AutoShutdown,
     ChildKind,
@@ -35,11 +36,13 @@ from poe.supervision.child_spec import (
 )
 from poe.supervision.child_table import RESTARTING
 from poe.supervision.live_tree import TreeRow, render_tree, tree
+from poe.supervision.partition_supervisor import Partitions, PartitionSupervisor
 from poe.supervision.supervisor import Supervisor
 
 __all__ = [
     "RESTARTING",
     "AutoShutdown",
+    "Backoff",
     "ChildCounts",
     "ChildInfo",
     "ChildKind",
@@ -47,6 +50,8 @@ __all__ = [
     "CountChildren",
     "DeleteChild",
     "GetChildSpec",
+    "PartitionSupervisor",
+    "Partitions",
     "Refusal",
     "Restart",
     "RestartChild",

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 
 from poe.actors import KILL, NOPROC, ActorRef, Error, GenServer
+from poe.actors.reports import reason_text
 from poe.errors import ChildStartFailed
 from poe.supervision.api import (
     ChildCounts,
@@ -31,7 +32,8 @@ from poe.supervision.child_spec import (
 )
 from poe.supervision.child_table import RESTARTING, CrashRecord
 from poe.supervision.lifecycle import ref_of, retry_later, start, stop, stop_signal
-from poe.supervision.reports import Report, reason_text, report, report_give_up
+from poe.supervision.reports import Report, report, report_give_up
+from poe.supervision.restart_delays import RestartDelays, RestartDue
 from poe.supervision.strategy import (
     ChildEnd,
     RestartHistory,
@@ -55,6 +57,8 @@ class DynamicChildren:
     those that crashed have a record of it.
     """
 
+    strategy = Strategy.SIMPLE_ONE_FOR_ONE
+
     def __init__(self, supervisor: GenServer, flags: SupervisorFlags, template: ChildSpec) -> None:
         self._supervisor = supervisor
         self._flags = flags
@@ -65,14 +69,14 @@ class DynamicChildren:
         self._crashed: dict[ActorRef, CrashRecord] = {}
         self.crashes = CrashRecord()
         """Of all children together."""
-
-    strategy = Strategy.SIMPLE_ONE_FOR_ONE
+        self._delays = RestartDelays(supervisor)
 
     async def start_all(self) -> None:
         """Start nothing: instances start on demand."""
 
     async def stop_all(self) -> None:
         """Stop all instances together, with one deadline for all."""
+        self._delays.cancel_all()
         refs = [ref for ref in self._instances if ref not in self._restarting]
         if not refs:
             return
@@ -118,20 +122,29 @@ class DynamicChildren:
         verdict = verdict_on_restart(self._history, self._supervisor.monotonic_s())
         return await self._carry_out(verdict, ref)
 
+    async def on_due(self, due: RestartDue) -> None:
+        """Restart an instance whose wait is over, unless it was cancelled meanwhile."""
+        if self._delays.is_valid(due):
+            await self._restart(due.child)
+
     async def _carry_out(self, verdict: Verdict, ref: ActorRef) -> bool:
-        crashes = self._crashed.get(ref)
-        request = self._forget(ref)
         if verdict is Verdict.RESTART:
-            assert request is not None
-            assert crashes is not None
-            await self._restart(ref, request, crashes)
-        elif verdict is Verdict.GIVE_UP:
+            backoff = self._template.backoff or self._flags.backoff
+            if self._delays.begin(ref, backoff):
+                self._restarting.add(ref)
+            else:
+                await self._restart(ref)
+            return True
+        self._forget(ref)
+        if verdict is Verdict.GIVE_UP:
             report_give_up(self._supervisor.ref, self._template.id, self._history)
         return verdict not in (Verdict.GIVE_UP, Verdict.AUTO_SHUTDOWN)
 
-    async def _restart(
-        self, old_ref: ActorRef, request: StartDynamicChild, crashes: CrashRecord
-    ) -> None:
+    async def _restart(self, old_ref: ActorRef) -> None:
+        self._restarting.discard(old_ref)
+        request = self._instances.pop(old_ref)
+        assert request is not None
+        crashes = self._crashed.pop(old_ref)
         try:
             ref = ref_of(
                 await start(self._supervisor, self._template, request.args, request.kwargs)
@@ -143,16 +156,20 @@ class DynamicChildren:
             self._restarting.add(old_ref)
             retry_later(self._supervisor, old_ref)
             return
-        if ref is not None:
+        if ref is None:
+            self._delays.forget(old_ref)
+        else:
             crashes.restarts += 1
             self.crashes.restarts += 1
             self._instances[ref] = request
             self._crashed[ref] = crashes
+            self._delays.rename(old_ref, ref)
 
-    def _forget(self, ref: ActorRef) -> StartDynamicChild | None:
+    def _forget(self, ref: ActorRef) -> None:
         self._restarting.discard(ref)
         self._crashed.pop(ref, None)
-        return self._instances.pop(ref)
+        self._delays.forget(ref)
+        del self._instances[ref]
 
     # ---- requests -----------------------------------------------------------------------------
 
@@ -168,6 +185,9 @@ class DynamicChildren:
         """Start one more instance."""
         if isinstance(request, StartChild):
             return refuse(request.spec.id, Refusal.SIMPLE_ONE_FOR_ONE)
+        max_children = self._flags.max_children
+        if max_children is not None and len(self._instances) >= max_children:
+            return refuse(self._template.id, Refusal.MAX_CHILDREN)
         try:
             started = await start(self._supervisor, self._template, request.args, request.kwargs)
         except ChildStartFailed as failure:

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from poe.actors import ActorRef, Error, GenServer
+from poe.actors.reports import reason_text
 from poe.errors import ChildStartFailed, InvalidChildSpec
 from poe.supervision.api import (
     ChildCounts,
@@ -29,10 +30,12 @@ from poe.supervision.child_spec import (
 )
 from poe.supervision.child_table import RESTARTING, Child, ChildTable, CrashRecord
 from poe.supervision.lifecycle import ref_of, retry_later, start, stop
-from poe.supervision.reports import Report, reason_text, report, report_give_up
+from poe.supervision.reports import Report, report, report_give_up
+from poe.supervision.restart_delays import RestartDelays, RestartDue
 from poe.supervision.strategy import (
     ChildEnd,
     RestartHistory,
+    RestartPlan,
     Verdict,
     is_crash_report_due,
     is_significant_left,
@@ -57,6 +60,7 @@ class OrderedChildren:
         self._flags = flags
         self._table = ChildTable(specs)
         self._history = RestartHistory(flags.intensity, flags.period_s)
+        self._delays = RestartDelays(supervisor)
         self.crashes = CrashRecord()
         """Of all children together."""
 
@@ -74,6 +78,7 @@ class OrderedChildren:
 
     async def stop_all(self) -> None:
         """Stop the children one after the other, in reverse start order."""
+        self._delays.cancel_all()
         for child in reversed(list(self._table)):
             if child.is_running:
                 await stop(self._supervisor, child.spec, child.slot)
@@ -111,14 +116,27 @@ class OrderedChildren:
         verdict = verdict_on_restart(self._history, self._supervisor.monotonic_s())
         return await self._carry_out(verdict, child_id)
 
+    async def on_due(self, due: RestartDue) -> None:
+        """Restart a child whose wait is over, unless it was cancelled meanwhile."""
+        child = self._table.get(due.child)
+        if child is not None and child.slot is RESTARTING and self._delays.is_valid(due):
+            await self._start_planned(await self._stop_group(due.child))
+
     async def _carry_out(self, verdict: Verdict, child_id: Hashable) -> bool:
         if verdict is Verdict.RESTART:
-            await self._restart(child_id)
+            # The group stops at once: nobody works on with a sibling that is not there.
+            plan = await self._stop_group(child_id)
+            backoff = self._table[child_id].spec.backoff or self._flags.backoff
+            if self._delays.begin(child_id, backoff):
+                self._table.set_slot(child_id, RESTARTING)
+            else:
+                await self._start_planned(plan)
         elif verdict is Verdict.GIVE_UP:
             report_give_up(self._supervisor.ref, child_id, self._history)
         return verdict not in (Verdict.GIVE_UP, Verdict.AUTO_SHUTDOWN)
 
-    async def _restart(self, child_id: Hashable) -> None:
+    async def _stop_group(self, child_id: Hashable) -> RestartPlan:
+        """Stop what is restarted together with a child, and forget who is not started again."""
         plan = restart_plan(self._flags.strategy, self._table, child_id)
         for stop_id in plan.stop:
             child = self._table[stop_id]
@@ -129,6 +147,9 @@ class OrderedChildren:
         for start_id in plan.start:
             # A sibling that waits for its own retry starts with the group; its retry is void.
             self._table.set_slot(start_id, None)
+        return plan
+
+    async def _start_planned(self, plan: RestartPlan) -> None:
         failure = await self._start_group(plan.start)
         for start_id in plan.start:
             child = self._table[start_id]
@@ -199,6 +220,7 @@ class OrderedChildren:
             return refuse(child_id, Refusal.NOT_FOUND)
         if child.is_running:
             await stop(self._supervisor, child.spec, child.slot)
+        self._delays.forget(child_id)
         if child.spec.restart is Restart.TEMPORARY:
             self._table.remove(child_id)
         else:

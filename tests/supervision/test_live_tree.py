@@ -1,7 +1,8 @@
 """`tree` tells of supervisors and children as they are, and `render_tree` draws rows."""
 
-from poe.actors import GenServer, LoopAddress
+from poe.actors import GenServer
 from poe.supervision import (
+    Backoff,
     ChildSpec,
     Restart,
     StartChild,
@@ -122,52 +123,26 @@ def test_a_changed_configuration_keeps_what_is_known_of_crashes(world):
     ]
 
 
-class Witness(GenServer):
-    """Looks at a tree when a start fails, and again when the supervisor knows of it."""
-
-    root: LoopAddress
-
-    def init(self):
-        self.seen = []
-
-    def handle_cast(self, message):
-        if isinstance(message, str):
-            self.seen.append(tree(self.root))
-            if len(self.seen) == 1:
-                self.cast(self.ref, "look again")
-        else:
-            self.root = message
-
-    def handle_call(self, request, caller):
-        return self.seen
-
-
 def test_a_child_without_an_actor_is_stopped_or_restarting(world):
     root = world.supervise(
-        [world.spec("a", restart=Restart.TRANSIENT), world.spec("b")], intensity=9
+        [world.spec("a", restart=Restart.TRANSIENT), world.spec("b")],
+        intensity=9,
+        backoff=Backoff(first_s=10.0),
     )
     world.end(root, "a", "normal")
-    world.journal.witness = witness = world.base.start(Witness)
-    world.base.cast(witness, root)
     world.journal.plans["b"] = ["no luck"]
     world.end(root, "b")
-    at_the_failure, before_the_retry = world.base.call(witness, "seen")
-    assert column(at_the_failure, "id", "state", "last_reason") == [
-        (
-            "",
-            "busy",
-            "",
-        ),
-        ("a", "stopped", ""),
-        ("b", "stopped", "'boom'"),
-    ]
-    assert column(before_the_retry[1:], "id", "state", "restarts", "last_reason") == [
-        ("a", "stopped", 0, ""),
-        ("b", "restarting", 0, "'no luck'"),
-    ]
-    assert column(tree(root)[1:], "id", "state", "restarts", "last_reason") == [
-        ("a", "stopped", 0, ""),
-        ("b", "running", 1, "'no luck'"),
+    stopped = ("a", "stopped", "", 0, "")
+    looks = []
+    for seconds in (0, 10, 20):
+        world.base.advance(seconds)
+        rows = tree(root)
+        assert rows[1].ref == ""
+        looks.append(column(rows[1:], "id", "state", "actor", "restarts", "last_reason"))
+    assert looks == [
+        [stopped, ("b", "restarting", "", 0, "'boom'")],
+        [stopped, ("b", "restarting", "", 0, "'no luck'")],
+        [stopped, ("b", "running", "Worker", 1, "'no luck'")],
     ]
 
 
