@@ -72,7 +72,13 @@ def tree(root: LoopAddress, *, all_rows: bool = False) -> list[TreeRow]:
         all_rows: list each child. Otherwise a supervisor of more than 20 has up to 20 listed, of
             which there is something to tell (they crashed, are not running, have messages or
             children of their own), and the others summed up by class and state.
+
+    Raises:
+        TypeError: `root` is no ref of an actor of a `LoopSystemBase`, whose actors can be seen.
     """
+    if not isinstance(root, LoopAddress):
+        msg = f"tree takes the ref of an actor of a LoopSystemBase, not {root!r}; see `whereis`"
+        raise TypeError(msg)
     system = root.cell.system
     rows: list[TreeRow] = []
 

@@ -1,5 +1,7 @@
 """`tree` tells of supervisors and children as they are, and `render_tree` draws rows."""
 
+import pytest
+
 from poe.actors import GenServer
 from poe.supervision import (
     Backoff,
@@ -188,6 +190,11 @@ def test_an_actor_may_look_and_sees_a_message_that_is_on_its_way(world):
     helped = world.base.start(Helped)
     seen = world.base.call(helped, "look")
     assert column(seen, "actor", "mailbox_length") == [("Helped", 0), ("Slow", 1)]
+
+
+def test_a_name_is_no_actor():
+    with pytest.raises(TypeError, match="the ref of an actor of a LoopSystemBase, not 'bank'"):
+        tree("bank")  # type: ignore[arg-type]  # the mistake
 
 
 def test_of_many_children_those_with_a_story_are_listed_and_the_others_summed_up(world):
