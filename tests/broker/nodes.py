@@ -68,10 +68,11 @@ class FramePuts(GenServer):
 class SimulatedNode:
     """A node without sockets and threads: time moves by `advance` only.
 
-    Each start of the node gets an actor system of its own, with the same clocks.
+    Each start of the node gets an actor system of its own, with the same clocks and seed.
     """
 
-    def __init__(self, folder: Path, **options: Any):
+    def __init__(self, folder: Path, seed: int | None = None, **options: Any):
+        self.seed = seed
         self.folder = folder
         self.options = options
         self.clock = SimulatedClock()
@@ -80,7 +81,7 @@ class SimulatedNode:
 
     def start(self):
         self.node = Node(dir=self.folder, port=None, clock=self.wall, **self.options)
-        self.node.start(SimulatedSystem(clock=self.clock))
+        self.node.start(SimulatedSystem(clock=self.clock, seed=self.seed))
         self.system = self.node.system
         self.routes = self.node._routes  # noqa: SLF001 - what connections are given, too
         self.frame_reads = self._start(FrameReads)
