@@ -1,8 +1,10 @@
 """`tree` tells of supervisors and children as they are, and `render_tree` draws rows."""
 
+import threading
+
 import pytest
 
-from poe.actors import GenServer
+from poe.actors import GenServer, LoopSystemBase
 from poe.supervision import (
     Backoff,
     ChildSpec,
@@ -20,6 +22,7 @@ from poe.supervision import (
 )
 from poe.supervision.live_tree import ROWS_MAX, TEXT_MAX
 from tests.supervision.workers import Client
+from tests.waiting import wait_until
 
 
 class Slow(GenServer):
@@ -258,6 +261,36 @@ DRAWING = [
     "└── c                                      restarting               2        0  Bug",
     "    └── d D.5 w topic                      running                  0        0",
 ]
+
+
+def test_looks_from_other_threads_disturb_no_restart():
+    system = LoopSystemBase()
+    specs = [ChildSpec(id=label, actor=Named, args=(label,), name=label) for label in "abc"]
+    root = system.start(Supervisor, SupervisorFlags(intensity=1000), specs)
+    assert root is not None
+    is_over = threading.Event()
+    looks: list[int] = []
+
+    def look():
+        while not is_over.is_set():
+            looks.append(len(tree(root)))
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(100):
+            for label in "abc":
+                system.cast(label, "crash")
+        wait_until(lambda: looks)
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+    assert column(tree(root)[1:], "restarts", "state") == [(100, "running")] * 3
+    assert set(looks) == {4}
+    system.shutdown()
+
 
 # ---- drawing -------------------------------------------------------------------------------------
 
