@@ -127,10 +127,10 @@ class ActorCell:
 
     def linked(self) -> "list[ActorCell]":
         """Return the cells of all linked actors, oldest first."""
-        linked = list(self.links or ())
-        if self.is_linked_to_parent and self.parent is not None:
-            linked.append(self.parent)
-        return sorted(linked, key=lambda cell: cell.address.serial)
+        parent = [self.parent] if self.is_linked_to_parent and self.parent is not None else []
+        if not self.links:
+            return parent
+        return sorted([*parent, *self.links], key=lambda cell: cell.address.serial)
 
     def monitor(self, other: "ActorCell", name: str | None = None) -> Monitor:
         """Ask for one `Down` when `other` ends; at once when it is dead."""

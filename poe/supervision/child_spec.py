@@ -119,9 +119,10 @@ class ChildSpec:
     """Name under which the actor is registered; None for no name."""
 
     start: StartFunction = GenServer.start_link
-    """Runs in the supervisor as `start(supervisor, actor, *args, name=name, **kwargs)`, and returns
-    the linked child, `Started`, or None (do not run, and do not fail either). The child has failed
-    to start with whatever else it returns or raises."""
+    """Runs in the supervisor as `start(supervisor, actor, *args, name=name, **kwargs)`, with
+    `start_timeout_s` too where there is one, and returns the linked child, `Started`, or None (do
+    not run, and do not fail either). The child has failed to start with whatever else it returns
+    or raises."""
 
     start_timeout_s: float | None = None
     """Seconds that `init` may take; then the child is killed and has failed to start, with reason

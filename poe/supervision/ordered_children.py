@@ -245,6 +245,7 @@ class OrderedChildren:
         if isinstance(idle, Error):
             return idle
         self._table.remove(child_id)
+        self._delays.forget(child_id)
         return None
 
     def _find_idle(self, child_id: Hashable) -> Child | Error:

@@ -10,7 +10,9 @@ from poe.supervision import (
     Backoff,
     ChildSpec,
     DeleteChild,
+    Restart,
     RestartChild,
+    StartChild,
     StartDynamicChild,
     Strategy,
     TerminateChild,
@@ -142,6 +144,16 @@ def test_terminate_cancels_the_wait_and_other_requests_see_a_restarting_child(wo
     world.base.advance(10)
     assert world.slots(supervisor) == {"a": None}
     world.ask(supervisor, DeleteChild("a"))
+
+
+def test_a_deleted_child_begins_anew_when_its_id_is_used_again(world):
+    spec = world.spec("a", restart=Restart.TRANSIENT)
+    supervisor = world.supervise([spec], intensity=100, backoff=BACKOFF)
+    assert waits_until_restart(world, supervisor, "a", 2) == [1, 2]
+    world.end(supervisor, "a", "normal")
+    world.ask(supervisor, DeleteChild("a"))
+    world.ask(supervisor, StartChild(spec))
+    assert waits_until_restart(world, supervisor, "a", 1) == [1]
 
 
 def test_a_supervisor_whose_children_wait_ends_at_once(world):
