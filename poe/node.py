@@ -15,6 +15,7 @@ from typing import Any, Self, TextIO, TypeVar
 from poe.actors import KILL, ActorRef, Down, LoopSystemBase, Reason
 from poe.broker import (
     MOVED,
+    NODE_SUP,
     ListenerParts,
     LocalRequest,
     Next,
@@ -112,7 +113,7 @@ class Node:
         )
         self._system = system or LoopSystemBase()
         try:
-            self._sup = self._system.start(NodeSup, parts, name="poe_sup")
+            self._sup = self._system.start(NodeSup, parts, name=NODE_SUP)
         except StartFailed as failed:
             self._system.shutdown()
             store.close()

@@ -17,6 +17,7 @@ PACKAGES = (
     "poe.protocol",
     "poe.client",
     "poe.broker",
+    "poe.testing",
 )
 LIST = Path(__file__).with_suffix(".txt")
 

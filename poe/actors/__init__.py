@@ -30,11 +30,13 @@ from poe.actors.reason import (
     NOPROC,
     NORMAL,
     SHUTDOWN,
+    TIMEOUT,
     ActorExit,
     Reason,
     is_orderly,
 )
 from poe.actors.socket_watch import READABLE, SocketWatch
+from poe.actors.system_request import ActorStatus, LoggedMessage
 from poe.actors.timer_queue import Timer
 from poe.errors import ActorDead, CallTimeout, MailboxFull, NotSuspended, StartFailed
 
@@ -50,9 +52,11 @@ __all__ = [
     "READABLE",
     "SHUTDOWN",
     "TIMED_OUT",
+    "TIMEOUT",
     "ActorDead",
     "ActorExit",
     "ActorRef",
+    "ActorStatus",
     "Call",
     "CallTimeout",
     "Continue",
@@ -61,6 +65,7 @@ __all__ = [
     "Exit",
     "GenServer",
     "IdleTimeout",
+    "LoggedMessage",
     "LoopAddress",
     "LoopSystemBase",
     "MailboxFull",

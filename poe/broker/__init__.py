@@ -18,12 +18,13 @@ from poe.broker.listener import (
 from poe.broker.local_request import LocalRequest
 from poe.broker.log_limit import LogLimit
 from poe.broker.node_tree import NodeParts, NodeSup
-from poe.broker.request_handler import RequestHandler, SegmentRows, may_repeat
+from poe.broker.request_handler import NODE_SUP, RequestHandler, SegmentRows, may_repeat
 from poe.broker.routing_table import Route, RoutingTable
 from poe.broker.topic_registry import RegistryOptions, RegistryParts
 
 __all__ = [
     "MOVED",
+    "NODE_SUP",
     "AppendixOptions",
     "BoundPort",
     "ConnectionOptions",

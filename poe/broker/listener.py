@@ -160,7 +160,10 @@ class ListenerSup(Supervisor):
             name=CONNECTION_SUP,
         )
         acceptors = [
-            ChildSpec(id=("acceptor", number), actor=Acceptor, args=(listening, parts))
+            # Were it longer than the period, acceptors that hang could be restarted for ever.
+            ChildSpec(
+                id=("acceptor", number), actor=Acceptor, args=(listening, parts), shutdown_s=1
+            )
             for number in range(ACCEPTORS_COUNT)
         ]
         return (
