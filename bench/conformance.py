@@ -4,6 +4,7 @@ usage: python -m bench.conformance [--rounds N]
 """
 
 import argparse
+import os
 import time
 
 from bench.build import ROOT
@@ -21,9 +22,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     rounds = parser.parse_args().rounds
     interrupt_once()
+    load = os.getloadavg()[0]
     rows = [row for script in SCRIPTS for row in run_script(script, rounds, quick=False)]
     lines = [
         f"Measured on {time.strftime('%Y-%m-%d')}: {machine()}.",
+        f"Load average before it, of whatever else ran: {load:.1f}.",
         "",
         "| measure | median | least … greatest | rounds | bar | met |",
         "|---|---|---|---|---|---|",
