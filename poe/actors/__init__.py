@@ -9,6 +9,7 @@ from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
 from poe.actors.loop_base import LoopSystemBase
+from poe.actors.loopback_tcp import loopback_tcp_system
 from poe.actors.message import (
     HIBERNATE,
     IGNORE,
@@ -74,4 +75,5 @@ __all__ = [
     "Stop",
     "Timer",
     "is_orderly",
+    "loopback_tcp_system",
 ]
