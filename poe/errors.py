@@ -440,6 +440,18 @@ class NotSuspended(ActorError):
         super().__init__(f"{ref} is not suspended; suspend it, change its code, and resume it")
 
 
+class ProcessStartFailed(ActorError):
+    """A process could not be run, or did not become ready; `report` is what it said itself."""
+
+    code = 608
+
+    def __init__(self, program: str, why: object, report: bytes = b"") -> None:
+        self.program = program
+        self.why = why
+        self.report = report
+        super().__init__(f"process {program} did not start ({why}); see what it wrote to its log")
+
+
 class SupervisionError(PoeError):
     """A supervisor cannot do what was asked."""
 

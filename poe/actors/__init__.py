@@ -24,6 +24,8 @@ from poe.actors.message import (
     Reply,
     Stop,
 )
+from poe.actors.os_process import GetPid, OsProcess
+from poe.actors.parent_process import end_with_parent, report_failure, report_ready
 from poe.actors.reason import (
     CRASHES,
     KILL,
@@ -37,7 +39,14 @@ from poe.actors.reason import (
 )
 from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.actors.timer_queue import Timer
-from poe.errors import ActorDead, CallTimeout, MailboxFull, NotSuspended, StartFailed
+from poe.errors import (
+    ActorDead,
+    CallTimeout,
+    MailboxFull,
+    NotSuspended,
+    ProcessStartFailed,
+    StartFailed,
+)
 
 __all__ = [
     "CRASHES",
@@ -61,12 +70,15 @@ __all__ = [
     "Error",
     "Exit",
     "GenServer",
+    "GetPid",
     "IdleTimeout",
     "LoopAddress",
     "LoopSystemBase",
     "MailboxFull",
     "Monitor",
     "NotSuspended",
+    "OsProcess",
+    "ProcessStartFailed",
     "Reason",
     "Reply",
     "SimulatedClock",
@@ -74,6 +86,9 @@ __all__ = [
     "StartFailed",
     "Stop",
     "Timer",
+    "end_with_parent",
     "is_orderly",
     "loopback_tcp_system",
+    "report_failure",
+    "report_ready",
 ]
