@@ -4,6 +4,7 @@ The actor lives as long as the process: it ends when the process does, with a re
 and ends the process when it is told to end.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,6 +15,8 @@ from poe.actors.message import Stop
 from poe.actors.process_watch import PROCESS_ENDED, ProcessWatch
 from poe.actors.reason import Reason
 from poe.errors import ProcessStartFailed
+
+logger = logging.getLogger("poe.actors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +58,15 @@ class OsProcess(GenServer):
         """
         self._grace_s = grace_s
         self._watch = watch = ProcessWatch(self, command, descriptors)
+        logger.info("%s runs as process %d", self.name or command[0], watch.pid)
         if ready_timeout_s is not None:
             await watch.wait_change(ready_timeout_s)
             if not watch.is_ready:
                 why = watch.end or f"not ready after {ready_timeout_s} s"
                 await self._end_process()
-                raise ProcessStartFailed(command[0], why, watch.report)
+                raise ProcessStartFailed(
+                    command[0], why, watch.report.decode("utf-8", "backslashreplace")
+                )
 
     def handle_call(self, request: GetPid, caller: Call) -> int:
         """Return the pid."""

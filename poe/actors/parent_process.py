@@ -39,9 +39,9 @@ def report_ready() -> None:
     _report(READY)
 
 
-def report_failure(report: bytes) -> None:
+def report_failure(sentence: str) -> None:
     """Tell it why there is no start; the process is to end now."""
-    _report(report)
+    _report(sentence.encode("utf-8", "backslashreplace"))
 
 
 def _report(report: bytes) -> None:

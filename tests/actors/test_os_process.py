@@ -141,8 +141,8 @@ def test_a_start_is_complete_when_the_process_says_so(system, tmp_path):
 @pytest.mark.parametrize(
     ("script", "why", "report"),
     [
-        ("report_failure(b'no disk'); raise SystemExit(2)", ("exit_status", 2), b"no disk"),
-        ("raise SystemExit(0)", "normal", b""),
+        ("report_failure('no disk'); raise SystemExit(2)", ("exit_status", 2), "no disk"),
+        ("raise SystemExit(0)", "normal", ""),
     ],
 )
 def test_a_process_that_ends_before_it_is_ready_fails_the_start(system, script, why, report):
