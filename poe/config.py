@@ -44,10 +44,17 @@ class ServiceOptions:
     isolation: Literal["none", "process"] = "none"
     """`process` runs the node in a process of its own, restarted when it dies."""
 
+    thespian_port: int | None = None
+    """Offer the node to Thespian programs: admin port, on 127.0.0.1.
+    Off by default: whoever can connect to loopback can then run code as the server's user.
+    """
+
     def __post_init__(self) -> None:
         """Reject what is none."""
         if self.isolation not in {"none", "process"}:
             raise OptionError("isolation", self.isolation, "none or process")
+        if self.thespian_port is not None and not 1 <= self.thespian_port <= 65535:  # noqa: PLR2004 - 16 bits
+            raise OptionError("thespian_port", self.thespian_port, "1 to 65535, or none")
 
     def check_is_default(self) -> None:
         """Refuse what an embedded node would take no notice of.

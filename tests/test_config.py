@@ -42,6 +42,7 @@ def test_defaults_are_those_of_the_design():
         "send_timeout": 30.0,
         "connections_max": 10_000,
         "isolation": "none",
+        "thespian_port": None,
     }
 
 

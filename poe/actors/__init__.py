@@ -37,6 +37,7 @@ from poe.actors.reason import (
     Reason,
     is_orderly,
 )
+from poe.actors.responder import Responder
 from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.actors.timer_queue import Timer
 from poe.errors import (
@@ -81,6 +82,7 @@ __all__ = [
     "ProcessStartFailed",
     "Reason",
     "Reply",
+    "Responder",
     "SimulatedClock",
     "SocketWatch",
     "StartFailed",

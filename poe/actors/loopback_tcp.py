@@ -11,6 +11,8 @@ process of the system gets SIGKILL when the one that started it ends.
 
 import multiprocessing
 import os
+import socket
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,11 +38,17 @@ from thespian.system.transport.TCPTransport import (
 from poe.actors.parent_process import end_with_parent
 
 _LOOPBACK = "127.0.0.1"
+_LISTENER = "Admin Listener"
+"""Capability that holds the descriptor of a socket which listens for the admin already."""
 _ADMIN_JOIN_S = 5.0
 
 
 def loopback_tcp_system(
-    admin_port: int, *, log_definitions: dict[str, Any] | None = None, **capabilities: object
+    admin_port: int,
+    capabilities: Mapping[str, object] | None = None,
+    *,
+    log_definitions: dict[str, Any] | None = None,
+    listening: int | None = None,
 ) -> ActorSystem:
     """Join the system whose admin has a port of 127.0.0.1, or start it.
 
@@ -49,15 +57,18 @@ def loopback_tcp_system(
 
     Args:
         admin_port: 1 to 65535.
+        capabilities: as Thespian's, besides; those that reach for other hosts come to nothing.
         log_definitions: as Thespian's `logDefs`.
-        capabilities: as Thespian's; those that reach for other hosts come to nothing.
+        listening: descriptor of a socket that listens on the port already, for a system that is
+            started again and again: clients wait meanwhile. Thespian's own clients would start
+            an admin of their own on a port that is free.
 
     Raises:
         thespian.actors.InvalidActorAddress: another program has the port.
     """
-    capabilities["Admin Port"] = admin_port
-    base = _LoopbackBase(SimpleNamespace(capabilities=capabilities), log_definitions)
-    return ActorSystem(base, capabilities, transientUnique=True)
+    given = {**(capabilities or {}), "Admin Port": admin_port, _LISTENER: listening}
+    base = _LoopbackBase(SimpleNamespace(capabilities=given), log_definitions)
+    return ActorSystem(base, given, transientUnique=True)
 
 
 class LoopbackTransport(TCPTransport):  # type: ignore[misc]  # Thespian is untyped
@@ -66,6 +77,8 @@ class LoopbackTransport(TCPTransport):  # type: ignore[misc]  # Thespian is unty
     The original binds the address it is given, but all interfaces where it makes one itself. So
     each of its three ways of construction becomes the one where an address is given.
     """
+
+    socket: Any
 
     def __init__(self, kind: Any, *args: Any) -> None:  # noqa: ANN401 - Thespian's constructor
         if isinstance(kind, TCPEndpoint):
@@ -78,6 +91,9 @@ class LoopbackTransport(TCPTransport):  # type: ignore[misc]  # Thespian is unty
             admin, is_routed, is_outbound = self.getAdminAddr(args[0]), False, False
         endpoint = (number, assigned or _at_loopback(0), parent, admin, is_routed, is_outbound)
         super().__init__(TCPEndpoint(*endpoint))
+        self._is_admin_missing = not isinstance(kind, TCPEndpoint | ExternalTransportCopy) and (
+            args[0].get(_LISTENER) is not None
+        )
         starter = multiprocessing.parent_process()
         if isinstance(kind, TCPEndpoint) and starter is not None:
             end_with_parent(starter.pid)
@@ -86,6 +102,18 @@ class LoopbackTransport(TCPTransport):  # type: ignore[misc]  # Thespian is unty
     def getAdminAddr(capabilities: dict[str, Any]) -> ActorAddress:  # noqa: N802 - Thespian's name
         """Return where the admin of a system listens."""
         return _at_loopback(capabilities.get("Admin Port", DEFAULT_ADMIN_PORT))
+
+    def probeAdmin(self, address: ActorAddress) -> bool:  # noqa: N802 - Thespian's name
+        """Tell whether the admin may be there; with a socket of ours its port is always taken."""
+        is_missing, self._is_admin_missing = self._is_admin_missing, False
+        return not is_missing and bool(super().probeAdmin(address))
+
+    def listen_with(self, descriptor: int, address: ActorAddress) -> None:
+        """Take an open socket instead of the one that was made; for an admin."""
+        self.socket.close()
+        self.socket = socket.socket(fileno=descriptor)
+        self.socket.setblocking(True)
+        self.myAddress = address
 
     def external_transport_clone(self) -> "LoopbackTransport":
         """Return a transport for another thread of a client; the original's would be its own."""
@@ -142,8 +170,13 @@ def _run_admin(
     Source: thespian 4.0.1, multiprocCommon.py, startAdmin; without becoming a daemon.
     """
     os.setsid()
-    transport = LoopbackTransport(endpoint)
     address = LoopbackTransport.getAdminAddr(capabilities)
+    listener = capabilities.pop(_LISTENER, None)
+    if listener is None:
+        transport = LoopbackTransport(endpoint)
+    else:
+        transport = LoopbackTransport(TCPEndpoint(None, None, *endpoint.args[2:]))
+        transport.listen_with(listener, address)
     admin = MultiProcAdmin(transport, address, capabilities, log_definitions, context)
     admin.addrOfStarter = starter
     for number in child_exit_signals:

@@ -20,6 +20,7 @@ from poe.cli.log import LEVELS, start_logging
 from poe.cli.option_help import field_docstrings
 from poe.cli.output import OutputFailed, write_line
 from poe.cli.service import Served, Service
+from poe.cli.thespian_gateway import ThespianGateway
 from poe.config import Config, option_choices, option_parts, parse_option
 from poe.errors import OptionError
 from poe.node import Node
@@ -56,10 +57,13 @@ def serve(
 
 
 def _served(config: Config, log_level: str) -> Served:
-    """Return the node, in this process or in one of its own."""
+    """Return the node, in this process or in one of its own, and what is around it."""
+    node: Served = Node(config.without_service())
     if config.service.isolation == "process":
-        return IsolatedNode(config, log_level)
-    return Node(config.without_service())
+        node = IsolatedNode(config, log_level)
+    if config.service.thespian_port is not None:
+        node = ThespianGateway(node, config.service.thespian_port, log_level)
+    return node
 
 
 def _tell_ready(address: str) -> None:

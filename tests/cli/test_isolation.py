@@ -219,6 +219,7 @@ def test_the_option_may_stand_in_the_environment(tmp_path):
         assert len(descendants(server.process.pid)) == 1
 
 
-def test_an_embedded_node_refuses_the_options_of_the_service():
+@pytest.mark.parametrize("option", [{"isolation": "process"}, {"thespian_port": 1900}])
+def test_an_embedded_node_refuses_the_options_of_the_service(option):
     with pytest.raises(OptionError, match="run the node by `poe serve`"):
-        Node(isolation="process")
+        Node(option)
