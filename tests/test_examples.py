@@ -54,6 +54,13 @@ producer: 500 ticks acknowledged
 consumer: 500 ticks, from b'tick 0' to b'tick 499'
 every tick once, in order
 """,
+    "process_isolation": """\
+kill 1: the process ended with ('signal', 'SIGKILL')
+kill 2: the process ended with ('signal', 'SIGKILL')
+kill 3: the process ended with ('signal', 'SIGKILL')
+4 processes, one after the other; the last one runs
+stopped
+""",
     "healing_tree": """\
 6 / 3 = 2.0
 crash 1: ZeroDivisionError, healed by math: 8 / 2 = 4.0
