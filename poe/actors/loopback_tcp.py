@@ -66,7 +66,9 @@ def loopback_tcp_system(
     Raises:
         thespian.actors.InvalidActorAddress: another program has the port.
     """
-    given = {**(capabilities or {}), "Admin Port": admin_port, _LISTENER: listening}
+    given = {**(capabilities or {}), "Admin Port": admin_port}
+    if listening is not None:
+        given[_LISTENER] = listening
     base = _LoopbackBase(SimpleNamespace(capabilities=given), log_definitions)
     return ActorSystem(base, given, transientUnique=True)
 
@@ -79,23 +81,23 @@ class LoopbackTransport(TCPTransport):  # type: ignore[misc]  # Thespian is unty
     """
 
     socket: Any
+    _is_admin_missing = False
 
     def __init__(self, kind: Any, *args: Any) -> None:  # noqa: ANN401 - Thespian's constructor
-        if isinstance(kind, TCPEndpoint):
-            number, assigned, parent, admin, is_routed, is_outbound = kind.args
-        elif isinstance(kind, ExternalTransportCopy):
-            number = assigned = parent = None
-            admin, is_outbound, is_routed = args
+        is_of_system = isinstance(kind, TCPEndpoint)
+        if is_of_system:
+            number, assigned, *rest = kind.args
         else:
             number = assigned = parent = None
-            admin, is_routed, is_outbound = self.getAdminAddr(args[0]), False, False
-        endpoint = (number, assigned or _at_loopback(0), parent, admin, is_routed, is_outbound)
-        super().__init__(TCPEndpoint(*endpoint))
-        self._is_admin_missing = not isinstance(kind, TCPEndpoint | ExternalTransportCopy) and (
-            args[0].get(_LISTENER) is not None
-        )
+            if isinstance(kind, ExternalTransportCopy):
+                admin, is_outbound, is_routed = args
+            else:
+                admin, is_outbound, is_routed = self.getAdminAddr(args[0]), False, False
+                self._is_admin_missing = _LISTENER in args[0]
+            rest = [parent, admin, is_routed, is_outbound]
+        super().__init__(TCPEndpoint(number, assigned or _at_loopback(0), *rest))
         starter = multiprocessing.parent_process()
-        if isinstance(kind, TCPEndpoint) and starter is not None:
+        if is_of_system and starter is not None:
             end_with_parent(starter.pid)
 
     @staticmethod
@@ -104,7 +106,7 @@ class LoopbackTransport(TCPTransport):  # type: ignore[misc]  # Thespian is unty
         return _at_loopback(capabilities.get("Admin Port", DEFAULT_ADMIN_PORT))
 
     def probeAdmin(self, address: ActorAddress) -> bool:  # noqa: N802 - Thespian's name
-        """Tell whether the admin may be there; with a socket of ours its port is always taken."""
+        """Tell whether the admin may be there; before we start it, a socket of ours has its port."""
         is_missing, self._is_admin_missing = self._is_admin_missing, False
         return not is_missing and bool(super().probeAdmin(address))
 
