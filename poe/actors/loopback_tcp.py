@@ -106,7 +106,7 @@ class LoopbackTransport(TCPTransport):  # type: ignore[misc]  # Thespian is unty
         return _at_loopback(capabilities.get("Admin Port", DEFAULT_ADMIN_PORT))
 
     def probeAdmin(self, address: ActorAddress) -> bool:  # noqa: N802 - Thespian's name
-        """Tell whether the admin may be there; before we start it, a socket of ours has its port."""
+        """Tell whether the admin is there: not yet, where its port is that of a socket of ours."""
         is_missing, self._is_admin_missing = self._is_admin_missing, False
         return not is_missing and bool(super().probeAdmin(address))
 

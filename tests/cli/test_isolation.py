@@ -165,6 +165,16 @@ def test_a_client_that_does_not_take_its_reply_is_cut_off_within_five_seconds(is
     assert b"clients were cut off" in stderr
 
 
+def test_a_node_that_hangs_is_killed_when_the_service_ends(isolated):
+    pid = node_pid(isolated)
+    os.kill(pid, signal.SIGSTOP)
+    began_s = time.monotonic()
+    code, _, _ = isolated.end()
+    assert time.monotonic() - began_s < 5
+    assert code == 0
+    assert not is_running(pid)
+
+
 def test_a_second_signal_ends_both_at_once(isolated):
     pid = node_pid(isolated)
     with slow_client(isolated.port):
