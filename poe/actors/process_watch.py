@@ -26,6 +26,8 @@ PROCESS_ENDED = object()
 
 _REPORT_BYTES_MAX = 65_536
 _REAP_S = 1.0
+_SIGNAL_NAMES = {number.value: number.name for number in signal.Signals}
+"""Real-time signals have none, but for the first and the last."""
 
 
 class ProcessWatch:
@@ -85,19 +87,24 @@ class ProcessWatch:
     def terminate(self) -> None:
         """Ask the process to end; from now on nothing but its end is a change."""
         self._close_pipe()
-        self._process.send_signal(signal.SIGTERM)
+        self._send(signal.SIGTERM)
 
     def close(self) -> None:
         """Kill the process, if it still runs, and let go of everything; twice is harmless."""
         self._cell.on_end = None
         if self.end is None:
-            self._process.kill()
+            self._send(signal.SIGKILL)
             # It is gone within microseconds, unless a disk keeps it.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._take_end(timeout_s=_REAP_S)
         self._close_pipe()
 
     # ---- in the loop ----------------------------------------------------------------------------
+
+    def _send(self, number: signal.Signals) -> None:
+        # Popen would look first whether it has ended, and reap it. Until `_take_end` does that, the
+        # pid cannot be anybody else's.
+        os.kill(self.pid, number)
 
     def _watch_end(self) -> None:
         try:
@@ -158,5 +165,5 @@ class ProcessWatch:
 
 def _reason_of(status: int) -> Reason:
     if status < 0:
-        return ("signal", signal.Signals(-status).name)
+        return ("signal", _SIGNAL_NAMES.get(-status, str(-status)))
     return NORMAL if status == 0 else ("exit_status", status)

@@ -88,6 +88,7 @@ def gone(pid):
         ("exit 3", ("exit_status", 3)),
         ("kill -9 $$", ("signal", "SIGKILL")),
         ("kill -TERM $$", ("signal", "SIGTERM")),
+        ("kill -40 $$", ("signal", "40")),
     ],
 )
 def test_the_actor_ends_with_its_process_and_tells_how(system, script, reason):
