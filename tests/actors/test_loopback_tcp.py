@@ -3,9 +3,7 @@
 The sockets are real, and so is the other host: a network namespace with a cable to this one.
 """
 
-import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -13,6 +11,7 @@ import sys
 
 import pytest
 
+from tests.other_host import other_host
 from tests.process_tree import descendants, is_running, listeners
 from tests.python_process import ROOT, environment
 from tests.waiting import wait_until
@@ -26,16 +25,6 @@ from thespian.actors import ActorSystem
 system = ActorSystem("multiprocTCPBase", {"Admin Port": int(sys.argv[1])})
 actor = system.createActor("tests.actors.tcp_program.Family", globalName="family")
 print(system.ask(actor, "pid", 10))
-"""
-TRY_EACH = """\
-import socket, sys
-host, *ports = sys.argv[1:]
-for port in ports:
-    try:
-        socket.create_connection((host, int(port)), timeout=2).close()
-        print(port)
-    except OSError:
-        pass
 """
 
 
@@ -107,47 +96,8 @@ def test_the_system_does_not_outlive_a_kill_of(program, who):
     wait_until(lambda: not any(map(is_running, family[max(who, 1) :])), DEADLINE_S)
 
 
-# ---- from another host -------------------------------------------------------------------------
-
-
-def ip(*arguments):
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=DEADLINE_S)
-
-
-@pytest.fixture
-def cable():
-    """A network namespace with a cable to this one: its name, and our address at our end."""
-    if shutil.which("ip") is None:
-        pytest.skip("needs `ip` of iproute2")
-    name = f"poe{os.getpid()}"
-    ours, theirs = "198.18.77.1", "198.18.77.2"
-    try:
-        ip("netns", "add", name)
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"network namespaces are not permitted: {error.stderr.decode().strip()}")
-    try:
-        ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
-        ip("address", "add", f"{ours}/30", "dev", name)
-        ip("link", "set", name, "up")
-        ip("-n", name, "address", "add", f"{theirs}/30", "dev", "eth0")
-        ip("-n", name, "link", "set", "eth0", "up")
-        yield name, ours
-    finally:
-        with contextlib.suppress(subprocess.CalledProcessError):
-            ip("link", "delete", name)
-        ip("netns", "delete", name)
-
-
-def test_another_host_reaches_none_of_its_ports(program, cable):
+def test_another_host_reaches_none_of_its_ports(program):
     process, _ = program
-    namespace, host = cable
     ports = {port for pid in family_of(process) for _, port in listeners(pid)}
-    # Without a listener that can be reached, the test would pass with the cable cut.
-    with socket.create_server(("0.0.0.0", 0)) as control:
-        control_port = control.getsockname()[1]
-        run = subprocess.run(
-            ["ip", "netns", "exec", namespace, sys.executable, "-c", TRY_EACH, host,
-             *map(str, [*ports, control_port])],
-            capture_output=True, timeout=60, check=True,
-        )  # fmt: skip
-    assert run.stdout.split() == [str(control_port).encode()]
+    with other_host() as host:
+        assert host.reaches(ports) == set()

@@ -12,6 +12,7 @@ import pytest
 
 from poe import protocol
 from tests.cli.processes import DEADLINE_S, Server, complaint, poe
+from tests.other_host import other_host
 from tests.process_tree import descendants, is_running, listeners
 from tests.python_process import ROOT, environment
 from tests.waiting import wait_until
@@ -164,11 +165,15 @@ def test_the_service_goes_on_when_the_node_is_killed(client, offered):
     assert [message for _, message in records] == [b"before", b"after"]
 
 
-def test_every_process_listens_on_loopback_alone(offered, thespian_port):
+def test_every_process_listens_on_loopback_alone_and_another_host_reaches_none(
+    offered, thespian_port
+):
     pids = [offered.process.pid, *descendants(offered.process.pid)]
     addresses = set().union(*map(listeners, pids))
     assert {("127.0.0.1", offered.port), ("127.0.0.1", thespian_port)} < addresses
     assert {host for host, _ in addresses} == {"127.0.0.1"}
+    with other_host() as host:
+        assert host.reaches({port for _, port in addresses}) == set()
 
 
 def test_a_service_that_is_killed_comes_back(client, offered):
