@@ -440,6 +440,23 @@ class NotSuspended(ActorError):
         super().__init__(f"{ref} is not suspended; suspend it, change its code, and resume it")
 
 
+class ProcessStartFailed(ActorError):
+    """A process could not be run, or did not become ready.
+
+    `why` is a sentence, or the reason of its end as `OsProcess` has it; `report` is what it said.
+    """
+
+    code = 608
+
+    def __init__(self, program: str, why: object, report: str = "") -> None:
+        self.program = program
+        self.why = why
+        self.report = report
+        words = " ".join(map(str, why)) if isinstance(why, tuple) else str(why)
+        way_on = report or "see what it wrote to its log"
+        super().__init__(f"process {program} did not start ({words}): {way_on}")
+
+
 class SupervisionError(PoeError):
     """A supervisor cannot do what was asked."""
 

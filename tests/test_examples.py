@@ -82,6 +82,13 @@ Supervisor.4 (one_for_one, 3 restarts, last ConnectionRefusedError)  running    
  60.0 s: connected
 the answer? 42
 """,
+    "process_isolation": """\
+kill 1: the process ended with ('signal', 'SIGKILL')
+kill 2: the process ended with ('signal', 'SIGKILL')
+kill 3: the process ended with ('signal', 'SIGKILL')
+4 processes, one after the other; the last one runs
+stopped
+""",
     "healing_tree": """\
 6 / 3 = 2.0
 crash 1: ZeroDivisionError, healed by math: 8 / 2 = 4.0

@@ -9,6 +9,7 @@ from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
 from poe.actors.loop_base import LoopSystemBase
+from poe.actors.loopback_tcp import loopback_tcp_system
 from poe.actors.message import (
     HIBERNATE,
     IGNORE,
@@ -23,6 +24,8 @@ from poe.actors.message import (
     Reply,
     Stop,
 )
+from poe.actors.os_process import GetPid, OsProcess
+from poe.actors.parent_process import end_with_parent, report_failure, report_ready
 from poe.actors.reason import (
     CRASHES,
     KILL,
@@ -35,10 +38,18 @@ from poe.actors.reason import (
     Reason,
     is_orderly,
 )
+from poe.actors.responder import Responder
 from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.actors.system_request import ActorStatus, LoggedMessage
 from poe.actors.timer_queue import Timer
-from poe.errors import ActorDead, CallTimeout, MailboxFull, NotSuspended, StartFailed
+from poe.errors import (
+    ActorDead,
+    CallTimeout,
+    MailboxFull,
+    NotSuspended,
+    ProcessStartFailed,
+    StartFailed,
+)
 
 __all__ = [
     "CRASHES",
@@ -64,6 +75,7 @@ __all__ = [
     "Error",
     "Exit",
     "GenServer",
+    "GetPid",
     "IdleTimeout",
     "LoggedMessage",
     "LoopAddress",
@@ -71,12 +83,19 @@ __all__ = [
     "MailboxFull",
     "Monitor",
     "NotSuspended",
+    "OsProcess",
+    "ProcessStartFailed",
     "Reason",
     "Reply",
+    "Responder",
     "SimulatedClock",
     "SocketWatch",
     "StartFailed",
     "Stop",
     "Timer",
+    "end_with_parent",
     "is_orderly",
+    "loopback_tcp_system",
+    "report_failure",
+    "report_ready",
 ]

@@ -111,8 +111,8 @@ class LoopSystemBase(ThespianBase):
         Raises:
             CallTimeout: it had not ended after `timeout_s`; it still will.
         """
-        waiter = _DownWaiter()
-        watcher = self.new_outside_cell("Stop", waiter)
+        ended = threading.Event()
+        watcher = self.new_outside_cell("stop", _EndWatcher(lambda _: ended.set()))
         self._enter()
         try:
             watcher.monitor(ref.cell)
@@ -120,8 +120,16 @@ class LoopSystemBase(ThespianBase):
             self._drain()
         finally:
             self._leave()
-        if not self._wait(waiter.down, timeout_s):
+        if not self._wait(ended, timeout_s):
             raise CallTimeout(ref, timeout_s or 0.0)
+
+    def when_ended(self, ref: LoopAddress, action: Callable[[Reason], object]) -> None:
+        """Call `action` with the reason once an actor has ended.
+
+        It is called in whatever thread runs actors then, and must not block or call the system.
+        """
+        watcher = self.new_outside_cell("when_ended", _EndWatcher(action))
+        self.run_outside(lambda: watcher.monitor(ref.cell))
 
     def request_stop(self, cell: ActorCell, reason: Reason) -> None:
         """Ask an actor to terminate; under the lock."""
@@ -204,14 +212,14 @@ class LoopSystemBase(ThespianBase):
         return event.wait(timeout_s)
 
 
-class _DownWaiter:
-    """Receives the one `Down` that `stop` waits for."""
+class _EndWatcher:
+    """Receives the `Down` of an actor, for an application thread."""
 
-    def __init__(self) -> None:
-        self.down = threading.Event()
+    def __init__(self, action: Callable[[Reason], object]) -> None:
+        self._action = action
 
     def deliver(self, message: object, sender: object) -> None:
-        """Note the end."""
+        """Pass the reason on."""
         del sender
         if isinstance(message, Down):
-            self.down.set()
+            self._action(message.reason)

@@ -13,6 +13,7 @@ from poe.broker.listener import (
     BoundPort,
     ListenerOptions,
     ListenerParts,
+    bind_port,
     check_port_is_free,
 )
 from poe.broker.local_request import LocalRequest
@@ -42,6 +43,7 @@ __all__ = [
     "RoutingTable",
     "SegmentInfo",
     "SegmentRows",
+    "bind_port",
     "check_port_is_free",
     "may_repeat",
 ]

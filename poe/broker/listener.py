@@ -194,6 +194,17 @@ def check_port_is_free(options: ListenerOptions) -> None:
         _bind(options.host, options.port).close()
 
 
+def bind_port(options: ListenerOptions) -> BoundPort:
+    """Listen for clients on behalf of a node that is still to start; they wait until it does.
+
+    Raises:
+        PortInUse: somebody else has the port.
+        OptionError: host or port are none that this process can have.
+    """
+    listening = _listen_at(options.host, options.port or 0)
+    return BoundPort(listening.getsockname()[1], listening)
+
+
 def _listen(parts: ListenerParts) -> socket.socket:
     bound = parts.bound
     if bound.listening is None:

@@ -59,7 +59,7 @@ def _tell(error: Exception) -> ExitCode:
         case OSError():
             # typer prints the help, and its disk may be full; nothing else is known to come here.
             discard(sys.stdout)
-            write_error(f"the system refuses: {error.strerror or error}")
+            write_error(sentence_of(error))
             return ExitCode.FAILURE
         case _:
             command = getattr(getattr(error, "ctx", None), "command_path", "poe")
