@@ -2,12 +2,14 @@
 
 The only package that knows Thespian. `LoopSystemBase` keeps all actors in one process on one run
 queue; `GenServer` adds calls, exit reasons, links and monitors to Thespian's `Actor`.
+`HostedSystem` runs the same GenServers on Thespian's own bases, with a process for each actor.
 """
 
 from poe.actors.address import ActorRef, LoopAddress
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
+from poe.actors.hosted_system import HostedSystem
 from poe.actors.loop_base import LoopSystemBase
 from poe.actors.message import (
     HIBERNATE,
@@ -36,7 +38,16 @@ from poe.actors.reason import (
 )
 from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.actors.timer_queue import Timer
-from poe.errors import ActorDead, CallTimeout, MailboxFull, NotSuspended, StartFailed
+from poe.errors import (
+    ActorDead,
+    CallTimeout,
+    LoopBaseOnly,
+    MailboxFull,
+    NotPicklable,
+    NotSuspended,
+    RemoteFailure,
+    StartFailed,
+)
 
 __all__ = [
     "CRASHES",
@@ -60,13 +71,17 @@ __all__ = [
     "Error",
     "Exit",
     "GenServer",
+    "HostedSystem",
     "IdleTimeout",
     "LoopAddress",
+    "LoopBaseOnly",
     "LoopSystemBase",
     "MailboxFull",
     "Monitor",
+    "NotPicklable",
     "NotSuspended",
     "Reason",
+    "RemoteFailure",
     "Reply",
     "SimulatedClock",
     "SocketWatch",

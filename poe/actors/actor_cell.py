@@ -96,29 +96,41 @@ class ActorCell:
         if self.links is None:
             self.links = set()
         self.links.add(other)
-        if other.instance is None:
-            self.post(ExitSignal(other.address, NOPROC, linked=True))
+        other.accept_link(self)
+
+    def accept_link(self, other: "ActorCell") -> None:
+        """Be the other end of a link."""
+        if self.instance is None:
+            other.post(ExitSignal(self.address, NOPROC, linked=True))
             return
-        if other.links is None:
-            other.links = set()
-        other.links.add(self)
+        if self.links is None:
+            self.links = set()
+        self.links.add(other)
 
     def unlink(self, other: "ActorCell") -> None:
         """Undo `link`; nothing happens when there was none."""
         if self.links is not None:
             self.links.discard(other)
-        if other.links is not None:
-            other.links.discard(self)
+        other.drop_link(self)
+
+    def drop_link(self, other: "ActorCell") -> None:
+        """Be the other end of a link no longer."""
+        if self.links is not None:
+            self.links.discard(other)
 
     def monitor(self, other: "ActorCell", name: str | None = None) -> Monitor:
         """Ask for one `Down` when `other` ends; at once when it is dead."""
         monitor = Monitor(other.address, name)
-        if other.instance is None:
-            self.post(Down(other.address, NOPROC, monitor))
-        else:
-            other.monitors = other.monitors or []
-            other.monitors.append((monitor, self))
+        other.accept_monitor(monitor, self)
         return monitor
+
+    def accept_monitor(self, monitor: Monitor, watcher: "ActorCell") -> None:
+        """Remember whom to tell of the end."""
+        if self.instance is None:
+            watcher.post(Down(self.address, NOPROC, monitor))
+        else:
+            self.monitors = self.monitors or []
+            self.monitors.append((monitor, watcher))
 
     def end(self, reason: Reason) -> None:
         """Take the actor out of the system and tell links, monitors and the Thespian parent.

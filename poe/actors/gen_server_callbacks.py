@@ -46,6 +46,9 @@ class GenServerCallbacks(GenServerOperations):
     mailbox_max: ClassVar[int] = 65_536
     """Messages that may wait while a callback is suspended; more are refused to their sender."""
 
+    colocated: ClassVar[bool] = False
+    """On bases with a process for each actor: run in that of the actor which starts this one."""
+
     pinned_to_loop: ClassVar[bool] = False
     """Run in the event loop's thread only; needed by actors that own sockets."""
 
