@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -39,7 +41,10 @@ def is_running(pid):
 
 def processes_of(system):
     """Return the processes of a whole system, Thespian's own ones included."""
-    group = os.getpgid(system.pid_of(system.start(Doer)))
+    return processes_of_group(os.getpgid(system.pid_of(system.start(Doer))))
+
+
+def processes_of_group(group):
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     return [pid for pid in pids if is_running(pid) and _group_of(pid) == group]
 
@@ -194,3 +199,20 @@ async def send_to_and_fro(doer, ref, value):
 def same(doer, value):
     del doer
     return value
+
+
+@pytest.mark.slow
+def test_nothing_is_left_of_an_application_that_was_killed():
+    code = (
+        "from tests.bases.actors import Doer; from poe.actors import HostedSystem; import time\n"
+        "system = HostedSystem(); print(system.pid_of(system.start(Doer)), flush=True)\n"
+        "time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        group = os.getpgid(int(run.stdout.readline()))
+        left = processes_of_group(group)
+        run.kill()
+        run.wait()
+    assert len(left) >= 4, "Thespian's admin and logger, name server, actor"
+    wait_until(lambda: not any(is_running(pid) for pid in left), 20)

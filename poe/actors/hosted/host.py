@@ -84,7 +84,9 @@ class Host(Actor):  # type: ignore[misc]  # Thespian is untyped
             # Behind what has arrived: the last words of the process may be among it.
             self.send_to_self(Packet(Op.GONE, number=pid))
         system.take_turn()
-        if system.is_over() and not self._children and not self._is_leaving:
+        # Without the application somebody has to stay, to end Thespian's own processes at last.
+        is_last = system.is_top and system.is_orphaned
+        if system.is_over() and not (self._children or self._is_leaving or is_last):
             self._is_leaving = True
             system.say_goodbye()
             system.add_timer(LINGER_S, self.leave)

@@ -58,6 +58,7 @@ class HostSystem(RemoteTable):
         """The process that made this host; 0 where that is this one."""
         self.is_top = False
         """Made by the application."""
+        self.is_orphaned = False
         self._name: str | None = None
         self._stillborn: BaseException | None = None
         self._held: list[tuple[Packet, object]] | None = None
@@ -201,6 +202,7 @@ class HostSystem(RemoteTable):
             for cell in [cell for cell in self._watched if cell.pid == packet.number]:
                 cell.end(KILLED)
             if packet.number == self.spawner_pid and self.main is not None:
+                self.is_orphaned = True
                 parent = self.main.parent
                 ref = None if parent is None else parent.address
                 self.main.post(ExitSignal(ref, KILLED))
