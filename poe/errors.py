@@ -457,6 +457,42 @@ class ProcessStartFailed(ActorError):
         super().__init__(f"process {program} did not start ({words}): {way_on}")
 
 
+class NotPicklable(ActorError):
+    """A value cannot travel to an actor in another host; its receiver is not harmed."""
+
+    code = 609
+
+    def __init__(self, value_type: str, reason: str) -> None:
+        self.value_type = value_type
+        self.reason = reason
+        super().__init__(
+            f"{value_type} cannot be sent to another process ({reason}); use values, classes and "
+            "functions that every process can import"
+        )
+
+
+class RemoteFailure(ActorError):
+    """Stands for an exception of another process whose class cannot be restored in this one."""
+
+    code = 610
+
+    def __init__(self, error_type: str, text: str) -> None:
+        self.error_type = error_type
+        self.text = text
+        super().__init__(f"{error_type}: {text}")
+
+
+class LoopBaseOnly(ActorError):
+    """An operation that needs all actors in one process was used on another system base."""
+
+    code = 611
+
+    def __init__(self, operation: str, way_out: str) -> None:
+        self.operation = operation
+        self.way_out = way_out
+        super().__init__(f"{operation} works on LoopSystemBase only; {way_out}")
+
+
 class SupervisionError(PoeError):
     """A supervisor cannot do what was asked."""
 

@@ -2,12 +2,14 @@
 
 The only package that knows Thespian. `LoopSystemBase` keeps all actors in one process on one run
 queue; `GenServer` adds calls, exit reasons, links and monitors to Thespian's `Actor`.
+`HostedSystem` runs the same GenServers on Thespian's own bases, with a process for each actor.
 """
 
 from poe.actors.address import ActorRef, LoopAddress
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
+from poe.actors.hosted_system import HostedSystem
 from poe.actors.loop_base import LoopSystemBase
 from poe.actors.loopback_tcp import loopback_tcp_system
 from poe.actors.message import (
@@ -45,9 +47,12 @@ from poe.actors.timer_queue import Timer
 from poe.errors import (
     ActorDead,
     CallTimeout,
+    LoopBaseOnly,
     MailboxFull,
+    NotPicklable,
     NotSuspended,
     ProcessStartFailed,
+    RemoteFailure,
     StartFailed,
 )
 
@@ -76,16 +81,20 @@ __all__ = [
     "Exit",
     "GenServer",
     "GetPid",
+    "HostedSystem",
     "IdleTimeout",
     "LoggedMessage",
     "LoopAddress",
+    "LoopBaseOnly",
     "LoopSystemBase",
     "MailboxFull",
     "Monitor",
+    "NotPicklable",
     "NotSuspended",
     "OsProcess",
     "ProcessStartFailed",
     "Reason",
+    "RemoteFailure",
     "Reply",
     "Responder",
     "SimulatedClock",

@@ -97,10 +97,14 @@ class ActorCell:
         if other is self:
             return
         self._tie_to(other)
-        if other.instance is None:
-            self.post(ExitSignal(other.address, NOPROC, linked=True))
+        other.accept_link(self)
+
+    def accept_link(self, other: "ActorCell") -> None:
+        """Be the other end of a link."""
+        if self.instance is None:
+            other.post(ExitSignal(self.address, NOPROC, linked=True))
         else:
-            other._tie_to(self)  # noqa: SLF001
+            self._tie_to(other)
 
     def _tie_to(self, other: "ActorCell") -> None:
         if other is self.parent:
@@ -113,7 +117,11 @@ class ActorCell:
     def unlink(self, other: "ActorCell") -> None:
         """Undo `link`; nothing happens when there was none."""
         self.cut(other)
-        other.cut(self)
+        other.drop_link(self)
+
+    def drop_link(self, other: "ActorCell") -> None:
+        """Be the other end of a link no longer."""
+        self.cut(other)
 
     def cut(self, other: "ActorCell") -> bool:
         """Forget this actor's side of a link; tell whether there was one."""
@@ -135,12 +143,16 @@ class ActorCell:
     def monitor(self, other: "ActorCell", name: str | None = None) -> Monitor:
         """Ask for one `Down` when `other` ends; at once when it is dead."""
         monitor = Monitor(other.address, name)
-        if other.instance is None:
-            self.post(Down(other.address, NOPROC, monitor))
-        else:
-            other.monitors = other.monitors or []
-            other.monitors.append((monitor, self))
+        other.accept_monitor(monitor, self)
         return monitor
+
+    def accept_monitor(self, monitor: Monitor, watcher: "ActorCell") -> None:
+        """Remember whom to tell of the end."""
+        if self.instance is None:
+            watcher.post(Down(self.address, NOPROC, monitor))
+        else:
+            self.monitors = self.monitors or []
+            self.monitors.append((monitor, watcher))
 
     def end(self, reason: Reason) -> None:
         """Take the actor out of the system and tell links, monitors and the Thespian parent.

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from poe.actors.actor_cell import ActorCell, Receiver
 from poe.actors.address import LoopAddress
+from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
 from poe.actors.hibernation import HibernateAfter
-from poe.actors.reason import NOPROC
+from poe.actors.message import SystemRequest
+from poe.actors.reason import NOPROC, Reason
 from poe.actors.run_queue import RunQueue
 from poe.actors.tables.registry import TableRegistry
 from poe.actors.tables.table import pass_on_tables
@@ -123,6 +125,10 @@ class ActorTable(RunQueue):
         if cell.name is not None:
             del self._names[cell.name]
             cell.name = None
+
+    def request_stop(self, cell: ActorCell, reason: Reason) -> None:
+        """Ask an actor to terminate; under the lock."""
+        cell.queue.append((cell, Call(SystemRequest("stop", reason), None, cell, None), None))
 
     def cell_of_nobody(self, name: str) -> ActorCell:
         """Return the cell of an actor that does not exist, to stand for a name that nobody has."""

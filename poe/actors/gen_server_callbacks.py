@@ -49,6 +49,9 @@ class GenServerCallbacks(GenServerOperations):
     hibernate_after_s: ClassVar[float | None] = None
     """Seconds without a message after which the actor hibernates by itself; None: it does not."""
 
+    colocated: ClassVar[bool] = False
+    """On bases with a process for each actor: run in that of the actor which starts this one."""
+
     pinned_to_loop: ClassVar[bool] = False
     """Run in the event loop's thread only; needed by actors that own sockets."""
 

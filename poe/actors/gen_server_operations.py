@@ -241,8 +241,7 @@ class GenServerOperations:
 
     def whereis(self, name: str) -> LoopAddress | None:
         """Return the address of the actor registered under a name, or None."""
-        cell = self._myRef.system.find(name)
-        return None if cell is None else cell.address
+        return self._myRef.system.whereis(name)
 
     def register(self, name: str) -> None:
         """Give this actor its one name.

@@ -10,7 +10,6 @@ from typing import Any
 
 from thespian.actors import ActorSystem
 
-from poe.actors.actor_cell import ActorCell
 from poe.actors.address import LoopAddress
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
@@ -130,10 +129,6 @@ class LoopSystemBase(ThespianBase):
         """
         watcher = self.new_outside_cell("when_ended", _EndWatcher(action))
         self.run_outside(lambda: watcher.monitor(ref.cell))
-
-    def request_stop(self, cell: ActorCell, reason: Reason) -> None:
-        """Ask an actor to terminate; under the lock."""
-        cell.queue.append((cell, Call(SystemRequest("stop", reason), None, cell, None), None))
 
     def suspend(self, ref: LoopAddress | str) -> None:
         """Make an actor keep its messages, in order, until `resume`; twice is harmless."""
