@@ -4,6 +4,7 @@ An actor has one address in each host. Its serial says which actor is meant, so 
 links and answers of the same actor find each other whatever way they came.
 """
 
+import itertools
 import logging
 import os
 import secrets
@@ -66,7 +67,8 @@ class RemoteTable(ActorTable):
         self.is_one_process = False
         self.processes = ProcessWatch()
         self._route: object = None
-        self._first_serial = secrets.randbits(40) << 20
+        # Different from those of all hosts; calls are numbered with them, too.
+        self.next_serial = itertools.count(secrets.randbits(40) << 20).__next__
         self._local: dict[int, ActorCell] = {}
         self._remote: WeakValueDictionary[int, RemoteCell] = WeakValueDictionary()
         self._watched: set[RemoteCell] = set()
@@ -77,10 +79,6 @@ class RemoteTable(ActorTable):
     def run_queue(self) -> Any:  # noqa: ANN401 - entries of a run queue
         """The queue of everything that happens here."""
         return self._run_queue
-
-    def next_serial(self) -> int:
-        """Number an actor, differently from all actors of all hosts."""
-        return self._first_serial + super().next_serial()
 
     def be_at(self, route: object) -> None:
         """Learn where this host is."""
@@ -162,7 +160,7 @@ class RemoteTable(ActorTable):
 
     def add_call(self, cell: RemoteCell, call: Call) -> int:
         """Keep a call until it is answered; return its number."""
-        number = super().next_serial()
+        number = self.next_serial()
         self._calls[number] = (cell, call)
         return number
 

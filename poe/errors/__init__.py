@@ -1,0 +1,135 @@
+"""The one tree of errors: every failure that Poe reports is a `PoeError` with a code.
+
+The message of an error is one sentence that holds the value, the limit and the way out; the values
+are attributes too. The code travels on the wire and is never reused. "Nothing there yet" is no
+error: it is a value (None, an empty list).
+
+Ranges of codes: 1xx configuration, 2xx storage, 3xx protocol, 4xx broker, 5xx delivery, 6xx actors,
+7xx supervision.
+"""
+
+from poe.errors.actors import (
+    ActorDead,
+    ActorError,
+    CallFromActor,
+    CallTimeout,
+    InvalidTableArgument,
+    LoopBaseOnly,
+    MailboxFull,
+    NameTaken,
+    NotPicklable,
+    NotSuspended,
+    ProcessStartFailed,
+    RemoteFailure,
+    StartFailed,
+    TableAccessDenied,
+    TableError,
+    TableGone,
+    TableNameTaken,
+)
+from poe.errors.broker import (
+    BrokerError,
+    NodeNotRunning,
+    NodeRunning,
+    Overloaded,
+    PortInUse,
+    TopicUnavailable,
+    UnknownTopic,
+)
+from poe.errors.config import (
+    ConfigError,
+    OptionError,
+    UnknownOption,
+)
+from poe.errors.protocol import (
+    ConnectFailed,
+    ConnectionClosed,
+    FrameTooLarge,
+    LocalProtocolError,
+    ProtocolError,
+    RemoteProtocolError,
+    ServerError,
+)
+from poe.errors.root import (
+    PoeError,
+)
+from poe.errors.storage import (
+    CorruptRecord,
+    InvalidMessage,
+    InvalidTopicName,
+    PointerOutOfRange,
+    ReadFailed,
+    SegmentLocked,
+    SegmentSealed,
+    StorageError,
+    StorageFull,
+    StoreLocked,
+    SyncFailed,
+    TopicFailed,
+    WriteFailed,
+)
+from poe.errors.supervision import (
+    ChildRequestRefused,
+    ChildStartFailed,
+    IntensityExceeded,
+    InvalidChildSpec,
+    SupervisionError,
+    UnknownRequest,
+)
+
+__all__ = [
+    "ActorDead",
+    "ActorError",
+    "BrokerError",
+    "CallFromActor",
+    "CallTimeout",
+    "ChildRequestRefused",
+    "ChildStartFailed",
+    "ConfigError",
+    "ConnectFailed",
+    "ConnectionClosed",
+    "CorruptRecord",
+    "FrameTooLarge",
+    "IntensityExceeded",
+    "InvalidChildSpec",
+    "InvalidMessage",
+    "InvalidTableArgument",
+    "InvalidTopicName",
+    "LocalProtocolError",
+    "LoopBaseOnly",
+    "MailboxFull",
+    "NameTaken",
+    "NodeNotRunning",
+    "NodeRunning",
+    "NotPicklable",
+    "NotSuspended",
+    "OptionError",
+    "Overloaded",
+    "PoeError",
+    "PointerOutOfRange",
+    "PortInUse",
+    "ProcessStartFailed",
+    "ProtocolError",
+    "ReadFailed",
+    "RemoteFailure",
+    "RemoteProtocolError",
+    "SegmentLocked",
+    "SegmentSealed",
+    "ServerError",
+    "StartFailed",
+    "StorageError",
+    "StorageFull",
+    "StoreLocked",
+    "SupervisionError",
+    "SyncFailed",
+    "TableAccessDenied",
+    "TableError",
+    "TableGone",
+    "TableNameTaken",
+    "TopicFailed",
+    "TopicUnavailable",
+    "UnknownOption",
+    "UnknownRequest",
+    "UnknownTopic",
+    "WriteFailed",
+]
