@@ -7,6 +7,7 @@ It turns blocking calls into packets to the hosts of the actors, and waits for t
 import importlib
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -28,14 +29,16 @@ from poe.actors.hosted.process_watch import wait_for_end
 from poe.actors.hosted.remote_cell import RemoteCell
 from poe.actors.message import Cast, Down, ExitSignal, Start, SystemRequest
 from poe.actors.reason import NORMAL, Reason
-from poe.errors import ActorDead, CallTimeout
+from poe.errors import ActorDead, CallTimeout, OptionError
+
+_BASES = ("simpleSystemBase", "multiprocQueueBase")
 
 SLICE_S = 0.02
 """How long one thread listens for all of them before another one may send."""
 
 
 class HostedSystem:
-    """GenServers on `simpleSystemBase`, `multiprocQueueBase` or another base of Thespian.
+    """GenServers on `simpleSystemBase`, `multiprocQueueBase` or `multiprocTCPBase` of Thespian.
 
     Its methods are for application threads, any number of them; not for use inside actors. On
     `simpleSystemBase` actors run only while a method of this object does. Actor classes, arguments,
@@ -43,6 +46,9 @@ class HostedSystem:
 
     Life: the constructor starts Thespian's own processes and a name server; `shutdown` ends them
     all. When the application ends without it, the actors end within seconds.
+
+    Raises:
+        OptionError: on construction: there is no such base.
     """
 
     def __init__(self, base: str = "multiprocQueueBase", **capabilities: object) -> None:
@@ -279,13 +285,33 @@ class _Downs:
 
 
 def _start_thespian(base: str, capabilities: dict[str, object]) -> ActorSystem:
+    if base == "multiprocTCPBase":
+        return _start_tcp(capabilities)
     if base == "multiprocQueueBase" and hasattr(os, "pidfd_open"):
         # Linux: it has the sockets, too, that keep a queue alive when its writers are killed.
         # Imported here: it loads multiprocessing, which others do not need.
         queue_base = importlib.import_module("poe.actors.hosted.queue_base")
         return queue_base.QueueBase(capabilities).thespian
+    if base not in _BASES:
+        raise OptionError("base", base, f"{', '.join(_BASES)} or multiprocTCPBase")
     log_definitions = False if base == "simpleSystemBase" else None
     return ActorSystem(base, capabilities, logDefs=log_definitions, transientUnique=True)
+
+
+def _start_tcp(capabilities: dict[str, object]) -> ActorSystem:
+    """Start a system whose sockets are all on loopback; Thespian's own would be on all interfaces.
+
+    Without an `Admin Port` it gets one that is free.
+    """
+    loopback_tcp = importlib.import_module("poe.actors.loopback_tcp")
+    port = capabilities.get("Admin Port")
+    if port is not None:
+        return loopback_tcp.loopback_tcp_system(port, capabilities)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        return loopback_tcp.loopback_tcp_system(
+            port, capabilities, listening=os.dup(listener.fileno())
+        )
 
 
 def _kill_group(group: int, pids: set[int]) -> None:

@@ -117,6 +117,16 @@ class LoopbackTransport(TCPTransport):  # type: ignore[misc]  # Thespian is unty
         self.socket.setblocking(True)
         self.myAddress = address
 
+    def close(self) -> None:
+        """Close all sockets, which the original leaves open; closing twice is harmless."""
+        open_sockets = [getattr(self, "socket", None)]
+        for kept in ("_openSockets", "_incomingSockets"):
+            open_sockets += [each.socket for each in getattr(self, kept, {}).values()]
+        super().close()
+        for each in open_sockets:
+            if each is not None:
+                each.close()
+
     def external_transport_clone(self) -> "LoopbackTransport":
         """Return a transport for another thread of a client; the original's would be its own."""
         return LoopbackTransport(ExternalTransportCopy(), self._adminAddr, self.txOnly, False)

@@ -8,7 +8,7 @@ from poe.actors import HostedSystem, LoopSystemBase
 
 System = LoopSystemBase | HostedSystem
 
-BASES = ("loop", "simpleSystemBase", "multiprocQueueBase")
+BASES = ("loop", "simpleSystemBase", "multiprocQueueBase", "multiprocTCPBase")
 
 
 @pytest.fixture(params=BASES)
@@ -18,9 +18,9 @@ def system(request: pytest.FixtureRequest) -> Iterator[System]:
     system.shutdown()
 
 
-@pytest.fixture
-def processes() -> Iterator[HostedSystem]:
+@pytest.fixture(params=["multiprocQueueBase", "multiprocTCPBase"])
+def processes(request: pytest.FixtureRequest) -> Iterator[HostedSystem]:
     """A system with a process for each actor."""
-    system = HostedSystem("multiprocQueueBase")
+    system = HostedSystem(request.param)
     yield system
     system.shutdown()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from poe.actors import Exit, HostedSystem
-from poe.errors import ActorDead, StartFailed
+from poe.errors import ActorDead, OptionError, StartFailed
 from poe.supervision import (
     ChildKind,
     ChildSpec,
@@ -20,6 +20,8 @@ from poe.supervision import (
     TerminateChild,
 )
 from tests.bases.actors import Doer, Stage, log_of, pid_of, spec, specs
+from tests.other_host import other_host
+from tests.process_tree import listeners
 from tests.waiting import wait_until
 
 NOTICE_MAX_S = 3.0
@@ -172,8 +174,9 @@ def test_kills_right_after_messages_leave_the_others_able_to_talk(stage):
     assert system.call(stage.refs(supervisor)["a"], "pid")
 
 
-def test_no_process_survives_shutdown():
-    system = HostedSystem()
+@pytest.mark.parametrize("base", ["multiprocQueueBase", "multiprocTCPBase"])
+def test_no_process_survives_shutdown(base):
+    system = HostedSystem(base)
     system.start(Supervisor, SupervisorFlags(), specs_without_recorder())
     pids = processes_of(system)
     assert len(pids) >= 6, "Thespian's admin and logger, name server, supervisor, child, probe"
@@ -216,3 +219,22 @@ def test_nothing_is_left_of_an_application_that_was_killed():
         run.wait()
     assert len(left) >= 4, "Thespian's admin and logger, name server, actor"
     wait_until(lambda: not any(is_running(pid) for pid in left), 20)
+
+
+def test_no_socket_of_a_tcp_system_can_be_reached_from_another_host():
+    system = HostedSystem("multiprocTCPBase")
+    try:
+        pids = [os.getpid(), *processes_of(system)]
+        addresses = set().union(*map(listeners, pids))
+        assert len(addresses) >= len(pids)
+        assert {host for host, _ in addresses} == {"127.0.0.1"}
+        with other_host() as host:
+            assert host.reaches(port for _, port in addresses) == set()
+    finally:
+        system.shutdown()
+
+
+@pytest.mark.parametrize("base", ["multiprocUDPBase", "queue", ""])
+def test_a_base_that_is_not_offered_is_refused(base):
+    with pytest.raises(OptionError, match="multiprocQueueBase"):
+        HostedSystem(base)
