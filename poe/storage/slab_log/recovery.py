@@ -42,7 +42,7 @@ def recover(files: Files, start: int) -> SlabWriter:
             at = start + cursor.end
             slab = SlabWriter(files, start, at, cursor.log_id, cursor.chain, cursor.at)
     with reading(path):
-        while (found := _next(tail, slab.end, is_own_tail=is_own_tail)) is not None:
+        while (found := _next(tail, slab.end, size if is_own_tail else None)) is not None:
             batch = file.read_at(found.end - slab.end, slab.end - start)
             flags = Flag.NONE if found.messages else Flag.CORRUPT
             last = found.addresses[len(found.messages) - 1]
@@ -60,10 +60,13 @@ def _read_covered(cursor: SumCursor, size: int) -> bool:
     return not cursor.is_broken and not cursor.flags & (Flag.CLEAN | Flag.SEALED)
 
 
-def _next(tail: SlabReader, address: int, *, is_own_tail: bool) -> Window | None:
-    """Find the next records that nothing covers, or the damage before them; None at the end."""
-    if is_own_tail:
-        return tail.load_unsummed(address)
+def _next(tail: SlabReader, address: int, own_size: int | None) -> Window | None:
+    """Find the next records that nothing covers, or the damage before them; None at the end.
+
+    With the size of a slab that our own writer left, there is nothing to look for behind damage.
+    """
+    if own_size is not None:
+        return tail.load_unsummed(address, own_size)
     try:
         return tail.load(address)
     except CorruptSlabRecord as damage:

@@ -75,7 +75,7 @@ class SlabReader:
         Raises:
             OSError: as reported by the file layer.
         """
-        self._read_entries(0, None)
+        self._read_entries(self.start, is_all=True)
         if self._is_bounded():
             assert self._cursor is not None
             return self.start + self._cursor.end
@@ -88,28 +88,33 @@ class SlabReader:
             CorruptSlabRecord: it is not good, and where to go on.
             OSError: as reported by the file layer.
         """
-        offset = address - self.start
-        self._read_entries(offset, offset + _WINDOW_BYTES)
-        while self._unread and self._unread[0].end <= offset:
-            self._unread.popleft()
-        if self._unread:
-            return self._load_summed(address)
-        if self._is_bounded():
-            return None
-        window = self.load_unsummed(address)
-        if window is None:
-            next_ = self._next_good(offset)
+        while True:
+            self._read_entries(address)
+            if self._unread:
+                return self._load_summed(address)
+            if self._is_bounded():
+                return None
+            # Asked once: what is added from now on is not damage, though it was not there before.
+            size = self._file.size()
+            window = self.load_unsummed(address, size)
+            next_ = None if window else self._next_good(address - self.start, size)
+            # A writer marks the side file before it writes to the slab, so when none came until
+            # now, what was read is no part of its work.
+            if self._read_entries(address):
+                continue
             if next_ is not None:
                 raise CorruptSlabRecord(self._path, address, self.start + next_)
-        return window
+            return window
 
-    def load_unsummed(self, address: int) -> Window | None:
+    def load_unsummed(self, address: int, size: int) -> Window | None:
         """Read some good records by their own hashes alone; None where the first is not good.
+
+        `size` is that of the slab in bytes.
 
         Raises:
             OSError: as reported by the file layer.
         """
-        offset, size = address - self.start, self._file.size()
+        offset = address - self.start
         if size <= offset:
             return None
         data = self._file.read_at(min(_WINDOW_BYTES, size - offset), offset)
@@ -127,15 +132,23 @@ class SlabReader:
             and not cursor.flags & (Flag.CLEAN | Flag.SEALED)
         )
 
-    def _read_entries(self, begin: int, end: int | None) -> None:
-        """Read entries of what lies from an offset on, up to another; all where that is None."""
-        cursor = self._cursor
-        while cursor is not None and (end is None or cursor.end < end):
+    def _read_entries(self, address: int, *, is_all: bool = False) -> bool:
+        """Read entries of what lies from an address on, as many as make a window, or all there are.
+
+        Tell whether there were any that had not been read yet.
+        """
+        offset, cursor = address - self.start, self._cursor
+        while self._unread and self._unread[0].end <= offset:
+            self._unread.popleft()
+        is_new = False
+        while cursor is not None and (is_all or cursor.end < offset + _WINDOW_BYTES):
             entry = cursor.next()
             if entry is None:
-                return
-            if entry.end > max(entry.begin, begin):
+                break
+            is_new = True
+            if entry.end > max(entry.begin, offset):
                 self._unread.append(entry)
+        return is_new
 
     def _load_summed(self, address: int) -> Window:
         """Read the batches that the next entries tell of."""
@@ -184,9 +197,8 @@ class SlabReader:
         data = self._file.read_at(HEADER_BYTES + length, offset) if is_possible else b""
         return decode_checked(data, self.start + offset)
 
-    def _next_good(self, offset: int) -> int | None:
+    def _next_good(self, offset: int, size: int) -> int | None:
         """Find where to go on behind a bad record that no side file covers."""
-        size = self._file.size()
         next_ = offset + HEADER_BYTES + length_at(self._file.read_at(HEADER_BYTES, offset))
         if next_ == size:
             return None
