@@ -14,6 +14,7 @@ PACKAGES = (
     "poe.actors.tables",
     "poe.supervision",
     "poe.storage",
+    "poe.storage.slab_log",
     "poe.protocol",
     "poe.client",
     "poe.broker",

@@ -89,6 +89,25 @@ kill 3: the process ended with ('signal', 'SIGKILL')
 4 processes, one after the other; the last one runs
 stopped
 """,
+    "slab_queue": """\
+consumer: 4250 jobs from 'job 0' on
+consumer: 5800 jobs from 'job 4200' on
+""",
+    "slab_spool": """\
+sent 100, the last is 'reading 99'
+sent 100, the last is 'reading 199'
+sent 17, the last is 'reading 216'
+sent 33, the last is 'reading 249'
+failures: 8
+sent 1, the last is 'one more after a restart'
+failures: 2
+something was removed: True
+""",
+    "slab_cleanup": """\
+10 slabs before, 6 after
+the lowest address is 4032 now: True
+the oldest message left: reading 218
+""",
     "healing_tree": """\
 6 / 3 = 2.0
 crash 1: ZeroDivisionError, healed by math: 8 / 2 = 4.0

@@ -2,7 +2,7 @@
 
 The message of an error is one sentence that holds the value, the limit and the way out; the values
 are attributes too. The code travels on the wire and is never reused. "Nothing there yet" is no
-error: it is a value (None, an empty list).
+error: it is a value (None, an empty list). The errors of the slab log stand in its own package.
 
 Ranges of codes: 1xx configuration, 2xx storage, 3xx protocol, 4xx broker, 5xx delivery, 6xx actors,
 7xx supervision.
