@@ -49,7 +49,10 @@ class Result:
 
     def as_document(self) -> str:
         """Both tables, and how they came about."""
-        lines = [f"Measured on {time.strftime('%Y-%m-%d')} by `make bench`: {machine()}."]
+        lines = [
+            f"Measured on {time.strftime('%Y-%m-%d')} by `make bench`: {machine()},",
+            "server and load generator on the same machine.",
+        ]
         if self.missing:
             lines.append(self.missing)
         if self.outcomes:
@@ -119,18 +122,15 @@ def machine() -> str:
         if line.startswith("model name")
     ]
     model = cpus[0] if cpus else platform.machine()
-    return (
-        f"{len(cpus)} × {model}, Linux {platform.release()}, Python {platform.python_version()},"
-        " server and load generator on the same machine"
-    )
+    return f"{len(cpus)} × {model}, Linux {platform.release()}, Python {platform.python_version()}"
 
 
-def write_document(tables: str) -> None:
-    """Replace what lies between the markers of docs/benchmarks.md."""
-    text = DOCUMENT.read_text()
+def write_document(tables: str, document: Path = DOCUMENT) -> None:
+    """Replace what lies between the markers of a document."""
+    text = document.read_text()
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
-    DOCUMENT.write_text(f"{head}{BEGIN}\n\n{tables}\n{END}{tail}")
+    document.write_text(f"{head}{BEGIN}\n\n{tables}\n{END}{tail}")
 
 
 def parse_arguments() -> argparse.Namespace:

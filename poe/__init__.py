@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 __version__ = VERSION
+"""Of Poe, as `poe --version` tells it."""
 
 _node: "Node | None" = None
 

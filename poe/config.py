@@ -9,7 +9,7 @@ import math
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -35,6 +35,46 @@ _AROUND_MESSAGE_BYTES = 256
 """Room for what a frame has around a message: lengths, type, pointer, and the longest topic."""
 _NONE_WORDS = frozenset({"none", "infinity"})
 _TOML_PATH = "the path of a TOML file that exists"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceOptions:
+    """How `poe serve` runs the node; a node that is embedded into a program has none of it.
+
+    They stand here and not beside the service, which `import poe` is not to load.
+
+    Raises:
+        OptionError: on construction, naming the option and what is allowed.
+    """
+
+    isolation: Literal["none", "process"] = "none"
+    """`process` runs the node in a process of its own, restarted when it dies."""
+
+    thespian_port: int | None = None
+    """Offer the node to Thespian programs: admin port, on 127.0.0.1.
+    Off by default: whoever can connect to loopback can then run code as the server's user.
+    """
+
+    def __post_init__(self) -> None:
+        """Reject what is none."""
+        if self.isolation not in {"none", "process"}:
+            raise OptionError("isolation", self.isolation, "none or process")
+        if self.thespian_port is not None and not 1 <= self.thespian_port <= 65535:  # noqa: PLR2004 - 16 bits
+            raise OptionError("thespian_port", self.thespian_port, "1 to 65535, or none")
+
+    def check_is_default(self) -> None:
+        """Refuse what an embedded node would take no notice of.
+
+        Raises:
+            OptionError: an option is not at its default.
+        """
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                allowed = f"{str(field.default).lower()}, or run the node by `poe serve`"
+                raise OptionError(field.name, value, allowed)
+
+
 _PARTS = {
     "segment": SegmentOptions,
     "appendix": AppendixOptions,
@@ -42,6 +82,7 @@ _PARTS = {
     "scrubber": ScrubberOptions,
     "listener": ListenerOptions,
     "connection": ConnectionOptions,
+    "service": ServiceOptions,
 }
 
 
@@ -58,6 +99,7 @@ class Config:
     scrubber: ScrubberOptions
     listener: ListenerOptions
     connection: ConnectionOptions
+    service: ServiceOptions
 
     @classmethod
     def load(
@@ -92,6 +134,10 @@ class Config:
             for name, part in _PARTS.items()
         }
         return cls(dir=base, **parts)
+
+    def without_service(self) -> Self:
+        """Return the options of the node alone."""
+        return replace(self, service=ServiceOptions())
 
     def as_dict(self) -> dict[str, Any]:
         """Return the options by name, for the log and for `poe status`."""

@@ -12,9 +12,11 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TextIO, TypeVar
 
-from poe.actors import KILL, ActorRef, Down, LoopSystemBase, Reason
+from poe.actors import KILL, ActorRef, LoopSystemBase, Reason
 from poe.broker import (
     MOVED,
+    NODE_SUP,
+    BoundPort,
     ListenerParts,
     LocalRequest,
     Next,
@@ -54,7 +56,8 @@ class Node:
     """A running node; `with Node(dir=...) as node:` starts and stops it.
 
     Options come by name, in a dictionary or as keywords, or as a `Config` that is complete.
-    All methods may be called from any thread, but not from inside an actor of this node.
+    All methods may be called from any thread, but not from inside an actor of this node. `bound` is
+    a port that the node is to use, once, instead of binding that of its options.
 
     Raises:
         OptionError: an unknown option or a value that is not allowed; on construction.
@@ -66,12 +69,15 @@ class Node:
         /,
         *,
         clock: Clock | None = None,
+        bound: BoundPort | None = None,
         **arguments: Any,  # noqa: ANN401 - checked by `Config.load`
     ) -> None:
         if isinstance(options, Config):
             self.config = options
         else:
             self.config = Config.load({**(options or {}), **arguments})
+        self.config.service.check_is_default()
+        self._bound = bound
         self._clock = clock or SystemClock()
         self._routes = RoutingTable()
         self._store: Store | None = None
@@ -96,10 +102,12 @@ class Node:
         if self.is_running:
             raise NodeRunning
         config = self.config
-        check_port_is_free(config.listener)
+        if self._bound is None:
+            check_port_is_free(config.listener)
         store = Store.open(config.dir, config.segment)
         logger.info("starting with options: %s", config.as_dict())
-        self._listener = ListenerParts(self._routes, config.listener, config.connection)
+        bound = self._bound or BoundPort()
+        self._listener = ListenerParts(self._routes, config.listener, config.connection, bound)
         parts = NodeParts(
             RegistryParts(
                 store=store,
@@ -113,12 +121,12 @@ class Node:
         )
         self._system = system or LoopSystemBase()
         try:
-            self._sup = self._system.start(NodeSup, parts, name="poe_sup")
+            self._sup = self._system.start(NodeSup, parts, name=NODE_SUP)
         except StartFailed as failed:
             self._system.shutdown()
             store.close()
             self._system = None
-            raise _root_cause(failed) from failed
+            raise root_cause(failed) from failed
         self._store = store
         return self
 
@@ -172,8 +180,7 @@ class Node:
         """
         system, sup = self.system, self._sup
         assert sup is not None
-        watcher = system.new_outside_cell("when_ended", _EndWatcher(action))
-        system.run_outside(lambda: watcher.monitor(sup.cell))
+        system.when_ended(sup, action)
 
     @property
     def address(self) -> tuple[str, int] | None:
@@ -326,25 +333,12 @@ class Node:
             system.exit(ref, KILL)
 
 
-class _EndWatcher:
-    """Receives the `Down` of the node's tree."""
-
-    def __init__(self, action: Callable[[Reason], object]) -> None:
-        self._action = action
-
-    def deliver(self, message: object, sender: object) -> None:
-        """Pass the reason on."""
-        del sender
-        if isinstance(message, Down):
-            self._action(message.reason)
-
-
 def _as_bytes(messages: object) -> list[bytes]:
     """Copy bytes-likes; the originals may change, or have items that are wider than a byte."""
     return [bytes(message) for message in check_messages(messages)]
 
 
-def _root_cause(failed: StartFailed) -> PoeError:
+def root_cause(failed: StartFailed) -> PoeError:
     """Return the error at the bottom of nested start failures, for the one who called `start`."""
     reason: object = failed
     while True:

@@ -6,6 +6,7 @@
 from pathlib import Path
 
 from poe import errors
+from poe.storage.slab_log import errors as slab_log_errors
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "formats.md"
 BEGIN, END = "<!-- begin: errors -->\n", "<!-- end: errors -->"
@@ -15,7 +16,7 @@ def classes() -> list[type[errors.PoeError]]:
     """Every error class, by code."""
     found = [
         each
-        for each in vars(errors).values()
+        for each in (vars(errors) | vars(slab_log_errors)).values()
         if isinstance(each, type) and issubclass(each, errors.PoeError)
     ]
     return sorted(found, key=lambda each: each.code)

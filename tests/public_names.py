@@ -14,9 +14,11 @@ PACKAGES = (
     "poe.actors.tables",
     "poe.supervision",
     "poe.storage",
+    "poe.storage.slab_log",
     "poe.protocol",
     "poe.client",
     "poe.broker",
+    "poe.testing",
 )
 LIST = Path(__file__).with_suffix(".txt")
 

@@ -92,7 +92,9 @@ def test_imports_point_down():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("package", ["poe.storage", "poe.protocol", "poe.client"])
+@pytest.mark.parametrize(
+    "package", ["poe.storage", "poe.storage.slab_log", "poe.protocol", "poe.client"]
+)
 def test_files_and_bytes_load_without_the_actor_runtime(package):
     assert "thespian" not in loaded_by(f"import {package}")
 

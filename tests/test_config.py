@@ -44,6 +44,8 @@ def test_defaults_are_those_of_the_design():
         "frame_timeout": 10.0,
         "send_timeout": 30.0,
         "connections_max": 10_000,
+        "isolation": "none",
+        "thespian_port": None,
     }
 
 

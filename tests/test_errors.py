@@ -5,12 +5,10 @@ import pickle
 
 import pytest
 
-from poe import errors
-from poe.errors import ChildStartFailed, PoeError
+from poe.errors import ChildStartFailed
+from tests import error_table
 
-CLASSES = [
-    kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, PoeError)
-]
+CLASSES = error_table.classes()
 
 
 def test_codes_are_never_shared():

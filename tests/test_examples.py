@@ -54,6 +54,60 @@ producer: 500 ticks acknowledged
 consumer: 500 ticks, from b'tick 0' to b'tick 499'
 every tick once, in order
 """,
+    "worker_pool": """\
+100 / 0: ZeroDivisionError, alone
+100 / 1: 100
+100 / 2: 50
+100 / 4: 25
+100 / 5: 20
+100 / 10: 10
+""",
+    "pipeline": """\
+sink starts
+reader starts with line 1
+reader starts with line 4
+total: 5421
+""",
+    "back_off": """\
+  0.0 s: refused
+  2.0 s: refused
+  6.0 s: refused
+ 14.0 s: refused
+actor                                                                state       restarts  mailbox\
+  last reason
+Supervisor.4 (one_for_one, 3 restarts, last ConnectionRefusedError)  running            0        0
+└── reader                                                           restarting         3        0\
+  ConnectionRefusedError
+ 30.0 s: refused
+ 60.0 s: connected
+the answer? 42
+""",
+    "process_isolation": """\
+kill 1: the process ended with ('signal', 'SIGKILL')
+kill 2: the process ended with ('signal', 'SIGKILL')
+kill 3: the process ended with ('signal', 'SIGKILL')
+4 processes, one after the other; the last one runs
+stopped
+""",
+    "slab_queue": """\
+consumer: 4250 jobs from 'job 0' on
+consumer: 5800 jobs from 'job 4200' on
+""",
+    "slab_spool": """\
+sent 100, the last is 'reading 99'
+sent 100, the last is 'reading 199'
+sent 17, the last is 'reading 216'
+sent 33, the last is 'reading 249'
+failures: 8
+sent 1, the last is 'one more after a restart'
+failures: 2
+something was removed: True
+""",
+    "slab_cleanup": """\
+10 slabs before, 6 after
+the lowest address is 4032 now: True
+the oldest message left: reading 218
+""",
     "healing_tree": """\
 6 / 3 = 2.0
 crash 1: ZeroDivisionError, healed by math: 8 / 2 = 4.0

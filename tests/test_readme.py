@@ -1,7 +1,8 @@
 """What the README shows is what happens: its code runs, its sessions print that, its table is true.
 
-`expression  # -> value` in a block of Python is a claim and becomes an assertion. In a console
-block a line with `$` is typed, and what stands below is its output.
+`expression  # -> value` in a block of Python is a claim and becomes an assertion; what the blocks
+print stands in blocks of text. In a console block a line with `$` is typed, and what stands below
+is its output. The other documents that hold programs are checked in the same way.
 """
 
 import ast
@@ -21,8 +22,9 @@ from poe.config import Config, option_types
 from tests import python_process
 
 README = python_process.ROOT / "README.md"
-QUICKSTART = python_process.ROOT / "docs" / "supervision-quickstart.md"
+SUPERVISION = python_process.ROOT / "docs" / "supervision.md"
 TABLES = python_process.ROOT / "docs" / "tables.md"
+TESTING = python_process.ROOT / "docs" / "testing.md"
 DEADLINE_S = 30
 PORT_SHOWN = "5555"
 
@@ -64,7 +66,9 @@ def program(document: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("document", [README, QUICKSTART, TABLES], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "document", [README, SUPERVISION, TABLES, TESTING], ids=lambda path: path.name
+)
 def test_python_blocks_do_what_their_comments_claim(document, tmp_path):
     port = free_port()
     run = subprocess.run(
@@ -77,6 +81,7 @@ def test_python_blocks_do_what_their_comments_claim(document, tmp_path):
         timeout=DEADLINE_S,
     )
     assert run.returncode == 0, run.stderr
+    assert run.stdout == "".join(blocks(document, "text"))
 
 
 class Terminal:

@@ -2,13 +2,16 @@
 
 The only package that knows Thespian. `LoopSystemBase` keeps all actors in one process on one run
 queue; `GenServer` adds calls, exit reasons, links and monitors to Thespian's `Actor`.
+`HostedSystem` runs the same GenServers on Thespian's own bases, with a process for each actor.
 """
 
 from poe.actors.address import ActorRef, LoopAddress
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
+from poe.actors.hosted_system import HostedSystem
 from poe.actors.loop_base import LoopSystemBase
+from poe.actors.loopback_tcp import loopback_tcp_system
 from poe.actors.message import (
     HIBERNATE,
     IGNORE,
@@ -23,6 +26,8 @@ from poe.actors.message import (
     Reply,
     Stop,
 )
+from poe.actors.os_process import GetPid, OsProcess
+from poe.actors.parent_process import end_with_parent, report_failure, report_ready
 from poe.actors.reason import (
     CRASHES,
     KILL,
@@ -30,13 +35,26 @@ from poe.actors.reason import (
     NOPROC,
     NORMAL,
     SHUTDOWN,
+    TIMEOUT,
     ActorExit,
     Reason,
     is_orderly,
 )
+from poe.actors.responder import Responder
 from poe.actors.socket_watch import READABLE, SocketWatch
+from poe.actors.system_request import ActorStatus, LoggedMessage
 from poe.actors.timer_queue import Timer
-from poe.errors import ActorDead, CallTimeout, MailboxFull, NotSuspended, StartFailed
+from poe.errors import (
+    ActorDead,
+    CallTimeout,
+    LoopBaseOnly,
+    MailboxFull,
+    NotPicklable,
+    NotSuspended,
+    ProcessStartFailed,
+    RemoteFailure,
+    StartFailed,
+)
 
 __all__ = [
     "CRASHES",
@@ -50,9 +68,11 @@ __all__ = [
     "READABLE",
     "SHUTDOWN",
     "TIMED_OUT",
+    "TIMEOUT",
     "ActorDead",
     "ActorExit",
     "ActorRef",
+    "ActorStatus",
     "Call",
     "CallTimeout",
     "Continue",
@@ -60,18 +80,31 @@ __all__ = [
     "Error",
     "Exit",
     "GenServer",
+    "GetPid",
+    "HostedSystem",
     "IdleTimeout",
+    "LoggedMessage",
     "LoopAddress",
+    "LoopBaseOnly",
     "LoopSystemBase",
     "MailboxFull",
     "Monitor",
+    "NotPicklable",
     "NotSuspended",
+    "OsProcess",
+    "ProcessStartFailed",
     "Reason",
+    "RemoteFailure",
     "Reply",
+    "Responder",
     "SimulatedClock",
     "SocketWatch",
     "StartFailed",
     "Stop",
     "Timer",
+    "end_with_parent",
     "is_orderly",
+    "loopback_tcp_system",
+    "report_failure",
+    "report_ready",
 ]

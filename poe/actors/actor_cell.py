@@ -52,6 +52,7 @@ class ActorCell:
         "deliver",
         "globalName",
         "instance",
+        "is_linked_to_parent",
         "links",
         "monitors",
         "name",
@@ -76,6 +77,8 @@ class ActorCell:
         self.address = LoopAddress(self, system.next_serial(), label)
         self.deliver: Callable[[Any, Any], None] = self._deliver_dead
         self.children: list[ActorCell] | None = None
+        # Most actors are linked with their parent alone: a set would be a quarter of their memory.
+        self.is_linked_to_parent = False
         self.links: set[ActorCell] | None = None
         self.monitors: list[tuple[Monitor, ActorCell]] | None = None
         self.name: str | None = None
@@ -93,32 +96,63 @@ class ActorCell:
         """Tie two endings together; a link to a dead actor answers with its exit at once."""
         if other is self:
             return
-        if self.links is None:
-            self.links = set()
-        self.links.add(other)
-        if other.instance is None:
-            self.post(ExitSignal(other.address, NOPROC, linked=True))
-            return
-        if other.links is None:
-            other.links = set()
-        other.links.add(self)
+        self._tie_to(other)
+        other.accept_link(self)
+
+    def accept_link(self, other: "ActorCell") -> None:
+        """Be the other end of a link."""
+        if self.instance is None:
+            other.post(ExitSignal(self.address, NOPROC, linked=True))
+        else:
+            self._tie_to(other)
+
+    def _tie_to(self, other: "ActorCell") -> None:
+        if other is self.parent:
+            self.is_linked_to_parent = True
+        elif self.links is None:
+            self.links = {other}
+        else:
+            self.links.add(other)
 
     def unlink(self, other: "ActorCell") -> None:
         """Undo `link`; nothing happens when there was none."""
-        if self.links is not None:
-            self.links.discard(other)
-        if other.links is not None:
-            other.links.discard(self)
+        self.cut(other)
+        other.drop_link(self)
+
+    def drop_link(self, other: "ActorCell") -> None:
+        """Be the other end of a link no longer."""
+        self.cut(other)
+
+    def cut(self, other: "ActorCell") -> bool:
+        """Forget this actor's side of a link; tell whether there was one."""
+        if other is self.parent:
+            was_linked, self.is_linked_to_parent = self.is_linked_to_parent, False
+            return was_linked
+        if self.links is None or other not in self.links:
+            return False
+        self.links.discard(other)
+        return True
+
+    def linked(self) -> "list[ActorCell]":
+        """Return the cells of all linked actors, oldest first."""
+        parent = [self.parent] if self.is_linked_to_parent and self.parent is not None else []
+        if not self.links:
+            return parent
+        return sorted([*parent, *self.links], key=lambda cell: cell.address.serial)
 
     def monitor(self, other: "ActorCell", name: str | None = None) -> Monitor:
         """Ask for one `Down` when `other` ends; at once when it is dead."""
         monitor = Monitor(other.address, name)
-        if other.instance is None:
-            self.post(Down(other.address, NOPROC, monitor))
-        else:
-            other.monitors = other.monitors or []
-            other.monitors.append((monitor, self))
+        other.accept_monitor(monitor, self)
         return monitor
+
+    def accept_monitor(self, monitor: Monitor, watcher: "ActorCell") -> None:
+        """Remember whom to tell of the end."""
+        if self.instance is None:
+            watcher.post(Down(self.address, NOPROC, monitor))
+        else:
+            self.monitors = self.monitors or []
+            self.monitors.append((monitor, watcher))
 
     def end(self, reason: Reason) -> None:
         """Take the actor out of the system and tell links, monitors and the Thespian parent.
@@ -136,8 +170,9 @@ class ActorCell:
         on_end, self.on_end = self.on_end, None
         if on_end is not None:
             on_end()
-        links, self.links = self.links, None
-        for other in sorted(links or (), key=lambda cell: cell.address.serial):
+        linked = self.linked()
+        self.links, self.is_linked_to_parent = None, False
+        for other in linked:
             other.post(ExitSignal(self.address, reason, linked=True))
         monitors, self.monitors = self.monitors, None
         for monitor, watcher in monitors or ():

@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from poe.actors.actor_cell import ActorCell, Receiver
 from poe.actors.address import LoopAddress
+from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
-from poe.actors.reason import NOPROC
+from poe.actors.hibernation import HibernateAfter
+from poe.actors.message import SystemRequest
+from poe.actors.reason import NOPROC, Reason
 from poe.actors.run_queue import RunQueue
 from poe.actors.tables.registry import TableRegistry
 from poe.actors.tables.table import pass_on_tables
@@ -24,18 +27,15 @@ class ActorTable(RunQueue):
     A name belongs to at most one live actor; it is free before anyone hears of the actor's end.
     """
 
-    __slots__ = ("_alive", "_names", "_serials", "tables")  # as in `RunQueue`
+    __slots__ = ("_alive", "_names", "next_serial", "tables")  # as in `RunQueue`
 
     def __init__(self, clock: SimulatedClock | None) -> None:
         super().__init__(clock)
         self.tables = TableRegistry()
-        self._serials = itertools.count(1)
+        self.next_serial = itertools.count(1).__next__
+        """Counts the actors of this system; safe from any thread."""
         self._names: dict[str, ActorCell] = {}
         self._alive: set[ActorCell] = set()
-
-    def next_serial(self) -> int:
-        """Count the actors of this system; safe from any thread."""
-        return next(self._serials)
 
     def spawn(
         self, actor_class: type[GenServer], parent: ActorCell | None, name: str | None
@@ -44,7 +44,10 @@ class ActorTable(RunQueue):
         if name is not None and name in self._names:
             raise NameTaken(name, self._names[name].address)
         cell = self._new_cell(parent, actor_class.__name__, pinned=actor_class.pinned_to_loop)
-        self.enliven(cell, actor_class())
+        instance = actor_class()
+        if actor_class.hibernate_after_s is not None:
+            HibernateAfter(instance, actor_class.hibernate_after_s)
+        self.enliven(cell, instance)
         if name is not None:
             self.register_name(name, cell)
         return cell
@@ -122,6 +125,10 @@ class ActorTable(RunQueue):
         if cell.name is not None:
             del self._names[cell.name]
             cell.name = None
+
+    def request_stop(self, cell: ActorCell, reason: Reason) -> None:
+        """Ask an actor to terminate; under the lock."""
+        cell.queue.append((cell, Call(SystemRequest("stop", reason), None, cell, None), None))
 
     def cell_of_nobody(self, name: str) -> ActorCell:
         """Return the cell of an actor that does not exist, to stand for a name that nobody has."""

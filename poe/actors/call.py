@@ -98,6 +98,28 @@ class Call:
         return self.result()
 
 
+class Response:
+    """What an actor awaits when it looks for the reply of a call for some time only."""
+
+    __slots__ = ("_call", "_timeout_s")
+
+    def __init__(self, call: Call, timeout_s: float) -> None:
+        self._call = call
+        self._timeout_s = timeout_s
+
+    def __await__(self) -> Generator[Call, None, Any]:
+        call, caller = self._call, self._call.caller
+        if not call.is_done and caller is not None:
+            timer = caller.system.add_timer(
+                self._timeout_s, lambda: caller.queue.append((caller, call, REPLY))
+            )
+            call.is_awaited = True
+            yield call
+            call.is_awaited = False
+            timer.cancel()
+        return call.result() if call.is_done else TIMED_OUT
+
+
 class Wait:
     """What an actor awaits when it waits for the end of another actor or for time to pass."""
 

@@ -17,7 +17,6 @@ from typing import Any, cast
 
 from thespian.actors import Actor, ActorExitRequest, Thespian_StatusReq
 
-from poe.actors.address import ActorRef
 from poe.actors.call import Call, Wait
 from poe.actors.gen_server_callbacks import GenServerCallbacks
 from poe.actors.idle_time import IdleTime, become_idle
@@ -51,6 +50,8 @@ from poe.actors.reason import (
     is_orderly,
     reason_of,
 )
+from poe.actors.reports import report_crash
+from poe.actors.system_request import Inspector, serve
 from poe.errors import ActorDead, StartFailed
 
 logger = logging.getLogger("poe.actors")
@@ -65,10 +66,9 @@ _ENVELOPES = frozenset({Cast, ExitSignal, Start, ActorExitRequest, Thespian_Stat
 class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is untyped
     """Base class of all actors of Poe.
 
-    Override the callbacks you need (`GenServerCallbacks`) and use the operations
-    (`GenServerOperations`) in them; keep state in attributes. At any time at most one callback
-    runs: `_coroutine` is the one that is suspended, if any, and then `_mailbox` holds what came
-    since, never more than `mailbox_max` messages.
+    Override the callbacks you need (`init`, `handle_call`, `handle_cast`, `handle_info`,
+    `handle_continue`, `terminate`) and use the other methods in them; keep state in attributes. At
+    any time at most one callback runs. While it awaits something, messages wait in the mailbox.
 
     Life: `init` - callbacks - `terminate` (if the actor stops by itself, or traps exits and its
     parent asks) - end. `terminate` does not run when the actor is killed, nor when it does not
@@ -82,6 +82,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
     _unanswered: dict[Call, None] | None = None
     _stop: Stop | None = None
     _idle_time: IdleTime | None = None
+    _inspector: Inspector | None = None
 
     # ---- the way in ---------------------------------------------------------------------------
 
@@ -184,7 +185,8 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         elif kind is ExitSignal:
             self._receive_signal(message)
         elif kind is Start:
-            self._handle(message, partial(self.init, *message.args, **message.kwargs))
+            init = partial(self.init, **message.kwargs) if message.kwargs else self.init
+            self._handle(message, init, *message.args)
         elif kind is ActorExitRequest:
             if message.isRecursive:
                 self._myRef.exit_children()
@@ -265,15 +267,12 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         if request.op == "stop":
             self._stop_with(Stop(request.argument))
             return
-        if request.op in {"suspend", "resume"}:
-            self._is_suspended = request.op == "suspend"
-        elif request.op in {"replace_state", "change_code"}:
-            try:
-                self._change_state(request)
-            except Exception as error:  # noqa: BLE001 - the change failed, the actor goes on
-                call.fail(error)
-                return
-        call.answer(self.get_state() if request.op.endswith("_state") else None)
+        try:
+            answer = serve(self, request)
+        except Exception as error:  # noqa: BLE001 - the request failed, the actor goes on
+            call.fail(error)
+            return
+        call.answer(answer)
         if request.op == "resume":
             self._serve_mailbox()
 
@@ -293,10 +292,8 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         """Obey, trap or ignore an exit signal (OTP's rules, `spec/otp.md` §2.5 and §3)."""
         cell = self._myRef
         sender = signal.ref.cell if signal.ref is not None else None
-        if signal.linked:
-            if sender is None or cell.links is None or sender not in cell.links:
-                return  # unlinked while the signal was on its way
-            cell.links.discard(sender)
+        if signal.linked and (sender is None or not cell.cut(sender)):
+            return  # unlinked while the signal was on its way
         if signal.reason == KILL and not signal.linked:
             self._end(KILLED)
         elif not self.trap_exits:
@@ -311,24 +308,26 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         """End because a callback raised; a failing `init` or `terminate` ends at once."""
         reason = reason_of(error)
         if self._stop is not None or type(self._handling) is Start:
+            if self._stop is not None and not is_orderly(reason):
+                report_crash(self, reason, error)
             self._end(reason)
             return
-        if type(error) is not ActorExit:
-            _log_crash(self.ref, error)
-        self._stop_with(Stop(reason))
+        self._stop_with(Stop(reason), error)
 
-    def _stop_with(self, stop: Stop) -> None:
+    def _stop_with(self, stop: Stop, error: BaseException | None = None) -> None:
         """Run `terminate`, then send the reply that goes with the stop, then end."""
         if type(self._handling) is Start:
             self._end(stop.reason)
             return
+        if not is_orderly(stop.reason):
+            report_crash(self, stop.reason, None if type(error) is ActorExit else error)
         self._stop = stop
         if self._idle_time is not None:
             self._idle_time.end()
         try:
             result = self.terminate(stop.reason)
-        except CRASHES as error:
-            self._end(reason_of(error))
+        except CRASHES as failure:
+            self._crash(failure)
             return
         if type(result) is CoroutineType:
             self._coroutine = result
@@ -360,8 +359,6 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             call.fail(dead)
         if self._mailbox is not None:
             self._mailbox.give_up(dead)
-        if not is_orderly(reason):
-            logger.debug("%s ended: %r", cell.address, reason)
 
 
 def _is_misplaced(result: Any, origin: Call | Start | None) -> bool:  # noqa: ANN401
@@ -379,16 +376,6 @@ def _reply_of(result: Any) -> Any:  # noqa: ANN401
     if kind is Reply:
         return result.value
     return None if kind is Continue or kind is IdleTimeout or result is HIBERNATE else result
-
-
-def _log_crash(ref: ActorRef, error: BaseException) -> None:
-    logger.error(
-        "%s crashed: %s",
-        ref,
-        type(error).__name__,
-        exc_info=(type(error), error, error.__traceback__),
-        extra={"actor": str(ref), "reason": repr(error)},
-    )
 
 
 def _close(coroutine: Coroutine[Any, Any, object]) -> None:

@@ -13,9 +13,7 @@ from typing import Any, ClassVar
 
 from poe.actors.call import Call
 from poe.actors.gen_server_operations import GenServerOperations
-from poe.actors.message import SystemRequest
 from poe.actors.reason import Reason
-from poe.errors import NotSuspended
 
 logger = logging.getLogger("poe.actors")
 
@@ -25,11 +23,13 @@ _RUNTIME_NAMES = frozenset(
         "_coroutine",
         "_handling",
         "_idle_time",
+        "_inspector",
         "_is_suspended",
         "_mailbox",
         "_myRef",
         "_stop",
         "_unanswered",
+        "receiveMessage",
     }
 )
 """Attributes that belong to the runtime and not to the state."""
@@ -45,6 +45,12 @@ class GenServerCallbacks(GenServerOperations):
 
     mailbox_max: ClassVar[int] = 65_536
     """Messages that may wait while a callback is suspended; more are refused to their sender."""
+
+    hibernate_after_s: ClassVar[float | None] = None
+    """Seconds without a message after which the actor hibernates by itself; None: it does not."""
+
+    colocated: ClassVar[bool] = False
+    """On bases with a process for each actor: run in that of the actor which starts this one."""
 
     pinned_to_loop: ClassVar[bool] = False
     """Run in the event loop's thread only; needed by actors that own sockets."""
@@ -90,6 +96,13 @@ class GenServerCallbacks(GenServerOperations):
         msg = f"{type(self).__name__} has no code_change"
         raise TypeError(msg)
 
+    def describe_role(self) -> str:
+        """Say in a word or two what this actor is at present; shown by `poe.supervision.tree`.
+
+        Called at any moment, even within another callback, so it must neither change nor send.
+        """
+        return ""
+
     def get_state(self) -> dict[str, Any]:
         """Return the attributes that are this actor's state, for inspection and tests."""
         return {name: value for name, value in vars(self).items() if name not in _RUNTIME_NAMES}
@@ -100,18 +113,3 @@ class GenServerCallbacks(GenServerOperations):
             delattr(self, name)
         for name, value in state.items():
             setattr(self, name, value)
-
-    def _change_state(self, request: SystemRequest) -> None:
-        """Replace the state, or change the code; whatever fails leaves the state as it was."""
-        is_code = request.op == "change_code"
-        if is_code and not self._is_suspended:
-            raise NotSuspended(self.ref)
-        before = self.get_state()
-        try:
-            if is_code:
-                self.code_change(request.argument)
-            else:
-                self.set_state(request.argument(self.get_state()))
-        except Exception:
-            self.set_state(before)
-            raise

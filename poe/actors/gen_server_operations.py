@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from poe.actors.actor_cell import ActorCell
 from poe.actors.address import LoopAddress
-from poe.actors.call import Call, Wait
+from poe.actors.call import Call, Response, Wait
 from poe.actors.mailbox import Mailbox
 from poe.actors.message import TIMED_OUT, Cast, Down, ExitSignal, Monitor, Start
 from poe.actors.reason import NOPROC, Reason
@@ -108,6 +108,18 @@ class GenServerOperations:
             call.timer = self._myRef.system.add_timer(timeout_s, call.expire)
         return await call
 
+    async def wait_response(self, call: Call, timeout_s: float) -> Any:  # noqa: ANN401
+        """Await the reply of a call for `timeout_s`: the reply, or `TIMED_OUT`.
+
+        Unlike `wait_reply` it gives nothing up: the call goes on and may be waited for again.
+
+        Raises:
+            ActorDead: as `call` does.
+
+        Source: OTP `gen_server:wait_response/2`.
+        """
+        return await Response(call, timeout_s)
+
     async def stop_actor(
         self, ref: LoopAddress, reason: Reason = "normal", timeout_s: float | None = None
     ) -> None:
@@ -139,21 +151,29 @@ class GenServerOperations:
         actor_class: "type[GenServer]",
         *args: object,
         name: str | None = None,
+        start_timeout_s: float | None = None,
         **kwargs: object,
     ) -> Awaitable[LoopAddress | None]:
         """Start an actor linked to this one; its parent is this one.
 
-        Await it for the address, or None when its `init` returned `IGNORE`.
+        Await it for the address, or None when its `init` returned `IGNORE`. An `init` that still
+        waits for something after `start_timeout_s` is cut short, and the actor killed.
 
         Raises (when awaited):
-            StartFailed: `init` raised or stopped; `reason` says why.
+            StartFailed: `init` raised, stopped or took too long; `reason` says why.
             NameTaken: another live actor has the name (raised at once).
         """
         cell = self._myRef
         child = cell.system.spawn(actor_class, cell, name)
         cell.link(child)
         call = Call(None, cell, child, None)
-        child.queue.append((child, Start(args, kwargs, call), None))
+        start = Start(args, kwargs, call)
+        if self._coroutine is None:
+            child.queue.append((child, start, None))  # as in `call`
+        else:
+            cell.system.hand_over(child, start)
+        if start_timeout_s is not None and not call.is_done:
+            call.timer = cell.system.add_timer(start_timeout_s, start.expire)
         return call
 
     def link(self, ref: LoopAddress) -> None:
@@ -221,8 +241,7 @@ class GenServerOperations:
 
     def whereis(self, name: str) -> LoopAddress | None:
         """Return the address of the actor registered under a name, or None."""
-        cell = self._myRef.system.find(name)
-        return None if cell is None else cell.address
+        return self._myRef.system.whereis(name)
 
     def register(self, name: str) -> None:
         """Give this actor its one name.

@@ -10,13 +10,13 @@ from typing import Any
 
 from thespian.actors import ActorSystem
 
-from poe.actors.actor_cell import ActorCell
 from poe.actors.address import LoopAddress
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
 from poe.actors.message import Cast, Down, ExitSignal, Start, SystemRequest
 from poe.actors.reason import KILL, NOPROC, NORMAL, Reason
+from poe.actors.system_request import ActorStatus
 from poe.actors.thespian_base import ThespianBase
 from poe.errors import ActorDead, CallTimeout
 
@@ -38,25 +38,34 @@ class LoopSystemBase(ThespianBase):
         super().__init__(system or ActorSystem(self, transientUnique=True), logDefs, clock)
 
     def start(
-        self, actor_class: type[GenServer], *args: object, name: str | None = None, **kwargs: object
+        self,
+        actor_class: type[GenServer],
+        *args: object,
+        name: str | None = None,
+        start_timeout_s: float | None = None,
+        **kwargs: object,
     ) -> LoopAddress | None:
-        """Start an actor without a parent and wait until its `init` is done.
+        """Start an actor without a parent and wait until its `init` is done, or time is over.
 
         Returns:
             Its address, or None when `init` returned `IGNORE`.
 
         Raises:
-            StartFailed: `init` raised or stopped.
+            StartFailed: `init` raised or stopped, or still waited for something after
+                `start_timeout_s`.
             NameTaken: another live actor has the name.
         """
         self._enter()
         try:
             cell = self.spawn(actor_class, None, name)
             call = Call(None, None, cell, None)
-            cell.queue.append((cell, Start(args, kwargs, call), None))
+            start = Start(args, kwargs, call)
+            cell.queue.append((cell, start, None))
             self._drain()
             if not call.is_done:
                 call.event = threading.Event()
+                if start_timeout_s is not None:
+                    call.timer = self.add_timer(start_timeout_s, start.expire)
         finally:
             self._leave()
         return self._outcome(call)  # type: ignore[no-any-return]  # the reply to Start
@@ -101,8 +110,8 @@ class LoopSystemBase(ThespianBase):
         Raises:
             CallTimeout: it had not ended after `timeout_s`; it still will.
         """
-        waiter = _DownWaiter()
-        watcher = self.new_outside_cell("Stop", waiter)
+        ended = threading.Event()
+        watcher = self.new_outside_cell("stop", _EndWatcher(lambda _: ended.set()))
         self._enter()
         try:
             watcher.monitor(ref.cell)
@@ -110,12 +119,16 @@ class LoopSystemBase(ThespianBase):
             self._drain()
         finally:
             self._leave()
-        if not waiter.down.wait(timeout_s):
+        if not self._wait(ended, timeout_s):
             raise CallTimeout(ref, timeout_s or 0.0)
 
-    def request_stop(self, cell: ActorCell, reason: Reason) -> None:
-        """Ask an actor to terminate; under the lock."""
-        cell.queue.append((cell, Call(SystemRequest("stop", reason), None, cell, None), None))
+    def when_ended(self, ref: LoopAddress, action: Callable[[Reason], object]) -> None:
+        """Call `action` with the reason once an actor has ended.
+
+        It is called in whatever thread runs actors then, and must not block or call the system.
+        """
+        watcher = self.new_outside_cell("when_ended", _EndWatcher(action))
+        self.run_outside(lambda: watcher.monitor(ref.cell))
 
     def suspend(self, ref: LoopAddress | str) -> None:
         """Make an actor keep its messages, in order, until `resume`; twice is harmless."""
@@ -148,6 +161,17 @@ class LoopSystemBase(ThespianBase):
         """
         self.call(ref, SystemRequest("change_code", argument))
 
+    def get_status(self, ref: LoopAddress | str) -> ActorStatus:
+        """Return how an actor is, suspended or not: what it waits for, links, what it handled."""
+        return self.call(ref, SystemRequest("get_status"))  # type: ignore[no-any-return]
+
+    def inspect(self, ref: LoopAddress | str, log_max: int | None = 10) -> None:
+        """Count what an actor handles from now on, and keep its last `log_max` messages' types.
+
+        `get_status` tells both. None ends it; an actor that is not inspected pays nothing.
+        """
+        self.call(ref, SystemRequest("inspect", log_max))
+
     def shutdown(self) -> None:
         """End every actor without ceremony, then all threads; stop supervisors before.
 
@@ -174,19 +198,23 @@ class LoopSystemBase(ThespianBase):
 
     def _outcome(self, call: Call) -> Any:  # noqa: ANN401
         """Wait, outside the lock, for a call that was not answered at once."""
-        if call.event is not None and not call.event.wait(call.timeout_s):
+        if call.event is not None and not self._wait(call.event, call.timeout_s):
             self.run_outside(call.expire)
         return call.result()
 
+    def _wait(self, event: threading.Event, timeout_s: float | None) -> bool:
+        """Wait for what actors do in other threads; where time is simulated, let it pass."""
+        return event.wait(timeout_s)
 
-class _DownWaiter:
-    """Receives the one `Down` that `stop` waits for."""
 
-    def __init__(self) -> None:
-        self.down = threading.Event()
+class _EndWatcher:
+    """Receives the `Down` of an actor, for an application thread."""
+
+    def __init__(self, action: Callable[[Reason], object]) -> None:
+        self._action = action
 
     def deliver(self, message: object, sender: object) -> None:
-        """Note the end."""
+        """Pass the reason on."""
         del sender
         if isinstance(message, Down):
-            self.down.set()
+            self._action(message.reason)

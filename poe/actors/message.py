@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from poe.actors.reason import Reason
+from poe.actors.reason import KILLED, TIMEOUT, Reason
+from poe.errors import StartFailed
 
 if TYPE_CHECKING:
     from poe.actors.address import ActorRef
@@ -30,9 +31,13 @@ class Token(Enum):
 
 
 NO_REPLY: Final = Token.NO_REPLY
+"""Returned by `handle_call`: the answer comes later, by `reply(caller, value)`."""
 IGNORE: Final = Token.IGNORE
+"""Returned by `init`: the actor does not run, and its start has not failed either."""
 HIBERNATE: Final = Token.HIBERNATE
+"""Returned by a callback: the actor sleeps until its next message, and gives memory back."""
 TIMED_OUT: Final = Token.TIMED_OUT
+"""What `handle_info` gets when an `IdleTimeout` is over, and a wait returns when its time is."""
 REPLY: Final = Token.REPLY
 
 
@@ -133,6 +138,15 @@ class Start:
         assert self.call.server is not None
         self.call.answer(self.call.server.address)
 
+    def expire(self) -> None:
+        """Kill the actor because its `init` takes too long, and tell the starter."""
+        server = self.call.server
+        assert server is not None
+        self.call.fail(StartFailed(TIMEOUT))
+        if server.parent is not None:
+            server.unlink(server.parent)  # the starter is told once
+        server.abort(KILLED)
+
 
 @dataclass(frozen=True, slots=True)
 class ExitSignal:
@@ -148,5 +162,5 @@ class SystemRequest:
     """A request of OTP's `sys`: served even while the actor is suspended."""
 
     op: str
-    """stop, suspend, resume, get_state, replace_state or change_code."""
+    """stop, suspend, resume, get_state, replace_state, change_code, get_status or inspect."""
     argument: Any = None

@@ -13,12 +13,17 @@ Reason = object
 """Any value; compared with `==`, shown with `repr`."""
 
 NORMAL: Final = "normal"
+"""The actor's work is done; no link and no transient child takes it for a failure."""
 SHUTDOWN: Final = "shutdown"
+"""The supervisor asked, or gives up; as orderly as `NORMAL`, but it spreads along links."""
 KILL: Final = "kill"
 """Sent as an exit signal it cannot be trapped, and the receiver ends as `KILLED`."""
 KILLED: Final = "killed"
+"""How an actor ends that was sent `KILL`."""
 NOPROC: Final = "noproc"
 """There is no such actor."""
+TIMEOUT: Final = "timeout"
+"""`init` took longer than its starter allowed."""
 
 CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError)
 """What ends the actor that raises it; the last two must not end the thread that runs all actors.

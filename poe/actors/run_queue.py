@@ -23,6 +23,7 @@ from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.event_loop import EventLoop
 from poe.actors.idle_time import TimeUp
+from poe.actors.message import Start
 from poe.actors.timer_queue import Timer, TimerQueue
 from poe.errors import CallFromActor
 
@@ -68,7 +69,7 @@ class RunQueue:
 
     def __init__(self, clock: SimulatedClock | None) -> None:
         self._clock = clock
-        self._run_queue: deque[Entry] = deque()
+        self._run_queue = self._new_queue()
         self._pinned_queue: deque[Entry] = self._run_queue if clock else deque()
         # Simulated time stands still while actors run, so nothing waits for a turn.
         self._burst: Iterable[None] = itertools.repeat(None) if clock else _BURST
@@ -86,6 +87,10 @@ class RunQueue:
         # An injected clock means that nothing runs unless the test says so.
         if clock is None:
             self._systems.append(weakref.ref(self, self._systems.remove))
+
+    def _new_queue(self) -> deque[Entry]:
+        """Make the run queue; tests have it take entries out in another order."""
+        return deque()
 
     # ---- the way in ---------------------------------------------------------------------------
 
@@ -122,6 +127,11 @@ class RunQueue:
     def is_quiet(self) -> bool:
         """Tell whether nothing can happen any more without a message from outside."""
         return not (self._is_running or self._timers or self._run_queue or self._pinned_queue)
+
+    def entries(self) -> Iterable[Entry]:
+        """Tell what is on its way; under the lock."""
+        is_one = self._pinned_queue is self._run_queue
+        return itertools.chain(self._run_queue, () if is_one else self._pinned_queue)
 
     def _enter(self) -> None:
         """Take the lock, and give way to those who wait for it."""
@@ -160,8 +170,8 @@ class RunQueue:
             with self._lock:
                 self.event_loop().wake(self.run_ready)
 
-    def hand_over(self, server: ActorCell, call: Call) -> None:
-        """Send a call: at once where nothing is queued before it, else behind what is.
+    def hand_over(self, server: ActorCell, message: Call | Start) -> None:
+        """Send a call or a start: at once where nothing is queued before it, else behind what is.
 
         With an empty queue the server would be next in any case; without the way through the queue
         a call and its reply cost less, and the caller's coroutine is not suspended. Only for
@@ -176,12 +186,12 @@ class RunQueue:
             or self._hand_overs_left <= 0
         ):
             self._hand_overs_left = _HAND_OVERS_MAX
-            server.queue.append((server, call, None))
+            server.queue.append((server, message, None))
             return
         self._hand_overs_left -= 1
         self._nesting += 1
         try:
-            server.deliver(call, None)
+            server.deliver(message, None)
         except BaseException as interrupt:
             server.abort(interrupt)
             raise

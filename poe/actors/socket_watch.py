@@ -24,6 +24,7 @@ class Readiness(Enum):
 
 
 READABLE = Readiness.READABLE
+"""The message to an actor with a `SocketWatch` when its socket has something to read."""
 
 
 class SocketWatch:

@@ -13,18 +13,20 @@ from poe.broker.listener import (
     BoundPort,
     ListenerOptions,
     ListenerParts,
+    bind_port,
     check_port_is_free,
 )
 from poe.broker.local_request import LocalRequest
 from poe.broker.log_limit import LogLimit
 from poe.broker.node_tree import NodeParts, NodeSup
-from poe.broker.request_handler import RequestHandler, SegmentRows, may_repeat
+from poe.broker.request_handler import NODE_SUP, RequestHandler, SegmentRows, may_repeat
 from poe.broker.routing_table import Route, RoutingTable
 from poe.broker.scrubber import ScrubberOptions
 from poe.broker.topic_registry import RegistryOptions, RegistryParts
 
 __all__ = [
     "MOVED",
+    "NODE_SUP",
     "AppendixOptions",
     "BoundPort",
     "ConnectionOptions",
@@ -43,6 +45,7 @@ __all__ = [
     "ScrubberOptions",
     "SegmentInfo",
     "SegmentRows",
+    "bind_port",
     "check_port_is_free",
     "may_repeat",
 ]

@@ -286,12 +286,19 @@ class AppendixServer(GenServer):
                 return None
         return super().handle_call(request, caller)
 
+    def describe_role(self) -> str:
+        """Tell the role, and the topic as `poe status` does."""
+        return f"{self._role()} {self._topic.decode('utf-8', 'backslashreplace')}"
+
+    def _role(self) -> str:
+        segment = self._segment
+        return "w" if segment.is_writer else "r" if segment.is_awake else "h"
+
     def _describe(self) -> SegmentInfo:
         segment = self._segment
-        role = "w" if segment.is_writer else "r" if segment.is_awake else "h"
         return SegmentInfo(
             segment.path,
-            role,
+            self._role(),
             segment.count,
             segment.size_bytes,
             segment.pointer_low,

@@ -279,7 +279,7 @@ class Connection(GenServer):
                 # buffer each.
                 self._let_go()
                 result = await handler.control(request.op, request.arguments)
-                reply = ControlReply(request.id, result).encode()
+                reply = self._fitting(ControlReply(request.id, result).encode())
         except PoeError as error:
             request_id = request.id if isinstance(request, ControlRequest) else None
             reply = ErrorReply.from_error(error, request_id).encode()
@@ -289,6 +289,17 @@ class Connection(GenServer):
         if isinstance(request, ControlRequest) and self._reader.pending_bytes:
             # It may have asked all topics, and so takes a whole turn.
             await self._end_turn()
+
+    def _fitting(self, reply: bytes) -> bytes:
+        """Refuse a reply that the client would refuse, and end the connection for.
+
+        Raises:
+            RemoteProtocolError: it exceeds `frame_max`.
+        """
+        if len(reply) > self._options.frame_max:
+            msg = f"the reply has {len(reply)} bytes, more than option frame_max; ask for less"
+            raise RemoteProtocolError(msg)
+        return reply
 
     def _reply(self, head: bytes, records: FileSlice | None = None) -> Waiting | None:
         """Send a reply, as far as the peer takes it at once."""

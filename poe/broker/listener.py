@@ -160,7 +160,10 @@ class ListenerSup(Supervisor):
             name=CONNECTION_SUP,
         )
         acceptors = [
-            ChildSpec(id=("acceptor", number), actor=Acceptor, args=(listening, parts))
+            # Were it longer than the period, acceptors that hang could be restarted for ever.
+            ChildSpec(
+                id=("acceptor", number), actor=Acceptor, args=(listening, parts), shutdown_s=1
+            )
             for number in range(ACCEPTORS_COUNT)
         ]
         return (
@@ -189,6 +192,17 @@ def check_port_is_free(options: ListenerOptions) -> None:
     """
     if options.port is not None:
         _bind(options.host, options.port).close()
+
+
+def bind_port(options: ListenerOptions) -> BoundPort:
+    """Listen for clients on behalf of a node that is still to start; they wait until it does.
+
+    Raises:
+        PortInUse: somebody else has the port.
+        OptionError: host or port are none that this process can have.
+    """
+    listening = _listen_at(options.host, options.port or 0)
+    return BoundPort(listening.getsockname()[1], listening)
 
 
 def _listen(parts: ListenerParts) -> socket.socket:

@@ -9,6 +9,7 @@ message.
 
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import fields
 from typing import Any, TypeAlias
 
 from poe.actors import KILLED, NOPROC, ActorRef, Call, GenServer, is_orderly
@@ -18,6 +19,7 @@ from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_registry import EnsureWriter, SyncAll
 from poe.errors import ActorDead, RemoteProtocolError, TopicUnavailable, UnknownTopic
 from poe.storage import POINTER_MAX, FileSlice, Messages
+from poe.supervision import TreeRow, tree
 from poe.version import VERSION
 
 TRIES_MAX = 500
@@ -27,6 +29,11 @@ WAIT_MAX_S = 60.0
 """Longest long poll; a client that wants more asks again."""
 WAIT_SLICE_S = 2.0
 """How often a long poll makes sure that somebody still waits for its answer."""
+
+NODE_SUP = "poe_sup"
+"""Name of the root of a node's tree."""
+
+_ROW_FIELDS = tuple(field.name for field in fields(TreeRow))
 
 SegmentRows: TypeAlias = list[tuple[ActorRef, SegmentInfo]]
 """The appendix servers of a topic, oldest first, each with what it tells of its segment."""
@@ -193,6 +200,8 @@ class RequestHandler:
                 result = {topic: [as_value(*row) for row in rows] for topic, rows in described}
             case "segments":
                 result = [_as_map(*row) for row in await self.describe(_topic(arguments))]
+            case "tree":
+                result = self._tree(all_rows=_flag(arguments, "all"))
             case "sync":
                 result = await self._actor.call(REGISTRY, SyncAll(), timeout_s=None)
             case "create":
@@ -208,7 +217,7 @@ class RequestHandler:
             case _:
                 msg = (
                     f"control op {op[:40]!r} is unknown; "
-                    "use topics, status, info, segments, sync, create, health or wait"
+                    "use topics, status, info, segments, tree, sync, create, health or wait"
                 )
                 raise RemoteProtocolError(msg)
         return result
@@ -236,6 +245,12 @@ class RequestHandler:
             with contextlib.suppress(ActorDead):  # it is being restarted, or has expired
                 rows.append((ref, await self._actor.call(ref, Describe())))
         return rows
+
+    def _tree(self, *, all_rows: bool) -> list[dict[str, Any]]:
+        """Tell of the node's whole tree; a look that waits for no actor."""
+        root = self._actor.whereis(NODE_SUP)
+        rows = [] if root is None else tree(root, all_rows=all_rows)
+        return [{name: getattr(row, name) for name in _ROW_FIELDS} for row in rows]
 
     async def wait(self, topic: bytes, pointer: int, timeout_s: float) -> bool:
         """Wait until something follows `pointer`; False when nothing did within `timeout_s`.
@@ -291,6 +306,14 @@ def _topic(arguments: dict[str, Any]) -> bytes:
         msg = f"argument topic is {topic!r}; send bytes or text of length 1 or more"
         raise RemoteProtocolError(msg)
     return topic
+
+
+def _flag(arguments: dict[str, Any], name: str) -> bool:
+    value = arguments.get(name, False)
+    if not isinstance(value, bool):
+        msg = f"argument {name} is {value!r}; send true or false"
+        raise RemoteProtocolError(msg)
+    return value
 
 
 def _number(arguments: dict[str, Any], name: str, maximum: float) -> float:

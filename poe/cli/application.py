@@ -23,6 +23,7 @@ from poe.cli.read import read
 from poe.cli.sentence import sentence_of
 from poe.cli.serve import serve_command
 from poe.cli.status import status, topics
+from poe.cli.tree import tree
 from poe.errors import PoeError
 from poe.version import VERSION
 
@@ -58,7 +59,7 @@ def _tell(error: Exception) -> ExitCode:
         case OSError():
             # typer prints the help, and its disk may be full; nothing else is known to come here.
             discard(sys.stdout)
-            write_error(f"the system refuses: {error.strerror or error}")
+            write_error(sentence_of(error))
             return ExitCode.FAILURE
         case _:
             command = getattr(getattr(error, "ctx", None), "command_path", "poe")
@@ -75,7 +76,7 @@ def _application() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     application.callback(invoke_without_command=True)(_top)
-    for command in (serve_command(), put, read, topics, status, check, bench):
+    for command in (serve_command(), put, read, topics, status, tree, check, bench):
         application.command()(command)
     return application
 

@@ -10,6 +10,7 @@ from poe.errors import (
     PoeError,
     PointerOutOfRange,
     PortInUse,
+    ProcessStartFailed,
     SegmentLocked,
     StoreLocked,
 )
@@ -47,4 +48,7 @@ class ExitCode(IntEnum):
         """Tell the code for an error that ended a command."""
         if isinstance(error, ConnectFailed):
             return cls.UNREACHABLE
+        if isinstance(error, ProcessStartFailed) and error.report:
+            # A process of ours, which has ended with such a code.
+            return cls.USAGE if error.why == ("exit_status", cls.USAGE) else cls.FAILURE
         return cls.USAGE if isinstance(error, _USAGE_ERRORS) else cls.FAILURE

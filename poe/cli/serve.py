@@ -15,10 +15,12 @@ from typing import Annotated, Any
 import typer
 
 from poe.cli.exit_code import ExitCode
+from poe.cli.isolated_node import IsolatedNode
 from poe.cli.log import LEVELS, start_logging
 from poe.cli.option_help import field_docstrings
 from poe.cli.output import OutputFailed, write_line
-from poe.cli.service import Service
+from poe.cli.service import Served, Service
+from poe.cli.thespian_gateway import ThespianGateway
 from poe.config import Config, option_choices, option_parts, parse_option
 from poe.errors import OptionError
 from poe.node import Node
@@ -47,11 +49,21 @@ def serve(
     if log_level.lower() not in LEVELS:
         raise OptionError(key="--log-level", value=log_level, allowed="one of " + ", ".join(LEVELS))
     start_logging(log_level)
-    node = Node(Config.load(_arguments(options), toml_path=config))
-    if node.config.listener.port is None:
+    node_config = Config.load(_arguments(options), toml_path=config)
+    if node_config.listener.port is None:
         allowed = "0 to 65535; without a port nobody could reach the server"
         raise OptionError(key="port", value="none", allowed=allowed)
-    return Service(node, _tell_ready).run()
+    return Service(_served(node_config, log_level), _tell_ready).run()
+
+
+def _served(config: Config, log_level: str) -> Served:
+    """Return the node, in this process or in one of its own, and what is around it."""
+    node: Served = Node(config.without_service())
+    if config.service.isolation == "process":
+        node = IsolatedNode(config, log_level)
+    if config.service.thespian_port is not None:
+        node = ThespianGateway(node, config.service.thespian_port, log_level)
+    return node
 
 
 def _tell_ready(address: str) -> None:

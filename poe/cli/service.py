@@ -11,19 +11,36 @@ import resource
 import signal
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from sdnotify import SystemdNotifier
 
-from poe.actors import LoopSystemBase
+from poe.actors import LoopSystemBase, Reason
 from poe.cli.exit_code import ExitCode
 from poe.errors import CallTimeout
-from poe.node import Node
 
 _log = logging.getLogger("poe.cli")
 
 DRAIN_TIMEOUT_S = 4.5
 """Time that clients get after the first signal; the process is to be gone within 5 s."""
 _SIGNAL_EXIT_CODE_BASE = 128
+
+
+class Served(Protocol):
+    """What a service runs: a node, wherever it is, and what may be around it."""
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Return (host, port) where clients connect."""
+
+    def start(self, system: LoopSystemBase) -> object:
+        """Start; clients are served when this returns."""
+
+    def stop(self, timeout_s: float) -> None:
+        """Stop in good order, and shut the system down."""
+
+    def when_ended(self, action: Callable[[Reason], object]) -> None:
+        """Call `action` with the reason once it has ended."""
 
 
 class Service:
@@ -33,9 +50,15 @@ class Service:
         PoeError, OSError: from `run`, when the node cannot start; nothing runs then.
     """
 
-    def __init__(self, node: Node, on_ready: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        node: Served,
+        on_ready: Callable[[str], object],
+        drain_timeout_s: float = DRAIN_TIMEOUT_S,
+    ) -> None:
         """Prepare to run a node that was not started; `on_ready` is told HOST:PORT."""
         self._node = node
+        self._drain_timeout_s = drain_timeout_s
         self._on_ready = on_ready
         self._system = LoopSystemBase()
         self._exit_code = ExitCode.OK
@@ -74,7 +97,7 @@ class Service:
             self._tell_ready()
         except Exception as error:  # noqa: BLE001 - `run` raises it, in the main thread
             self._start_error = error
-            self._node.stop()
+            self._node.stop(self._drain_timeout_s)
             self._system.shutdown()
 
     def _tell_ready(self) -> None:
@@ -115,10 +138,10 @@ class Service:
         # second signal.
         self._starter.join()
         try:
-            self._node.stop(DRAIN_TIMEOUT_S)
+            self._node.stop(self._drain_timeout_s)
         except CallTimeout:
             _log.warning(
-                "clients were cut off after %s s; all acknowledged is kept", DRAIN_TIMEOUT_S
+                "clients were cut off after %s s; all acknowledged is kept", self._drain_timeout_s
             )
         except Exception:  # noqa: BLE001 - told in full, and by the exit code
             _log.exception("the node could not be stopped in good order")

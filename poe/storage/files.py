@@ -88,6 +88,10 @@ class Files(Protocol):
         """Tell the size of a file in bytes; None when there is none."""
         ...
 
+    def modified_us(self, path: str) -> int | None:
+        """Tell when a file was last written, in microseconds since the epoch; None: no file."""
+        ...
+
     def rename(self, path: str, new_path: str) -> None:
         """Give a file another name, replacing what had it."""
         ...

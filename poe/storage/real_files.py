@@ -146,6 +146,15 @@ class RealFiles:
             raise _unusable(base, "not writable")
         return files
 
+    @classmethod
+    def existing(cls, base: Path) -> Self:
+        """Open a base folder that is there, be it for reading only.
+
+        Raises:
+            OSError: it is not there, no folder, or closed to this user.
+        """
+        return cls(str(base), os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
     def open(self, path: str, mode: Mode) -> OpenFile:
         """Open a file; symbolic links are never followed."""
         with self._folder_of(path) as (folder_fd, name):
@@ -158,6 +167,15 @@ class RealFiles:
                 return os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_size
         except FileNotFoundError:
             return None
+
+    def modified_us(self, path: str) -> int | None:
+        """Tell when a file was last written, in microseconds since the epoch; None: no file."""
+        try:
+            with self._folder_of(path) as (folder_fd, name):
+                entry = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return entry.st_mtime_ns // 1000
 
     def rename(self, path: str, new_path: str) -> None:
         """Give a file another name, replacing what had it."""

@@ -23,6 +23,7 @@ from poe.supervision.api import (
     terminate_child,
     which_children,
 )
+from poe.supervision.backoff import Backoff
 from poe.supervision.child_spec import (
     AutoShutdown,
     ChildKind,
@@ -34,11 +35,14 @@ from poe.supervision.child_spec import (
     SupervisorFlags,
 )
 from poe.supervision.child_table import RESTARTING
+from poe.supervision.live_tree import TreeRow, render_tree, tree
+from poe.supervision.partition_supervisor import Partitions, PartitionSupervisor
 from poe.supervision.supervisor import Supervisor
 
 __all__ = [
     "RESTARTING",
     "AutoShutdown",
+    "Backoff",
     "ChildCounts",
     "ChildInfo",
     "ChildKind",
@@ -46,6 +50,8 @@ __all__ = [
     "CountChildren",
     "DeleteChild",
     "GetChildSpec",
+    "PartitionSupervisor",
+    "Partitions",
     "Refusal",
     "Restart",
     "RestartChild",
@@ -58,14 +64,17 @@ __all__ = [
     "SupervisorFlags",
     "SupervisorRequest",
     "TerminateChild",
+    "TreeRow",
     "WhichChildren",
     "call_supervisor",
     "count_children",
     "delete_child",
     "get_child_spec",
+    "render_tree",
     "restart_child",
     "start_child",
     "start_dynamic_child",
     "terminate_child",
+    "tree",
     "which_children",
 ]

@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from poe.actors import ActorRef, Error, GenServer
 from poe.errors import ChildRequestRefused, InvalidChildSpec
-from poe.supervision.child_spec import ChildKind, ChildSpec, is_keywords
+from poe.supervision.child_spec import NOT_FOR_INIT, ChildKind, ChildSpec, is_keywords
 from poe.supervision.child_table import Slot
 
 ReplyT = TypeVar("ReplyT")
@@ -35,6 +35,7 @@ class Refusal(StrEnum):
     NOT_FOUND = "not_found"
     SIMPLE_ONE_FOR_ONE = "simple_one_for_one"
     NOT_SIMPLE_ONE_FOR_ONE = "not_simple_one_for_one"
+    MAX_CHILDREN = "max_children"
 
 
 _WAYS_OUT = {
@@ -45,6 +46,7 @@ _WAYS_OUT = {
     Refusal.NOT_FOUND: "ask which_children for those that exist",
     Refusal.SIMPLE_ONE_FOR_ONE: "use start_dynamic_child, and terminate_child with a ref",
     Refusal.NOT_SIMPLE_ONE_FOR_ONE: "use start_child with a ChildSpec",
+    Refusal.MAX_CHILDREN: "terminate another one first, or raise max_children",
 }
 
 
@@ -68,6 +70,10 @@ class ChildInfo:
     ref: Slot
     """The actor, None (not running) or `RESTARTING`."""
     kind: ChildKind
+    restarts: int = 0
+    """How often it was started again, alone or with its group."""
+    last_reason: str = ""
+    """Why it last ended or did not start, shortened as in a report; empty before the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +110,8 @@ class StartDynamicChild(SupervisorRequest["ActorRef | None"]):
 
     def __post_init__(self) -> None:
         """Refuse at the caller what would raise in the supervisor."""
-        if not is_keywords(self.kwargs):
-            msg = f"start_dynamic_child: kwargs is {self.kwargs!r}; use str keys, without 'name'"
+        if self.kwargs and not is_keywords(self.kwargs):
+            msg = f"start_dynamic_child: kwargs is {self.kwargs!r}; use str keys, {NOT_FOR_INIT}"
             raise InvalidChildSpec(msg)
 
 
@@ -196,7 +202,7 @@ async def start_dynamic_child(
     """Start an instance of a simple_one_for_one template; None when its `init` returned IGNORE.
 
     Raises:
-        ChildRequestRefused: NOT_SIMPLE_ONE_FOR_ONE.
+        ChildRequestRefused: NOT_SIMPLE_ONE_FOR_ONE, or MAX_CHILDREN: there are as many already.
         ChildStartFailed: it did not start; nothing was kept.
         InvalidChildSpec: the keywords cannot start an actor.
     """

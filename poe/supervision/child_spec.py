@@ -11,10 +11,11 @@ import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 from poe.actors import ActorRef, GenServer
 from poe.errors import InvalidChildSpec
+from poe.supervision.backoff import Backoff
 
 
 class Restart(StrEnum):
@@ -62,6 +63,10 @@ INFINITY: Final = "infinity"
 """Shutdown: wait for as long as the child takes."""
 WORKER_SHUTDOWN_S: Final = 5.0
 
+_START_KEYWORDS = frozenset({"name", "start_timeout_s"})
+"""What `start_link` takes for itself; a spec has fields for them."""
+NOT_FOR_INIT: Final = "without 'name' and 'start_timeout_s'"
+
 Shutdown = float | Literal["brutal_kill", "infinity"]
 
 
@@ -75,6 +80,7 @@ class Started:
 
 
 StartFunction = Callable[..., Awaitable[ActorRef | Started | None]]
+"""What `ChildSpec.start` may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,16 +119,24 @@ class ChildSpec:
     """Name under which the actor is registered; None for no name."""
 
     start: StartFunction = GenServer.start_link
-    """Runs in the supervisor as `start(supervisor, actor, *args, name=name, **kwargs)`, and returns
-    the linked child, `Started`, or None (do not run, and do not fail either). The child has failed
-    to start with whatever else it returns or raises."""
+    """Runs in the supervisor as `start(supervisor, actor, *args, name=name, **kwargs)`, with
+    `start_timeout_s` too where there is one, and returns the linked child, `Started`, or None (do
+    not run, and do not fail either). The child has failed to start with whatever else it returns
+    or raises."""
+
+    start_timeout_s: float | None = None
+    """Seconds that `init` may take; then the child is killed and has failed to start, with reason
+    `"timeout"`. None: no limit, as in OTP. An `init` that never awaits cannot be interrupted."""
+
+    backoff: Backoff | None = None
+    """How long it waits before it is restarted; None: as the supervisor's flags say."""
 
     def __post_init__(self) -> None:
         """Check the fields in OTP's order: the first one that is wrong is reported."""
         self._check("id", _is_hashable(self.id), "a hashable value")
         self._check("actor", _is_actor_class(self.actor), "a subclass of GenServer")
         self._check("args", isinstance(self.args, tuple), "a tuple")
-        self._check("kwargs", is_keywords(self.kwargs), "a mapping with str keys, without 'name'")
+        self._check("kwargs", is_keywords(self.kwargs), f"a mapping with str keys, {NOT_FOR_INIT}")
         self._check("restart", isinstance(self.restart, Restart), "a member of Restart")
         self._check("significant", isinstance(self.significant, bool), "True or False")
         self._check(
@@ -139,6 +153,11 @@ class ChildSpec:
         )
         self._check("name", self.name is None or isinstance(self.name, str), "a str or None")
         self._check("start", callable(self.start), "a function")
+        limit = self.start_timeout_s
+        is_limit = limit is None or (_is_number(limit) and limit > 0)
+        self._check("start_timeout_s", is_limit, "more than 0 seconds, or None")
+        is_backoff = self.backoff is None or isinstance(self.backoff, Backoff)
+        self._check("backoff", is_backoff, "a Backoff or None")
         # A frozen dataclass leaves no other way to fill in a default that depends on a sibling.
         object.__setattr__(self, "kwargs", dict(self.kwargs))
         if self.shutdown_s is None:
@@ -185,6 +204,13 @@ class SupervisorFlags:
 
     auto_shutdown: AutoShutdown = AutoShutdown.NEVER
 
+    backoff: Backoff | None = None
+    """How long children wait before they are restarted; None: not at all, as in OTP."""
+
+    max_children: int | None = None
+    """Dynamic children that may exist at once, those that wait for a restart included; one more is
+    refused. None: no limit. With SIMPLE_ONE_FOR_ONE only."""
+
     def __post_init__(self) -> None:
         """Check the flags in OTP's order."""
         self._check("strategy", isinstance(self.strategy, Strategy), "a member of Strategy")
@@ -192,6 +218,14 @@ class SupervisorFlags:
         self._check("period_s", _is_int(self.period_s, 1), "whole seconds, 1 or more")
         is_auto = isinstance(self.auto_shutdown, AutoShutdown)
         self._check("auto_shutdown", is_auto, "a member of AutoShutdown")
+        is_backoff = self.backoff is None or isinstance(self.backoff, Backoff)
+        self._check("backoff", is_backoff, "a Backoff or None")
+        is_dynamic = self.strategy is Strategy.SIMPLE_ONE_FOR_ONE
+        self._check(
+            "max_children",
+            self.max_children is None or (is_dynamic and _is_int(self.max_children, 0)),
+            "None, or with simple_one_for_one an integer, 0 or more",
+        )
 
     def _check(self, key: str, is_valid: bool, allowed: str) -> None:  # noqa: FBT001 - private, three columns
         if not is_valid:
@@ -238,8 +272,8 @@ def check_combination(spec: ChildSpec, auto_shutdown: AutoShutdown) -> None:
 
 
 def is_keywords(kwargs: Mapping[Any, Any]) -> bool:
-    """Tell whether an actor can be started with these keywords; `name` would register it."""
-    return all(isinstance(key, str) and key != "name" for key in kwargs)
+    """Tell whether an actor can be started with these keywords; some say how it is started."""
+    return all(isinstance(key, str) and key not in _START_KEYWORDS for key in kwargs)
 
 
 def _is_actor_class(value: object) -> bool:
@@ -259,9 +293,9 @@ def _is_int(value: object, minimum: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
 
 
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, float | int) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def _is_shutdown(value: object) -> bool:
-    if isinstance(value, bool):
-        return False
-    if isinstance(value, float | int):
-        return math.isfinite(value) and value >= 0
-    return value in (BRUTAL_KILL, INFINITY)
+    return (_is_number(value) and value >= 0) or value in (BRUTAL_KILL, INFINITY)

@@ -9,7 +9,7 @@ Invariant: `by_ref` holds exactly the ids whose slot is a ref.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
@@ -23,6 +23,7 @@ class SlotState(Enum):
 
 
 RESTARTING: Final = SlotState.RESTARTING
+"""In place of a ref: a restart of the child failed, and another try is queued."""
 
 Ref = Hashable
 """The address of a child; opaque to everything that decides."""
@@ -31,11 +32,22 @@ Slot = Ref | SlotState | None
 
 
 @dataclass(slots=True)
+class CrashRecord:
+    """What a supervisor remembers of the crashes of one child, or of all its children together."""
+
+    restarts: int = 0
+    """How often it was started again, alone or with its group."""
+    last_reason: str = ""
+    """Why it last ended or did not start, as in a report; empty before the first time."""
+
+
+@dataclass(slots=True)
 class Child:
     """One row: what the user asked for, and how it is now."""
 
     spec: ChildSpec
     slot: Slot = None
+    crashes: CrashRecord = field(default_factory=CrashRecord)
 
     @property
     def is_running(self) -> bool:
@@ -93,7 +105,8 @@ class ChildTable:
         """
         old = self._by_id
         new = {
-            spec.id: Child(spec, old[spec.id].slot if spec.id in old else None) for spec in specs
+            spec.id: replace(old[spec.id], spec=spec) if spec.id in old else Child(spec)
+            for spec in specs
         }
         self._by_id = new | {key: child for key, child in old.items() if key not in new}
 

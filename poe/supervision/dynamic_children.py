@@ -9,9 +9,10 @@ Source: OTP stdlib 4.2, supervisor.erl, the clauses for `?is_simple`.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from poe.actors import KILL, NOPROC, ActorRef, Error, GenServer
+from poe.actors.reports import reason_text
 from poe.errors import ChildStartFailed
 from poe.supervision.api import (
     ChildCounts,
@@ -21,10 +22,18 @@ from poe.supervision.api import (
     StartDynamicChild,
     refuse,
 )
-from poe.supervision.child_spec import ChildKind, ChildSpec, Restart, Started, SupervisorFlags
-from poe.supervision.child_table import RESTARTING
+from poe.supervision.child_spec import (
+    ChildKind,
+    ChildSpec,
+    Restart,
+    Started,
+    Strategy,
+    SupervisorFlags,
+)
+from poe.supervision.child_table import RESTARTING, CrashRecord
 from poe.supervision.lifecycle import ref_of, retry_later, start, stop, stop_signal
-from poe.supervision.reports import Report, reason_text, report, report_give_up
+from poe.supervision.reports import Report, report, report_give_up
+from poe.supervision.restart_delays import RestartDelays, RestartDue
 from poe.supervision.strategy import (
     ChildEnd,
     RestartHistory,
@@ -37,14 +46,18 @@ from poe.supervision.strategy import (
 from poe.supervision.watcher import AllGone, Watcher, living
 
 _NO_ARGUMENTS = StartDynamicChild()
+_NO_CRASHES = CrashRecord()
 
 
 class DynamicChildren:
     """Owns the instances of one template and the restart history of their supervisor.
 
     Invariants: `restarting` is a subset of `instances`; a restarting instance keeps the ref of its
-    dead actor as its handle; only instances that may be restarted keep their arguments.
+    dead actor as its handle; only instances that may be restarted keep their arguments, and only
+    those that crashed have a record of it.
     """
+
+    strategy = Strategy.SIMPLE_ONE_FOR_ONE
 
     def __init__(self, supervisor: GenServer, flags: SupervisorFlags, template: ChildSpec) -> None:
         self._supervisor = supervisor
@@ -53,12 +66,17 @@ class DynamicChildren:
         self._history = RestartHistory(flags.intensity, flags.period_s)
         self._instances: dict[ActorRef, StartDynamicChild | None] = {}
         self._restarting: set[ActorRef] = set()
+        self._crashed: dict[ActorRef, CrashRecord] = {}
+        self.crashes = CrashRecord()
+        """Of all children together."""
+        self._delays = RestartDelays(supervisor)
 
     async def start_all(self) -> None:
         """Start nothing: instances start on demand."""
 
     async def stop_all(self) -> None:
         """Stop all instances together, with one deadline for all."""
+        self._delays.cancel_all()
         refs = [ref for ref in self._instances if ref not in self._restarting]
         if not refs:
             return
@@ -85,12 +103,16 @@ class DynamicChildren:
         template = self._template
         if is_crash_report_due(template.restart, reason):
             report(Report.CHILD_TERMINATED, self._supervisor.ref, template.id, reason)
+            self.crashes.last_reason = reason_text(reason)
         verdict = verdict_on_exit(
             ChildEnd(template, reason, significant_left=len(self._instances) > 1),
             self._flags.auto_shutdown,
             self._history,
             self._supervisor.monotonic_s(),
         )
+        if verdict is Verdict.RESTART:
+            crashes = self._crashed.setdefault(ref, CrashRecord())
+            crashes.last_reason = self.crashes.last_reason
         return await self._carry_out(verdict, ref)
 
     async def on_retry(self, ref: Hashable) -> bool:
@@ -100,31 +122,54 @@ class DynamicChildren:
         verdict = verdict_on_restart(self._history, self._supervisor.monotonic_s())
         return await self._carry_out(verdict, ref)
 
+    async def on_due(self, due: RestartDue) -> None:
+        """Restart an instance whose wait is over, unless it was cancelled meanwhile."""
+        if self._delays.is_valid(due):
+            await self._restart(due.child)
+
     async def _carry_out(self, verdict: Verdict, ref: ActorRef) -> bool:
-        request = self._forget(ref)
         if verdict is Verdict.RESTART:
-            assert request is not None
-            await self._restart(ref, request)
-        elif verdict is Verdict.GIVE_UP:
+            backoff = self._template.backoff or self._flags.backoff
+            if self._delays.begin(ref, backoff):
+                self._restarting.add(ref)
+            else:
+                await self._restart(ref)
+            return True
+        self._forget(ref)
+        if verdict is Verdict.GIVE_UP:
             report_give_up(self._supervisor.ref, self._template.id, self._history)
         return verdict not in (Verdict.GIVE_UP, Verdict.AUTO_SHUTDOWN)
 
-    async def _restart(self, old_ref: ActorRef, request: StartDynamicChild) -> None:
+    async def _restart(self, old_ref: ActorRef) -> None:
+        self._restarting.discard(old_ref)
+        request = self._instances.pop(old_ref)
+        assert request is not None
+        crashes = self._crashed.pop(old_ref)
         try:
             ref = ref_of(
                 await start(self._supervisor, self._template, request.args, request.kwargs)
             )
-        except ChildStartFailed:
+        except ChildStartFailed as failure:
+            crashes.last_reason = self.crashes.last_reason = reason_text(failure.reason)
             self._instances[old_ref] = request
+            self._crashed[old_ref] = crashes
             self._restarting.add(old_ref)
             retry_later(self._supervisor, old_ref)
             return
-        if ref is not None:
+        if ref is None:
+            self._delays.forget(old_ref)
+        else:
+            crashes.restarts += 1
+            self.crashes.restarts += 1
             self._instances[ref] = request
+            self._crashed[ref] = crashes
+            self._delays.rename(old_ref, ref)
 
-    def _forget(self, ref: ActorRef) -> StartDynamicChild | None:
+    def _forget(self, ref: ActorRef) -> None:
         self._restarting.discard(ref)
-        return self._instances.pop(ref)
+        self._crashed.pop(ref, None)
+        self._delays.forget(ref)
+        del self._instances[ref]
 
     # ---- requests -----------------------------------------------------------------------------
 
@@ -140,6 +185,9 @@ class DynamicChildren:
         """Start one more instance."""
         if isinstance(request, StartChild):
             return refuse(request.spec.id, Refusal.SIMPLE_ONE_FOR_ONE)
+        max_children = self._flags.max_children
+        if max_children is not None and len(self._instances) >= max_children:
+            return refuse(self._template.id, Refusal.MAX_CHILDREN)
         try:
             started = await start(self._supervisor, self._template, request.args, request.kwargs)
         except ChildStartFailed as failure:
@@ -174,10 +222,15 @@ class DynamicChildren:
 
     def which_children(self) -> list[ChildInfo]:
         """List all instances, in no order."""
-        return [
-            ChildInfo(None, RESTARTING if ref in self._restarting else ref, self._template.kind)
-            for ref in self._instances
-        ]
+        return list(self.infos())
+
+    def infos(self) -> Iterator[ChildInfo]:
+        """Tell of each instance, in no order."""
+        kind, restarting, crashed = self._template.kind, self._restarting, self._crashed
+        for ref in self._instances:
+            crashes = crashed.get(ref, _NO_CRASHES)
+            slot = RESTARTING if ref in restarting else ref
+            yield ChildInfo(None, slot, kind, crashes.restarts, crashes.last_reason)
 
     async def count_children(self) -> ChildCounts:
         """Count; an instance is active until its exit was handled."""

@@ -44,7 +44,9 @@ async def start(
         ChildStartFailed: its `init` or its start function failed, or its name is taken; reported
             already.
     """
-    kwargs = {**spec.kwargs, **(extra_kwargs or {})}
+    kwargs = {**spec.kwargs, **extra_kwargs} if extra_kwargs else spec.kwargs
+    if spec.start_timeout_s is not None:
+        kwargs = {**kwargs, "start_timeout_s": spec.start_timeout_s}
     try:
         started = await spec.start(
             supervisor, spec.actor, *spec.args, *extra_args, name=spec.name, **kwargs

@@ -5,10 +5,11 @@ inside the supervisor's own callbacks, one after the other; a method that return
 supervisor to end with reason shutdown.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from poe.actors import ActorRef, Error, GenServer
+from poe.actors.reports import reason_text
 from poe.errors import ChildStartFailed, InvalidChildSpec
 from poe.supervision.api import (
     ChildCounts,
@@ -23,15 +24,18 @@ from poe.supervision.child_spec import (
     ChildSpec,
     Restart,
     Started,
+    Strategy,
     SupervisorFlags,
     check_combination,
 )
-from poe.supervision.child_table import RESTARTING, Child, ChildTable
+from poe.supervision.child_table import RESTARTING, Child, ChildTable, CrashRecord
 from poe.supervision.lifecycle import ref_of, retry_later, start, stop
 from poe.supervision.reports import Report, report, report_give_up
+from poe.supervision.restart_delays import RestartDelays, RestartDue
 from poe.supervision.strategy import (
     ChildEnd,
     RestartHistory,
+    RestartPlan,
     Verdict,
     is_crash_report_due,
     is_significant_left,
@@ -56,6 +60,14 @@ class OrderedChildren:
         self._flags = flags
         self._table = ChildTable(specs)
         self._history = RestartHistory(flags.intensity, flags.period_s)
+        self._delays = RestartDelays(supervisor)
+        self.crashes = CrashRecord()
+        """Of all children together."""
+
+    @property
+    def strategy(self) -> Strategy:
+        """Return the strategy at present."""
+        return self._flags.strategy
 
     async def start_all(self) -> ChildStartFailed | None:
         """Start left to right; after a failure stop the started ones again and return it."""
@@ -66,6 +78,7 @@ class OrderedChildren:
 
     async def stop_all(self) -> None:
         """Stop the children one after the other, in reverse start order."""
+        self._delays.cancel_all()
         for child in reversed(list(self._table)):
             if child.is_running:
                 await stop(self._supervisor, child.spec, child.slot)
@@ -78,6 +91,7 @@ class OrderedChildren:
         spec = child.spec
         if is_crash_report_due(spec.restart, reason):
             report(Report.CHILD_TERMINATED, self._supervisor.ref, spec.id, reason)
+            child.crashes.last_reason = self.crashes.last_reason = reason_text(reason)
         self._table.set_slot(spec.id, None)
         verdict = verdict_on_exit(
             ChildEnd(
@@ -102,14 +116,27 @@ class OrderedChildren:
         verdict = verdict_on_restart(self._history, self._supervisor.monotonic_s())
         return await self._carry_out(verdict, child_id)
 
+    async def on_due(self, due: RestartDue) -> None:
+        """Restart a child whose wait is over, unless it was cancelled meanwhile."""
+        child = self._table.get(due.child)
+        if child is not None and child.slot is RESTARTING and self._delays.is_valid(due):
+            await self._start_planned(await self._stop_group(due.child))
+
     async def _carry_out(self, verdict: Verdict, child_id: Hashable) -> bool:
         if verdict is Verdict.RESTART:
-            await self._restart(child_id)
+            # The group stops at once: nobody works on with a sibling that is not there.
+            plan = await self._stop_group(child_id)
+            backoff = self._table[child_id].spec.backoff or self._flags.backoff
+            if self._delays.begin(child_id, backoff):
+                self._table.set_slot(child_id, RESTARTING)
+            else:
+                await self._start_planned(plan)
         elif verdict is Verdict.GIVE_UP:
             report_give_up(self._supervisor.ref, child_id, self._history)
         return verdict not in (Verdict.GIVE_UP, Verdict.AUTO_SHUTDOWN)
 
-    async def _restart(self, child_id: Hashable) -> None:
+    async def _stop_group(self, child_id: Hashable) -> RestartPlan:
+        """Stop what is restarted together with a child, and forget who is not started again."""
         plan = restart_plan(self._flags.strategy, self._table, child_id)
         for stop_id in plan.stop:
             child = self._table[stop_id]
@@ -120,8 +147,17 @@ class OrderedChildren:
         for start_id in plan.start:
             # A sibling that waits for its own retry starts with the group; its retry is void.
             self._table.set_slot(start_id, None)
+        return plan
+
+    async def _start_planned(self, plan: RestartPlan) -> None:
         failure = await self._start_group(plan.start)
+        for start_id in plan.start:
+            child = self._table[start_id]
+            child.crashes.restarts += child.is_running
+            self.crashes.restarts += child.is_running
         if failure is not None:
+            why = reason_text(failure.reason)
+            self._table[failure.child_id].crashes.last_reason = self.crashes.last_reason = why
             self._table.set_slot(failure.child_id, RESTARTING)
             retry_later(self._supervisor, failure.child_id)
 
@@ -184,6 +220,7 @@ class OrderedChildren:
             return refuse(child_id, Refusal.NOT_FOUND)
         if child.is_running:
             await stop(self._supervisor, child.spec, child.slot)
+        self._delays.forget(child_id)
         if child.spec.restart is Restart.TEMPORARY:
             self._table.remove(child_id)
         else:
@@ -208,6 +245,7 @@ class OrderedChildren:
         if isinstance(idle, Error):
             return idle
         self._table.remove(child_id)
+        self._delays.forget(child_id)
         return None
 
     def _find_idle(self, child_id: Hashable) -> Child | Error:
@@ -222,10 +260,13 @@ class OrderedChildren:
 
     def which_children(self) -> list[ChildInfo]:
         """List the children in reverse start order."""
-        return [
-            ChildInfo(child.spec.id, child.slot, child.spec.kind)
-            for child in reversed(list(self._table))
-        ]
+        return list(self.infos())[::-1]
+
+    def infos(self) -> Iterator[ChildInfo]:
+        """Tell of each child, in start order."""
+        for child in self._table:
+            spec, crashes = child.spec, child.crashes
+            yield ChildInfo(spec.id, child.slot, spec.kind, crashes.restarts, crashes.last_reason)
 
     async def count_children(self) -> ChildCounts:
         """Count; a child that has just ended is not active, even if its exit still waits."""

@@ -2,8 +2,7 @@
 
 Every line goes to the logger `poe.supervision` and carries `report`, `supervisor`, `child_id`,
 `reason` and `count` as fields of its record, so that a handler can filter without reading text.
-Reasons are shortened and exceptions that are not ours are named by their type only: their text may
-hold a message's payload, which never reaches a log.
+No field holds a message's payload (`reason_text`).
 
 Source: OTP supervisor reports and progress reports; `spec/otp.md` §1.15 says which event gives
 which.
@@ -12,14 +11,12 @@ which.
 import logging
 from collections.abc import Hashable
 from enum import StrEnum
-from typing import Final
 
-from poe.errors import IntensityExceeded, PoeError
+from poe.actors.reports import reason_text
+from poe.errors import IntensityExceeded
 from poe.supervision.strategy import RestartHistory
 
 logger = logging.getLogger("poe.supervision")
-
-REASON_LENGTH_MAX: Final = 200
 
 
 class Report(StrEnum):
@@ -62,11 +59,3 @@ def report_give_up(supervisor: object, child_id: Hashable, history: RestartHisto
     """Log that a supervisor ends because a restart exceeded its intensity."""
     reason = IntensityExceeded(child_id, len(history), history.period_s)
     report(Report.SHUTDOWN, supervisor, child_id, reason)
-
-
-def reason_text(reason: object) -> str:
-    """Return a short text for an exit reason that is safe to log."""
-    if isinstance(reason, BaseException) and not isinstance(reason, PoeError):
-        return type(reason).__name__
-    text = str(reason) if isinstance(reason, PoeError) else repr(reason)
-    return text if len(text) <= REASON_LENGTH_MAX else text[: REASON_LENGTH_MAX - 1] + "…"

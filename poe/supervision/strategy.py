@@ -9,7 +9,6 @@ Source: OTP stdlib 4.2, supervisor.erl, do_restart/3, restart/3, add_restart/1, 
 """
 
 import math
-from bisect import insort
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -70,9 +69,10 @@ class RestartHistory:
         while self._times_s and self._times_s[0] < now - self.period_s:
             self._times_s.popleft()
         if self._times_s and now < self._times_s[-1]:
-            insort(self._times_s, now)  # a simulated clock was set back
-        else:
-            self._times_s.append(now)
+            # A simulated clock was set back. In OTP a time that is too old hides all that were
+            # recorded before it: they leave the window with it.
+            self._times_s = deque(min(time_s, now) for time_s in self._times_s)
+        self._times_s.append(now)
         return len(self._times_s) <= self.intensity
 
 

@@ -27,7 +27,9 @@ from poe.supervision.api import (
 from poe.supervision.child_spec import ChildSpec, Strategy, SupervisorFlags, check_children
 from poe.supervision.dynamic_children import DynamicChildren
 from poe.supervision.lifecycle import Retry
+from poe.supervision.limits import unreachable_limits
 from poe.supervision.ordered_children import OrderedChildren
+from poe.supervision.restart_delays import RestartDue
 
 logger = logging.getLogger("poe.supervision")
 
@@ -72,10 +74,17 @@ class Supervisor(GenServer):
             return IGNORE
         flags, specs = configuration
         check_children(flags, specs)
+        for warning in unreachable_limits(flags, specs):
+            logger.warning("%s: %s", self.ref, warning)
         self._is_dynamic = flags.strategy is Strategy.SIMPLE_ONE_FOR_ONE
         self._children = self._keep(flags, specs)
         failure = await self._children.start_all()
         return None if failure is None else Stop((SHUTDOWN, failure))
+
+    @property
+    def keeper(self) -> OrderedChildren | DynamicChildren | None:
+        """Return what keeps the children, for a look from outside; None before it is made."""
+        return getattr(self, "_children", None)
 
     def _keep(
         self, flags: SupervisorFlags, specs: Sequence[ChildSpec]
@@ -137,9 +146,12 @@ class Supervisor(GenServer):
         return None
 
     async def handle_info(self, message: object) -> Stop | None:
-        """Handle the exit of a child."""
+        """Handle the exit of a child, or the end of a child's wait for its restart."""
         if isinstance(message, Exit):
             return _go_on(is_running=await self._children.on_exit(message.ref, message.reason))
+        if isinstance(message, RestartDue):
+            await self._children.on_due(message)
+            return None
         self._log_unexpected("message", message)
         return None
 

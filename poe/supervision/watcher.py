@@ -37,6 +37,9 @@ class Watcher(GenServer):
     no clock: the notice of an actor that was dead already comes before the request.
     """
 
+    # Stopping children must not start a process.
+    colocated = True
+
     def init(self, refs: Iterable[ActorRef]) -> None:
         """Watch all of them."""
         self._left = set(refs)

@@ -1,1 +1,20 @@
-"""Tools for tests of supervised actors: the driver that is compared with Erlang's own OTP."""
+"""For tests of your own actors: simulated time, seeded schedules, injected crashes, waiting.
+
+Besides, `python -m poe.testing.otp_driver` is the driver that is compared with Erlang's own OTP.
+Nothing of Poe itself imports this package.
+"""
+
+from poe.actors import SimulatedClock
+from poe.testing.crashes import Crash, CrashingSystem, InjectedCrash
+from poe.testing.simulated_system import SimulatedSystem, try_seeds
+from poe.testing.waiting import wait_until
+
+__all__ = [
+    "Crash",
+    "CrashingSystem",
+    "InjectedCrash",
+    "SimulatedClock",
+    "SimulatedSystem",
+    "try_seeds",
+    "wait_until",
+]

@@ -230,7 +230,7 @@ class ProcessFamily:
         links = [
             (name, other)
             for name, ref in live.items()
-            for cell in ref.cell.links or ()
+            for cell in ref.cell.linked()
             if name <= (other := self._world.name_of(cell.address))
         ]
         return {"alive": sorted(live), "links": sorted(links)}

@@ -273,8 +273,8 @@ class SupervisorFamily:
             if ref is None:
                 continue
             try:
-                which = self.which(self._world.call(ref, WhichChildren()))
-                counts = count(self._world.call(ref, CountChildren()))
+                which = self.which(self._world.call(ref, WhichChildren(), None))
+                counts = count(self._world.call(ref, CountChildren(), None))
             except ActorDead:
                 seen[str(sup_id)] = None
             else:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from poe.actors import NO_REPLY, ActorDead, CallTimeout, Error, GenServer, Stop
+from poe.actors import NO_REPLY, TIMED_OUT, ActorDead, CallTimeout, Error, GenServer, Stop
 from poe.errors import NameTaken
 from tests.actors.puppet import Puppet, in_actor, log_of
 
@@ -252,3 +252,57 @@ def test_a_reply_for_a_caller_that_has_ended_is_dropped(system):
     system.exit(caller, "gone")
     system.cast(server, "late")
     assert system.is_alive(server)
+
+
+# Ported from gen_server_SUITE: send_request
+def test_a_response_may_be_waited_for_again_and_again(system):
+    log: list[object] = []
+    server = system.start(Late)
+
+    async def ask(puppet):
+        call = puppet.call(server, "question", None)
+        log.append(await puppet.wait_response(call, 1))
+        log.append(puppet.monotonic_s())
+        log.append(await puppet.wait_response(call, 1))
+        log.append(puppet.monotonic_s())
+        log.append(await puppet.wait_response(call, 1))
+
+    system.cast(system.start(Puppet), ask)
+    system.advance(1.5)
+    system.cast(server, "answer")
+    system.advance(5)
+    assert log == [TIMED_OUT, 1, "answer", 1.5, "answer"]
+    assert system.get_state(server)["handled"] == 1
+
+
+def test_a_response_that_is_waited_for_no_more_does_not_disturb_other_waits(system):
+    log: list[object] = []
+    server = system.start(Late)
+
+    async def ask(puppet):
+        call = puppet.call(server, "question", None)
+        assert await puppet.wait_response(call, 1) is TIMED_OUT
+        await puppet.sleep(10)
+        log.append((puppet.monotonic_s(), await call))
+
+    system.cast(system.start(Puppet), ask)
+    system.advance(2)
+    system.cast(server, "answer")
+    assert log == []
+    system.advance(10)
+    assert log == [(11, "answer")]
+
+
+def test_waiting_for_the_response_of_an_actor_that_ends_raises_its_reason(system):
+    server = system.start(Late)
+
+    async def ask(puppet):
+        with pytest.raises(ActorDead, match="killed"):
+            await puppet.wait_response(puppet.call(server, "question", None), 1)
+        puppet.log.append("told")
+
+    asker = system.start(Puppet)
+    system.cast(asker, ask)
+    system.exit(server, "kill")
+    assert log_of(system, asker) == ["told"]
+    assert system.next_deadline_s() is None

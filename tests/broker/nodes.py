@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from poe import Node, protocol
-from poe.actors import Call, Error, GenServer, LoopSystemBase, SimulatedClock
+from poe.actors import Call, Error, GenServer, SimulatedClock
 from poe.broker import RoutingTable
 from poe.broker.request_handler import RequestHandler
 from poe.errors import ConnectFailed, ConnectionClosed, PoeError
 from poe.storage import decode_records
+from poe.testing import SimulatedSystem
 
 START_US = 1_700_000_000_000_000
-_STEP_S = 0.01
 KILLING = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 """For tests that kill what owns sockets: the collector closes them, with a warning."""
 
@@ -32,20 +32,6 @@ class SimulatedWall:
 
     def now_us(self):
         return START_US + self.offset_us + round(self.clock.monotonic_s() * 1_000_000)
-
-
-class SteppingSystem(LoopSystemBase):
-    """An actor system in simulated time: who waits for an answer moves time on by waiting."""
-
-    patience_s = 20.0
-
-    def _outcome(self, call: Call):
-        steps = 0
-        while not call.is_done:
-            assert steps < self.patience_s / _STEP_S, f"no answer within {self.patience_s} s"
-            self.advance(_STEP_S)
-            steps += 1
-        return call.result()
 
 
 class FrameReads(GenServer):
@@ -82,10 +68,11 @@ class FramePuts(GenServer):
 class SimulatedNode:
     """A node without sockets and threads: time moves by `advance` only.
 
-    Each start of the node gets an actor system of its own, with the same clocks.
+    Each start of the node gets an actor system of its own, with the same clocks and seed.
     """
 
-    def __init__(self, folder: Path, **options: Any):
+    def __init__(self, folder: Path, seed: int | None = None, **options: Any):
+        self.seed = seed
         self.folder = folder
         self.options = options
         self.clock = SimulatedClock()
@@ -94,7 +81,7 @@ class SimulatedNode:
 
     def start(self):
         self.node = Node(dir=self.folder, port=None, clock=self.wall, **self.options)
-        self.node.start(SteppingSystem(clock=self.clock))
+        self.node.start(SimulatedSystem(clock=self.clock, seed=self.seed))
         self.system = self.node.system
         self.routes = self.node._routes  # noqa: SLF001 - what connections are given, too
         self.frame_reads = self._start(FrameReads)

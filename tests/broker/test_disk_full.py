@@ -112,6 +112,22 @@ def test_a_killed_writer_comes_back_when_there_is_room(sim, disk):
     assert texts(sim) == [b"first", *taken, b"again"]
 
 
+def test_a_killed_reader_comes_back_without_a_request_when_there_is_room(sim, disk):
+    sim.node.put_many(TOPIC, [b"%d" % number for number in range(10)])
+    sim.advance(3)  # asleep, it holds no file open whose pages would become free at its end
+    reader, _ = sim.servers()
+    data = min((sim.folder / "topics/t").glob("*_data"))
+    data.with_name(data.name.replace("_data", "_index")).unlink()
+    disk.fill()
+    sim.system.exit(reader, "kill")
+    sim.advance(1)
+    disk.free()
+    sim.advance(0.5)
+    before_s = sim.clock.monotonic_s()
+    assert len(read_by_next(sim.node, TOPIC)) == 10
+    assert sim.clock.monotonic_s() == before_s
+
+
 def test_a_killed_registry_comes_back_on_a_full_disk(sim, disk):
     sim.node.put(TOPIC, b"first")
     sim.advance(3)  # asleep, its index is written; else it would take room to read it again

@@ -47,6 +47,14 @@ def test_an_appendix_server_that_ends_is_replaced_and_its_data_is_there(sim, num
     assert sim.roles(TOPIC).endswith("w")
 
 
+def test_an_appendix_server_that_ends_is_replaced_before_any_time_passes(sim):
+    before_s = sim.clock.monotonic_s()
+    for ref in sim.servers():
+        sim.system.exit(ref, "kill")
+    assert texts(sim) == [0, 1, 2, 3, 4, 5]
+    assert sim.clock.monotonic_s() == before_s
+
+
 def test_all_appendix_servers_at_once_are_replaced(sim):
     for ref in sim.servers():
         sim.system.exit(ref, "kill")

@@ -26,11 +26,11 @@ from poe.supervision import (
     SupervisorFlags,
     call_supervisor,
 )
+from poe.testing import SimulatedSystem
 from tests.broker.nodes import (
     BYTES_MAX,
     START_US,
     SimulatedWall,
-    SteppingSystem,
     read_by_frames,
 )
 from tests.storage.faulty_files import FaultyFiles
@@ -63,7 +63,7 @@ class FaultyBroker:
     def start(self, recovered=lambda: None):
         """Open the store and start; `recovered` is called in between."""
         self.clock = SimulatedClock()
-        self.system = SteppingSystem(clock=self.clock)
+        self.system = SimulatedSystem(clock=self.clock)
         self.store = Store.open(self.files, self.options)
         recovered()
         template = ChildSpec(id="appendix_server", actor=FragileServer, restart=Restart.TEMPORARY)

@@ -13,6 +13,7 @@ import sys
 
 import pytest
 
+from poe.testing.otp_driver import Driver
 from tests.conformance.playback import DATA, FAMILIES, differences, fresh, recorded
 
 pytestmark = pytest.mark.slow
@@ -61,3 +62,19 @@ def test_the_driver_speaks_json_lines():
         (0, "spawn", "ok"),
         (1, "whereis", None),
     ]
+
+
+def test_the_driver_waits_as_long_as_a_supervisor_that_waits_for_a_child():
+    hangs = {"id": "b", "trap": True, "term": "hang", "shutdown": 5000}
+    driver = Driver()
+    driver.play(
+        {
+            "op": "start_sup",
+            "sup": "root",
+            "flags": {"strategy": "rest_for_one"},
+            "children": [{"id": "a"}, hangs],
+        }
+    )
+    observation = driver.play({"op": "crash", "child": "a"})
+    assert observation["ret"] == "ok"
+    assert observation["st"]["root"]["count"] == [2, 2, 0, 2]

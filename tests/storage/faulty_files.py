@@ -56,6 +56,10 @@ class FaultyFiles:
         self.check("size")
         return self.real.size(path)
 
+    def modified_us(self, path: str) -> int | None:
+        self.check("modified_us")
+        return self.real.modified_us(path)
+
     def rename(self, path: str, new_path: str) -> None:
         self.check("rename")
         self.real.rename(path, new_path)

@@ -167,9 +167,8 @@ class KillsThenCounts(GenServer):
     async def handle_call(self, request, caller):
         del request, caller
         # Both are on their way at once: the supervisor counts before it hears of the end.
-        counts = self.call(self.supervisor, CountChildren())
         self.exit(self.victim, "kill")
-        return await counts
+        return await self.call(self.supervisor, CountChildren())
 
 
 def test_a_child_that_has_just_died_is_not_active(world):

@@ -48,6 +48,10 @@ def spec(**fields):
         ("shutdown_s", float("nan")),
         ("shutdown_s", "kill"),
         ("name", b"name"),
+        ("start", "init"),
+        ("start_timeout_s", 0),
+        ("start_timeout_s", "2"),
+        ("backoff", 1.0),
     ],
 )
 def test_a_wrong_field_is_named_with_its_value(field, value):
@@ -67,6 +71,8 @@ def test_a_wrong_field_is_named_with_its_value(field, value):
         ("period_s", 0),
         ("period_s", 1.5),
         ("auto_shutdown", "never"),
+        ("backoff", 1.0),
+        ("max_children", 10),  # with one_for_one
     ],
 )
 def test_a_wrong_flag_is_named_with_its_value(flag, value):

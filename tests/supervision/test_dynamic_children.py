@@ -257,3 +257,26 @@ def test_ten_thousand_instances_start_crash_and_stop(world):
     last = world.watch(refs(world, supervisor)[-1])
     world.base.exit(supervisor, "shutdown")
     assert (world.reason_of(supervisor), world.reason_of(last)) == ("shutdown", "shutdown")
+
+
+def test_one_instance_more_than_max_children_is_refused_and_told_the_way_out(world, supervise):
+    supervisor = supervise(flags={"max_children": 2, "intensity": 10})
+    x, _ = start(world, supervisor, "x"), start(world, supervisor, "y")
+    with pytest.raises(ChildRequestRefused, match="max_children; terminate another one") as error:
+        start(world, supervisor, "z")
+    assert error.value.why == "max_children"
+    world.base.cast(x, ("stop", "boom"))  # its restart is no second child
+    assert world.ask(supervisor, CountChildren()).active == 2
+    with pytest.raises(ChildRequestRefused, match="max_children"):
+        start(world, supervisor, "z")
+    world.ask(supervisor, TerminateChild(refs(world, supervisor)[0]))
+    start(world, supervisor, "z")
+
+
+def test_an_instance_that_fails_to_start_takes_no_place(world, supervise):
+    supervisor = supervise(flags={"max_children": 1})
+    world.journal.plans["x"] = ["broken", "ignore"]
+    with pytest.raises(ChildStartFailed):
+        start(world, supervisor, "x")
+    assert start(world, supervisor, "x") is None
+    assert start(world, supervisor, "x") is not None

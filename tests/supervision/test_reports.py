@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
+from poe.actors.reports import REASON_LENGTH_MAX, reason_text
 from poe.errors import ChildStartFailed
 from poe.supervision import Restart, Strategy, Supervisor, SupervisorFlags, TerminateChild
 from poe.supervision.api import StartDynamicChild
 from poe.supervision.child_spec import ChildSpec
-from poe.supervision.reports import REASON_LENGTH_MAX, reason_text
 from tests.supervision.workers import HANGS, Worker
 
 

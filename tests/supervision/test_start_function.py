@@ -7,13 +7,16 @@ import pytest
 from poe.actors import StartFailed
 from poe.errors import ChildStartFailed
 from poe.supervision import (
+    ChildSpec,
     RestartChild,
     StartChild,
     StartDynamicChild,
     Started,
     Strategy,
     TerminateChild,
+    WhichChildren,
 )
+from tests.supervision.workers import Client, Worker
 
 
 def spec_with(world, start, label="a", **options):
@@ -78,3 +81,35 @@ def test_whatever_else_comes_is_a_failed_start(world, start, reason):
     with pytest.raises(ChildStartFailed, match=reason):
         world.ask(supervisor, StartChild(spec_with(world, start)))
     assert world.slots(supervisor) == {}
+
+
+class SlowWorker(Worker):
+    async def init(self, journal, label, **options):
+        await self.sleep(3)
+        return super().init(journal, label, **options)
+
+
+def test_a_child_that_starts_too_slowly_is_killed_and_has_failed_to_start(world):
+    supervisor = world.supervise([])
+    spec = ChildSpec(
+        id="slow", actor=SlowWorker, args=(world.journal, "slow"), start_timeout_s=2, name="slow"
+    )
+    asker = world.base.start(Client, supervisor, [StartChild(spec)])
+    world.base.cast(asker, "go")
+    world.base.advance(2)
+    [failure] = world.base.call(asker, "answers")
+    assert (type(failure), failure.reason) == (ChildStartFailed, "timeout")
+    assert world.base.whereis("slow") is None
+    assert world.ask(supervisor, WhichChildren()) == []
+    world.base.advance(10)
+    assert world.journal.take() == []
+
+
+def test_a_child_that_starts_in_time_runs(world):
+    supervisor = world.supervise([])
+    spec = ChildSpec(id="slow", actor=SlowWorker, args=(world.journal, "slow"), start_timeout_s=4)
+    asker = world.base.start(Client, supervisor, [StartChild(spec)])
+    world.base.cast(asker, "go")
+    world.base.advance(10)
+    [ref] = world.base.call(asker, "answers")
+    assert world.base.is_alive(ref)

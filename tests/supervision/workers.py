@@ -28,6 +28,9 @@ from poe.supervision import (
 
 HANGS = 1e9
 
+FIELDS = ("shutdown_s", "name", "backoff", "start_timeout_s")
+"""What `World.spec` takes for the spec; other options are for the worker."""
+
 
 @dataclass
 class Journal:
@@ -58,7 +61,12 @@ class Worker(GenServer):
             return IGNORE
         if outcome != "ok" and journal.witness is not None:
             self.cast(journal.witness, "a start fails")
+            return self._fail_after_the_witness(outcome)
         return None if outcome == "ok" else Stop(outcome)
+
+    async def _fail_after_the_witness(self, outcome):
+        await self.start_link(GenServer)  # behind what the witness is told
+        return Stop(outcome)
 
     def handle_cast(self, message):
         if message == "raise":
@@ -134,7 +142,7 @@ class World:
 
     def spec(self, label: str, *, restart=Restart.PERMANENT, significant=False, **options):
         """Make the spec of a Worker."""
-        fields = {key: options.pop(key) for key in ("shutdown_s", "name") if key in options}
+        fields = {key: options.pop(key) for key in FIELDS if key in options}
         return ChildSpec(
             id=label,
             actor=Worker,
@@ -166,6 +174,11 @@ class World:
         self.watch(supervisor)
         self.journal.take()
         return supervisor
+
+    @property
+    def now_s(self) -> float:
+        """The simulated time."""
+        return self.base.monotonic_s()
 
     def watch(self, ref: ActorRef) -> ActorRef:
         self.base.cast(self.coroner, ref)

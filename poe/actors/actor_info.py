@@ -1,0 +1,91 @@
+"""How an actor is, seen from outside: read under the system's lock, without a message to it.
+
+So a look disturbs nobody, and an actor that is stuck in a callback can be looked at like any other.
+
+Source: Erlang's `process_info/2`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from poe.actors.actor_cell import ActorCell
+from poe.actors.address import LoopAddress
+from poe.actors.call import Call
+from poe.actors.gen_server import GenServer
+from poe.actors.message import REPLY, Start
+
+
+class ActorState(StrEnum):
+    """What an actor does at the moment of the look."""
+
+    RUNNING = "running"
+    """Ready for its next message."""
+    STARTING = "starting"
+    """In an `init` that awaits something."""
+    BUSY = "busy"
+    """In another callback that awaits something; its messages wait."""
+    SUSPENDED = "suspended"
+    STOPPING = "stopping"
+    """In a `terminate` that awaits something."""
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class ActorInfo:
+    """One actor at one moment."""
+
+    actor: str
+    """Name of its class; of an actor that has ended, as its address tells it."""
+    name: str | None
+    """Under which it is registered."""
+    state: str
+    """An `ActorState`, or what a supervisor says of a child without an actor."""
+    awaits: LoopAddress | None
+    """The actor whose reply or start its callback awaits."""
+    mailbox_length: int
+    """Messages that it has not begun with, those that are still on their way included."""
+
+
+def queued_messages(system: Any) -> Counter[object]:  # noqa: ANN401 - a RunQueue, which imports us
+    """Count the messages on their way by receiver."""
+    return Counter(receiver for receiver, _, sender in system.entries() if sender is not REPLY)
+
+
+def actor_info(ref: LoopAddress, queued: Mapping[object, int]) -> ActorInfo:
+    """Look at one actor; under the system's lock, with the counts of `queued_messages`."""
+    cell: ActorCell = ref.cell
+    actor = cell.instance
+    waiting = queued.get(cell, 0)
+    if actor is None:
+        return ActorInfo(ref.label, cell.name, ActorState.ENDED, None, waiting)
+    kind = type(actor).__name__
+    if not isinstance(actor, GenServer):
+        return ActorInfo(kind, cell.name, ActorState.RUNNING, None, waiting)
+    waiting += len(actor._mailbox or ())  # noqa: SLF001 - part of the runtime
+    awaited = actor._awaited  # noqa: SLF001
+    server = awaited.server if type(awaited) is Call else None
+    awaits = None if server is None else server.address
+    return ActorInfo(kind, cell.name, _state(actor), awaits, waiting)
+
+
+def _state(actor: GenServer) -> ActorState:
+    if actor._stop is not None:  # noqa: SLF001
+        return ActorState.STOPPING
+    if actor._coroutine is not None:  # noqa: SLF001
+        is_start = type(actor._handling) is Start  # noqa: SLF001
+        return ActorState.STARTING if is_start else ActorState.BUSY
+    return ActorState.SUSPENDED if actor._is_suspended else ActorState.RUNNING  # noqa: SLF001
+
+
+def role_of(ref: LoopAddress) -> str:
+    """Return what an actor tells of itself by `describe_role`; under the system's lock."""
+    actor = ref.cell.instance
+    if not isinstance(actor, GenServer):
+        return ""
+    try:
+        return actor.describe_role()
+    except Exception:  # noqa: BLE001 - a look must not fail because of one actor
+        return "?"

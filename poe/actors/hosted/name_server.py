@@ -1,0 +1,74 @@
+"""The names of one hosted system: asked by hosts before a start, and after an end.
+
+A name belongs to at most one live actor. It is given before `init` runs, and free before anyone
+hears of the end of its actor: the host of that actor tells the name server first.
+"""
+
+from dataclasses import dataclass
+
+from poe.actors.address import LoopAddress
+from poe.actors.call import Call
+from poe.actors.gen_server import GenServer
+from poe.actors.hosted.remote_cell import RemoteCell
+from poe.actors.message import Down, Error
+from poe.errors import NameTaken
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Give `ref` the name. Answered with None, or the error `NameTaken`."""
+
+    name: str
+    ref: LoopAddress
+
+
+@dataclass(frozen=True, slots=True)
+class Unregister:
+    """Free the name if it is that of `ref`."""
+
+    name: str
+    ref: LoopAddress
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Answered with the address of who has the name, or None."""
+
+    name: str
+
+
+class NameServer(GenServer):
+    """Owns the names; hears of the end of those that had no time to tell."""
+
+    def init(self) -> None:
+        """Begin without names."""
+        self._refs: dict[str, LoopAddress] = {}
+
+    def handle_call(self, request: Register | Unregister | Lookup, caller: Call) -> object:
+        """Give, free or look up a name."""
+        del caller
+        ref = self._refs.get(request.name)
+        if isinstance(request, Lookup):
+            return ref
+        if isinstance(request, Unregister):
+            if ref is request.ref:
+                del self._refs[request.name]
+        elif ref is not None and not _is_gone(ref):
+            return Error(NameTaken(request.name, ref))
+        else:
+            self._refs[request.name] = request.ref
+            self.monitor(request.ref)
+        return None
+
+    def handle_info(self, message: object) -> None:
+        """Free the name of an actor that was killed."""
+        if isinstance(message, Down):
+            self._refs = {name: ref for name, ref in self._refs.items() if ref is not message.ref}
+
+
+def _is_gone(ref: LoopAddress) -> bool:
+    """Tell whether an actor was killed a moment ago, so that nobody has told yet."""
+    cell = ref.cell
+    return cell.instance is None or (
+        isinstance(cell, RemoteCell) and cell.home.has_process_ended(cell)
+    )

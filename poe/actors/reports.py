@@ -1,0 +1,67 @@
+"""Crash reports: what the log is told of an actor that ended and should not have.
+
+One line at level ERROR to the logger `poe.actors`, with fields that a handler can filter by. A
+field names types and addresses and never holds a message or its parts; the traceback, where there
+is one, ends with the text that the programmer gave the exception.
+
+Source: OTP proc_lib.erl, crash_report/4; gen_server.erl, error_info/8.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from poe.actors.call import Call
+from poe.actors.message import Cast
+from poe.actors.reason import Reason
+from poe.errors import PoeError
+
+if TYPE_CHECKING:
+    from poe.actors.gen_server import GenServer
+
+logger = logging.getLogger("poe.actors")
+
+REASON_LENGTH_MAX: Final = 200
+_SHOWN_MAX = 10
+"""Waiting messages and links that a report names; it counts all messages."""
+
+
+def report_crash(actor: "GenServer", reason: Reason, error: BaseException | None) -> None:
+    """Log the end of an actor, just before `terminate` runs; `error` is what a callback raised."""
+    if not logger.isEnabledFor(logging.ERROR):
+        return
+    cell = actor._myRef  # noqa: SLF001 - part of the runtime
+    mailbox = actor._mailbox or ()  # noqa: SLF001
+    text = reason_text(reason)
+    fields = {
+        "report": "crash",
+        "actor": str(cell.address),
+        "actor_name": cell.name,
+        "parent": None if cell.parent is None else str(cell.parent.address),
+        "reason": text,
+        "mailbox_length": len(mailbox),
+        "messages": [kind_of(message) for message, _ in list(mailbox)[:_SHOWN_MAX]],
+        "links": [str(other.address) for other in cell.linked()[:_SHOWN_MAX]],
+    }
+    traceback = None if error is None else (type(error), error, error.__traceback__)
+    logger.error("%s crashed: %s", cell.address, text, exc_info=traceback, extra=fields)
+
+
+def kind_of(message: object) -> str:
+    """Name a message by its way in and its type."""
+    if type(message) is Call:
+        return f"call {type(message.request).__name__}"
+    if type(message) is Cast:
+        return f"cast {type(message.message).__name__}"
+    return f"info {type(message).__name__}"
+
+
+def reason_text(reason: object) -> str:
+    """Return a short text for an exit reason that is safe to log.
+
+    Exceptions that are not ours are named by their type only: their text may hold a message's
+    payload.
+    """
+    if isinstance(reason, BaseException) and not isinstance(reason, PoeError):
+        return type(reason).__name__
+    text = str(reason) if isinstance(reason, PoeError) else repr(reason)
+    return text if len(text) <= REASON_LENGTH_MAX else text[: REASON_LENGTH_MAX - 1] + "…"

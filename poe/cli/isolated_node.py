@@ -1,0 +1,111 @@
+"""A node in a process of its own, under a supervisor: `poe serve --isolation process`.
+
+The listening socket belongs to this process, and each node process inherits it. So the port stays,
+and a client that connects while there is no node waits instead of being refused.
+
+A node process that hangs is left alone: what could be asked of it from outside also takes long
+while it recovers or waits for a disk, and killing it then would do harm.
+"""
+
+from collections.abc import Callable
+
+from poe.actors import ActorRef, LoopSystemBase, OsProcess, Reason, StartFailed
+from poe.broker import BoundPort, bind_port
+from poe.cli.node_process import NodeArguments
+from poe.cli.python_process import python_command
+from poe.config import Config
+from poe.node import root_cause
+from poe.supervision import ChildSpec, Supervisor, SupervisorFlags
+
+RESTARTS_MAX = 4
+RESTARTS_PERIOD_S = 60
+"""A node that has died once more within this time would not be healed by another restart."""
+
+READY_TIMEOUT_S = 3600.0
+"""Recovery reads the newest segment of each topic; an hour is for disks that are in trouble."""
+
+_DRAIN_S, _GRACE_S, _SHUTDOWN_S = 4.0, 4.3, 4.4
+"""Each allows for the one before, and all for the service's own limit of 4.5 s."""
+
+
+class IsolatedNode:
+    """Starts, watches and ends node processes; used by `Service` as a node is.
+
+    Life: `start`, any number of processes, one at a time, and `stop`, or the supervisor gives up.
+    """
+
+    def __init__(self, config: Config, log_level: str) -> None:
+        self._config = config
+        self._log_level = log_level
+        self._bound = BoundPort()
+        self._system: LoopSystemBase | None = None
+        self._sup: ActorRef | None = None
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Return (host, port) of the listener; None before `start`."""
+        port = self._bound.port
+        return None if port is None else (self._config.listener.host, port)
+
+    def start(self, system: LoopSystemBase) -> None:
+        """Listen, and start the first process; clients are served when this returns.
+
+        Raises:
+            PortInUse, OptionError: there is no listening at the address.
+            ProcessStartFailed: the node did not start in its process; it holds the node's sentence.
+        """
+        self._bound = bind_port(self._config.listener)
+        self._system = system
+        flags = SupervisorFlags(intensity=RESTARTS_MAX, period_s=RESTARTS_PERIOD_S)
+        try:
+            self._sup = system.start(Supervisor, flags, [self._spec()], name="node_process_sup")
+        except StartFailed as failed:
+            raise root_cause(failed) from failed
+
+    def stop(self, timeout_s: float) -> None:
+        """End the process in good order.
+
+        Raises:
+            CallTimeout: it had not ended after `timeout_s`; it is killed.
+        """
+        # Clients that are still to come are refused, as soon as the process has closed its own.
+        self._bound.close()
+        system, sup = self._system, self._sup
+        if system is None:
+            return
+        try:
+            if sup is not None:
+                system.stop(sup, "shutdown", timeout_s)
+        finally:
+            system.shutdown()
+
+    def when_ended(self, action: Callable[[Reason], object]) -> None:
+        """Call `action` once the supervisor has ended, by `stop` or because it gave up."""
+        assert self._system is not None
+        assert self._sup is not None
+        self._system.when_ended(self._sup, action)
+
+    def _spec(self) -> ChildSpec:
+        listening = self._bound.listening
+        assert listening is not None
+        assert self._bound.port is not None
+        descriptor = listening.fileno()
+        arguments = NodeArguments(
+            options=self._config.without_service().as_dict(),
+            log_level=self._log_level,
+            descriptor=descriptor,
+            port=self._bound.port,
+            drain_s=_DRAIN_S,
+        )
+        return ChildSpec(
+            id="node_process",
+            actor=OsProcess,
+            args=(python_command("poe.cli.node_process", arguments.encode()),),
+            kwargs={
+                "ready_timeout_s": READY_TIMEOUT_S,
+                "grace_s": _GRACE_S,
+                "descriptors": (descriptor,),
+            },
+            shutdown_s=_SHUTDOWN_S,
+            name="node_process",
+        )

@@ -1,0 +1,92 @@
+"""A node together with its offer to Thespian programs: `poe serve --thespian-port`.
+
+Thespian's processes unpickle what reaches them. They are no part of the node: a process of their
+own starts them, under a supervisor, and they have no more of the node than its socket.
+"""
+
+from collections.abc import Callable
+
+from poe.actors import ActorRef, LoopSystemBase, OsProcess, Reason, StartFailed
+from poe.broker import BoundPort, ListenerOptions, bind_port
+from poe.cli.python_process import python_command
+from poe.cli.service import Served
+from poe.cli.thespian_process import GatewayArguments
+from poe.node import root_cause
+from poe.supervision import ChildSpec, Supervisor, SupervisorFlags
+
+_FLAGS = SupervisorFlags(intensity=4, period_s=60)
+_READY_TIMEOUT_S = 60.0
+_GRACE_S, _SHUTDOWN_S, _STOP_TIMEOUT_S = 0.3, 0.4, 0.5
+"""Together with the node's time they stay below five seconds."""
+
+
+class ThespianGateway:
+    """Starts the node, then the gateway's process, and ends them in the reverse order.
+
+    Used by `Service` as a node is; the service ends when either of the two has given up.
+    """
+
+    def __init__(self, node: Served, thespian_port: int, log_level: str) -> None:
+        self._node = node
+        self._options = ListenerOptions(port=thespian_port)
+        self._bound = BoundPort()
+        self._log_level = log_level
+        self._system: LoopSystemBase | None = None
+        self._sup: ActorRef | None = None
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Return (host, port) of the node."""
+        return self._node.address
+
+    def start(self, system: LoopSystemBase) -> None:
+        """Listen, then start both.
+
+        Raises:
+            PortInUse: somebody else has the Thespian port; nothing is started.
+            PoeError: as the node; `ProcessStartFailed` holds the gateway's sentence.
+        """
+        self._bound = bind_port(self._options)
+        self._node.start(system)
+        self._system = system
+        host, port = self._node.address or ("", 0)
+        assert self._bound.port is not None
+        assert self._bound.listening is not None
+        descriptor = self._bound.listening.fileno()
+        arguments = GatewayArguments(host, port, self._bound.port, descriptor, self._log_level)
+        spec = ChildSpec(
+            id="thespian_gateway",
+            actor=OsProcess,
+            args=(python_command("poe.cli.thespian_process", arguments.encode()),),
+            kwargs={
+                "ready_timeout_s": _READY_TIMEOUT_S,
+                "grace_s": _GRACE_S,
+                "descriptors": (descriptor,),
+            },
+            shutdown_s=_SHUTDOWN_S,
+            name="thespian_gateway",
+        )
+        try:
+            self._sup = system.start(Supervisor, _FLAGS, [spec], name="thespian_gateway_sup")
+        except StartFailed as failed:
+            raise root_cause(failed) from failed
+
+    def stop(self, timeout_s: float) -> None:
+        """Stop both, the gateway first, so that nobody asks a node that is going.
+
+        Raises:
+            CallTimeout: one of them had not ended in time; it is killed.
+        """
+        self._bound.close()
+        try:
+            if self._system is not None and self._sup is not None:
+                self._system.stop(self._sup, "shutdown", _STOP_TIMEOUT_S)
+        finally:
+            self._node.stop(timeout_s)
+
+    def when_ended(self, action: Callable[[Reason], object]) -> None:
+        """Call `action` when either has ended."""
+        assert self._system is not None
+        assert self._sup is not None
+        self._node.when_ended(action)
+        self._system.when_ended(self._sup, action)

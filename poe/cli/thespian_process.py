@@ -1,0 +1,78 @@
+"""The process that offers a node to Thespian programs, with `poe serve --thespian-port`.
+
+It is started by `ThespianGateway`. It starts Thespian's own processes, the service among them, and
+ends as soon as that one does: all are then gone, and its supervisor starts it anew.
+"""
+
+import json
+import logging
+import os
+import select
+import signal
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from poe.actors import end_with_parent, loopback_tcp_system, report_failure, report_ready
+from poe.cli.exit_code import ExitCode
+from poe.cli.log import start_logging
+from poe.cli.sentence import sentence_of
+from poe.errors import CallTimeout, PoeError
+from poe.gateway import NODE_CAPABILITY, SERVICE_NAME, ThespianService
+
+_log = logging.getLogger("poe.gateway")
+
+_ASK_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayArguments:
+    """What the process is told."""
+
+    host: str
+    """Where the node listens."""
+    port: int
+    thespian_port: int
+    descriptor: int
+    """The socket that listens there."""
+    log_level: str
+
+    def encode(self) -> str:
+        """Return them as an argument of a command."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Take them from the argument."""
+        return cls(**json.loads(text))
+
+
+def main() -> int:
+    """Offer the node until SIGTERM, or until the service has died."""
+    end_with_parent()
+    arguments = GatewayArguments.decode(sys.argv[1])
+    start_logging(arguments.log_level)
+    port = arguments.thespian_port
+    try:
+        node = {NODE_CAPABILITY: (arguments.host, arguments.port)}
+        system = loopback_tcp_system(port, node, listening=arguments.descriptor)
+        service = system.createActor(ThespianService, globalName=SERVICE_NAME)
+        answer = system.ask(service, {"op": "pid"}, _ASK_TIMEOUT_S)
+        if answer is None:
+            raise CallTimeout(service, _ASK_TIMEOUT_S)
+        ended = os.pidfd_open(answer["result"])
+    except (PoeError, OSError) as error:
+        report_failure(sentence_of(error))
+        return ExitCode.of(error) if isinstance(error, PoeError) else ExitCode.FAILURE
+    signal.signal(signal.SIGTERM, lambda *_: _leave(system))
+    _log.info("Thespian programs can ask %r at 127.0.0.1:%d", SERVICE_NAME, port)
+    report_ready()
+    select.select([ended], [], [])
+    _log.error("the Thespian service has died; all of Thespian's processes are started anew")
+    # Not shut down: the admin would tell clients for a while that there will be no service.
+    return ExitCode.FAILURE
+
+
+def _leave(system: Any) -> None:  # noqa: ANN401 - Thespian is untyped
+    system.shutdown()
+    sys.exit(ExitCode.OK)

@@ -1,0 +1,184 @@
+"""2xx: what storage refuses, or the disk refused."""
+
+from poe.errors.root import PoeError, shown
+
+
+class StorageError(PoeError):
+    """The files cannot do what was asked."""
+
+    code = 200
+
+
+class PointerOutOfRange(StorageError):
+    """A pointer is negative or needs more than 56 bits."""
+
+    code = 201
+
+    def __init__(self, pointer: int, oldest: int = 0) -> None:
+        self.pointer = pointer
+        self.oldest = oldest
+        super().__init__(f"pointer {pointer} is out of range; use {oldest} to 2^56 - 1")
+
+
+class SegmentLocked(StorageError):
+    """Another live program has the segment open for writing."""
+
+    code = 202
+
+    def __init__(self, path: str, owner: str = "another program") -> None:
+        self.path = path
+        self.owner = owner
+        super().__init__(f"segment {path} is in use by {owner}; stop it first")
+
+
+class CorruptRecord(StorageError):
+    """The bytes at an offset are no record, or not the one that belongs there.
+
+    `pointer` is that of the damaged record where it is known: reading behind it goes on.
+    """
+
+    code = 203
+
+    def __init__(self, path: str, offset: int, pointer: int | None = None) -> None:
+        self.path = path
+        self.offset = offset
+        self.pointer = pointer
+        way_on = "" if pointer is None else f"what follows can be read from pointer {pointer} on; "
+        super().__init__(
+            f"no valid record at offset {offset} of {path}; {way_on}"
+            "stop the server and run `poe check` to see all damage"
+        )
+
+
+class StoreLocked(StorageError):
+    """Another server runs on the same base folder."""
+
+    code = 204
+
+    def __init__(self, path: str, pid: int | None) -> None:
+        self.path = path
+        self.pid = pid
+        owner = "another server" if pid is None else f"the server with pid {pid}"
+        super().__init__(f"folder {path} is in use by {owner}; stop it or use another dir")
+
+
+class InvalidTopicName(StorageError):
+    """A topic name that cannot safely become a folder name."""
+
+    code = 205
+
+    def __init__(self, topic: bytes) -> None:
+        self.topic = topic
+        super().__init__(
+            f"topic name {shown(topic[:60])} is not allowed; use 1 to 200 of A-Z a-z 0-9 . _ - "
+            "without a leading dot"
+        )
+
+
+class StorageFull(StorageError):
+    """The disk has no room for the batch; nothing of it was stored."""
+
+    code = 206
+    retriable = True
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"no room to write {path} ({reason}); free space and retry")
+
+
+class InvalidMessage(StorageError):
+    """A message is empty or larger than `message_max`."""
+
+    code = 207
+
+    def __init__(self, size_bytes: int, message_max: int) -> None:
+        self.size_bytes = size_bytes
+        self.message_max = message_max
+        super().__init__(
+            f"message of {size_bytes} bytes is refused; use 1 to {message_max} (option message_max)"
+        )
+
+
+class WriteFailed(StorageError):
+    """A write failed for a reason other than lack of space; nothing of the batch was stored."""
+
+    code = 208
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"cannot write {path}: {reason}; see the system's log")
+
+
+class SegmentSealed(StorageError):
+    """The segment takes no more messages; its topic has, or gets, a newer one."""
+
+    code = 209
+    retriable = True
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"segment {path} is sealed; put to the newest segment of its topic")
+
+
+class ReadFailed(StorageError):
+    """Files that should be there cannot be opened or read."""
+
+    code = 210
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"cannot read {path}: {reason}; see the system's log")
+
+
+class TopicFailed(StorageError):
+    """A topic cannot be opened or repaired; other topics work, and each request tries again."""
+
+    code = 211
+    retriable = True
+
+    def __init__(self, topic: bytes, reason: str) -> None:
+        self.topic = topic
+        self.reason = reason
+        super().__init__(f"topic {shown(topic)} is out of service: {reason}")
+
+
+class SyncFailed(StorageError):
+    """A sync failed: the batch is stored, but may not survive a power cut."""
+
+    code = 212
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(
+            f"{path} may lose this batch in a power cut ({reason}); put it again, it may then be "
+            "there twice"
+        )
+
+
+class FormatNotSupported(StorageError):
+    """A file is of a format that this version does not write; it is left as it is."""
+
+    code = 218
+
+    def __init__(self, path: str, found: str) -> None:
+        self.path = path
+        self.found = found
+        super().__init__(f"format of {path} is not known ({found}); use a newer version of poe")
+
+
+class TopicDamaged(StorageError):
+    """Data of a topic was lost or changed, and with `recovery="strict"` it takes no more puts."""
+
+    code = 219
+
+    def __init__(self, path: str, damage: str) -> None:
+        self.path = path
+        self.damage = damage
+        super().__init__(
+            f"segment {path} is damaged ({damage}), and takes no messages with recovery=strict; "
+            "restore it from a copy, or use another recovery"
+        )

@@ -1,0 +1,211 @@
+"""Adds batches of records to one slab and its side file, all of a batch or nothing.
+
+Strategy: data first, then the entry that covers it, each with one write at a known offset. Readers
+go by the entries. What fails is cut off again; should even that fail, it lies behind the last
+entry, where nobody reads, the next batch goes over it, and recovery cuts it.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Self
+
+from xxhash import xxh3_64_intdigest
+
+from poe.errors import SyncFailed
+from poe.storage.failure import writing
+from poe.storage.files import Files, OpenFile
+from poe.storage.slab_log.slab_name import find_slabs, full_path, slab_path, sum_path
+from poe.storage.slab_log.slab_sum import Chain, Entry, Flag, encode_header
+
+LOG_ID_BYTES = 16
+
+
+class SlabWriter:
+    """The newest slab of a log, open for writing; one thread at a time may call it.
+
+    Always: the slab holds `end - start` bytes that its side file covers, and nobody reads what
+    lies behind them.
+    """
+
+    __slots__ = (
+        "_chain",
+        "_data",
+        "_files",
+        "_is_name_synced",
+        "_is_synced",
+        "_path",
+        "_sum",
+        "_sum_bytes",
+        "end",
+        "log_id",
+        "start",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what recovery found, passed as it is
+        self,
+        files: Files,
+        start: int,
+        end: int,
+        log_id: bytes,
+        chain: Chain,
+        sum_bytes: int,
+    ) -> None:
+        """Open the files of a slab whose content is known.
+
+        Raises:
+            OSError: as reported by the file layer.
+        """
+        self.start = start
+        """Address of its first byte."""
+        self.end = end
+        """Address of what is written next."""
+        self.log_id = log_id
+        self._files = files
+        self._path = full_path(files, slab_path(start))
+        self._data: OpenFile = files.open(slab_path(start), "r+")
+        self._sum: OpenFile = files.open(sum_path(start), "r+")
+        self._chain = chain
+        self._sum_bytes = sum_bytes
+        self._is_synced = False
+        self._is_name_synced = False
+
+    @classmethod
+    def create(cls, files: Files, start: int, log_id: bytes | None = None) -> Self:
+        """Make an empty slab; a new log where no id is given.
+
+        Raises:
+            StorageFull: no room; nothing is left behind.
+            WriteFailed: another failure; nothing is left behind.
+        """
+        log_id = log_id or os.urandom(LOG_ID_BYTES)
+        with writing(full_path(files, slab_path(start))):
+            chain, sum_bytes = make_sum(files, start, log_id)
+            # Last: readers that see a slab without a side file believe that it has none.
+            files.open(slab_path(start), "x+")
+            try:
+                return cls(files, start, start, log_id, chain, sum_bytes)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    files.unlink(slab_path(start))
+                raise
+
+    def append(self, data: bytes | memoryview, last: int, count: int) -> None:
+        """Add `count` records, the last of which begins at address `last`; on an error none.
+
+        Raises:
+            StorageFull: no room on the disk.
+            WriteFailed: another failure.
+        """
+        offset = self.end - self.start
+        with writing(self._path):
+            try:
+                self._data.write_at(data, offset)
+                self._add_entry(data, last, count, Flag.NONE)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    self._sum.truncate(self._sum_bytes)
+                with contextlib.suppress(OSError):
+                    self._data.truncate(offset)
+                raise
+
+    def adopt(self, data: bytes, last: int, count: int, flags: Flag) -> None:
+        """Cover the next bytes, which the slab holds already; on an error nothing is lost.
+
+        Raises:
+            StorageFull: no room on the disk.
+            WriteFailed: another failure.
+        """
+        with writing(self._path):
+            self._add_entry(data, last, count, flags | Flag.ADOPTED)
+
+    def mark(self, flags: Flag) -> None:
+        """Say something of all that was written, in an entry without records.
+
+        Raises:
+            StorageFull: no room on the disk.
+            WriteFailed: another failure.
+        """
+        with writing(self._path):
+            self._add_entry(b"", self.end, 0, flags)
+
+    def _add_entry(self, data: bytes | memoryview, last: int, count: int, flags: Flag) -> None:
+        begin = self.end - self.start
+        flags |= Flag.SYNCED if self._is_synced else Flag.NONE
+        data_hash = xxh3_64_intdigest(data, self._chain.seed)
+        entry = Entry(begin, begin + len(data), last, count, flags, data_hash)
+        encoded, chain = self._chain.encode(entry)
+        self._sum.write_at(encoded, self._sum_bytes)
+        # The last step that may fail: from here on data and entry go together.
+        self._chain = chain
+        self._sum_bytes += len(encoded)
+        self.end += len(data)
+        self._is_synced = False
+
+    def sync(self) -> None:
+        """Make all that was written durable: data, then what covers it, then the names.
+
+        Raises:
+            SyncFailed: it may be lost in a power cut; nothing that is done later vouches for it.
+        """
+        if self._is_synced:
+            return
+        with syncing(self._path):
+            self._data.sync()
+            self._sum.sync()
+            if not self._is_name_synced:
+                self._files.sync_folder("")
+        self._is_synced = self._is_name_synced = True
+
+    def cut(self) -> None:
+        """Cut off what a failed write may have left.
+
+        Raises:
+            WriteFailed: that failed, too.
+        """
+        with writing(self._path):
+            for file, size in (
+                (self._data, self.end - self.start),
+                (self._sum, self._sum_bytes),
+            ):
+                if file.size() != size:
+                    file.truncate(size)
+
+
+def make_sum(files: Files, start: int, log_id: bytes) -> tuple[Chain, int]:
+    """Make an empty side file; return the chain of its header, and its size.
+
+    Raises:
+        OSError: as reported by the file layer.
+    """
+    header, chain = encode_header(log_id, start)
+    files.open(sum_path(start), "w+").write_at(header, 0)
+    return chain, len(header)
+
+
+def sync_slabs(files: Files, start_min: int, start_max: int) -> None:
+    """Make slabs durable that are no longer written: those that begin in between, max excluded.
+
+    Raises:
+        SyncFailed: they may be lost in a power cut.
+    """
+    with syncing(files.base):
+        for start in find_slabs(files):
+            if start_min <= start < start_max:
+                for path in (slab_path(start), sum_path(start)):
+                    # A slab of the original has no side file.
+                    if files.size(path) is not None:
+                        files.open(path, "r+").sync()
+
+
+@contextlib.contextmanager
+def syncing(path: str) -> Iterator[None]:
+    """Report failures of the block, which makes files at `path` durable.
+
+    Raises:
+        SyncFailed: it failed.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise SyncFailed(path, error.strerror or str(error)) from error

@@ -1,0 +1,78 @@
+"""Which children of one supervisor wait for their restart, and how long the next one will wait.
+
+A child that waits shows the slot RESTARTING. Its wait ends with a `RestartDue` to the supervisor;
+whatever changes the slot meanwhile makes that message void.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from poe.actors import GenServer, Timer
+from poe.supervision.backoff import Backoff
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RestartDue:
+    """A timer's message to a supervisor: the wait of a child is over."""
+
+    child: Hashable
+    """Id of the child; for a dynamic child the ref of its dead actor."""
+
+
+@dataclass(slots=True)
+class _Wait:
+    """The last wait of one child."""
+
+    wait_s: float
+    """Without jitter."""
+    end_s: float
+    """When it ended or will end, on the system's clock."""
+    due: RestartDue
+    timer: Timer
+
+
+class RestartDelays:
+    """Owns the waits of one supervisor's children; holds nothing of children without back-off."""
+
+    def __init__(self, supervisor: GenServer) -> None:
+        self._supervisor = supervisor
+        self._waits: dict[Hashable, _Wait] = {}
+
+    def begin(self, child: Hashable, backoff: Backoff | None) -> bool:
+        """Let a child wait for its `RestartDue`; False: without back-off it starts at once."""
+        if backoff is None:
+            return False
+        now_s = self._supervisor.monotonic_s()
+        last = self._waits.get(child)
+        wait_s = backoff.first_s
+        if last is not None:
+            last.timer.cancel()
+            if now_s - last.end_s < backoff.reset_after_s:
+                wait_s = backoff.after(last.wait_s)
+        delay_s = backoff.jittered(wait_s, child)
+        due = RestartDue(child)
+        timer = self._supervisor.send_after(delay_s, due)
+        self._waits[child] = _Wait(wait_s, now_s + delay_s, due, timer)
+        return True
+
+    def is_valid(self, due: RestartDue) -> bool:
+        """Tell whether this is the last wait that its child began."""
+        wait = self._waits.get(due.child)
+        return wait is not None and wait.due is due
+
+    def rename(self, old: Hashable, new: Hashable) -> None:
+        """Go on with a dynamic child under the ref of its new actor."""
+        wait = self._waits.pop(old, None)
+        if wait is not None:
+            self._waits[new] = wait
+
+    def forget(self, child: Hashable) -> None:
+        """Forget a child, and end its wait."""
+        wait = self._waits.pop(child, None)
+        if wait is not None:
+            wait.timer.cancel()
+
+    def cancel_all(self) -> None:
+        """End all waits, because their supervisor ends."""
+        for child in list(self._waits):
+            self.forget(child)

@@ -1,0 +1,150 @@
+"""An actor system without threads: time passes when the test says so, order is chosen by a seed.
+
+Nothing depends on the machine: the same test with the same seed runs the same callbacks in the same
+order.
+"""
+
+import os
+import random
+import threading
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from types import TracebackType
+from typing import Any, Final, Self
+
+from poe.actors import Down, LoopAddress, SimulatedClock
+from poe.actors.actor_cell import Entry
+from poe.actors.call import Call
+from poe.actors.idle_time import TimeUp
+from poe.actors.message import REPLY, ExitSignal, Start
+from poe.testing.crashes import CrashingSystem
+
+SEED_VARIABLE: Final = "POE_TEST_SEED"
+
+_CHOICE_MAX = 100
+"""Entries that are looked at for the next one; all of a long queue would take too long."""
+
+_PATIENCE_S = 3600.0
+"""Simulated seconds that a call without a time limit may take."""
+
+
+class SimulatedSystem(CrashingSystem):
+    """A `LoopSystemBase` in simulated time; `with SimulatedSystem() as system:` ends it as well.
+
+    Whoever waits lets time pass: a `call`, `start` or `stop` that is not done at once moves the
+    clock from timer to timer, so that ten minutes take no time. Otherwise time stands still until
+    `advance(seconds)` or `wait_until(condition)`.
+
+    With a `seed`, messages are delivered in an order that it chooses among all that could happen:
+    two messages of one sender to one receiver keep their order, as always, and an actor's `init`
+    comes first. What a test finds so is repeated by the same seed; an exception that leaves the
+    `with` block names it.
+    """
+
+    def __init__(self, *, clock: SimulatedClock | None = None, seed: int | None = None) -> None:
+        self.seed = seed
+        super().__init__(clock=clock or SimulatedClock())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None and self.seed is not None:
+            error.add_note(f"repeat it with SimulatedSystem(seed={self.seed})")
+        self.shutdown()
+
+    def wait_until(self, condition: Callable[[], object], timeout_s: float = 60.0) -> None:
+        """Let simulated time pass until `condition()` is true; looked at whenever a timer fires.
+
+        Raises:
+            AssertionError: it was still false after `timeout_s`.
+        """
+        if not self._pass_time(condition, timeout_s):
+            msg = f"not true within {timeout_s} simulated seconds: {condition}"
+            raise AssertionError(msg)
+
+    def _pass_time(self, condition: Callable[[], object], timeout_s: float) -> bool:
+        end_s = self.monotonic_s() + timeout_s
+        while not condition():
+            next_s = self.next_deadline_s()
+            if next_s is None or next_s > end_s:
+                self.advance(end_s - self.monotonic_s())
+                return bool(condition())
+            self.advance(max(0.0, next_s - self.monotonic_s()))
+        return True
+
+    def _wait(self, event: threading.Event, timeout_s: float | None) -> bool:
+        if self._pass_time(event.is_set, _PATIENCE_S if timeout_s is None else timeout_s):
+            return True
+        if timeout_s is None:
+            msg = "the call has no time limit, and no timer will ever bring its answer"
+            raise AssertionError(msg)
+        return False
+
+    def _new_queue(self) -> deque[Entry]:
+        return super()._new_queue() if self.seed is None else _ShuffledQueue(self.seed)
+
+
+def try_seeds(test: Callable[[SimulatedSystem], object], count: int = 100) -> None:
+    """Run `test(system)` with the seeds 0 to `count` - 1, each with a new `SimulatedSystem`.
+
+    The environment variable POE_TEST_SEED, if it is set, is the only seed that is tried.
+
+    Raises:
+        Exception: whatever `test` raised first, with a note that names the seed.
+    """
+    chosen = os.environ.get(SEED_VARIABLE)
+    for seed in range(count) if chosen is None else [int(chosen)]:
+        try:
+            with SimulatedSystem(seed=seed) as system:
+                test(system)
+        except Exception as error:
+            error.add_note(f"or with {SEED_VARIABLE}={seed}")
+            raise
+
+
+class _ShuffledQueue(deque[Entry]):
+    """A run queue that takes out any entry that may come next, chosen by a seeded generator."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._random = random.Random(seed)  # noqa: S311 - no secret
+
+    def popleft(self) -> Entry:
+        """Take an entry that no other one has to precede."""
+        heads: dict[tuple[object, object], int] = {}
+        starting: set[object] = set()
+        for place, entry in enumerate(islice(self, _CHOICE_MAX)):
+            receiver, sender = _pair(entry)
+            if type(entry[0]) is TimeUp and any(each == receiver for each, _ in heads):
+                continue  # a time-out gives way to all that came before it
+            if receiver in starting:
+                continue
+            if type(entry[1]) is Start:
+                starting.add(receiver)
+            heads.setdefault((receiver, sender), place)
+        place = self._random.choice(list(heads.values()))
+        entry = self[place]
+        del self[place]
+        return entry
+
+
+def _pair(entry: Entry) -> tuple[object, object]:
+    """Return receiver and sender of an entry; None stands for application threads and timers."""
+    receiver, message, sender = entry
+    actor: Any = receiver
+    if type(receiver) is TimeUp:
+        actor = receiver._idle_time._actor._myRef  # noqa: SLF001 - part of the runtime
+    if isinstance(message, Call):
+        return actor, message.server if sender is REPLY else message.caller
+    if isinstance(message, Start):
+        return actor, message.call.caller
+    if isinstance(message, ExitSignal | Down):
+        sender = message.ref
+    return actor, sender.cell if isinstance(sender, LoopAddress) else sender

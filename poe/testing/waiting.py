@@ -1,0 +1,22 @@
+"""Waiting for what other threads or processes do: poll with a deadline, never sleep and hope."""
+
+import time
+from collections.abc import Callable
+
+_POLL_S = 0.002
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
+    """Return as soon as `condition()` is true; real time, looked at every 2 ms.
+
+    Where time is simulated, use `SimulatedSystem.wait_until`.
+
+    Raises:
+        AssertionError: it was still false after `timeout_s`.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            msg = f"not true within {timeout_s} s: {condition}"
+            raise AssertionError(msg)
+        time.sleep(_POLL_S)
