@@ -180,7 +180,7 @@ class ReadableSegment:
         if extent is not None:
             self._take(extent)
         if self.is_writer:
-            self._files.lock(self.size_bytes)
+            self._files.lock(self.size_bytes, is_synced=self.options.ack == "fsync")
 
     def _flushed_extent(self) -> tuple[int, int]:
         """Write what is buffered, and tell how many records and bytes can be read."""

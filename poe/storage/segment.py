@@ -192,7 +192,7 @@ class Segment(ReadableSegment):
         self._forget_files()
         if self._sums is None:
             self._sums = self._files.adopt()
-        self._files.lock(self.size_bytes)
+        self._files.lock(self.size_bytes, is_synced=self.options.ack == "fsync")
         self.is_writer = True
 
     def check_damage(self) -> None:

@@ -157,8 +157,8 @@ class SegmentFiles:
             with contextlib.suppress(FileNotFoundError):
                 self.files.open(self.path + "_sum", "r+").sync()
 
-    def lock(self, size_bytes: int) -> None:
-        """Make the lock file.
+    def lock(self, size_bytes: int, *, is_synced: bool) -> None:
+        """Make the lock file; when `is_synced`, one that survives a power cut.
 
         Raises:
             StorageFull: no room for it.
@@ -166,6 +166,9 @@ class SegmentFiles:
         """
         with writing(self.path + "_lock"):
             make_lock(self.files, self.path + "_lock", size_bytes)
+            if is_synced:
+                # Without the lock, recovery would trust an index that a power cut has torn.
+                self.files.sync_folder(self.path.rpartition("/")[0])
 
     def unlock(self) -> None:
         """Remove the lock file.
