@@ -40,6 +40,7 @@ def test_defaults_are_those_of_the_design():
         "frame_max": 64 * 1024 * 1024,
         "frame_timeout": 10.0,
         "send_timeout": 30.0,
+        "idle_timeout": 600.0,
         "connections_max": 10_000,
     }
 
@@ -126,6 +127,7 @@ def test_an_unknown_name_is_refused_where_it_stands(tmp_path, source):
         ({"frame_max": 10}, "frame_max"),
         ({"frame_timeout": 0}, "frame_timeout"),
         ({"send_timeout": -1}, "send_timeout"),
+        ({"idle_timeout": -1}, "idle_timeout"),
         ({"connections_max": 0}, "connections_max"),
         ({"dir": 5}, "dir"),
     ],

@@ -13,7 +13,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
-from poe.actors import READABLE, Call, Exit, GenServer, Reason, SocketWatch, Stop, Timer
+from poe.actors import READABLE, Call, Exit, GenServer, Reason, SocketWatch, Stop
+from poe.broker.input_deadline import LATE, QUIET, InputDeadline
 from poe.broker.reply_sender import ReplySender
 from poe.broker.request_handler import RequestHandler
 from poe.broker.routing_table import RoutingTable
@@ -41,7 +42,6 @@ Waiting: TypeAlias = Coroutine[Any, Any, None]
 Ending: TypeAlias = Coroutine[Any, Any, Stop | None]
 """Something to wait for that may end in the end of the connection."""
 
-_LATE = object()
 _GONE = object()
 
 _TURN = range(32)
@@ -52,7 +52,6 @@ _LINGER_S = 2.0
 """How long a peer that was told of its error has to take the news and to close."""
 
 _AFTER_STALL_S = 0.1
-_SLOWEST_BYTES_PER_S = 16 * 1024
 _FRAME_MAX_MIN = 1024
 _FREE_BUFFERS_MAX = 16
 
@@ -74,6 +73,9 @@ class ConnectionOptions:
     send_timeout: float = 30.0
     """Seconds that a peer may take no bytes of a reply."""
 
+    idle_timeout: float = 600.0
+    """Seconds without a request until a connection is closed; 0 keeps it for ever."""
+
     def __post_init__(self) -> None:
         """Reject limits that no frame could keep."""
         if not _FRAME_MAX_MIN <= self.frame_max <= 2**31:
@@ -82,6 +84,8 @@ class ConnectionOptions:
             raise OptionError("frame_timeout", self.frame_timeout, "more than 0 (seconds)")
         if not 0 < self.send_timeout < math.inf:
             raise OptionError("send_timeout", self.send_timeout, "more than 0 (seconds)")
+        if not 0 <= self.idle_timeout < math.inf:
+            raise OptionError("idle_timeout", self.idle_timeout, "0 or more (seconds); 0 is never")
 
 
 class Scratch:
@@ -128,19 +132,20 @@ class Connection(GenServer):
         self._options = options
         self._reader = FrameReader(options.frame_max)
         self._handler = RequestHandler(self, routes, self._is_peer_there)
-        self._late_timer: Timer | None = None
-        self._unfinished_since_s: float | None = None
+        self._deadline = InputDeadline(self, options.frame_timeout, options.idle_timeout)
         self._is_hanging_up = False
         self._buffer: memoryview | None = None
         self._watch = SocketWatch(self, peer)
         self._sender = ReplySender(peer, self._watch, options.send_timeout)
 
     def handle_info(self, message: Any) -> Any:  # noqa: ANN401 - a coroutine or a directive
-        """Take readiness, the deadline of an unfinished frame, and the parent's exit."""
+        """Take readiness, the deadlines of the peer, and the parent's exit."""
         if message is READABLE:
             return self._receive()
-        if message is _LATE:
+        if message is LATE:
             return self._check_late()
+        if message is QUIET:
+            return self._check_idle()
         if message is _GONE:
             return Stop("normal")
         if isinstance(message, Exit):
@@ -151,8 +156,7 @@ class Connection(GenServer):
     def terminate(self, reason: Reason) -> None:
         """Close the socket."""
         del reason
-        if self._late_timer is not None:
-            self._late_timer.cancel()
+        self._deadline.cancel()
         self._watch.close()
 
     def _is_peer_there(self) -> bool:
@@ -181,6 +185,7 @@ class Connection(GenServer):
         try:
             size = self._socket.recv_into(reader.buffer(buffer))
             reader.received(size)
+            self._deadline.quiet_parts = 0
             if not size:
                 return self._give_up(None)
             waiting = self._serve_frames()
@@ -203,13 +208,14 @@ class Connection(GenServer):
         except (RemoteProtocolError, ConnectionClosed, OSError) as error:
             ending = self._give_up(error)
             return ending if isinstance(ending, Stop) else await ending
+        self._deadline.quiet_parts = 0  # a long poll is no silence of the peer's
         self._await_more()
         return None
 
     def _await_more(self) -> None:
         self._return_buffer()
         if self._reader.pending_bytes:
-            self._watch_unfinished()
+            self._deadline.watch_frame()
         if self._watch.is_paused:
             self._watch.resume()
 
@@ -231,7 +237,7 @@ class Connection(GenServer):
             frame = reader.next_frame()
             if frame is None:
                 return None
-            self._unfinished_since_s = None
+            self._deadline.unfinished_since_s = None
             waiting = self._serve(decode_request(*frame))
             if waiting is not None:
                 return waiting
@@ -323,7 +329,7 @@ class Connection(GenServer):
         except (ConnectionClosed, OSError):
             return Stop("normal")  # the peer has gone, which is what we wanted
         self._is_hanging_up = True
-        self._unfinished_since_s = None
+        self._deadline.unfinished_since_s = None
         self._reader = FrameReader()  # lets go of what was received of the frame
         self.send_after(_LINGER_S, _GONE)
         if self._watch.is_paused:
@@ -340,31 +346,21 @@ class Connection(GenServer):
             return Stop("normal")
         return None if size else Stop("normal")
 
-    def _watch_unfinished(self) -> None:
-        """Note since when a frame is unfinished.
-
-        The timer runs on when the frame is finished and then finds nothing to do: large frames
-        come in parts, and a timer for each would cost more than receiving them.
-        """
-        if self._unfinished_since_s is None:
-            self._unfinished_since_s = self.monotonic_s()
-        if self._late_timer is None:
-            self._late_timer = self.send_after(self._options.frame_timeout, _LATE)
-
     async def _check_late(self) -> Stop | None:
         """Close a connection whose frame makes no progress."""
-        self._late_timer = None
-        if self._unfinished_since_s is None:
-            return None
-        received = self._reader.pending_bytes
-        allowed_s = self._options.frame_timeout + received / _SLOWEST_BYTES_PER_S
-        elapsed_s = self.monotonic_s() - self._unfinished_since_s
-        if elapsed_s < allowed_s:
-            self._late_timer = self.send_after(allowed_s - elapsed_s, _LATE)
+        elapsed_s = self._deadline.overdue_s(self._reader.pending_bytes)
+        if elapsed_s is None:
             return None
         if self._has_input():
             # Its bytes are here: it is this process that was late.
-            self._late_timer = self.send_after(_AFTER_STALL_S, _LATE)
+            self._deadline.look_again_after(_AFTER_STALL_S)
             return None
-        msg = f"a frame took {elapsed_s:.0f} s so far; option frame_timeout allows {allowed_s:.0f}"
+        msg = (
+            f"a frame is not whole after {elapsed_s:.0f} s; send it within frame_timeout, "
+            f"{self._options.frame_timeout:.0f} s and a second for each 16 KiB"
+        )
         return await self._hang_up(RemoteProtocolError(msg))
+
+    def _check_idle(self) -> Stop | None:
+        """Close a connection whose peer says nothing."""
+        return Stop("normal") if self._deadline.is_idle() and not self._has_input() else None
