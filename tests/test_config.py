@@ -41,6 +41,7 @@ def test_defaults_are_those_of_the_design():
         "frame_timeout": 10.0,
         "send_timeout": 30.0,
         "idle_timeout": 600.0,
+        "in_flight_max": 256 * 1024 * 1024,
         "connections_max": 10_000,
     }
 
@@ -128,6 +129,7 @@ def test_an_unknown_name_is_refused_where_it_stands(tmp_path, source):
         ({"frame_timeout": 0}, "frame_timeout"),
         ({"send_timeout": -1}, "send_timeout"),
         ({"idle_timeout": -1}, "idle_timeout"),
+        ({"in_flight_max": 65_535}, "in_flight_max"),
         ({"connections_max": 0}, "connections_max"),
         ({"dir": 5}, "dir"),
     ],

@@ -6,6 +6,7 @@ the peer down, and `resume` puts it back.
 """
 
 import socket
+from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,10 +28,19 @@ READABLE = Readiness.READABLE
 
 
 class SocketWatch:
-    """Watches one socket for one actor, and closes it when the actor ends, however it ends."""
+    """Watches one socket for one actor, and closes it when the actor ends, however it ends.
 
-    def __init__(self, actor: "GenServer", watched: socket.socket) -> None:
+    `when_closed` is called after that, in the event loop's thread, as by an actor.
+    """
+
+    def __init__(
+        self,
+        actor: "GenServer",
+        watched: socket.socket,
+        when_closed: Callable[[], object] = lambda: None,
+    ) -> None:
         self._actor = actor
+        self._when_closed = when_closed
         self._cell = actor._myRef  # noqa: SLF001 - part of the runtime
         self._socket = watched
         self._descriptor = watched.fileno()
@@ -40,7 +50,8 @@ class SocketWatch:
         self._is_closed = False
         self._loop.add_reader(self._descriptor, self._readable)
         # The loop may be told in its own thread only, and an actor may be killed in any.
-        self._cell.on_end = partial(self._system.event_loop().wake, self.close)
+        close = partial(self._system.run_outside, self.close)
+        self._cell.on_end = partial(self._system.event_loop().wake, close)
 
     def _readable(self) -> None:
         self._cell.system.post_from_outside(self._cell, READABLE, None)
@@ -84,3 +95,4 @@ class SocketWatch:
             self._loop.remove_reader(self._descriptor)
             self._loop.remove_writer(self._descriptor)
             self._socket.close()
+            self._when_closed()

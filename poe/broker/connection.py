@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from poe.actors import READABLE, Call, Exit, GenServer, Reason, SocketWatch, Stop
-from poe.broker.input_deadline import LATE, QUIET, InputDeadline
+from poe.broker.byte_budget import ByteBudget, Holding
+from poe.broker.frame_input import FrameInput, Scratch
+from poe.broker.input_deadline import TURN, InputAlarm, InputDeadline
 from poe.broker.reply_sender import ReplySender
 from poe.broker.request_handler import RequestHandler
 from poe.broker.routing_table import RoutingTable
-from poe.errors import ConnectionClosed, OptionError, PoeError, ProtocolError, RemoteProtocolError
+from poe.errors import ConnectionClosed, OptionError, Overloaded, PoeError, RemoteProtocolError
 from poe.protocol import (
     FRAME_MAX,
     SCRATCH_SIZE,
@@ -26,7 +28,6 @@ from poe.protocol import (
     ControlRequest,
     DataReply,
     ErrorReply,
-    FrameReader,
     PointerRequest,
     PutReply,
     PutRequest,
@@ -44,7 +45,7 @@ Ending: TypeAlias = Coroutine[Any, Any, Stop | None]
 
 _GONE = object()
 
-_TURN = range(32)
+_REQUESTS = range(32)
 """Requests that are served before other connections have their turn. Without a bound, 200 clients
 that each sent 100 kB of small requests kept everybody else waiting for 12 s."""
 
@@ -52,8 +53,11 @@ _LINGER_S = 2.0
 """How long a peer that was told of its error has to take the news and to close."""
 
 _AFTER_STALL_S = 0.1
+_TURN_S = 1.0
+_TURN_BYTES = 1024 * 1024
+"""What a frame must grow by in each second while others wait for the memory that it takes."""
+
 _FRAME_MAX_MIN = 1024
-_FREE_BUFFERS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,27 +92,6 @@ class ConnectionOptions:
             raise OptionError("idle_timeout", self.idle_timeout, "0 or more (seconds); 0 is never")
 
 
-class Scratch:
-    """Receive buffers that the connections of a node share, each lent to one of them at a time.
-
-    A connection has one from before it receives until it has served all whole frames of it: a
-    request that takes its time holds views into the buffer. One that ends meanwhile just drops its
-    buffer. Usually there is a single one.
-    """
-
-    def __init__(self) -> None:
-        self._free: list[memoryview] = []
-
-    def take(self) -> memoryview:
-        """Lend a buffer."""
-        return self._free.pop() if self._free else memoryview(bytearray(SCRATCH_SIZE))
-
-    def give_back(self, buffer: memoryview) -> None:
-        """Return a buffer that nobody looks into any more."""
-        if len(self._free) < _FREE_BUFFERS_MAX:
-            self._free.append(buffer)
-
-
 class Connection(GenServer):
     """Owns one client socket until either side closes it.
 
@@ -124,28 +107,28 @@ class Connection(GenServer):
         peer: socket.socket,
         routes: RoutingTable,
         scratch: Scratch,
+        budget: ByteBudget,
         options: ConnectionOptions,
     ) -> None:
         """Take over an accepted, non-blocking socket."""
         self._socket = peer
-        self._scratch = scratch
         self._options = options
-        self._reader = FrameReader(options.frame_max)
         self._handler = RequestHandler(self, routes, self._is_peer_there)
         self._deadline = InputDeadline(self, options.frame_timeout, options.idle_timeout)
         self._is_hanging_up = False
-        self._buffer: memoryview | None = None
-        self._watch = SocketWatch(self, peer)
+        self._budget = budget
+        self._holding = Holding(budget, self._receive_again)
+        self._input = FrameInput(peer, scratch, budget, self._holding, options.frame_max)
+        self._turn_bytes: int | None = None
+        self._watch = SocketWatch(self, peer, self._holding.release)
         self._sender = ReplySender(peer, self._watch, options.send_timeout)
 
     def handle_info(self, message: Any) -> Any:  # noqa: ANN401 - a coroutine or a directive
         """Take readiness, the deadlines of the peer, and the parent's exit."""
         if message is READABLE:
             return self._receive()
-        if message is LATE:
-            return self._check_late()
-        if message is QUIET:
-            return self._check_idle()
+        if isinstance(message, InputAlarm):
+            return self._check_peer(message)
         if message is _GONE:
             return Stop("normal")
         if isinstance(message, Exit):
@@ -180,17 +163,16 @@ class Connection(GenServer):
         """Receive once, then serve all whole frames; mostly without having to wait."""
         if self._is_hanging_up:
             return self._discard_input()
-        reader = self._reader
-        self._buffer = buffer = self._scratch.take()
+        if self._budget.is_full and not self._may_receive():
+            return None
         try:
-            size = self._socket.recv_into(reader.buffer(buffer))
-            reader.received(size)
+            size = self._input.receive()
             self._deadline.quiet_parts = 0
             if not size:
                 return self._give_up(None)
             waiting = self._serve_frames()
         except BlockingIOError:
-            reader.keep()
+            self._input.let_go()
         except (RemoteProtocolError, ConnectionClosed, OSError) as error:
             return self._give_up(error)
         else:
@@ -213,8 +195,8 @@ class Connection(GenServer):
         return None
 
     def _await_more(self) -> None:
-        self._return_buffer()
-        if self._reader.pending_bytes:
+        self._input.settle()
+        if self._input.reader.pending_bytes:
             self._deadline.watch_frame()
         if self._watch.is_paused:
             self._watch.resume()
@@ -222,7 +204,7 @@ class Connection(GenServer):
     def _give_up(self, error: Exception | None) -> Stop | Ending:
         """End the connection: the peer is gone, or has broken the protocol and is told so."""
         # Not in a `finally`: if this actor is killed, whoever serves its request has views into it.
-        self._return_buffer()
+        self._input.give_back()
         return self._hang_up(error) if isinstance(error, RemoteProtocolError) else Stop("normal")
 
     def _serve_frames(self) -> Waiting | None:
@@ -232,8 +214,8 @@ class Connection(GenServer):
             RemoteProtocolError: the stream cannot be followed any more.
             ConnectionClosed, OSError: a reply cannot be sent.
         """
-        reader = self._reader
-        for _ in _TURN:
+        reader = self._input.reader
+        for _ in _REQUESTS:
             frame = reader.next_frame()
             if frame is None:
                 return None
@@ -245,7 +227,7 @@ class Connection(GenServer):
 
     async def _end_turn(self) -> None:
         """Let other connections have their turn."""
-        self._let_go()
+        self._input.let_go()
         await self._sender.wait_room()
 
     def _serve(self, request: Request) -> Waiting | None:
@@ -273,6 +255,10 @@ class Connection(GenServer):
             ConnectionClosed, OSError: the reply cannot be sent.
         """
         handler, records = self._handler, None
+        if begun is None or not begun.is_done:
+            # It may wait for news for a minute, or for a slow disk, and 10 000 clients that do so
+            # must not have a buffer each.
+            request = self._input.let_go_of(request, begun)
         try:
             if isinstance(request, PointerRequest):
                 bytes_max = self._options.frame_max - 2
@@ -281,18 +267,17 @@ class Connection(GenServer):
             elif isinstance(request, PutRequest):
                 reply = PutReply.frame(await handler.put(request.topic, request.messages, begun))
             else:
-                # It may wait for news for a minute, and 10 000 clients that do so must not have a
-                # buffer each.
-                self._let_go()
                 result = await handler.control(request.op, request.arguments)
                 reply = ControlReply(request.id, result).encode()
+                if not self._holding.may_hold(len(reply)):
+                    raise Overloaded("in_flight_max", self._budget.bytes_max)
         except PoeError as error:
             request_id = request.id if isinstance(request, ControlRequest) else None
             reply = ErrorReply.from_error(error, request_id).encode()
         rest = self._reply(reply, records)
         if rest is not None:
             await rest
-        if isinstance(request, ControlRequest) and self._reader.pending_bytes:
+        if isinstance(request, ControlRequest) and self._input.reader.pending_bytes:
             # It may have asked all topics, and so takes a whole turn.
             await self._end_turn()
 
@@ -301,27 +286,18 @@ class Connection(GenServer):
         return None if self._sender.start(head, records) else self._finish_reply()
 
     async def _finish_reply(self) -> None:
-        self._let_go()
+        self._input.let_go(self._sender.waiting_bytes)
         await self._sender.finish()
 
-    def _let_go(self) -> None:
-        """Return the buffer before a wait that may be long; what is unread of it is kept."""
-        if self._buffer is not None:
-            self._reader.keep()
-            self._return_buffer()
-
-    def _return_buffer(self) -> None:
-        buffer, self._buffer = self._buffer, None
-        if buffer is not None:
-            self._scratch.give_back(buffer)
-
-    async def _hang_up(self, error: ProtocolError) -> Stop | None:
-        """Say what was wrong with the peer's bytes, then wait for it to close.
+    async def _hang_up(self, error: PoeError) -> Stop | None:
+        """Say why nothing more is received, then wait for the peer to close.
 
         Closed at once, with bytes that were not received, the socket would be reset, and replies
         that are still on their way be lost: those to earlier requests, and this one.
         """
-        logger.info("%s breaks the protocol: %s", self.ref, type(error).__name__)
+        logger.info("%s is hung up on: %s", self.ref, type(error).__name__)
+        self._deadline.unfinished_since_s = None
+        self._input.discard()
         try:
             if not self._sender.start(ErrorReply.from_error(error).encode()):
                 await self._sender.finish()
@@ -329,8 +305,6 @@ class Connection(GenServer):
         except (ConnectionClosed, OSError):
             return Stop("normal")  # the peer has gone, which is what we wanted
         self._is_hanging_up = True
-        self._deadline.unfinished_since_s = None
-        self._reader = FrameReader()  # lets go of what was received of the frame
         self.send_after(_LINGER_S, _GONE)
         if self._watch.is_paused:
             self._watch.resume()
@@ -346,9 +320,19 @@ class Connection(GenServer):
             return Stop("normal")
         return None if size else Stop("normal")
 
+    def _check_peer(self, alarm: InputAlarm) -> Stop | Ending | None:
+        """Look whether the peer has had enough of our patience."""
+        match alarm:
+            case InputAlarm.LATE:
+                return self._check_late()
+            case InputAlarm.QUIET:
+                return self._check_idle()
+            case InputAlarm.TURN:
+                return self._check_turn()
+
     async def _check_late(self) -> Stop | None:
         """Close a connection whose frame makes no progress."""
-        elapsed_s = self._deadline.overdue_s(self._reader.pending_bytes)
+        elapsed_s = self._deadline.overdue_s(self._input.reader.pending_bytes)
         if elapsed_s is None:
             return None
         if self._has_input():
@@ -364,3 +348,37 @@ class Connection(GenServer):
     def _check_idle(self) -> Stop | None:
         """Close a connection whose peer says nothing."""
         return Stop("normal") if self._deadline.is_idle() and not self._has_input() else None
+
+    # ---- back-pressure ------------------------------------------------------------------------
+
+    def _may_receive(self) -> bool:
+        """Tell whether there is room for more; if not, the socket's buffers slow the peer down."""
+        if self._holding.may_receive():
+            if self._holding.is_going and self._turn_bytes is None:
+                self._begin_turn()
+            return True
+        self._deadline.unfinished_since_s = None  # from now on it is us who take our time
+        self._watch.pause()
+        return False
+
+    def _receive_again(self) -> None:
+        """Receive again, as the budget says."""
+        self._deadline.watch_frame()
+        if self._turn_bytes is None:
+            self._begin_turn()
+        self._watch.resume()
+
+    def _begin_turn(self) -> None:
+        self._turn_bytes = self._input.reader.pending_bytes
+        self.send_after(_TURN_S, TURN)
+
+    async def _check_turn(self) -> Stop | None:
+        """Hang up on a peer that is slow to finish its frame while others wait for the memory."""
+        before_bytes, self._turn_bytes = self._turn_bytes or 0, None
+        if not self._holding.is_going:
+            return None
+        is_slow = self._input.reader.pending_bytes - before_bytes < _TURN_BYTES
+        if is_slow and self._budget.has_line and not self._has_input():
+            return await self._hang_up(Overloaded("in_flight_max", self._budget.bytes_max))
+        self._begin_turn()
+        return None

@@ -19,10 +19,12 @@ class InputAlarm(Enum):
 
     LATE = "the time of an unfinished frame may be over"
     QUIET = "a part of the idle time has passed"
+    TURN = "a second of receiving while others wait for room has passed"
 
 
 LATE = InputAlarm.LATE
 QUIET = InputAlarm.QUIET
+TURN = InputAlarm.TURN
 
 
 class InputDeadline:

@@ -16,7 +16,9 @@ from typing import Any, ClassVar
 
 from poe.actors import KILL, READABLE, GenServer, Reason, SocketWatch
 from poe.broker.appendix_message import ReleaseWaiting
-from poe.broker.connection import Connection, ConnectionOptions, Scratch
+from poe.broker.byte_budget import ByteBudget
+from poe.broker.connection import Connection, ConnectionOptions
+from poe.broker.frame_input import Scratch
 from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.routing_table import RoutingTable
 from poe.errors import OptionError, Overloaded, PoeError, PortInUse
@@ -40,6 +42,7 @@ ACCEPTORS_COUNT = 10
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 16
 _PAUSE_S = 0.2
+_IN_FLIGHT_MIN = 64 * 1024
 _LINGER_S = 1.0
 """How long a client that was refused has to read why."""
 _LEAVING_MAX = 100
@@ -85,6 +88,9 @@ class ListenerOptions:
     connections_max: int = 10_000
     """Clients at a time; more are told so and closed."""
 
+    in_flight_max: int = 268_435_456
+    """Bytes in memory of unfinished requests and replies, of all clients together."""
+
     def __post_init__(self) -> None:
         """Reject addresses that would open the node to others by accident."""
         if self.port is not None and not 0 <= self.port <= 65535:  # noqa: PLR2004 - 16 bits
@@ -94,6 +100,8 @@ class ListenerOptions:
             raise OptionError("host", self.host, allowed)
         if self.connections_max < 1:
             raise OptionError("connections_max", self.connections_max, "1 or more")
+        if self.in_flight_max < _IN_FLIGHT_MIN:
+            raise OptionError("in_flight_max", self.in_flight_max, "65536 or more (bytes)")
 
 
 @dataclass(slots=True)
@@ -150,6 +158,9 @@ class ListenerSup(Supervisor):
         self._routes = parts.routes
         self._routes.is_closing = False
         listening = _listen(parts)
+        options = parts.options
+        # A new one with each listener_sup: the connections of the last one are gone.
+        budget = ByteBudget(options.in_flight_max, options.connections_max)
         template = ChildSpec(id="connection", actor=Connection, restart=Restart.TEMPORARY)
         flags = SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE)
         connection_sup = ChildSpec(
@@ -160,7 +171,7 @@ class ListenerSup(Supervisor):
             name=CONNECTION_SUP,
         )
         acceptors = [
-            ChildSpec(id=("acceptor", number), actor=Acceptor, args=(listening, parts))
+            ChildSpec(id=("acceptor", number), actor=Acceptor, args=(listening, parts, budget))
             for number in range(ACCEPTORS_COUNT)
         ]
         return (
@@ -240,9 +251,10 @@ class Acceptor(GenServer):
     trap_exits = True
     pinned_to_loop: ClassVar[bool] = True
 
-    def init(self, listening: socket.socket, parts: ListenerParts) -> None:
+    def init(self, listening: socket.socket, parts: ListenerParts, budget: ByteBudget) -> None:
         """Watch a descriptor of its own for the shared socket."""
         self._parts = parts
+        self._budget = budget
         self._listening = listening.dup()
         self._watch = SocketWatch(self, self._listening)
         self._leaving: deque[socket.socket] = deque()
@@ -298,6 +310,7 @@ class Acceptor(GenServer):
                     peer,
                     parts.routes,
                     parts.scratch,
+                    self._budget,
                     parts.connection_options,
                 )
             else:
