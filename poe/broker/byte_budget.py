@@ -88,22 +88,22 @@ class ByteBudget:
 class Holding:
     """What one connection holds of the budget; `resume` is called when it may receive again."""
 
-    __slots__ = ("_budget", "_resume", "size_bytes")
+    __slots__ = ("_resume", "budget", "size_bytes")
 
     def __init__(self, budget: ByteBudget, resume: Callable[[], object]) -> None:
-        self._budget = budget
+        self.budget = budget
         self._resume: Callable[[], object] | None = resume
         self.size_bytes = 0
 
     @property
     def is_going(self) -> bool:
         """Whether it is this connection that goes on beyond the budget."""
-        return self._budget.is_going(self)
+        return self.budget.is_going(self)
 
     @property
     def room_bytes(self) -> int | None:
         """Bytes to receive at most while the budget is full; None for the one that goes on."""
-        room_bytes = self._budget.share_bytes - self.size_bytes
+        room_bytes = self.budget.share_bytes - self.size_bytes
         return room_bytes if room_bytes > 0 else None
 
     def set(self, size_bytes: int) -> None:
@@ -111,17 +111,17 @@ class Holding:
         difference_bytes = size_bytes - self.size_bytes
         if difference_bytes:
             self.size_bytes = size_bytes
-            if size_bytes < self._budget.share_bytes:
-                self._budget.end_turn(self)
-            self._budget.change(difference_bytes)
+            if size_bytes < self.budget.share_bytes:
+                self.budget.end_turn(self)
+            self.budget.change(difference_bytes)
 
     def may_receive(self) -> bool:
         """Tell whether the connection may receive while the budget is full; if not, it waits."""
-        return self.room_bytes is not None or self._budget.goes_on(self)
+        return self.room_bytes is not None or self.budget.goes_on(self)
 
     def may_hold(self, size_bytes: int) -> bool:
         """Tell whether there is room for something that the connection makes by itself."""
-        return not self._budget.is_full or size_bytes <= self._budget.share_bytes
+        return not self.budget.is_full or size_bytes <= self.budget.share_bytes
 
     def resume(self) -> None:
         """Tell the connection that it may receive again."""
@@ -131,7 +131,7 @@ class Holding:
     def release(self) -> None:
         """Hold nothing any more, and wait for nothing."""
         self._resume = None
-        self._budget.end_turn(self)
+        self.budget.end_turn(self)
         self.set(0)
 
 

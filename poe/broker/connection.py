@@ -9,7 +9,7 @@ memory here. A peer with many requests at once is served a few at a turn, so tha
 import logging
 import math
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -92,6 +92,16 @@ class ConnectionOptions:
             raise OptionError("idle_timeout", self.idle_timeout, "0 or more (seconds); 0 is never")
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectionParts:
+    """What the connections of a listener share."""
+
+    routes: RoutingTable
+    scratch: Scratch
+    budget: ByteBudget
+    options: ConnectionOptions
+
+
 class Connection(GenServer):
     """Owns one client socket until either side closes it.
 
@@ -103,24 +113,20 @@ class Connection(GenServer):
     pinned_to_loop: ClassVar[bool] = True
 
     def init(
-        self,
-        peer: socket.socket,
-        routes: RoutingTable,
-        scratch: Scratch,
-        budget: ByteBudget,
-        options: ConnectionOptions,
+        self, peer: socket.socket, parts: ConnectionParts, leave: Callable[[], object]
     ) -> None:
-        """Take over an accepted, non-blocking socket."""
+        """Take over an accepted, non-blocking socket; `leave` is called once it is closed."""
         self._socket = peer
-        self._options = options
-        self._handler = RequestHandler(self, routes, self._is_peer_there)
+        self._options = options = parts.options
+        self._handler = RequestHandler(self, parts.routes, self._is_peer_there)
         self._deadline = InputDeadline(self, options.frame_timeout, options.idle_timeout)
         self._is_hanging_up = False
-        self._budget = budget
-        self._holding = Holding(budget, self._receive_again)
-        self._input = FrameInput(peer, scratch, budget, self._holding, options.frame_max)
+        self._budget = parts.budget
+        self._holding = Holding(parts.budget, self._receive_again)
+        self._input = FrameInput(peer, parts.scratch, self._holding, options.frame_max)
         self._turn_bytes: int | None = None
-        self._watch = SocketWatch(self, peer, self._holding.release)
+        self._leave = leave
+        self._watch = SocketWatch(self, peer, self._closed)
         self._sender = ReplySender(peer, self._watch, options.send_timeout)
 
     def handle_info(self, message: Any) -> Any:  # noqa: ANN401 - a coroutine or a directive
@@ -141,6 +147,10 @@ class Connection(GenServer):
         del reason
         self._deadline.cancel()
         self._watch.close()
+
+    def _closed(self) -> None:
+        self._holding.release()
+        self._leave()
 
     def _is_peer_there(self) -> bool:
         """Look for the end of the stream, which nobody else does while a request is served."""

@@ -9,7 +9,7 @@ import socket
 
 from poe.actors import Call
 from poe.broker.appendix_message import Put
-from poe.broker.byte_budget import ByteBudget, Holding
+from poe.broker.byte_budget import Holding
 from poe.protocol import SCRATCH_SIZE, FrameReader, PutRequest, Request
 
 _FREE_BUFFERS_MAX = 16
@@ -50,13 +50,12 @@ class FrameInput:
         self,
         peer: socket.socket,
         scratch: Scratch,
-        budget: ByteBudget,
         holding: Holding,
         frame_max: int,
     ) -> None:
         self._receive_into = peer.recv_into
         self._scratch = scratch
-        self._budget = budget
+        self._budget = holding.budget
         self._buffer: memoryview | None = None
         self.holding = holding
         self.reader = FrameReader(frame_max)

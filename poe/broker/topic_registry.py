@@ -11,6 +11,7 @@ lands behind a bound that is already recorded (the original lost messages there)
 import contextlib
 import logging
 import math
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,9 +30,11 @@ from poe.errors import (
     ChildRequestRefused,
     ChildStartFailed,
     OptionError,
+    Overloaded,
     PoeError,
     StorageError,
     TopicFailed,
+    TopicNotCreated,
 )
 from poe.storage import Clock, Messages, Segment, Store
 from poe.supervision import start_dynamic_child, terminate_child, which_children
@@ -59,12 +62,26 @@ class RegistryOptions:
     max_age: float | None = None
     """Seconds after which data is deleted; None keeps it for ever."""
 
+    topics_max: int = 100_000
+    """Topics in all; puts onto more are refused."""
+
+    topic_creation_rate: int | None = None
+    """New topics in a second; None sets no limit."""
+
+    auto_create: bool = True
+    """Whether a put onto an unknown topic makes it; otherwise `create` does."""
+
     def __post_init__(self) -> None:
         """Reject periods that are none."""
         if not 0 < self.check_interval < math.inf:
             raise OptionError("check_interval", self.check_interval, "more than 0 (seconds)")
         if self.max_age is not None and not 0 < self.max_age < math.inf:
             raise OptionError("max_age", self.max_age, "more than 0 (seconds), or None")
+        if self.topics_max < 1:
+            raise OptionError("topics_max", self.topics_max, "1 or more")
+        if self.topic_creation_rate is not None and self.topic_creation_rate < 1:
+            allowed = "1 or more (topics per second), or None"
+            raise OptionError("topic_creation_rate", self.topic_creation_rate, allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +130,7 @@ class TopicRegistry(GenServer):
         self._clock = parts.clock
         self._owned: dict[ActorRef, tuple[bytes, Segment]] = {}
         self._to_restart: dict[ActorRef, tuple[bytes, Segment]] = {}
+        self._created_at_s: deque[float] = deque()
         await self._stop_leftovers()
         self._routes.failures = self._store.failed
         for topic in list(self._store.topics):
@@ -246,14 +264,37 @@ class TopicRegistry(GenServer):
         if route is None and topic in self._store.topics:
             await self._open_topic(topic)
         elif route is None:
-            if messages is not None:
-                self._store.check_sizes(messages)
+            self._check_creation(topic, messages)
             await self._add_writer(topic, None)
         elif route.writer in self._to_restart:
             await self._bring_back(route.writer)
         elif not self._owned[route.writer][1].is_writer:
             await self.call(route.writer, Unseal(), timeout_s=None)
         return self._routes[topic].writer
+
+    def _check_creation(self, topic: bytes, messages: Messages | None) -> None:
+        """Refuse to make a topic for a put that will be refused, or beyond what is allowed.
+
+        Raises:
+            InvalidMessage: the messages are none that could be put.
+            TopicNotCreated: puts make no topics here.
+            Overloaded: there are too many topics, or too many new ones.
+        """
+        options, topics = self._parts.options, self._store.topics
+        if messages is not None:
+            self._store.check_sizes(messages)
+            if not options.auto_create:
+                raise TopicNotCreated(topic)
+        if len(topics) + len(self._store.failed) >= options.topics_max:
+            raise Overloaded("topics_max", options.topics_max)
+        rate = options.topic_creation_rate
+        if rate is not None:
+            now_s = self.monotonic_s()
+            while self._created_at_s and self._created_at_s[0] <= now_s - 1:
+                self._created_at_s.popleft()
+            if len(self._created_at_s) >= rate:
+                raise Overloaded("topic_creation_rate", rate)
+            self._created_at_s.append(now_s)
 
     async def _add_writer(self, topic: bytes, bound: int | None) -> None:
         segment = self._store.create_segment(topic, self._clock.now_us())
