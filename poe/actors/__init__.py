@@ -36,6 +36,7 @@ from poe.actors.reason import (
 )
 from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.actors.timer_queue import Timer
+from poe.actors.work import Work
 from poe.errors import ActorDead, CallTimeout, MailboxFull, NotSuspended, StartFailed
 
 __all__ = [
@@ -73,5 +74,6 @@ __all__ = [
     "StartFailed",
     "Stop",
     "Timer",
+    "Work",
     "is_orderly",
 ]

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from poe.actors import NO_REPLY, Call, Error, Exit, GenServer, Reason, Stop, Timer
+from poe.actors import NO_REPLY, Call, Error, Exit, GenServer, Reason, Stop, Timer, Work
 from poe.broker.appendix_message import (
     MOVED,
     CheckLimits,
@@ -29,7 +29,7 @@ from poe.broker.appendix_message import (
     Unseal,
     WaitFor,
 )
-from poe.errors import CorruptRecord, OptionError, StorageError, SyncFailed
+from poe.errors import CorruptRecord, OptionError, StorageError, SyncFailed, WriteFailed
 from poe.storage import Clock, Segment
 
 logger = logging.getLogger("poe.broker")
@@ -99,7 +99,9 @@ class AppendixServer(GenServer):
         self._options = options
         self._clock = clock
         self._flush_timer: Timer | None = None
-        self._unsynced: list[tuple[Call, int]] = []
+        self._group: list[tuple[Call, object]] = []
+        self._syncing: list[tuple[Call, object]] = []
+        self._sync_work: Work | None = None
         self._waiting: dict[Call, Timer] = {}
         self._is_used = False
         self._is_ticking = False
@@ -133,15 +135,18 @@ class AppendixServer(GenServer):
     def handle_cast(self, message: Any) -> None:  # noqa: ANN401
         """Take the registry's tick, and its own reminder to sync a group of puts."""
         if message is _SYNC:
-            self._sync_group()
+            self._begin_sync()
         elif isinstance(message, ReleaseWaiting):
             self._release_waiting()
         elif isinstance(message, CheckLimits) and self._is_full():
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
 
     def handle_info(self, message: Any) -> Stop | None:  # noqa: ANN401
-        """Take its own timers, and the end of the registry."""
-        if message is _IDLE_TICK:
+        """Take its own timers, the end of a sync, and the end of the registry."""
+        if message is self._sync_work:
+            self._end_sync()
+            self._begin_sync()
+        elif message is _IDLE_TICK:
             self._idle_tick()
         elif message is _FLUSH_TICK:
             self._flush_timer = None
@@ -159,7 +164,7 @@ class AppendixServer(GenServer):
         """Close the files, so that the next start finds nothing to repair."""
         del reason
         self._release_waiting()
-        self._sync_group()
+        self._sync_now()
         self._segment.close()
 
     # ---- requests -----------------------------------------------------------------------------
@@ -194,44 +199,63 @@ class AppendixServer(GenServer):
 
     # ---- durability ---------------------------------------------------------------------------
 
-    def _join_group(self, caller: Call, pointer: int) -> Any:  # noqa: ANN401
-        """Answer after the fsync that all puts which are already on their way will share."""
-        if not self._unsynced:
+    def _join_group(self, caller: Call, answer: object) -> Any:  # noqa: ANN401
+        """Answer after the next sync to begin, which covers all that was put before.
+
+        It begins behind the puts that are already on their way, or when the one that runs has
+        ended: whatever came meanwhile shares it.
+        """
+        if not self._group and self._sync_work is None:
             self.cast(self.ref, _SYNC)
-        self._unsynced.append((caller, pointer))
+        self._group.append((caller, answer))
         return NO_REPLY
 
-    def _sync_group(self) -> None:
-        group, self._unsynced = self._unsynced, []
-        if not group:
+    def _begin_sync(self) -> None:
+        """Have a thread sync for the group that waits: other actors go on meanwhile."""
+        if not self._group or self._sync_work is not None:
             return
+        self._syncing, self._group = self._group, []
+        self._is_dirty = False
         try:
-            self._sync()
-        except SyncFailed as error:
-            for caller, _ in group:
-                self.reply_error(caller, error)
-        else:
-            for caller, pointer in group:
-                self.reply(caller, pointer)
+            if self._has_failed_to_sync:
+                raise WriteFailed(self._segment.path, "an earlier sync of it failed")
+            self._sync_work = Work(self, self._segment.begin_sync())
+        except StorageError as error:
+            self._end_group(error)
 
-    def _sync(self) -> None:
-        """Make the segment durable, or never again say that it is.
+    def _end_sync(self) -> None:
+        work, self._sync_work = self._sync_work, None
+        if work is not None:
+            self._end_group(work.error)
+
+    def _end_group(self, error: Exception | None) -> None:
+        """Answer those who waited for a sync; one that failed is the segment's last.
 
         The kernel may have dropped what it could not write, and a second sync would not tell.
         Whatever is put from now on goes to a new segment, on a file of its own.
-
-        Raises:
-            SyncFailed: the disk did not take it, now or an earlier time.
         """
-        path = self._segment.path
-        if self._has_failed_to_sync:
-            raise SyncFailed(path, "an earlier sync of it failed")
-        try:
-            self._segment.sync()
-        except StorageError as error:
+        group, self._syncing = self._syncing, []
+        if error is None:
+            for caller, answer in group:
+                self.reply(caller, answer)
+            return
+        self._is_dirty = True
+        failed = SyncFailed(self._segment.path, str(error))
+        if not self._has_failed_to_sync:
             self._has_failed_to_sync = True
+            logger.error("%s", failed)
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
-            raise SyncFailed(path, str(error)) from error
+        for caller, _ in group:
+            self.reply_error(caller, failed)
+
+    def _sync_now(self) -> None:
+        """Answer all who wait for a sync before anything else happens."""
+        while self._sync_work is not None or self._group:
+            if self._sync_work is None:
+                self._begin_sync()
+            if self._sync_work is not None:
+                self._sync_work.wait()
+                self._end_sync()
 
     def _flush(self) -> None:
         """Write what `ack="memory"` has left waiting; on a full disk it goes on waiting."""
@@ -254,7 +278,7 @@ class AppendixServer(GenServer):
         `worker_timeout`.
         """
         self._is_ticking = False
-        if self._is_used or self._waiting:
+        if self._is_used or self._waiting or self._sync_work is not None:
             self._is_used = False
             self._tick_later()
             return
@@ -272,7 +296,7 @@ class AppendixServer(GenServer):
             case WaitFor():
                 return self._wait_for(request, caller)
             case Seal():
-                self._sync_group()
+                self._sync_now()
                 self._segment.seal()
                 self._release_waiting()
                 return self._segment.pointer_high
@@ -281,9 +305,8 @@ class AppendixServer(GenServer):
                 self._reported_full = False
                 return None
             case Sync():
-                if self._is_dirty:
-                    self._sync()
-                    self._is_dirty = False
+                if self._is_dirty or self._sync_work is not None:
+                    return self._join_group(caller, None)
                 return None
         return super().handle_call(request, caller)
 

@@ -6,7 +6,9 @@ to the file at once, index entries follow in larger pieces, and what hibernates 
 """
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Self
 
 import numpy as np
@@ -20,7 +22,7 @@ from poe.errors import (
 )
 from poe.storage.data_file import DataFile
 from poe.storage.failure import reading, writing
-from poe.storage.files import Files, FileSlice
+from poe.storage.files import Files, FileSlice, OpenFile
 from poe.storage.index import OFFSET_MAX
 from poe.storage.record import (
     POINTER_MAX,
@@ -250,19 +252,24 @@ class Segment:
             self._data.flush()
             self._reader.index.flush()
 
-    def sync(self) -> None:
-        """Make all data durable; the index can be made from it.
+    def begin_sync(self) -> Callable[[], None]:
+        """Hand what is buffered to the kernel; return what makes all data durable, in any thread.
+
+        The index can be made from the data. What is returned raises as this does; then what was not
+        durable before may never be.
 
         Raises:
             StorageFull: no room for what was buffered.
-            WriteFailed: the disk did not take it; what was not durable before may never be.
+            WriteFailed: the disk did not take it.
             ReadFailed: the files could not be opened again.
         """
         if self._data is not None:
             self._data.flush()
-        reader = self._reader or self._wake()
-        with writing(self.path + "_data"):
-            reader.file.sync()
+        return partial(_sync, (self._reader or self._wake()).file, self.path + "_data")
+
+    def sync(self) -> None:
+        """Make all data durable, here and now; raises as `begin_sync`."""
+        self.begin_sync()()
 
     def seal(self) -> None:
         """Become a reader: write what waits, cut the files to their exact size, unlock.
@@ -374,6 +381,11 @@ class Segment:
 
     def _forget_files(self) -> None:
         self._data = self._reader = None
+
+
+def _sync(file: OpenFile, path: str) -> None:
+    with writing(path):
+        file.sync()
 
 
 def _consecutive(first: int, count: int) -> Numbers:
