@@ -8,6 +8,7 @@ from platformdirs import user_data_path
 
 from poe.config import Config, option_choices, option_parts, option_types, parse_option
 from poe.errors import OptionError, UnknownOption
+from poe.storage import TopicOptions
 from tests.python_process import ROOT
 
 
@@ -35,6 +36,7 @@ def test_defaults_are_those_of_the_design():
         "max_age": None,
         "host": "127.0.0.1",
         "ack": "flushed",
+        "topics": (),
         "insecure": False,
         "message_max": 16 * 1024 * 1024,
         "frame_max": 64 * 1024 * 1024,
@@ -83,6 +85,52 @@ def test_the_file_may_be_named_by_argument_or_environment(tmp_path):
 )
 def test_text_of_the_environment_becomes_a_value(variable, text, name, value):
     assert load({}, {variable: text}).as_dict()[name] == value
+
+
+ORDERS = TopicOptions(topic="orders", ack="fsync")
+CLICKS = TopicOptions(topic="web.clicks", ack="memory")
+
+
+def test_topics_have_options_of_their_own_wherever_options_may_stand(tmp_path):
+    table = {"orders": {"ack": "fsync"}, "web.clicks": {"ack": "memory"}}
+    text = "orders.ack=fsync,web.clicks.ack=memory"
+    file = tmp_path / "poe.toml"
+    file.write_text('[topics.orders]\nack = "fsync"\n[topics."web.clicks"]\nack = "memory"\n')
+    for config in (
+        load({"topics": table}),
+        load({}, {"POE_TOPICS": text}),
+        load({"topics": parse_option("topics", "--topics", text)}),
+        load({}, {}, file),
+    ):
+        assert config.segment.topics == (ORDERS, CLICKS)
+    by_topic = load({"topics": table, "message_max": 9}).segment.by_topic()
+    assert [(topic, row.ack, row.message_max) for topic, row in by_topic.items()] == [
+        (b"orders", "fsync", 9),
+        (b"web.clicks", "memory", 9),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ({"a": {"ack": "never"}}, "option 'topics.a.ack' is 'never'; use memory or flushed"),
+        ({"a": {"acks": "fsync"}}, "option 'topics.a.acks' is 'fsync'; use ack"),
+        ({"a": "fsync"}, "option 'topics.a' is 'fsync'; use a table of ack"),
+        ({"../a": {"ack": "fsync"}}, "the name of a topic"),
+        ({"": {"ack": "fsync"}}, "the name of a topic"),
+        ("fsync", "a table for each topic"),
+    ],
+)
+def test_options_of_topics_that_make_no_sense_are_refused_by_name(table, told):
+    with pytest.raises(OptionError) as caught:
+        load({"topics": table})
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "orders=fsync", "orders.ack", "orders.ack=fsync,"])
+def test_text_that_names_no_option_of_a_topic_is_refused(text):
+    with pytest.raises(OptionError, match=r"NAME\.OPTION=VALUE"):
+        load({}, {"POE_TOPICS": text})
 
 
 def test_a_home_folder_is_expanded(monkeypatch, tmp_path):

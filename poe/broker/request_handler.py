@@ -194,7 +194,8 @@ class RequestHandler:
             case "segments":
                 result = [_as_map(*row) for row in await self.describe(_topic(arguments))]
             case "sync":
-                result = await self._actor.call(REGISTRY, SyncAll(), timeout_s=None)
+                await self.sync(_topic(arguments) if "topic" in arguments else None)
+                result = None
             case "create":
                 await self._actor.call(REGISTRY, EnsureWriter(_topic(arguments)), timeout_s=None)
                 result = True
@@ -212,6 +213,19 @@ class RequestHandler:
                 )
                 raise RemoteProtocolError(msg)
         return result
+
+    async def sync(self, topic: bytes | None) -> None:
+        """Make everything acknowledged so far durable, of one topic or of all.
+
+        Raises:
+            UnknownTopic: nobody put anything onto it.
+            StorageError: the disk did not take it, or the topic cannot be served.
+        """
+        if topic is not None:
+            await self._recover(topic)
+            if self._routes.get(topic) is None:
+                raise UnknownTopic(topic)
+        await self._actor.call(REGISTRY, SyncAll(topic), timeout_s=None)
 
     async def describe(self, topic: bytes) -> SegmentRows:
         """Return what is known of the segments of a topic.

@@ -11,7 +11,6 @@ lands behind a bound that is already recorded (the original lost messages there)
 import contextlib
 import logging
 import math
-from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,12 +24,12 @@ from poe.broker.appendix_message import (
 )
 from poe.broker.appendix_server import AppendixOptions
 from poe.broker.routing_table import RoutingTable
+from poe.broker.topic_quota import TopicQuota
 from poe.errors import (
     ActorError,
     ChildRequestRefused,
     ChildStartFailed,
     OptionError,
-    Overloaded,
     PoeError,
     StorageError,
     TopicFailed,
@@ -108,7 +107,9 @@ class EnsureWriter:
 
 @dataclass(frozen=True, slots=True)
 class SyncAll:
-    """Make everything acknowledged so far durable; answers None."""
+    """Make everything acknowledged so far durable, of one topic or of all; answers None."""
+
+    topic: bytes | None = None
 
 
 class TopicRegistry(GenServer):
@@ -130,7 +131,7 @@ class TopicRegistry(GenServer):
         self._clock = parts.clock
         self._owned: dict[ActorRef, tuple[bytes, Segment]] = {}
         self._to_restart: dict[ActorRef, tuple[bytes, Segment]] = {}
-        self._created_at_s: deque[float] = deque()
+        self._quota = TopicQuota(parts.options.topics_max, parts.options.topic_creation_rate)
         await self._stop_leftovers()
         self._routes.failures = self._store.failed
         for topic in list(self._store.topics):
@@ -145,7 +146,7 @@ class TopicRegistry(GenServer):
             if isinstance(request, EnsureWriter):
                 return await self._ensure_writer(request.topic, request.messages)
             if isinstance(request, SyncAll):
-                return await self._sync_all()
+                return await self._sync_all(request.topic)
         except PoeError as error:
             return Error(error)
         return super().handle_call(request, caller)
@@ -276,25 +277,13 @@ class TopicRegistry(GenServer):
         """Refuse to make a topic for a put that will be refused, or beyond what is allowed.
 
         Raises:
-            InvalidMessage: the messages are none that could be put.
-            TopicNotCreated: puts make no topics here.
-            Overloaded: there are too many topics, or too many new ones.
+            InvalidMessage, TopicNotCreated, Overloaded: it is not made.
         """
-        options, topics = self._parts.options, self._store.topics
         if messages is not None:
             self._store.check_sizes(messages)
-            if not options.auto_create:
+            if not self._parts.options.auto_create:
                 raise TopicNotCreated(topic)
-        if len(topics) + len(self._store.failed) >= options.topics_max:
-            raise Overloaded("topics_max", options.topics_max)
-        rate = options.topic_creation_rate
-        if rate is not None:
-            now_s = self.monotonic_s()
-            while self._created_at_s and self._created_at_s[0] <= now_s - 1:
-                self._created_at_s.popleft()
-            if len(self._created_at_s) >= rate:
-                raise Overloaded("topic_creation_rate", rate)
-            self._created_at_s.append(now_s)
+        self._quota.count(len(self._store.topics) + len(self._store.failed), self.monotonic_s())
 
     async def _add_writer(self, topic: bytes, bound: int | None) -> None:
         segment = self._store.create_segment(topic, self._clock.now_us())
@@ -394,13 +383,19 @@ class TopicRegistry(GenServer):
 
     # ---- syncs ----------------------------------------------------------------------------------
 
-    async def _sync_all(self) -> None:
+    async def _sync_all(self, wanted: bytes | None) -> None:
         """Sync all topics, whatever becomes of one; then say what the first one failed of."""
+        # All at once: the disk serves them together, and the slowest one sets the time.
+        syncs = [
+            (topic, [self.call(ref, Sync(), timeout_s=None) for ref in route.refs])
+            for topic, route in self._routes
+            if wanted in (None, topic)
+        ]
         first_error: PoeError | None = None
-        for topic, route in self._routes:
+        for topic, calls in syncs:
             try:
-                for ref in route.refs:
-                    await self.call(ref, Sync(), timeout_s=None)
+                for call in calls:
+                    await call
                 self._store.sync_folder(topic)
             except PoeError as error:
                 first_error = first_error or error

@@ -13,6 +13,7 @@ from poe.storage.record import POINTER_MAX, Messages, decode_records
 from poe.storage.segment import Segment, SegmentOptions
 from poe.storage.store import Store
 from poe.storage.topic_name import check_topic
+from poe.storage.topic_options import TopicOptions
 
 __all__ = [
     "POINTER_MAX",
@@ -29,6 +30,7 @@ __all__ = [
     "SegmentOptions",
     "Store",
     "SystemClock",
+    "TopicOptions",
     "check_segments",
     "check_topic",
     "decode_records",

@@ -7,9 +7,9 @@ to the file at once, index entries follow in larger pieces, and what hibernates 
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from poe.storage.record import (
 from poe.storage.record_reader import RecordReader
 from poe.storage.recovery import Extent, recover
 from poe.storage.segment_lock import make_lock, open_lock
+from poe.storage.topic_options import AckLevel, TopicOptions
 
 _MESSAGE_LIMIT = 2**32 - 8
 
@@ -52,8 +53,11 @@ class SegmentOptions:
     buffer_count_max: int = 100
     """Messages that wait in memory before they are written, with `ack="memory"`."""
 
-    ack: Literal["memory", "flushed", "fsync"] = "flushed"
+    ack: AckLevel = "flushed"
     """What a put waits for: a copy in memory, the kernel, or the disk."""
+
+    topics: tuple[TopicOptions, ...] = ()
+    """Topics with options of their own, as in `[topics.orders]` with `ack = "fsync"`."""
 
     def __post_init__(self) -> None:
         """Reject what no segment could keep."""
@@ -67,6 +71,13 @@ class SegmentOptions:
             )
         if self.ack not in ("memory", "flushed", "fsync"):
             raise OptionError(key="ack", value=self.ack, allowed="memory or flushed or fsync")
+
+    def by_topic(self) -> dict[bytes, Self]:
+        """Return the options of the topics that have some of their own."""
+        return {
+            each.topic.encode("ascii"): replace(self, ack=each.ack or self.ack, topics=())
+            for each in self.topics
+        }
 
     @property
     def waiting_count_max(self) -> int:

@@ -45,7 +45,7 @@ class Store:
     locks but the store's are gone.
     """
 
-    __slots__ = ("_files", "_floors", "_lock", "_options", "failed", "topics")
+    __slots__ = ("_files", "_floors", "_lock", "_options", "_options_by_topic", "failed", "topics")
 
     def __init__(self, files: Files, options: SegmentOptions, lock: OpenFile) -> None:
         """Stand for a locked base folder; use `open`."""
@@ -55,6 +55,7 @@ class Store:
         self._floors: dict[bytes, int] = {}
         self._lock: OpenFile | None = lock
         self._options = options
+        self._options_by_topic = options.by_topic()
 
     @classmethod
     def open(cls, base: Path | Files, options: SegmentOptions | None = None) -> Self:
@@ -76,7 +77,7 @@ class Store:
         try:
             store = cls(files, options or SegmentOptions(), _lock_base(files))
             is_new = files.make_folder(TOPICS_FOLDER)
-            if is_new and store._options.ack == "fsync":
+            if is_new and any(each.ack == "fsync" for each in store._all_options()):
                 files.sync_folder("")
             names = files.list_folder(TOPICS_FOLDER)
         except OSError as error:
@@ -101,7 +102,8 @@ class Store:
         self._floors[topic] = self.last_pointer(topic)
         self.topics.pop(topic, None)
         try:
-            segments = self._recover_segments(f"{TOPICS_FOLDER}/{check_topic(topic)}")
+            folder = f"{TOPICS_FOLDER}/{check_topic(topic)}"
+            segments = self._recover_segments(folder, self._options_of(topic))
         except SegmentLocked:
             raise
         except StorageError as error:
@@ -140,6 +142,7 @@ class Store:
             TopicFailed: the topic is out of service, see `recover_topic`.
         """
         folder = f"{TOPICS_FOLDER}/{check_topic(topic)}"
+        options = self._options_of(topic)
         if topic in self.failed:
             raise self.failed[topic].with_traceback(None)
         segments = self.topics.get(topic, [])
@@ -151,9 +154,9 @@ class Store:
             timestamp = max(timestamp, segments[-1].timestamp + 1)
         try:
             with writing(folder):
-                if self._files.make_folder(folder) and self._options.ack == "fsync":
+                if self._files.make_folder(folder) and options.ack == "fsync":
                     self._files.sync_folder(TOPICS_FOLDER)
-            segment = Segment.create(self._files, folder, timestamp, self._options)
+            segment = Segment.create(self._files, folder, timestamp, options)
         except StorageError:
             if not segments:
                 self._remove_folder(folder)
@@ -186,7 +189,7 @@ class Store:
             return None
         segment.hibernate()
         folder = segment.path.rpartition("/")[0]
-        repaired = Segment.open(self._files, folder, segment.timestamp, self._options)
+        repaired = Segment.open(self._files, folder, segment.timestamp, segment.options)
         if repaired is None:
             self._floors[topic] = max(self._floors.get(topic, 0), segment.last_pointer)
         at = others.index(segment)
@@ -230,7 +233,13 @@ class Store:
             else:
                 _log.warning("%r in %s is no topic and is left alone", name, TOPICS_FOLDER)
 
-    def _recover_segments(self, folder: str) -> list[Segment]:
+    def _options_of(self, topic: bytes) -> SegmentOptions:
+        return self._options_by_topic.get(topic, self._options)
+
+    def _all_options(self) -> list[SegmentOptions]:
+        return [self._options, *self._options_by_topic.values()]
+
+    def _recover_segments(self, folder: str, options: SegmentOptions) -> list[Segment]:
         """Recover what a folder holds, oldest first."""
         timestamps = set()
         strays = []
@@ -249,7 +258,7 @@ class Store:
             _log.warning("%d names in %s are left alone, as %r", len(strays), folder, strays[0])
         segments: list[Segment] = []
         for timestamp in sorted(timestamps):
-            segment = Segment.open(self._files, folder, timestamp, self._options)
+            segment = Segment.open(self._files, folder, timestamp, options)
             if segment is None:
                 continue
             if segments and segment.count == 0:

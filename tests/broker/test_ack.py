@@ -12,7 +12,7 @@ from poe.actors import GenServer
 from poe.actors.message import ExitSignal
 from poe.broker import RoutingTable
 from poe.broker.request_handler import RequestHandler
-from poe.errors import ActorDead, SyncFailed
+from poe.errors import ActorDead, SyncFailed, UnknownTopic
 from tests.broker.nodes import SimulatedNode, read_by_frames, read_by_next
 
 TOPIC = b"t"
@@ -241,3 +241,50 @@ def test_a_server_that_ends_in_order_syncs_and_acknowledges_what_waits(simulate,
     pointer = sim.node.put(TOPIC, b"1")
     assert disk.events == ["sync", "sync"]  # the data before the answer, then the index
     assert read_by_next(sim.node, TOPIC) == [(pointer, b"1")]
+
+
+# ---- levels of single topics --------------------------------------------------------------------
+
+
+def test_each_topic_has_its_own_level(simulate, disk, tmp_path):
+    topics = {"careful": {"ack": "fsync"}, "careless": {"ack": "memory"}}
+    sim = simulate(ack="flushed", topics=topics)
+    for topic, syncs in ((b"careful", ["sync"]), (b"careless", []), (b"other", [])):
+        sim.node.put(topic, b"1")
+        assert disk.events == syncs
+        disk.events.clear()
+    crashed = crash_and_reopen(sim, tmp_path)
+    assert crashed.node.next(b"careful", 0)
+    assert crashed.node.next(b"other", 0)
+    assert crashed.node.next(b"careless", 0) is None
+    crashed.stop()
+
+
+def test_a_topic_has_its_level_after_a_restart_and_a_rotation_too(simulate, disk):
+    sim = simulate(topics={"t": {"ack": "fsync"}}, count_limit=2)
+    for _ in range(2):
+        for number in range(5):
+            disk.events.clear()
+            sim.node.put(TOPIC, b"%d" % number)
+            assert "sync" in disk.events
+            sim.advance(1)
+        sim.stop()
+        sim.start()
+
+
+def test_who_wants_more_for_a_topic_syncs_it_alone(simulate, monkeypatch):
+    synced = []
+    monkeypatch.setattr(
+        os, "fdatasync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink())
+    )
+    sim = simulate(ack="memory", buffer_count_max=10)
+    pointer = sim.node.put(TOPIC, b"1")
+    sim.node.put(b"other", b"1")
+    sim.node.control("sync", topic=TOPIC)
+    assert [path.parent.name for path in synced] == ["t"]
+    (data,) = (sim.folder / "topics/t").glob("*_data")
+    assert data.read_bytes().endswith(pointer.to_bytes(7, "big") + b"1")
+    sim.node.control("sync", topic="t")
+    assert len(synced) == 1
+    with pytest.raises(UnknownTopic):
+        sim.node.control("sync", topic=b"unknown")
