@@ -220,13 +220,16 @@ class Segment:
         self.size_bytes = offset + len(data)
         return last_pointer
 
-    def read(self, pointer: int, limit: int, bytes_max: int) -> FileSlice | None:
+    def read(
+        self, pointer: int, limit: int, bytes_max: int, extent: tuple[int, int] | None = None
+    ) -> FileSlice | None:
         """Find the records that follow a pointer.
 
         Args:
             pointer: 0 to 2^56 - 1; of the last message seen, stored or not.
             limit: records at most.
             bytes_max: bytes at most, though one record is found however large it is.
+            extent: records and bytes to look at; all by default.
 
         Returns:
             A slice of one or more records; None when nothing follows or the limit is 0.
@@ -239,10 +242,12 @@ class Segment:
         reader = self._reader_behind(pointer) if limit > 0 else None
         if reader is None:
             return None
-        return reader.find(pointer, limit, bytes_max, *self._flushed_extent())
+        return reader.find(pointer, limit, bytes_max, *(extent or self._flushed_extent()))
 
-    def next(self, pointer: int) -> tuple[int, bytes] | None:
+    def next(self, pointer: int, extent: tuple[int, int] | None = None) -> tuple[int, bytes] | None:
         """Read the message that follows a pointer, and its pointer; None when nothing follows.
+
+        `extent` as for `read`.
 
         Raises:
             PointerOutOfRange: it is no pointer.
@@ -250,7 +255,7 @@ class Segment:
             CorruptRecord: what is stored there is no record, or not the one of the index.
         """
         reader = self._reader_behind(pointer)
-        return None if reader is None else reader.next(pointer, *self._flushed_extent())
+        return None if reader is None else reader.next(pointer, *(extent or self._flushed_extent()))
 
     def flush(self) -> None:
         """Hand everything to the kernel: buffered data, then waiting index entries.

@@ -125,3 +125,13 @@ def test_a_node_that_stops_answers_those_who_wait_for_the_disk_first(node, disk)
     disk.gate.set()
     stopper.join(20)
     assert all(isinstance(producer.result(), int) for producer in producers)
+
+
+def test_a_segment_is_full_while_its_disk_is_slow(serve, disk):
+    """The sync that runs is waited for, and its end is not answered twice."""
+    disk.gate.set()
+    node = serve(ack="fsync", count_limit=10, check_interval=0.01)
+    producers = [Producer(node, b"%d" % number) for number in range(50)]
+    pointers = [producer.result() for producer in producers]
+    stored = {message: pointer for pointer, message in read_by_next(node, SLOW)}
+    assert pointers == [stored[producer.message] for producer in producers]
