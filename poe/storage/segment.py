@@ -151,9 +151,7 @@ class Segment:
     def open(
         cls, files: Files, folder: str, timestamp: int, options: SegmentOptions
     ) -> Self | None:
-        """Recover a segment as far as needed; None without a data file.
-
-        It is a hibernating reader then.
+        """Recover a segment, which hibernates then; None without a data file.
 
         Raises:
             SegmentLocked: a live program writes to it.
