@@ -222,6 +222,21 @@ class SyncFailed(StorageError):
         )
 
 
+class NoDescriptors(StorageError):
+    """The process may open no more files; nothing was done."""
+
+    code = 219
+    retriable = True
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(
+            f"cannot open {path}: {reason}; retry later, raise the limit on open files, or lower "
+            "connections_max"
+        )
+
+
 class ProtocolError(PoeError):
     """Bytes or calls that break the socket protocol."""
 

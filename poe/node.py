@@ -35,6 +35,7 @@ from poe.errors import (
     InvalidMessage,
     NodeNotRunning,
     NodeRunning,
+    NoDescriptors,
     PoeError,
     StartFailed,
 )
@@ -241,6 +242,8 @@ class Node:
                 if not may_repeat(error, is_put=True):
                     raise
                 pointer = MOVED
+            except NoDescriptors:
+                pointer = MOVED
             if pointer is not MOVED:
                 return pointer  # type: ignore[no-any-return]  # a reply to Put
         elif not name:
@@ -271,6 +274,8 @@ class Node:
             except ActorDead as error:
                 if not may_repeat(error, is_put=False):
                     raise
+            except NoDescriptors:
+                pass  # files are let go below
         return self._serve(partial(RequestHandler.next, topic=name, pointer=pointer))
 
     # ---- what there is --------------------------------------------------------------------------

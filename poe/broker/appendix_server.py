@@ -22,6 +22,7 @@ from poe.broker.appendix_message import (
     LimitReached,
     Next,
     Put,
+    ReleaseFiles,
     ReleaseWaiting,
     Seal,
     SegmentInfo,
@@ -150,6 +151,9 @@ class AppendixServer(GenServer):
             self._commit.begin()
         elif isinstance(message, ReleaseWaiting):
             self._release_waiting()
+        elif isinstance(message, ReleaseFiles):
+            if message.is_urgent or not self._is_used:
+                self._hibernate()
         elif isinstance(message, CheckLimits) and self._is_full():
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
 
@@ -249,12 +253,19 @@ class AppendixServer(GenServer):
         if self._is_used or self._waiting or self._commit.work is not None:
             self._is_used = False
             self._tick_later()
-            return
+        elif not self._hibernate():
+            self._tick_later()
+
+    def _hibernate(self) -> bool:
+        """Close the files, if the disk lets us; the next request opens them again by itself."""
+        if self._commit.work is not None:
+            return False
         try:
             self._segment.hibernate()
         except StorageError as error:
             logger.error("%s stays awake: %s", self._segment.path, error)
-            self._tick_later()
+            return False
+        return True
 
     # ---- other requests -----------------------------------------------------------------------
 

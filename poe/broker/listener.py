@@ -9,6 +9,7 @@ Source: poe_appendix_sup.erl, poe_tcp.erl; Ranch for connections that outlive an
 import contextlib
 import errno
 import logging
+import resource
 import socket
 from collections import deque
 from dataclasses import dataclass, field
@@ -23,7 +24,8 @@ from poe.broker.connection import Connection, ConnectionOptions, ConnectionParts
 from poe.broker.frame_input import Scratch
 from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.routing_table import RoutingTable
-from poe.errors import OptionError, PoeError, PortInUse
+from poe.broker.spare_descriptor import SpareDescriptor
+from poe.errors import OptionError, Overloaded, PoeError, PortInUse
 from poe.protocol import ErrorReply
 from poe.supervision import (
     ChildKind,
@@ -169,6 +171,7 @@ class ListenerSup(Supervisor):
         # New ones with each listener_sup: the connections of the last one are gone.
         clients = ClientCount(options.connections_max, options.connections_per_address_max)
         budget = ByteBudget(options.in_flight_max, options.connections_max)
+        self._spare = SpareDescriptor()
         shared = ConnectionParts(parts.routes, parts.scratch, budget, parts.connection_options)
         template = ChildSpec(id="connection", actor=Connection, restart=Restart.TEMPORARY)
         flags = SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE)
@@ -180,7 +183,11 @@ class ListenerSup(Supervisor):
             name=CONNECTION_SUP,
         )
         acceptors = [
-            ChildSpec(id=("acceptor", number), actor=Acceptor, args=(listening, clients, shared))
+            ChildSpec(
+                id=("acceptor", number),
+                actor=Acceptor,
+                args=(listening, self._spare, clients, shared),
+            )
             for number in range(ACCEPTORS_COUNT)
         ]
         return (
@@ -198,6 +205,7 @@ class ListenerSup(Supervisor):
             self.cast(route.writer, ReleaseWaiting())
         await super().terminate(reason)
         self._bound.close()
+        self._spare.close()
 
 
 def check_port_is_free(options: ListenerOptions) -> None:
@@ -260,13 +268,20 @@ class Acceptor(GenServer):
     trap_exits = True
     pinned_to_loop: ClassVar[bool] = True
 
-    def init(self, listening: socket.socket, clients: ClientCount, shared: ConnectionParts) -> None:
+    def init(
+        self,
+        listening: socket.socket,
+        spare: SpareDescriptor,
+        clients: ClientCount,
+        shared: ConnectionParts,
+    ) -> None:
         """Watch a descriptor of its own for the shared socket."""
         self._clients = clients
         self._shared = shared
         self._listening = listening.dup()
         self._watch = SocketWatch(self, self._listening)
         self._leaving: deque[socket.socket] = deque()
+        self._spare = spare
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Accept what is there, a few at a turn so that clients already served go on."""
@@ -301,6 +316,7 @@ class Acceptor(GenServer):
                 raise
             # All acceptors meet it, each five times a second.
             logger.error("no more clients for now: %s", error.strerror, extra=ONCE_A_MINUTE)
+            self._refuse_waiting()
             await self.sleep(_PAUSE_S)
             return False
         # Closed if anything goes wrong, and at once: a client of a socket that merely nobody refers
@@ -320,6 +336,18 @@ class Acceptor(GenServer):
                 self._see_off(peer, refusal)
             until_handed_over.pop_all()
         return True
+
+    def _refuse_waiting(self) -> None:
+        """Without a descriptor to serve them, tell the clients that wait, and close them."""
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        refusal = ErrorReply.from_error(Overloaded("of open files", limit)).encode()
+        with contextlib.suppress(OSError):  # nobody waits any more, or one has gone meanwhile
+            for _ in range(_ACCEPTS_PER_TURN):
+                with self._spare.lent(), self._listening.accept()[0] as peer:
+                    peer.setblocking(False)
+                    peer.send(refusal)
+                    peer.shutdown(socket.SHUT_WR)
+                    peer.recv(_DISCARDED_BYTES)
 
     def _see_off(self, peer: socket.socket, refusal: PoeError) -> None:
         """Let a client that is refused read why: closed with its request unread, it is reset."""

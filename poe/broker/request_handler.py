@@ -12,17 +12,27 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from poe.actors import KILLED, NOPROC, ActorRef, Call, GenServer, is_orderly
-from poe.broker.appendix_message import MOVED, Describe, Get, Next, Put, SegmentInfo, WaitFor
+from poe.broker.appendix_message import (
+    MOVED,
+    Describe,
+    Get,
+    Next,
+    Put,
+    ReleaseFiles,
+    SegmentInfo,
+    WaitFor,
+)
 from poe.broker.appendix_server import REGISTRY
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_registry import EnsureWriter, SyncAll
-from poe.errors import ActorDead, RemoteProtocolError, TopicUnavailable, UnknownTopic
+from poe.errors import ActorDead, NoDescriptors, RemoteProtocolError, TopicUnavailable, UnknownTopic
 from poe.storage import POINTER_MAX, FileSlice, Messages
 from poe.version import VERSION
 
 TRIES_MAX = 500
 """Tries of one request while an appendix server is being replaced, `RETRY_S` apart."""
 RETRY_S = 0.01
+_RELEASES_MAX = 3
 WAIT_MAX_S = 60.0
 """Longest long poll; a client that wants more asks again."""
 WAIT_SLICE_S = 2.0
@@ -107,6 +117,10 @@ class RequestHandler:
             except ActorDead as error:
                 if not may_repeat(error, is_put=is_put):
                     raise
+            except NoDescriptors:
+                if attempt >= _RELEASES_MAX:
+                    raise
+                await self._release_files(is_urgent=attempt > 0)
             else:
                 if pointer is not MOVED:
                     return pointer  # type: ignore[no-any-return]  # a reply to Put
@@ -146,7 +160,7 @@ class RequestHandler:
     ) -> Any:  # noqa: ANN401
         """Ask the appendix server that holds what follows `pointer`."""
         await self._recover(topic)
-        for _ in range(TRIES_MAX):
+        for attempt in range(TRIES_MAX):
             route = self._routes.get(topic)
             if route is None:
                 return None
@@ -159,11 +173,21 @@ class RequestHandler:
                     raise
                 await self._actor.sleep(RETRY_S)
                 continue
+            except NoDescriptors:
+                if attempt >= _RELEASES_MAX:
+                    raise
+                await self._release_files(is_urgent=attempt > 0)
+                continue
             if found is not None or self._routes.is_newest(topic, reader):
                 return found
             if isinstance(request, Get) and request.limit == 0:
                 return None
         raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
+
+    async def _release_files(self, *, is_urgent: bool) -> None:
+        """Have segments let their files go, so that another try may succeed."""
+        self._actor.cast(REGISTRY, ReleaseFiles(is_urgent))
+        await self._actor.sleep(RETRY_S)
 
     async def _recover(self, topic: bytes) -> None:
         """Have a topic that is out of service tried again.

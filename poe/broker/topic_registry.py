@@ -18,6 +18,7 @@ from poe.actors import ActorRef, Call, Error, Exit, GenServer
 from poe.broker.appendix_message import (
     CheckLimits,
     LimitReached,
+    ReleaseFiles,
     Seal,
     Sync,
     Unseal,
@@ -152,7 +153,11 @@ class TopicRegistry(GenServer):
         return super().handle_call(request, caller)
 
     async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
-        """Rotate a topic whose writer says it is full."""
+        """Rotate a topic whose writer says it is full; have descriptors let go."""
+        if isinstance(message, ReleaseFiles):
+            for ref in self._owned:
+                self.cast(ref, message)
+            return
         assert isinstance(message, LimitReached)
         route = self._routes.get(message.topic)
         if route is not None and route.writer is message.writer:

@@ -38,6 +38,9 @@ from poe.storage.topic_options import AckLevel, TopicOptions
 
 _MESSAGE_LIMIT = 2**32 - 8
 
+Visible = tuple[int, int]
+"""The first records of a segment, and their bytes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentOptions:
@@ -219,7 +222,7 @@ class Segment:
         return last_pointer
 
     def read(
-        self, pointer: int, limit: int, bytes_max: int, extent: tuple[int, int] | None = None
+        self, pointer: int, limit: int, bytes_max: int, visible: Visible | None = None
     ) -> FileSlice | None:
         """Find the records that follow a pointer.
 
@@ -227,7 +230,7 @@ class Segment:
             pointer: 0 to 2^56 - 1; of the last message seen, stored or not.
             limit: records at most.
             bytes_max: bytes at most, though one record is found however large it is.
-            extent: records and bytes to look at; all by default.
+            visible: what may be found; all by default.
 
         Returns:
             A slice of one or more records; None when nothing follows or the limit is 0.
@@ -240,12 +243,10 @@ class Segment:
         reader = self._reader_behind(pointer) if limit > 0 else None
         if reader is None:
             return None
-        return reader.find(pointer, limit, bytes_max, *(extent or self._flushed_extent()))
+        return reader.find(pointer, limit, bytes_max, *(visible or self._flushed_extent()))
 
-    def next(self, pointer: int, extent: tuple[int, int] | None = None) -> tuple[int, bytes] | None:
+    def next(self, pointer: int, visible: Visible | None = None) -> tuple[int, bytes] | None:
         """Read the message that follows a pointer, and its pointer; None when nothing follows.
-
-        `extent` as for `read`.
 
         Raises:
             PointerOutOfRange: it is no pointer.
@@ -253,7 +254,9 @@ class Segment:
             CorruptRecord: what is stored there is no record, or not the one of the index.
         """
         reader = self._reader_behind(pointer)
-        return None if reader is None else reader.next(pointer, *(extent or self._flushed_extent()))
+        return (
+            None if reader is None else reader.next(pointer, *(visible or self._flushed_extent()))
+        )
 
     def flush(self) -> None:
         """Hand everything to the kernel: buffered data, then waiting index entries.
@@ -267,15 +270,9 @@ class Segment:
             self._reader.index.flush()
 
     def begin_sync(self) -> Callable[[], None]:
-        """Hand what is buffered to the kernel; return what makes all data durable, in any thread.
+        """Write what is buffered; return what makes all data durable, to be called in any thread.
 
-        The index can be made from the data. What is returned raises as this does; then what was not
-        durable before may never be.
-
-        Raises:
-            StorageFull: no room for what was buffered.
-            WriteFailed: the disk did not take it.
-            ReadFailed: the files could not be opened again.
+        Both raise StorageError. What was not durable before the latter did may then never be.
         """
         if self._data is not None:
             self._data.flush()
@@ -350,14 +347,10 @@ class Segment:
             WriteFailed: a file cannot be removed.
         """
         self._forget_files()
-        self.is_writer = False
+        self.is_writer, self.pointer_low = False, None
         self.count = self.size_bytes = 0
-        self.pointer_low = None
         with writing(self.path):
-            # Data first: an index or a lock without data is removed by recovery, while data
-            # without an index would be taken for a segment that lost it.
-            for suffix in ("_data", "_index", "_lock"):
-                self._files.unlink(self.path + suffix)
+            _remove_files(self._files, self.path)
 
     def _reader_behind(self, pointer: int) -> RecordReader | None:
         """Wake to read behind a pointer; None, and no waking, when nothing follows it."""
@@ -416,7 +409,13 @@ def _make_files(files: Files, folder: str, path: str, options: SegmentOptions) -
         if options.ack == "fsync":
             files.sync_folder(folder)
     except OSError:
-        for suffix in ("_data", "_index", "_lock"):
-            with contextlib.suppress(OSError):
-                files.unlink(path + suffix)
+        with contextlib.suppress(OSError):
+            _remove_files(files, path)
         raise
+
+
+def _remove_files(files: Files, path: str) -> None:
+    # Data first: an index or a lock without data is removed by recovery, while data without an
+    # index would be taken for a segment that lost it.
+    for suffix in ("_data", "_index", "_lock"):
+        files.unlink(path + suffix)
