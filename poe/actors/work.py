@@ -7,9 +7,11 @@ then runs at once, and its end arrives as a message all the same.
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from threading import Event
 from typing import TYPE_CHECKING
+
+from poe.actors.event_loop import EventLoop
 
 if TYPE_CHECKING:
     from poe.actors.gen_server import GenServer
@@ -35,7 +37,7 @@ class Work:
             self._run()
             self._cell.post(self)
         else:
-            _threads().submit(self._run_and_tell)
+            _threads().submit(self._run_and_tell, self._cell.system.event_loop())
 
     def wait(self) -> None:
         """Block until it is done; for an actor that is about to end, or has to know now."""
@@ -48,9 +50,11 @@ class Work:
             self.error = error
         self._done.set()
 
-    def _run_and_tell(self) -> None:
+    def _run_and_tell(self, loop: EventLoop) -> None:
         self._run()
-        self._cell.system.post_from_outside(self._cell, self, None)
+        # By the event loop: a thread that waited here for its turn to run actors would keep others'
+        # work waiting, and with it an actor that waits for one of them while actors cannot run.
+        loop.wake(partial(self._cell.system.post_from_outside, self._cell, self, None))
 
 
 @cache

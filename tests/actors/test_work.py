@@ -18,11 +18,14 @@ class Worker(GenServer):
     def handle_call(self, request, caller):
         if request == "ping":
             return "pong"
-        work = Work(self, request)
-        self.begun.append(work)
+        if request == "wait for many":
+            self.begun += [Work(self, do_nothing) for _ in range(100)]
+            self.begun[-1].wait()
+            return "waited"
+        self.begun.append(Work(self, request))
         if request is not wait_for_it:
             return None
-        work.wait()
+        self.begun[-1].wait()
         return "waited"
 
     def handle_info(self, message):
@@ -31,6 +34,10 @@ class Worker(GenServer):
 
 def wait_for_it():
     """Do what the actor itself waits for."""
+
+
+def do_nothing():
+    pass
 
 
 def fail():
@@ -79,6 +86,15 @@ def test_what_the_function_raises_is_the_error_of_the_work(system, worker, done)
 def test_an_actor_may_wait_for_its_work_and_still_hears_of_it(system, worker, done):
     assert system.call(worker, wait_for_it) == "waited"
     wait_until(lambda: done)
+
+
+def test_an_actor_may_wait_for_the_last_of_more_works_than_there_are_threads(
+    system, worker, begun, done
+):
+    """The threads once waited for the actors, one of which waited for a work without a thread."""
+    assert system.call(worker, "wait for many") == "waited"
+    wait_until(lambda: len(done) == 100)
+    assert set(done) == set(begun)
 
 
 def test_work_whose_actor_has_ended_is_told_to_nobody(system, worker):
