@@ -15,6 +15,7 @@ from typing import Any, Self, TextIO, TypeVar
 from poe.actors import KILL, ActorRef, Down, LoopSystemBase, Reason
 from poe.broker import (
     MOVED,
+    HybridClock,
     ListenerParts,
     LocalRequest,
     Next,
@@ -42,7 +43,7 @@ from poe.errors import (
 from poe.protocol import topic_bytes
 from poe.protocol.arguments import check_pointer
 from poe.protocol.batch import check_messages
-from poe.storage import Clock, Store, SystemClock
+from poe.storage import Clock, Store
 
 logger = logging.getLogger("poe")
 
@@ -73,7 +74,7 @@ class Node:
             self.config = options
         else:
             self.config = Config.load({**(options or {}), **arguments})
-        self._clock = clock or SystemClock()
+        self._clock = clock or HybridClock()
         self._routes = RoutingTable()
         self._store: Store | None = None
         self._system: LoopSystemBase | None = None

@@ -97,7 +97,7 @@ class ReleaseWaiting:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFiles:
-    """Cast to the topic registry, and by it to all appendix servers: descriptors are needed.
+    """Cast to all appendix servers: descriptors are needed.
 
     Those that were used lately let theirs go only if it is urgent.
     """

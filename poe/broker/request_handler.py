@@ -186,7 +186,9 @@ class RequestHandler:
 
     async def _release_files(self, *, is_urgent: bool) -> None:
         """Have segments let their files go, so that another try may succeed."""
-        self._actor.cast(REGISTRY, ReleaseFiles(is_urgent))
+        for _, route in self._routes:
+            for ref in route.refs:
+                self._actor.cast(ref, ReleaseFiles(is_urgent))
         await self._actor.sleep(RETRY_S)
 
     async def _recover(self, topic: bytes) -> None:

@@ -18,12 +18,12 @@ from poe.actors import ActorRef, Call, Error, Exit, GenServer
 from poe.broker.appendix_message import (
     CheckLimits,
     LimitReached,
-    ReleaseFiles,
     Seal,
     Sync,
     Unseal,
 )
 from poe.broker.appendix_server import AppendixOptions
+from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_quota import TopicQuota
 from poe.errors import (
@@ -139,6 +139,8 @@ class TopicRegistry(GenServer):
             with contextlib.suppress(TopicFailed):  # logged there; the others are served
                 await self._open_topic(topic)
         self._tick_later()
+        newest = max(map(self._store.last_pointer, self._store.topics), default=0)
+        self._jumps = JumpWatch(newest, self._clock.now_us())
         self._expire_later()
 
     async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
@@ -153,11 +155,7 @@ class TopicRegistry(GenServer):
         return super().handle_call(request, caller)
 
     async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
-        """Rotate a topic whose writer says it is full; have descriptors let go."""
-        if isinstance(message, ReleaseFiles):
-            for ref in self._owned:
-                self.cast(ref, message)
-            return
+        """Rotate a topic whose writer says it is full."""
         assert isinstance(message, LimitReached)
         route = self._routes.get(message.topic)
         if route is not None and route.writer is message.writer:
@@ -365,12 +363,16 @@ class TopicRegistry(GenServer):
     async def _expire(self, now_us: int) -> None:
         """Delete the segments whose newest message is older than `max_age`.
 
+        After a jump of the clock it is one of each topic.
+
         An idle writer that is too old gets a successor first, so that its data can go, too. Only
         what is known of the segments is looked at: nothing wakes.
         """
         max_age = self._parts.options.max_age
         assert max_age is not None
         oldest_us = now_us - int(max_age * 1_000_000)
+        # Should the clock be wrong, there is time to set it right before all is gone.
+        is_careful, is_over = self._jumps.has_jumped(now_us, self.monotonic_s()), True
         for topic, _ in self._routes:
             _, newest = self._owned.get(self._routes[topic].writer, (topic, None))
             if newest is not None and newest.count and newest.last_pointer < oldest_us:
@@ -380,6 +382,11 @@ class TopicRegistry(GenServer):
                 if oldest not in self._owned:
                     break  # it waits for its restart, and expires after that
                 await self._destroy(topic, oldest)
+                is_over = False
+                if is_careful:
+                    break
+        if is_over:
+            self._jumps.trust()
 
     async def _destroy(self, topic: bytes, ref: ActorRef) -> None:
         """Take the oldest reader out of service, then delete its files."""
