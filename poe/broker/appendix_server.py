@@ -154,8 +154,8 @@ class AppendixServer(GenServer):
         elif isinstance(message, ReleaseFiles):
             if message.is_urgent or not self._is_used:
                 self._hibernate()
-        elif isinstance(message, CheckLimits) and self._is_full():
-            self.cast(REGISTRY, LimitReached(self._topic, self.ref))
+        elif isinstance(message, CheckLimits):
+            self._report_full()
 
     def handle_info(self, message: Any) -> Stop | None:  # noqa: ANN401
         """Take its own timers, the end of a sync, and the end of the registry."""
@@ -200,7 +200,7 @@ class AppendixServer(GenServer):
         too_many = segment.count >= self._overshoot_count
         if (too_many or segment.size_bytes >= self._overshoot_bytes) and not self._reported_full:
             self._reported_full = True
-            self.cast(REGISTRY, LimitReached(self._topic, self.ref))
+            self._report_full()
         if self._ack == "flushed":
             return pointer
         if self._ack == "fsync":
@@ -209,13 +209,16 @@ class AppendixServer(GenServer):
             self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
         return pointer
 
-    def _is_full(self) -> bool:
+    def _report_full(self) -> None:
+        """Ask for a successor when one is due, but not during a sync: sealing would wait for it."""
         segment, options = self._segment, self._options
-        return segment.is_writer and (
+        is_full = (
             self._commit.has_failed
             or segment.count >= options.count_limit
             or segment.size_bytes >= options.size_limit
         )
+        if is_full and segment.is_writer and self._commit.work is None:
+            self.cast(REGISTRY, LimitReached(self._topic, self.ref))
 
     # ---- durability ---------------------------------------------------------------------------
 
@@ -224,9 +227,9 @@ class AppendixServer(GenServer):
         error = self._commit.end()
         if error is not None:
             logger.error("%s", error)
-            self.cast(REGISTRY, LimitReached(self._topic, self.ref))
         elif self._commit.visible is not None:
             self._release_waiting()
+        self._report_full()
         self._commit.begin()
 
     def _flush(self) -> None:

@@ -67,8 +67,13 @@ class Producer(threading.Thread):
 
 @pytest.fixture
 def node(serve, disk):
+    return start(serve, disk)
+
+
+def start(serve, disk, **options):
+    """Start a node with a message on each topic, then stall the disk."""
     disk.gate.set()
-    node = serve(ack="fsync")
+    node = serve(ack="fsync", **options)
     for topic in (SLOW, FAST):
         node.put(topic, b"first")
     disk.gate.clear()
@@ -95,6 +100,19 @@ def test_other_topics_are_served_while_one_waits_for_the_disk(node, disk):
     assert producer.answer is None
     disk.gate.set()
     assert isinstance(producer.result(), int)
+
+
+def test_a_full_segment_does_not_wait_for_its_disk_in_everybody_s_way(serve, disk):
+    node = start(serve, disk, count_limit=3, check_interval=0.01)
+    producers = begin(node, disk, 10)
+    with connect(node) as client:
+        for number in range(100):
+            client.write(FAST, [b"%d" % number])
+    assert [producer.answer for producer in producers] == [None] * 10
+    disk.gate.set()
+    pointers = [producer.result() for producer in producers]
+    assert sorted(pointers) == [pointer for pointer, _ in read_by_next(node, SLOW)[1:]]
+    wait_until(lambda: len(dict(node.info())[SLOW]) > 1)
 
 
 def test_all_that_come_during_a_sync_share_the_next_one(node, disk):
