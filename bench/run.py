@@ -28,7 +28,16 @@ from bench.sockets import Outcome, measure_sockets
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- begin: make bench -->", "<!-- end: make bench -->"
-SCRIPTS = ("mixed", "inprocess", "actors", "supervision", "memory", "connections", "startup")
+SCRIPTS = (
+    "mixed",
+    "fsync",
+    "inprocess",
+    "actors",
+    "supervision",
+    "memory",
+    "connections",
+    "startup",
+)
 
 
 @dataclass(frozen=True, slots=True)

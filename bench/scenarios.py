@@ -38,6 +38,8 @@ class Scenario:
     bars: dict[str, float]
     """Server -> the least ratio of Poe's rate to that server's."""
 
+    connections: int = CONNECTIONS
+
 
 SCENARIOS = (
     Scenario("write, 100 per call, 1 topic", "write", 1, 100, {"limit": 0.45, "redis": 2.5}),
@@ -98,7 +100,8 @@ def message_rate(generator: str, port: int, scenario: Scenario, seconds: float) 
     program = [str(BUILD / generator)]
     if not is_built(generator):
         program = [sys.executable, "-m", "bench.load"]
-    work = [scenario.mode, CONNECTIONS, scenario.topics, scenario.batch, MESSAGE_BYTES, seconds]
+    of_scenario = [scenario.mode, scenario.connections, scenario.topics, scenario.batch]
+    work = [*of_scenario, MESSAGE_BYTES, seconds]
     command = [*program, *map(str, [HOST, port, *work])]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with processes.started(command, cwd=ROOT, **pipes) as run:

@@ -25,7 +25,7 @@ from poe.broker import (
     ScrubberOptions,
 )
 from poe.errors import OptionError, UnknownOption
-from poe.storage import SegmentOptions
+from poe.storage import SegmentOptions, TopicOptions
 
 TOML_FILE = "poe.toml"
 ENVIRONMENT_PREFIX = "POE_"
@@ -232,13 +232,13 @@ def _from_toml(toml_path: Path | str | None, environment: Mapping[str, str]) -> 
 
 def _typed(key: str, where: str, value: Any) -> Any:  # noqa: ANN401
     """Check a value that has a type already."""
+    if key == "topics":
+        return value if isinstance(value, tuple) else TopicOptions.from_table(where, value)
     allowed = _choices(option_types()[key])
     # Path("") would be the current folder, where a script's variable was empty by mistake.
     if Path in allowed and isinstance(value, str | Path) and value != "":
         return Path(value)
-    if value is None and NoneType in allowed:
-        return None
-    if value in ("infinity", math.inf) and NoneType in allowed:
+    if NoneType in allowed and (value is None or value in ("infinity", math.inf)):
         return None
     if isinstance(value, bool):
         if bool in allowed:
@@ -261,6 +261,8 @@ def parse_option(key: str, where: str, text: str) -> Any:  # noqa: ANN401
     Raises:
         OptionError: the text is no value of the option's type.
     """
+    if key == "topics":
+        return TopicOptions.from_text(where, text)
     allowed = _choices(option_types()[key])
     if NoneType in allowed and text.lower() in _NONE_WORDS:
         return None

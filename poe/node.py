@@ -17,6 +17,7 @@ from poe.broker import (
     MOVED,
     NODE_SUP,
     BoundPort,
+    HybridClock,
     ListenerParts,
     LocalRequest,
     Next,
@@ -37,13 +38,14 @@ from poe.errors import (
     InvalidMessage,
     NodeNotRunning,
     NodeRunning,
+    NoDescriptors,
     PoeError,
     StartFailed,
 )
 from poe.protocol import topic_bytes
 from poe.protocol.arguments import check_pointer
 from poe.protocol.batch import check_messages
-from poe.storage import Clock, Store, SystemClock
+from poe.storage import Clock, Store
 
 logger = logging.getLogger("poe")
 
@@ -78,7 +80,7 @@ class Node:
             self.config = Config.load({**(options or {}), **arguments})
         self.config.service.check_is_default()
         self._bound = bound
-        self._clock = clock or SystemClock()
+        self._clock = clock or HybridClock()
         self._routes = RoutingTable()
         self._store: Store | None = None
         self._system: LoopSystemBase | None = None
@@ -249,6 +251,8 @@ class Node:
                 if not may_repeat(error, is_put=True):
                     raise
                 pointer = MOVED
+            except NoDescriptors:
+                pointer = MOVED
             if pointer is not MOVED:
                 return pointer  # type: ignore[no-any-return]  # a reply to Put
         elif not name:
@@ -279,6 +283,8 @@ class Node:
             except ActorDead as error:
                 if not may_repeat(error, is_put=False):
                     raise
+            except NoDescriptors:
+                pass  # files are let go below
         return self._serve(partial(RequestHandler.next, topic=name, pointer=pointer))
 
     # ---- what there is --------------------------------------------------------------------------

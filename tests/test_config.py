@@ -8,6 +8,7 @@ from platformdirs import user_data_path
 
 from poe.config import Config, option_choices, option_parts, option_types, parse_option
 from poe.errors import OptionError, UnknownOption
+from poe.storage import TopicOptions
 from tests.python_process import ROOT
 
 
@@ -31,6 +32,8 @@ def test_defaults_are_those_of_the_design():
         "size_limit": 67_108_864,
         "buffer_count_max": 100,
         "worker_timeout": 1.0,
+        "sync_interval": 1.0,
+        "read": "flushed",
         "port": 5555,
         "max_age": None,
         "host": "127.0.0.1",
@@ -38,11 +41,18 @@ def test_defaults_are_those_of_the_design():
         "recovery": "point-in-time",
         "verify": "once",
         "scrub_rate": 4 * 1024 * 1024,
+        "topics": (),
         "insecure": False,
         "message_max": 16 * 1024 * 1024,
         "frame_max": 64 * 1024 * 1024,
         "frame_timeout": 10.0,
         "send_timeout": 30.0,
+        "idle_timeout": 600.0,
+        "connections_per_address_max": None,
+        "topics_max": 100_000,
+        "topic_creation_rate": None,
+        "auto_create": True,
+        "in_flight_max": 256 * 1024 * 1024,
         "connections_max": 10_000,
         "isolation": "none",
         "thespian_port": None,
@@ -84,6 +94,52 @@ def test_text_of_the_environment_becomes_a_value(variable, text, name, value):
     assert load({}, {variable: text}).as_dict()[name] == value
 
 
+ORDERS = TopicOptions(topic="orders", ack="fsync")
+CLICKS = TopicOptions(topic="web.clicks", ack="memory")
+
+
+def test_topics_have_options_of_their_own_wherever_options_may_stand(tmp_path):
+    table = {"orders": {"ack": "fsync"}, "web.clicks": {"ack": "memory"}}
+    text = "orders.ack=fsync,web.clicks.ack=memory"
+    file = tmp_path / "poe.toml"
+    file.write_text('[topics.orders]\nack = "fsync"\n[topics."web.clicks"]\nack = "memory"\n')
+    for config in (
+        load({"topics": table}),
+        load({}, {"POE_TOPICS": text}),
+        load({"topics": parse_option("topics", "--topics", text)}),
+        load({}, {}, file),
+    ):
+        assert config.segment.topics == (ORDERS, CLICKS)
+    by_topic = load({"topics": table, "message_max": 9}).segment.by_topic()
+    assert [(topic, row.ack, row.message_max) for topic, row in by_topic.items()] == [
+        (b"orders", "fsync", 9),
+        (b"web.clicks", "memory", 9),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ({"a": {"ack": "never"}}, "option 'topics.a.ack' is 'never'; use memory or flushed"),
+        ({"a": {"acks": "fsync"}}, "option 'topics.a.acks' is 'fsync'; use ack"),
+        ({"a": "fsync"}, "option 'topics.a' is 'fsync'; use a table of ack"),
+        ({"../a": {"ack": "fsync"}}, "the name of a topic"),
+        ({"": {"ack": "fsync"}}, "the name of a topic"),
+        ("fsync", "a table for each topic"),
+    ],
+)
+def test_options_of_topics_that_make_no_sense_are_refused_by_name(table, told):
+    with pytest.raises(OptionError) as caught:
+        load({"topics": table})
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "orders=fsync", "orders.ack", "orders.ack=fsync,"])
+def test_text_that_names_no_option_of_a_topic_is_refused(text):
+    with pytest.raises(OptionError, match=r"NAME\.OPTION=VALUE"):
+        load({}, {"POE_TOPICS": text})
+
+
 def test_a_home_folder_is_expanded(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert load({"dir": "~/queue"}).dir == tmp_path / "queue"
@@ -121,6 +177,9 @@ def test_an_unknown_name_is_refused_where_it_stands(tmp_path, source):
         ({"size_limit": 2**40}, "size_limit"),
         ({"worker_timeout": 0}, "worker_timeout"),
         ({"worker_timeout": float("nan")}, "worker_timeout"),
+        ({"sync_interval": -1.0}, "sync_interval"),
+        ({"sync_interval": 0.0, "read": "synced"}, "sync_interval"),
+        ({"read": "all"}, "read"),
         ({"check_interval": "1s"}, "check_interval"),
         ({"max_age": 0}, "max_age"),
         ({"max_age": -1.0}, "max_age"),
@@ -131,6 +190,12 @@ def test_an_unknown_name_is_refused_where_it_stands(tmp_path, source):
         ({"frame_max": 10}, "frame_max"),
         ({"frame_timeout": 0}, "frame_timeout"),
         ({"send_timeout": -1}, "send_timeout"),
+        ({"idle_timeout": -1}, "idle_timeout"),
+        ({"in_flight_max": 65_535}, "in_flight_max"),
+        ({"connections_per_address_max": 0}, "connections_per_address_max"),
+        ({"topics_max": 0}, "topics_max"),
+        ({"topic_creation_rate": 0}, "topic_creation_rate"),
+        ({"auto_create": 1}, "auto_create"),
         ({"connections_max": 0}, "connections_max"),
         ({"dir": 5}, "dir"),
     ],

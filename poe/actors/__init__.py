@@ -44,6 +44,7 @@ from poe.actors.responder import Responder
 from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.actors.system_request import ActorStatus, LoggedMessage
 from poe.actors.timer_queue import Timer
+from poe.actors.work import Work
 from poe.errors import (
     ActorDead,
     CallTimeout,
@@ -102,6 +103,7 @@ __all__ = [
     "StartFailed",
     "Stop",
     "Timer",
+    "Work",
     "end_with_parent",
     "is_orderly",
     "loopback_tcp_system",

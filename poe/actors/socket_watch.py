@@ -1,11 +1,12 @@
 """Readiness of one descriptor, as messages to the actor that owns it.
 
 Only actors that are `pinned_to_loop` may use it. The event loop reports readiness as long as it
-lasts, so while its actor is busy a watch takes itself off the loop: the kernel's buffers then slow
+lasts, so when its actor is busy a watch takes itself off the loop: the kernel's buffers then slow
 the peer down, and `resume` puts it back.
 """
 
 import socket
+from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,10 +29,19 @@ READABLE = Readiness.READABLE
 
 
 class SocketWatch:
-    """Watches one socket for one actor, and closes it when the actor ends, however it ends."""
+    """Watches one socket for one actor, and closes it when the actor ends, however it ends.
 
-    def __init__(self, actor: "GenServer", watched: socket.socket) -> None:
+    `when_closed` is called after that, in the event loop's thread, as by an actor.
+    """
+
+    def __init__(
+        self,
+        actor: "GenServer",
+        watched: socket.socket,
+        when_closed: Callable[[], object] = lambda: None,
+    ) -> None:
         self._actor = actor
+        self._when_closed = when_closed
         self._cell = actor._myRef  # noqa: SLF001 - part of the runtime
         self._socket = watched
         self._descriptor = watched.fileno()
@@ -41,11 +51,15 @@ class SocketWatch:
         self._is_closed = False
         self._loop.add_reader(self._descriptor, self._readable)
         # The loop may be told in its own thread only, and an actor may be killed in any.
-        self._cell.on_end = partial(self._system.event_loop().wake, self.close)
+        close = partial(self._system.run_outside, self.close)
+        self._cell.on_end = partial(self._system.event_loop().wake, close)
 
     def _readable(self) -> None:
-        self._cell.system.post_from_outside(self._cell, READABLE, None)
-        if self._actor._coroutine is not None and not self.is_paused:  # noqa: SLF001
+        if self._actor._coroutine is None:  # noqa: SLF001 - part of the runtime
+            self._cell.system.post_from_outside(self._cell, READABLE, None)
+        elif not self.is_paused:
+            # Only now: most peers say nothing before they have their answer, and off and on the
+            # loop again costs 5 us.
             self.pause()
 
     def pause(self) -> None:
@@ -85,3 +99,4 @@ class SocketWatch:
             self._loop.remove_reader(self._descriptor)
             self._loop.remove_writer(self._descriptor)
             self._socket.close()
+            self._when_closed()

@@ -9,6 +9,7 @@ import logging
 from poe.broker.appendix_message import MOVED, Next, Put, SegmentInfo
 from poe.broker.appendix_server import AppendixOptions
 from poe.broker.connection import ConnectionOptions
+from poe.broker.hybrid_clock import HybridClock
 from poe.broker.listener import (
     BoundPort,
     ListenerOptions,
@@ -30,6 +31,7 @@ __all__ = [
     "AppendixOptions",
     "BoundPort",
     "ConnectionOptions",
+    "HybridClock",
     "ListenerOptions",
     "ListenerParts",
     "LocalRequest",

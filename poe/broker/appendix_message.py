@@ -96,6 +96,16 @@ class ReleaseWaiting:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseFiles:
+    """Cast to all appendix servers: descriptors are needed.
+
+    Those that were used lately let theirs go only if it is urgent.
+    """
+
+    is_urgent: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LimitReached:
     """Cast to the topic registry: this topic needs a new segment."""
 

@@ -11,9 +11,9 @@ Source: appendix_server.erl; the index process and the sleep/wake handshake are 
 import logging
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from poe.actors import NO_REPLY, Call, Error, Exit, GenServer, Reason, Stop, Timer
+from poe.actors import NO_REPLY, Call, Error, Exit, GenServer, Reason, Stop, Timer, Work
 from poe.broker.appendix_message import (
     MOVED,
     CheckLimits,
@@ -22,6 +22,7 @@ from poe.broker.appendix_message import (
     LimitReached,
     Next,
     Put,
+    ReleaseFiles,
     ReleaseWaiting,
     Seal,
     SegmentInfo,
@@ -29,7 +30,8 @@ from poe.broker.appendix_message import (
     Unseal,
     WaitFor,
 )
-from poe.errors import CorruptRecord, OptionError, StorageError, SyncFailed
+from poe.broker.group_commit import SYNC, SYNC_TICK, GroupCommit
+from poe.errors import CorruptRecord, OptionError, StorageError
 from poe.storage import Clock, Segment
 
 logger = logging.getLogger("poe.broker")
@@ -52,12 +54,11 @@ _OVERSHOOT = 2
 
 _IDLE_TICK = object()
 _FLUSH_TICK = object()
-_SYNC = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendixOptions:
-    """When an appendix server is full, and when it hibernates.
+    """When an appendix server is full, when it hibernates, and what its readers see.
 
     Raises:
         OptionError: on construction, naming the option and what is allowed.
@@ -72,6 +73,12 @@ class AppendixOptions:
     worker_timeout: float = 1.0
     """Seconds without a request until hibernation."""
 
+    sync_interval: float = 1.0
+    """Seconds until what was put is synced, unasked: what a power cut may cost; 0 is never."""
+
+    read: Literal["flushed", "synced"] = "flushed"
+    """What consumers see: all that is acknowledged, or only what no power cut undoes."""
+
     def __post_init__(self) -> None:
         """Reject limits that no segment could keep."""
         if self.count_limit < 1:
@@ -80,6 +87,12 @@ class AppendixOptions:
             raise OptionError("size_limit", self.size_limit, "1 to 2^40 - 1 (bytes)")
         if not 0 < self.worker_timeout < math.inf:
             raise OptionError("worker_timeout", self.worker_timeout, "more than 0 (seconds)")
+        if self.read not in ("flushed", "synced"):
+            raise OptionError("read", self.read, "flushed or synced")
+        if not 0 <= self.sync_interval < math.inf:
+            raise OptionError("sync_interval", self.sync_interval, "0 or more (seconds)")
+        if self.read == "synced" and not self.sync_interval:
+            raise OptionError("sync_interval", 0, "more than 0 (seconds) with read synced")
 
 
 class AppendixServer(GenServer):
@@ -100,13 +113,13 @@ class AppendixServer(GenServer):
         self._options = options
         self._clock = clock
         self._flush_timer: Timer | None = None
-        self._unsynced: list[tuple[Call, int]] = []
+        self._commit = GroupCommit(self, segment, options.sync_interval)
+        if options.read == "synced":
+            self._commit.hide_unsynced()
         self._waiting: dict[Call, Timer] = {}
         self._is_used = False
         self._is_ticking = False
         self._reported_full = False
-        self._has_failed_to_sync = False
-        self._is_dirty = segment.count > 0
         self._overshoot_count = _OVERSHOOT * options.count_limit
         self._overshoot_bytes = _OVERSHOOT * options.size_limit
 
@@ -122,9 +135,11 @@ class AppendixServer(GenServer):
             if kind is Put:
                 return self._put(request, caller)
             if kind is Get:
-                return self._segment.read(request.pointer, request.limit, request.bytes_max)
+                return self._segment.read(
+                    request.pointer, request.limit, request.bytes_max, self._commit.visible
+                )
             if kind is Next:
-                return self._segment.next(request.pointer)
+                return self._segment.next(request.pointer, self._commit.visible)
             return self._serve(request, caller)
         except StorageError as error:
             if isinstance(error, CorruptRecord):
@@ -133,20 +148,28 @@ class AppendixServer(GenServer):
 
     def handle_cast(self, message: Any) -> None:  # noqa: ANN401
         """Take the registry's tick, and its own reminder to sync a group of puts."""
-        if message is _SYNC:
-            self._sync_group()
+        if message is SYNC:
+            self._commit.begin()
         elif isinstance(message, ReleaseWaiting):
             self._release_waiting()
-        elif isinstance(message, CheckLimits) and self._is_full():
-            self.cast(REGISTRY, LimitReached(self._topic, self.ref))
+        elif isinstance(message, ReleaseFiles):
+            if message.is_urgent or not self._is_used:
+                self._hibernate()
+        elif isinstance(message, CheckLimits):
+            self._report_full()
 
     def handle_info(self, message: Any) -> Stop | None:  # noqa: ANN401
-        """Take its own timers, and the end of the registry."""
-        if message is _IDLE_TICK:
+        """Take its own timers, the end of a sync, and the end of the registry."""
+        if isinstance(message, Work):
+            if message is self._commit.work:  # else it was waited for
+                self._end_sync()
+        elif message is _IDLE_TICK:
             self._idle_tick()
         elif message is _FLUSH_TICK:
             self._flush_timer = None
             self._flush()
+        elif message is SYNC_TICK:
+            self._commit.sync_unasked()
         elif isinstance(message, _Expired):
             if self._waiting.pop(message.caller, None) is not None:
                 self.reply(message.caller, False)
@@ -160,77 +183,56 @@ class AppendixServer(GenServer):
         """Close the files, so that the next start finds nothing to repair."""
         del reason
         self._release_waiting()
-        self._sync_group()
+        self._commit.finish()
         self._segment.close()
 
     # ---- requests -----------------------------------------------------------------------------
 
     def _put(self, request: Put, caller: Call) -> Any:  # noqa: ANN401
         segment = self._segment
-        if not segment.is_writer or self._has_failed_to_sync:
+        if not segment.is_writer or segment.has_failed_to_sync:
             return MOVED
         pointer = segment.append(request.messages, self._clock.now_us())
-        self._is_dirty = True
-        if self._waiting:
+        commit = self._commit
+        if not commit.is_dirty:
+            commit.mark_dirty()
+        if self._waiting and commit.visible is None:
             self._release_waiting()
         too_many = segment.count >= self._overshoot_count
         if (too_many or segment.size_bytes >= self._overshoot_bytes) and not self._reported_full:
             self._reported_full = True
-            self.cast(REGISTRY, LimitReached(self._topic, self.ref))
+            self._report_full()
         if self._ack == "fsync":
-            return self._join_group(caller, pointer)
+            return commit.join(caller, pointer)
         if self._flush_timer is None:
             self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
         return pointer
 
-    def _is_full(self) -> bool:
+    def _report_full(self) -> None:
+        """Ask for a successor when one is due, but not during a sync: sealing would wait for it."""
         segment, options = self._segment, self._options
-        return segment.is_writer and (
-            self._has_failed_to_sync
+        is_full = (
+            segment.has_failed_to_sync
             or segment.count >= options.count_limit
             or segment.size_bytes >= options.size_limit
         )
+        if is_full and segment.is_writer and self._commit.work is None:
+            self.cast(REGISTRY, LimitReached(self._topic, self.ref))
 
     # ---- durability ---------------------------------------------------------------------------
 
-    def _join_group(self, caller: Call, pointer: int) -> Any:  # noqa: ANN401
-        """Answer after the fsync that all puts which are already on their way will share."""
-        if not self._unsynced:
-            self.cast(self.ref, _SYNC)
-        self._unsynced.append((caller, pointer))
-        return NO_REPLY
-
-    def _sync_group(self) -> None:
-        group, self._unsynced = self._unsynced, []
-        if not group:
-            return
-        try:
-            self._sync()
-        except SyncFailed as error:
-            for caller, _ in group:
-                self.reply_error(caller, error)
-        else:
-            for caller, pointer in group:
-                self.reply(caller, pointer)
-
-    def _sync(self) -> None:
-        """Make the segment durable, or never again say that it is.
-
-        The kernel may have dropped what it could not write, and a second sync would not tell.
-        Whatever is put from now on goes to a new segment, on a file of its own.
-
-        Raises:
-            SyncFailed: the disk did not take it, now or an earlier time.
-        """
-        path = self._segment.path
-        if self._has_failed_to_sync:
-            raise SyncFailed(path, "an earlier sync of it failed")
-        try:
-            self._segment.sync()
-        except StorageError as error:
-            self._has_failed_to_sync = True
-            self.cast(REGISTRY, LimitReached(self._topic, self.ref))
-            raise SyncFailed(path, str(error)) from error
+    def _end_sync(self) -> None:
+        """Answer those who waited for a sync, and begin the next one; after a failure, rotate."""
+        error = self._commit.end()
+        if error is not None:
+            logger.error("%s", error)
+        elif self._commit.visible is not None:
+            self._release_waiting()
+        self._report_full()
+        self._commit.begin()
+        if self._commit.work is None and self._flush_timer is None:
+            # The sums of what came meanwhile have waited.
+            self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
 
     def _flush(self) -> None:
         """Write what puts have left waiting; on a full disk it goes on waiting."""
@@ -253,15 +255,22 @@ class AppendixServer(GenServer):
         `worker_timeout`.
         """
         self._is_ticking = False
-        if self._is_used or self._waiting:
+        if self._is_used or self._waiting or self._commit.work is not None:
             self._is_used = False
             self._tick_later()
-            return
+        elif not self._hibernate():
+            self._tick_later()
+
+    def _hibernate(self) -> bool:
+        """Close the files, if the disk lets us; the next request opens them again by itself."""
+        if self._commit.work is not None:
+            return False
         try:
             self._segment.hibernate()
         except StorageError as error:
             logger.error("%s stays awake: %s", self._segment.path, error)
-            self._tick_later()
+            return False
+        return True
 
     # ---- other requests -----------------------------------------------------------------------
 
@@ -271,7 +280,7 @@ class AppendixServer(GenServer):
             case WaitFor():
                 return self._wait_for(request, caller)
             case Seal():
-                self._sync_group()
+                self._commit.finish()
                 self._segment.seal()
                 self._release_waiting()
                 return self._segment.pointer_high
@@ -280,9 +289,8 @@ class AppendixServer(GenServer):
                 self._reported_full = False
                 return None
             case Sync():
-                if self._is_dirty:
-                    self._sync()
-                    self._is_dirty = False
+                if self._commit.is_dirty or self._commit.work is not None:
+                    return self._commit.join(caller, None)
                 return None
         return super().handle_call(request, caller)
 
@@ -306,10 +314,13 @@ class AppendixServer(GenServer):
         )
 
     def _wait_for(self, request: WaitFor, caller: Call) -> Any:  # noqa: ANN401
-        if (self._segment.pointer_high or 0) > request.pointer:
+        segment = self._segment
+        commit = self._commit
+        newest = segment.pointer_high or 0 if commit.visible is None else commit.visible_pointer
+        if newest > request.pointer:
             return True
         timeout_s = request.timeout_s
-        if not self._segment.is_writer:
+        if not segment.is_writer:
             # Sealed: for a new writer, which the table is about to name; or since the disk is full,
             # which lasts. Answered MOVED at once, who waits would ask again at once, for ever.
             timeout_s = min(timeout_s, _SEALED_WAIT_S)

@@ -9,15 +9,18 @@ memory here. A peer with many requests at once is served a few at a turn, so tha
 import logging
 import math
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
-from poe.actors import READABLE, Call, Exit, GenServer, Reason, SocketWatch, Stop, Timer
+from poe.actors import READABLE, Call, Exit, GenServer, Reason, SocketWatch, Stop
+from poe.broker.byte_budget import ByteBudget, Holding
+from poe.broker.frame_input import FrameInput, Scratch
+from poe.broker.input_deadline import TURN, InputAlarm, InputDeadline
 from poe.broker.reply_sender import ReplySender
 from poe.broker.request_handler import RequestHandler
 from poe.broker.routing_table import RoutingTable
-from poe.errors import ConnectionClosed, OptionError, PoeError, ProtocolError, RemoteProtocolError
+from poe.errors import ConnectionClosed, OptionError, Overloaded, PoeError, RemoteProtocolError
 from poe.protocol import (
     FRAME_MAX,
     SCRATCH_SIZE,
@@ -25,7 +28,6 @@ from poe.protocol import (
     ControlRequest,
     DataReply,
     ErrorReply,
-    FrameReader,
     PointerRequest,
     PutReply,
     PutRequest,
@@ -41,10 +43,9 @@ Waiting: TypeAlias = Coroutine[Any, Any, None]
 Ending: TypeAlias = Coroutine[Any, Any, Stop | None]
 """Something to wait for that may end in the end of the connection."""
 
-_LATE = object()
 _GONE = object()
 
-_TURN = range(32)
+_REQUESTS = range(32)
 """Requests that are served before other connections have their turn. Without a bound, 200 clients
 that each sent 100 kB of small requests kept everybody else waiting for 12 s."""
 
@@ -52,9 +53,11 @@ _LINGER_S = 2.0
 """How long a peer that was told of its error has to take the news and to close."""
 
 _AFTER_STALL_S = 0.1
-_SLOWEST_BYTES_PER_S = 16 * 1024
+_TURN_S = 1.0
+_TURN_BYTES = 1024 * 1024
+"""What a frame must grow by in each second while others wait for the memory that it takes."""
+
 _FRAME_MAX_MIN = 1024
-_FREE_BUFFERS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,9 @@ class ConnectionOptions:
     send_timeout: float = 30.0
     """Seconds that a peer may take no bytes of a reply."""
 
+    idle_timeout: float = 600.0
+    """Seconds without a request until a connection is closed; 0 keeps it for ever."""
+
     def __post_init__(self) -> None:
         """Reject limits that no frame could keep."""
         if not _FRAME_MAX_MIN <= self.frame_max <= 2**31:
@@ -82,27 +88,18 @@ class ConnectionOptions:
             raise OptionError("frame_timeout", self.frame_timeout, "more than 0 (seconds)")
         if not 0 < self.send_timeout < math.inf:
             raise OptionError("send_timeout", self.send_timeout, "more than 0 (seconds)")
+        if not 0 <= self.idle_timeout < math.inf:
+            raise OptionError("idle_timeout", self.idle_timeout, "0 or more (seconds); 0 is never")
 
 
-class Scratch:
-    """Receive buffers that the connections of a node share, each lent to one of them at a time.
+@dataclass(frozen=True, slots=True)
+class ConnectionParts:
+    """What the connections of a listener share."""
 
-    A connection has one from before it receives until it has served all whole frames of it: a
-    request that takes its time holds views into the buffer. One that ends meanwhile just drops its
-    buffer. Usually there is a single one.
-    """
-
-    def __init__(self) -> None:
-        self._free: list[memoryview] = []
-
-    def take(self) -> memoryview:
-        """Lend a buffer."""
-        return self._free.pop() if self._free else memoryview(bytearray(SCRATCH_SIZE))
-
-    def give_back(self, buffer: memoryview) -> None:
-        """Return a buffer that nobody looks into any more."""
-        if len(self._free) < _FREE_BUFFERS_MAX:
-            self._free.append(buffer)
+    routes: RoutingTable
+    scratch: Scratch
+    budget: ByteBudget
+    options: ConnectionOptions
 
 
 class Connection(GenServer):
@@ -116,31 +113,28 @@ class Connection(GenServer):
     pinned_to_loop: ClassVar[bool] = True
 
     def init(
-        self,
-        peer: socket.socket,
-        routes: RoutingTable,
-        scratch: Scratch,
-        options: ConnectionOptions,
+        self, peer: socket.socket, parts: ConnectionParts, leave: Callable[[], object]
     ) -> None:
-        """Take over an accepted, non-blocking socket."""
+        """Take over an accepted, non-blocking socket; `leave` is called once it is closed."""
         self._socket = peer
-        self._scratch = scratch
-        self._options = options
-        self._reader = FrameReader(options.frame_max)
-        self._handler = RequestHandler(self, routes, self._is_peer_there)
-        self._late_timer: Timer | None = None
-        self._unfinished_since_s: float | None = None
+        self._options = options = parts.options
+        self._handler = RequestHandler(self, parts.routes, self._is_peer_there)
+        self._deadline = InputDeadline(self, options.frame_timeout, options.idle_timeout)
         self._is_hanging_up = False
-        self._buffer: memoryview | None = None
-        self._watch = SocketWatch(self, peer)
+        self._budget = parts.budget
+        self._holding = Holding(parts.budget, self._receive_again)
+        self._input = FrameInput(peer, parts.scratch, self._holding, options.frame_max)
+        self._turn_bytes: int | None = None
+        self._leave = leave
+        self._watch = SocketWatch(self, peer, self._closed)
         self._sender = ReplySender(peer, self._watch, options.send_timeout)
 
     def handle_info(self, message: Any) -> Any:  # noqa: ANN401 - a coroutine or a directive
-        """Take readiness, the deadline of an unfinished frame, and the parent's exit."""
+        """Take readiness, the deadlines of the peer, and the parent's exit."""
         if message is READABLE:
             return self._receive()
-        if message is _LATE:
-            return self._check_late()
+        if isinstance(message, InputAlarm):
+            return self._check_peer(message)
         if message is _GONE:
             return Stop("normal")
         if isinstance(message, Exit):
@@ -151,9 +145,12 @@ class Connection(GenServer):
     def terminate(self, reason: Reason) -> None:
         """Close the socket."""
         del reason
-        if self._late_timer is not None:
-            self._late_timer.cancel()
+        self._deadline.cancel()
         self._watch.close()
+
+    def _closed(self) -> None:
+        self._holding.release()
+        self._leave()
 
     def _is_peer_there(self) -> bool:
         """Look for the end of the stream, which nobody else does while a request is served."""
@@ -176,16 +173,16 @@ class Connection(GenServer):
         """Receive once, then serve all whole frames; mostly without having to wait."""
         if self._is_hanging_up:
             return self._discard_input()
-        reader = self._reader
-        self._buffer = buffer = self._scratch.take()
+        if self._budget.is_full and not self._may_receive():
+            return None
         try:
-            size = self._socket.recv_into(reader.buffer(buffer))
-            reader.received(size)
+            size = self._input.receive()
+            self._deadline.quiet_parts = 0
             if not size:
                 return self._give_up(None)
             waiting = self._serve_frames()
         except BlockingIOError:
-            reader.keep()
+            self._input.let_go()
         except (RemoteProtocolError, ConnectionClosed, OSError) as error:
             return self._give_up(error)
         else:
@@ -203,20 +200,21 @@ class Connection(GenServer):
         except (RemoteProtocolError, ConnectionClosed, OSError) as error:
             ending = self._give_up(error)
             return ending if isinstance(ending, Stop) else await ending
+        self._deadline.quiet_parts = 0  # a long poll is no silence of the peer's
         self._await_more()
         return None
 
     def _await_more(self) -> None:
-        self._return_buffer()
-        if self._reader.pending_bytes:
-            self._watch_unfinished()
+        self._input.settle()
+        if self._input.reader.pending_bytes:
+            self._deadline.watch_frame()
         if self._watch.is_paused:
             self._watch.resume()
 
     def _give_up(self, error: Exception | None) -> Stop | Ending:
         """End the connection: the peer is gone, or has broken the protocol and is told so."""
         # Not in a `finally`: if this actor is killed, whoever serves its request has views into it.
-        self._return_buffer()
+        self._input.give_back()
         return self._hang_up(error) if isinstance(error, RemoteProtocolError) else Stop("normal")
 
     def _serve_frames(self) -> Waiting | None:
@@ -226,12 +224,12 @@ class Connection(GenServer):
             RemoteProtocolError: the stream cannot be followed any more.
             ConnectionClosed, OSError: a reply cannot be sent.
         """
-        reader = self._reader
-        for _ in _TURN:
+        reader = self._input.reader
+        for _ in _REQUESTS:
             frame = reader.next_frame()
             if frame is None:
                 return None
-            self._unfinished_since_s = None
+            self._deadline.unfinished_since_s = None
             waiting = self._serve(decode_request(*frame))
             if waiting is not None:
                 return waiting
@@ -239,7 +237,7 @@ class Connection(GenServer):
 
     async def _end_turn(self) -> None:
         """Let other connections have their turn."""
-        self._let_go()
+        self._input.let_go()
         await self._sender.wait_room()
 
     def _serve(self, request: Request) -> Waiting | None:
@@ -267,6 +265,10 @@ class Connection(GenServer):
             ConnectionClosed, OSError: the reply cannot be sent.
         """
         handler, records = self._handler, None
+        if begun is None or not begun.is_done:
+            # It may wait for news for a minute, or for a slow disk, and 10 000 clients that do so
+            # must not have a buffer each.
+            request = self._input.let_go_of(request, begun)
         try:
             if isinstance(request, PointerRequest):
                 bytes_max = self._options.frame_max - 2
@@ -275,58 +277,38 @@ class Connection(GenServer):
             elif isinstance(request, PutRequest):
                 reply = PutReply.frame(await handler.put(request.topic, request.messages, begun))
             else:
-                # It may wait for news for a minute, and 10 000 clients that do so must not have a
-                # buffer each.
-                self._let_go()
                 result = await handler.control(request.op, request.arguments)
-                reply = self._fitting(ControlReply(request.id, result).encode())
+                reply = ControlReply(request.id, result).encode()
+                _check_size(reply, self._options.frame_max)
+                if not self._holding.may_hold(len(reply)):
+                    raise Overloaded("in_flight_max", self._budget.bytes_max)
         except PoeError as error:
             request_id = request.id if isinstance(request, ControlRequest) else None
             reply = ErrorReply.from_error(error, request_id).encode()
         rest = self._reply(reply, records)
         if rest is not None:
             await rest
-        if isinstance(request, ControlRequest) and self._reader.pending_bytes:
+        if isinstance(request, ControlRequest) and self._input.reader.pending_bytes:
             # It may have asked all topics, and so takes a whole turn.
             await self._end_turn()
-
-    def _fitting(self, reply: bytes) -> bytes:
-        """Refuse a reply that the client would refuse, and end the connection for.
-
-        Raises:
-            RemoteProtocolError: it exceeds `frame_max`.
-        """
-        if len(reply) > self._options.frame_max:
-            msg = f"the reply has {len(reply)} bytes, more than option frame_max; ask for less"
-            raise RemoteProtocolError(msg)
-        return reply
 
     def _reply(self, head: bytes, records: FileSlice | None = None) -> Waiting | None:
         """Send a reply, as far as the peer takes it at once."""
         return None if self._sender.start(head, records) else self._finish_reply()
 
     async def _finish_reply(self) -> None:
-        self._let_go()
+        self._input.let_go(self._sender.waiting_bytes)
         await self._sender.finish()
 
-    def _let_go(self) -> None:
-        """Return the buffer before a wait that may be long; what is unread of it is kept."""
-        if self._buffer is not None:
-            self._reader.keep()
-            self._return_buffer()
-
-    def _return_buffer(self) -> None:
-        buffer, self._buffer = self._buffer, None
-        if buffer is not None:
-            self._scratch.give_back(buffer)
-
-    async def _hang_up(self, error: ProtocolError) -> Stop | None:
-        """Say what was wrong with the peer's bytes, then wait for it to close.
+    async def _hang_up(self, error: PoeError) -> Stop | None:
+        """Say why nothing more is received, then wait for the peer to close.
 
         Closed at once, with bytes that were not received, the socket would be reset, and replies
         that are still on their way be lost: those to earlier requests, and this one.
         """
-        logger.info("%s breaks the protocol: %s", self.ref, type(error).__name__)
+        logger.info("%s is hung up on: %s", self.ref, type(error).__name__)
+        self._deadline.unfinished_since_s = None
+        self._input.discard()
         try:
             if not self._sender.start(ErrorReply.from_error(error).encode()):
                 await self._sender.finish()
@@ -334,8 +316,6 @@ class Connection(GenServer):
         except (ConnectionClosed, OSError):
             return Stop("normal")  # the peer has gone, which is what we wanted
         self._is_hanging_up = True
-        self._unfinished_since_s = None
-        self._reader = FrameReader()  # lets go of what was received of the frame
         self.send_after(_LINGER_S, _GONE)
         if self._watch.is_paused:
             self._watch.resume()
@@ -351,31 +331,76 @@ class Connection(GenServer):
             return Stop("normal")
         return None if size else Stop("normal")
 
-    def _watch_unfinished(self) -> None:
-        """Note since when a frame is unfinished.
-
-        The timer runs on when the frame is finished and then finds nothing to do: large frames
-        come in parts, and a timer for each would cost more than receiving them.
-        """
-        if self._unfinished_since_s is None:
-            self._unfinished_since_s = self.monotonic_s()
-        if self._late_timer is None:
-            self._late_timer = self.send_after(self._options.frame_timeout, _LATE)
+    def _check_peer(self, alarm: InputAlarm) -> Stop | Ending | None:
+        """Look whether the peer has had enough of our patience."""
+        match alarm:
+            case InputAlarm.LATE:
+                return self._check_late()
+            case InputAlarm.QUIET:
+                return self._check_idle()
+            case InputAlarm.TURN:
+                return self._check_turn()
 
     async def _check_late(self) -> Stop | None:
         """Close a connection whose frame makes no progress."""
-        self._late_timer = None
-        if self._unfinished_since_s is None:
-            return None
-        received = self._reader.pending_bytes
-        allowed_s = self._options.frame_timeout + received / _SLOWEST_BYTES_PER_S
-        elapsed_s = self.monotonic_s() - self._unfinished_since_s
-        if elapsed_s < allowed_s:
-            self._late_timer = self.send_after(allowed_s - elapsed_s, _LATE)
+        elapsed_s = self._deadline.overdue_s(self._input.reader.pending_bytes)
+        if elapsed_s is None:
             return None
         if self._has_input():
             # Its bytes are here: it is this process that was late.
-            self._late_timer = self.send_after(_AFTER_STALL_S, _LATE)
+            self._deadline.look_again_after(_AFTER_STALL_S)
             return None
-        msg = f"a frame took {elapsed_s:.0f} s so far; option frame_timeout allows {allowed_s:.0f}"
+        msg = (
+            f"a frame is not whole after {elapsed_s:.0f} s; send it within frame_timeout, "
+            f"{self._options.frame_timeout:.0f} s and a second for each 16 KiB"
+        )
         return await self._hang_up(RemoteProtocolError(msg))
+
+    def _check_idle(self) -> Stop | None:
+        """Close a connection whose peer says nothing."""
+        return Stop("normal") if self._deadline.is_idle() and not self._has_input() else None
+
+    # ---- back-pressure ------------------------------------------------------------------------
+
+    def _may_receive(self) -> bool:
+        """Tell whether there is room for more; if not, the socket's buffers slow the peer down."""
+        if self._holding.may_receive():
+            if self._holding.is_going and self._turn_bytes is None:
+                self._begin_turn()
+            return True
+        self._deadline.unfinished_since_s = None  # from now on it is us who take our time
+        self._watch.pause()
+        return False
+
+    def _receive_again(self) -> None:
+        """Receive again, as the budget says."""
+        self._deadline.watch_frame()
+        if self._turn_bytes is None:
+            self._begin_turn()
+        self._watch.resume()
+
+    def _begin_turn(self) -> None:
+        self._turn_bytes = self._input.reader.pending_bytes
+        self.send_after(_TURN_S, TURN)
+
+    async def _check_turn(self) -> Stop | None:
+        """Hang up on a peer that is slow to finish its frame while others wait for the memory."""
+        before_bytes, self._turn_bytes = self._turn_bytes or 0, None
+        if not self._holding.is_going:
+            return None
+        is_slow = self._input.reader.pending_bytes - before_bytes < _TURN_BYTES
+        if is_slow and self._budget.has_line and not self._has_input():
+            return await self._hang_up(Overloaded("in_flight_max", self._budget.bytes_max))
+        self._begin_turn()
+        return None
+
+
+def _check_size(reply: bytes, frame_max: int) -> None:
+    """Refuse a reply that the client would refuse, and end the connection for.
+
+    Raises:
+        RemoteProtocolError: it exceeds `frame_max`.
+    """
+    if len(reply) > frame_max:
+        msg = f"the reply has {len(reply)} bytes, more than option frame_max; ask for less"
+        raise RemoteProtocolError(msg)

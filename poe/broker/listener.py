@@ -9,16 +9,22 @@ Source: poe_appendix_sup.erl, poe_tcp.erl; Ranch for connections that outlive an
 import contextlib
 import errno
 import logging
+import resource
 import socket
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 from poe.actors import KILL, READABLE, GenServer, Reason, SocketWatch
 from poe.broker.appendix_message import ReleaseWaiting
-from poe.broker.connection import Connection, ConnectionOptions, Scratch
+from poe.broker.byte_budget import ByteBudget
+from poe.broker.client_count import ClientCount
+from poe.broker.connection import Connection, ConnectionOptions, ConnectionParts
+from poe.broker.frame_input import Scratch
 from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.routing_table import RoutingTable
+from poe.broker.spare_descriptor import SpareDescriptor
 from poe.errors import OptionError, Overloaded, PoeError, PortInUse
 from poe.protocol import ErrorReply
 from poe.supervision import (
@@ -28,7 +34,6 @@ from poe.supervision import (
     Strategy,
     Supervisor,
     SupervisorFlags,
-    count_children,
     start_dynamic_child,
 )
 
@@ -40,6 +45,7 @@ ACCEPTORS_COUNT = 10
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 16
 _PAUSE_S = 0.2
+_IN_FLIGHT_MIN = 64 * 1024
 _LINGER_S = 1.0
 """How long a client that was refused has to read why."""
 _LEAVING_MAX = 100
@@ -85,6 +91,12 @@ class ListenerOptions:
     connections_max: int = 10_000
     """Clients at a time; more are told so and closed."""
 
+    connections_per_address_max: int | None = None
+    """The same for each address that clients come from; None sets no limit."""
+
+    in_flight_max: int = 268_435_456
+    """Bytes in memory of unfinished requests and replies, of all clients together."""
+
     def __post_init__(self) -> None:
         """Reject addresses that would open the node to others by accident."""
         if self.port is not None and not 0 <= self.port <= 65535:  # noqa: PLR2004 - 16 bits
@@ -94,6 +106,11 @@ class ListenerOptions:
             raise OptionError("host", self.host, allowed)
         if self.connections_max < 1:
             raise OptionError("connections_max", self.connections_max, "1 or more")
+        per_address_max = self.connections_per_address_max
+        if per_address_max is not None and per_address_max < 1:
+            raise OptionError("connections_per_address_max", per_address_max, "1 or more, or None")
+        if self.in_flight_max < _IN_FLIGHT_MIN:
+            raise OptionError("in_flight_max", self.in_flight_max, "65536 or more (bytes)")
 
 
 @dataclass(slots=True)
@@ -150,6 +167,12 @@ class ListenerSup(Supervisor):
         self._routes = parts.routes
         self._routes.is_closing = False
         listening = _listen(parts)
+        options = parts.options
+        # New ones with each listener_sup: the connections of the last one are gone.
+        clients = ClientCount(options.connections_max, options.connections_per_address_max)
+        budget = ByteBudget(options.in_flight_max, options.connections_max)
+        self._spare = SpareDescriptor()
+        shared = ConnectionParts(parts.routes, parts.scratch, budget, parts.connection_options)
         template = ChildSpec(id="connection", actor=Connection, restart=Restart.TEMPORARY)
         flags = SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE)
         connection_sup = ChildSpec(
@@ -160,9 +183,12 @@ class ListenerSup(Supervisor):
             name=CONNECTION_SUP,
         )
         acceptors = [
-            # Were it longer than the period, acceptors that hang could be restarted for ever.
             ChildSpec(
-                id=("acceptor", number), actor=Acceptor, args=(listening, parts), shutdown_s=1
+                id=("acceptor", number),
+                actor=Acceptor,
+                args=(listening, self._spare, clients, shared),
+                # Were it longer than the period, acceptors that hang could be restarted for ever.
+                shutdown_s=1,
             )
             for number in range(ACCEPTORS_COUNT)
         ]
@@ -181,6 +207,7 @@ class ListenerSup(Supervisor):
             self.cast(route.writer, ReleaseWaiting())
         await super().terminate(reason)
         self._bound.close()
+        self._spare.close()
 
 
 def check_port_is_free(options: ListenerOptions) -> None:
@@ -254,12 +281,20 @@ class Acceptor(GenServer):
     trap_exits = True
     pinned_to_loop: ClassVar[bool] = True
 
-    def init(self, listening: socket.socket, parts: ListenerParts) -> None:
+    def init(
+        self,
+        listening: socket.socket,
+        spare: SpareDescriptor,
+        clients: ClientCount,
+        shared: ConnectionParts,
+    ) -> None:
         """Watch a descriptor of its own for the shared socket."""
-        self._parts = parts
+        self._clients = clients
+        self._shared = shared
         self._listening = listening.dup()
         self._watch = SocketWatch(self, self._listening)
         self._leaving: deque[socket.socket] = deque()
+        self._spare = spare
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Accept what is there, a few at a turn so that clients already served go on."""
@@ -284,7 +319,7 @@ class Acceptor(GenServer):
     async def _accept(self) -> bool:
         """Accept one client; False when there is none, or no descriptor for it."""
         try:
-            peer, _ = self._listening.accept()
+            peer, (address, *_) = self._listening.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return False
         except OSError as error:
@@ -294,6 +329,7 @@ class Acceptor(GenServer):
                 raise
             # All acceptors meet it, each five times a second.
             logger.error("no more clients for now: %s", error.strerror, extra=ONCE_A_MINUTE)
+            self._refuse_waiting()
             await self.sleep(_PAUSE_S)
             return False
         # Closed if anything goes wrong, and at once: a client of a socket that merely nobody refers
@@ -304,24 +340,32 @@ class Acceptor(GenServer):
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # A peer that vanished without a word is found out, and does not count for ever.
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if await self._has_room_for(peer):
-                parts = self._parts
-                await start_dynamic_child(
-                    self,
-                    CONNECTION_SUP,
-                    peer,
-                    parts.routes,
-                    parts.scratch,
-                    parts.connection_options,
-                )
+            refusal = self._clients.admit(address)
+            if refusal is None:
+                leave = partial(self._clients.leave, address)
+                until_handed_over.callback(leave)
+                await start_dynamic_child(self, CONNECTION_SUP, peer, self._shared, leave)
             else:
-                self._see_off(peer)
+                self._see_off(peer, refusal)
             until_handed_over.pop_all()
         return True
 
-    def _see_off(self, peer: socket.socket) -> None:
-        """Let a client that was refused read why: closed with its request unread, it is reset."""
-        with contextlib.suppress(OSError):
+    def _refuse_waiting(self) -> None:
+        """Without a descriptor to serve them, tell the clients that wait, and close them."""
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        refusal = ErrorReply.from_error(Overloaded("of open files", limit)).encode()
+        with contextlib.suppress(OSError):  # nobody waits any more, or one has gone meanwhile
+            for _ in range(_ACCEPTS_PER_TURN):
+                with self._spare.lent(), self._listening.accept()[0] as peer:
+                    peer.setblocking(False)
+                    peer.send(refusal)
+                    peer.shutdown(socket.SHUT_WR)
+                    peer.recv(_DISCARDED_BYTES)
+
+    def _see_off(self, peer: socket.socket, refusal: PoeError) -> None:
+        """Let a client that is refused read why: closed with its request unread, it is reset."""
+        with contextlib.suppress(OSError):  # it may have gone meanwhile
+            peer.send(ErrorReply.from_error(refusal).encode())
             peer.shutdown(socket.SHUT_WR)
         self._leaving.append(peer)
         if len(self._leaving) > _LEAVING_MAX:
@@ -334,13 +378,3 @@ class Acceptor(GenServer):
             with contextlib.suppress(OSError):
                 peer.recv(_DISCARDED_BYTES)
             peer.close()
-
-    async def _has_room_for(self, peer: socket.socket) -> bool:
-        """Tell whether one more client may be served, and tell the client if not."""
-        connections_max = self._parts.options.connections_max
-        if (await count_children(self, CONNECTION_SUP)).active < connections_max:
-            return True
-        refusal = ErrorReply.from_error(Overloaded("connections_max", connections_max))
-        with contextlib.suppress(OSError):  # it may have gone meanwhile
-            peer.send(refusal.encode())
-        return False

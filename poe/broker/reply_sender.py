@@ -32,6 +32,11 @@ class ReplySender:
         self._timeout_s = timeout_s
         self._rest: tuple[bytes, OpenFile | None, int, int] = _NOTHING
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes in memory that the peer has not taken yet; records wait in their file."""
+        return len(self._rest[0])
+
     def start(self, head: bytes, records: FileSlice | None = None) -> bool:
         """Begin a reply: `head`, then the bytes of `records`; True when all of it has left.
 

@@ -13,11 +13,20 @@ from dataclasses import fields
 from typing import Any, TypeAlias
 
 from poe.actors import KILLED, NOPROC, ActorRef, Call, GenServer, is_orderly
-from poe.broker.appendix_message import MOVED, Describe, Get, Next, Put, SegmentInfo, WaitFor
+from poe.broker.appendix_message import (
+    MOVED,
+    Describe,
+    Get,
+    Next,
+    Put,
+    ReleaseFiles,
+    SegmentInfo,
+    WaitFor,
+)
 from poe.broker.appendix_server import REGISTRY
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_registry import EnsureWriter, SyncAll
-from poe.errors import ActorDead, RemoteProtocolError, TopicUnavailable, UnknownTopic
+from poe.errors import ActorDead, NoDescriptors, RemoteProtocolError, TopicUnavailable, UnknownTopic
 from poe.storage import POINTER_MAX, FileSlice, Messages
 from poe.supervision import TreeRow, tree
 from poe.version import VERSION
@@ -25,6 +34,7 @@ from poe.version import VERSION
 TRIES_MAX = 500
 """Tries of one request while an appendix server is being replaced, `RETRY_S` apart."""
 RETRY_S = 0.01
+_RELEASES_MAX = 3
 WAIT_MAX_S = 60.0
 """Longest long poll; a client that wants more asks again."""
 WAIT_SLICE_S = 2.0
@@ -114,6 +124,10 @@ class RequestHandler:
             except ActorDead as error:
                 if not may_repeat(error, is_put=is_put):
                     raise
+            except NoDescriptors:
+                if attempt >= _RELEASES_MAX:
+                    raise
+                await self._release_files(is_urgent=attempt > 0)
             else:
                 if pointer is not MOVED:
                     return pointer  # type: ignore[no-any-return]  # a reply to Put
@@ -153,7 +167,7 @@ class RequestHandler:
     ) -> Any:  # noqa: ANN401
         """Ask the appendix server that holds what follows `pointer`."""
         await self._recover(topic)
-        for _ in range(TRIES_MAX):
+        for attempt in range(TRIES_MAX):
             route = self._routes.get(topic)
             if route is None:
                 return None
@@ -166,11 +180,23 @@ class RequestHandler:
                     raise
                 await self._actor.sleep(RETRY_S)
                 continue
+            except NoDescriptors:
+                if attempt >= _RELEASES_MAX:
+                    raise
+                await self._release_files(is_urgent=attempt > 0)
+                continue
             if found is not None or self._routes.is_newest(topic, reader):
                 return found
             if isinstance(request, Get) and request.limit == 0:
                 return None
         raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
+
+    async def _release_files(self, *, is_urgent: bool) -> None:
+        """Have segments let their files go, so that another try may succeed."""
+        for _, route in self._routes:
+            for ref in route.refs:
+                self._actor.cast(ref, ReleaseFiles(is_urgent))
+        await self._actor.sleep(RETRY_S)
 
     async def _recover(self, topic: bytes) -> None:
         """Have a topic that is out of service tried again.
@@ -203,7 +229,8 @@ class RequestHandler:
             case "tree":
                 result = self._tree(all_rows=_flag(arguments, "all"))
             case "sync":
-                result = await self._actor.call(REGISTRY, SyncAll(), timeout_s=None)
+                await self.sync(_topic(arguments) if "topic" in arguments else None)
+                result = None
             case "create":
                 await self._actor.call(REGISTRY, EnsureWriter(_topic(arguments)), timeout_s=None)
                 result = True
@@ -221,6 +248,19 @@ class RequestHandler:
                 )
                 raise RemoteProtocolError(msg)
         return result
+
+    async def sync(self, topic: bytes | None) -> None:
+        """Make everything acknowledged so far durable, of one topic or of all.
+
+        Raises:
+            UnknownTopic: nobody put anything onto it.
+            StorageError: the disk did not take it, or the topic cannot be served.
+        """
+        if topic is not None:
+            await self._recover(topic)
+            if self._routes.get(topic) is None:
+                raise UnknownTopic(topic)
+        await self._actor.call(REGISTRY, SyncAll(topic), timeout_s=None)
 
     async def describe(self, topic: bytes) -> SegmentRows:
         """Return what is known of the segments of a topic.

@@ -23,7 +23,9 @@ from poe.broker.appendix_message import (
     Unseal,
 )
 from poe.broker.appendix_server import AppendixOptions
+from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
+from poe.broker.topic_quota import TopicQuota
 from poe.errors import (
     ActorError,
     ChildRequestRefused,
@@ -32,6 +34,7 @@ from poe.errors import (
     PoeError,
     StorageError,
     TopicFailed,
+    TopicNotCreated,
 )
 from poe.storage import Clock, Messages, Segment, Store
 from poe.supervision import start_dynamic_child, terminate_child, which_children
@@ -59,12 +62,26 @@ class RegistryOptions:
     max_age: float | None = None
     """Seconds after which data is deleted; None keeps it for ever."""
 
+    topics_max: int = 100_000
+    """Topics in all; puts onto more are refused."""
+
+    topic_creation_rate: int | None = None
+    """New topics in a second; None sets no limit."""
+
+    auto_create: bool = True
+    """Whether a put onto an unknown topic makes it; otherwise `create` does."""
+
     def __post_init__(self) -> None:
         """Reject periods that are none."""
         if not 0 < self.check_interval < math.inf:
             raise OptionError("check_interval", self.check_interval, "more than 0 (seconds)")
         if self.max_age is not None and not 0 < self.max_age < math.inf:
             raise OptionError("max_age", self.max_age, "more than 0 (seconds), or None")
+        if self.topics_max < 1:
+            raise OptionError("topics_max", self.topics_max, "1 or more")
+        if self.topic_creation_rate is not None and self.topic_creation_rate < 1:
+            allowed = "1 or more (topics per second), or None"
+            raise OptionError("topic_creation_rate", self.topic_creation_rate, allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +108,9 @@ class EnsureWriter:
 
 @dataclass(frozen=True, slots=True)
 class SyncAll:
-    """Make everything acknowledged so far durable; answers None."""
+    """Make everything acknowledged so far durable, of one topic or of all; answers None."""
+
+    topic: bytes | None = None
 
 
 class TopicRegistry(GenServer):
@@ -113,12 +132,15 @@ class TopicRegistry(GenServer):
         self._clock = parts.clock
         self._owned: dict[ActorRef, tuple[bytes, Segment]] = {}
         self._to_restart: dict[ActorRef, tuple[bytes, Segment]] = {}
+        self._quota = TopicQuota(parts.options.topics_max, parts.options.topic_creation_rate)
         await self._stop_leftovers()
         self._routes.failures = self._store.failed
         for topic in list(self._store.topics):
             with contextlib.suppress(TopicFailed):  # logged there; the others are served
                 await self._open_topic(topic)
         self._tick_later()
+        newest = max(map(self._store.last_pointer, self._store.topics), default=0)
+        self._jumps = JumpWatch(newest, self._clock.now_us())
         self._expire_later()
 
     async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
@@ -127,7 +149,7 @@ class TopicRegistry(GenServer):
             if isinstance(request, EnsureWriter):
                 return await self._ensure_writer(request.topic, request.messages)
             if isinstance(request, SyncAll):
-                return await self._sync_all()
+                return await self._sync_all(request.topic)
         except PoeError as error:
             return Error(error)
         return super().handle_call(request, caller)
@@ -246,14 +268,25 @@ class TopicRegistry(GenServer):
         if route is None and topic in self._store.topics:
             await self._open_topic(topic)
         elif route is None:
-            if messages is not None:
-                self._store.check_sizes(messages)
+            self._check_creation(topic, messages)
             await self._add_writer(topic, None)
         elif route.writer in self._to_restart:
             await self._bring_back(route.writer)
         elif not self._owned[route.writer][1].is_writer:
             await self.call(route.writer, Unseal(), timeout_s=None)
         return self._routes[topic].writer
+
+    def _check_creation(self, topic: bytes, messages: Messages | None) -> None:
+        """Refuse to make a topic for a put that will be refused, or beyond what is allowed.
+
+        Raises:
+            InvalidMessage, TopicNotCreated, Overloaded: it is not made.
+        """
+        if messages is not None:
+            self._store.check_sizes(messages)
+            if not self._parts.options.auto_create:
+                raise TopicNotCreated(topic)
+        self._quota.count(len(self._store.topics) + len(self._store.failed), self.monotonic_s())
 
     async def _add_writer(self, topic: bytes, bound: int | None) -> None:
         segment = self._store.create_segment(topic, self._clock.now_us())
@@ -330,12 +363,16 @@ class TopicRegistry(GenServer):
     async def _expire(self, now_us: int) -> None:
         """Delete the segments whose newest message is older than `max_age`.
 
+        After a jump of the clock it is one of each topic.
+
         An idle writer that is too old gets a successor first, so that its data can go, too. Only
         what is known of the segments is looked at: nothing wakes.
         """
         max_age = self._parts.options.max_age
         assert max_age is not None
         oldest_us = now_us - int(max_age * 1_000_000)
+        # Should the clock be wrong, there is time to set it right before all is gone.
+        is_careful, is_over = self._jumps.has_jumped(now_us, self.monotonic_s()), True
         for topic, _ in self._routes:
             _, newest = self._owned.get(self._routes[topic].writer, (topic, None))
             if newest is not None and newest.count and newest.last_pointer < oldest_us:
@@ -345,6 +382,11 @@ class TopicRegistry(GenServer):
                 if oldest not in self._owned:
                     break  # it waits for its restart, and expires after that
                 await self._destroy(topic, oldest)
+                is_over = False
+                if is_careful:
+                    break
+        if is_over:
+            self._jumps.trust()
 
     async def _destroy(self, topic: bytes, ref: ActorRef) -> None:
         """Take the oldest reader out of service, then delete its files."""
@@ -353,13 +395,19 @@ class TopicRegistry(GenServer):
 
     # ---- syncs ----------------------------------------------------------------------------------
 
-    async def _sync_all(self) -> None:
+    async def _sync_all(self, wanted: bytes | None) -> None:
         """Sync all topics, whatever becomes of one; then say what the first one failed of."""
+        # All at once: the disk serves them together, and the slowest one sets the time.
+        syncs = [
+            (topic, [self.call(ref, Sync(), timeout_s=None) for ref in route.refs])
+            for topic, route in self._routes
+            if wanted in (None, topic)
+        ]
         first_error: PoeError | None = None
-        for topic, route in self._routes:
+        for topic, calls in syncs:
             try:
-                for ref in route.refs:
-                    await self.call(ref, Sync(), timeout_s=None)
+                for call in calls:
+                    await call
                 self._store.sync_folder(topic)
             except PoeError as error:
                 first_error = first_error or error

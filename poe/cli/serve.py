@@ -28,6 +28,7 @@ from poe.node import Node
 _log = logging.getLogger("poe.cli")
 
 _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}
+_METAVARS[option_choices("topics")[0]] = "NAME.OPTION=VALUE,…"
 _DIR_DEFAULT = "the user's data folder"
 
 
@@ -96,7 +97,7 @@ def _options() -> dict[str, tuple[str, str]]:
     for part in option_parts():
         help_of = field_docstrings(part)
         for field in fields(part):
-            default = "none" if field.default is None else str(field.default)
+            default = "none" if field.default in (None, ()) else str(field.default)
             rows[field.name] = (help_of.get(field.name, ""), default)
     return rows
 

@@ -46,6 +46,19 @@ class TopicUnavailable(BrokerError):
         )
 
 
+class TopicNotCreated(BrokerError):
+    """A put onto a topic that does not exist, on a node where puts make no topics."""
+
+    code = 408
+
+    def __init__(self, topic: bytes) -> None:
+        self.topic = topic
+        super().__init__(
+            f"topic {shown(topic)} does not exist; make it with the control request create, "
+            "or set auto_create"
+        )
+
+
 class NodeNotRunning(BrokerError):
     """The module functions were used before `poe.start` or after `poe.stop`."""
 

@@ -182,3 +182,18 @@ class TopicDamaged(StorageError):
             f"segment {path} is damaged ({damage}), and takes no messages with recovery=strict; "
             "restore it from a copy, or use another recovery"
         )
+
+
+class NoDescriptors(StorageError):
+    """The process may open no more files; nothing was done."""
+
+    code = 220
+    retriable = True
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(
+            f"cannot open {path}: {reason}; retry later, raise the limit on open files, or lower "
+            "connections_max"
+        )

@@ -24,6 +24,8 @@ BATCH_COUNT_MAX = 1 << 18
 """Messages in one put request: a view costs 184 bytes, however short its message is."""
 
 LENGTH_SIZE = 4
+_OBJECT_BYTES = 184
+"""What a message costs in memory beside its bytes where the sizes differ."""
 
 Messages = npt.NDArray[np.uint8] | Sequence[bytes | memoryview]
 """A 2-D array with a message per row where all sizes are equal, else one bytes-like each."""
@@ -116,6 +118,20 @@ def split_batch(batch: memoryview) -> npt.NDArray[np.uint8] | list[memoryview]:
     if count > BATCH_COUNT_MAX:
         raise RemoteProtocolError(_too_many(count))
     return np.ndarray((count, length), _BYTE, batch, LENGTH_SIZE, (stride, 1))
+
+
+def copy_batch(messages: Messages) -> Messages:
+    """Return the messages in memory of their own."""
+    if isinstance(messages, np.ndarray):
+        return messages.copy()
+    return list(map(bytes, messages))
+
+
+def memory_of(messages: Messages) -> int:
+    """Return about how many bytes of memory the messages take."""
+    if isinstance(messages, np.ndarray):
+        return messages.nbytes
+    return sum(map(len, messages)) + _OBJECT_BYTES * len(messages)
 
 
 def _join(parts: list[bytes], sizes: list[int]) -> bytes:

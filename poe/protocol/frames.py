@@ -72,6 +72,16 @@ class FrameReader:
         """Bytes received but not handed out; not 0 at the end of a stream: it was cut short."""
         return self._end - self._start
 
+    @property
+    def is_growing(self) -> bool:
+        """Whether the frame at hand lies in own memory, not in the scratch."""
+        return self._growing
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of own memory, after `next_frame` has returned None or after `keep`."""
+        return len(self._view)
+
     def buffer(self, scratch: memoryview) -> memoryview:
         """Return the memory to receive into: the scratch, or the reader's own for a large frame.
 

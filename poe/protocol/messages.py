@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple, Self, TypeVar
 
 from poe.errors import CorruptRecord, PoeError, RemoteProtocolError
 from poe.protocol.arguments import LIMIT_MAX, check_limit, check_pointer, topic_bytes
-from poe.protocol.batch import Messages, join_batch, split_batch
+from poe.protocol.batch import Messages, copy_batch, join_batch, memory_of, split_batch
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
 from poe.protocol.frames import FRAME_MAX, TYPE_SIZE, frame_header
 from poe.protocol.records import (
@@ -174,6 +174,15 @@ class PutRequest(_PutFields):
             )
             raise RemoteProtocolError(msg)
         return cls(bytes(body[_TOPIC_LENGTH_SIZE:topic_end]), split_batch(body[topic_end:]))
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how many bytes of memory the messages take."""
+        return memory_of(self.messages)
+
+    def copied(self) -> Self:
+        """Return the request with messages of its own, in place of views into received bytes."""
+        return self._replace(messages=copy_batch(self.messages))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.store import Store
 from poe.storage.topic_name import check_topic
+from poe.storage.topic_options import TopicOptions
 
 __all__ = [
     "POINTER_MAX",
@@ -31,6 +32,7 @@ __all__ = [
     "SegmentOptions",
     "Store",
     "SystemClock",
+    "TopicOptions",
     "check_events",
     "check_segments",
     "check_topic",

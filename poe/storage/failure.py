@@ -4,22 +4,27 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
-from poe.errors import ReadFailed, StorageFull, WriteFailed
+from poe.errors import NoDescriptors, ReadFailed, StorageError, StorageFull, WriteFailed
 
 # EFBIG is a limit on the size of files, of the process or of the file system.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
-def as_storage_error(error: OSError, path: str) -> StorageFull | WriteFailed:
-    """Name the failure of a write: no room, which passes, or anything else."""
+def as_storage_error(error: OSError, path: str) -> StorageError:
+    """Name the failure of a write: no room or no descriptor, which passes, or anything else."""
     reason = error.strerror or str(error)
+    if error.errno in _NO_DESCRIPTORS:
+        return NoDescriptors(path, reason)
     if error.errno in _NO_ROOM:
         return StorageFull(path, reason)
     return WriteFailed(path, reason)
 
 
-def as_read_failed(error: OSError, path: str) -> ReadFailed:
+def as_read_failed(error: OSError, path: str) -> StorageError:
     """Name the failure to open or read a file."""
+    if error.errno in _NO_DESCRIPTORS:
+        return NoDescriptors(path, error.strerror or str(error))
     return ReadFailed(path, error.strerror or str(error))
 
 
@@ -29,6 +34,7 @@ def writing(path: str) -> Iterator[None]:
 
     Raises:
         StorageFull: no room on the disk.
+        NoDescriptors: the process may open no more files.
         WriteFailed: another failure.
     """
     try:
@@ -43,6 +49,7 @@ def reading(path: str) -> Iterator[None]:
 
     Raises:
         ReadFailed: the files cannot be opened or read.
+        NoDescriptors: the process may open no more files.
     """
     try:
         yield

@@ -3,7 +3,6 @@
 import contextlib
 
 from poe.errors import CorruptRecord, PointerOutOfRange, StorageError
-from poe.storage.failure import writing
 from poe.storage.files import FileSlice
 from poe.storage.record import POINTER_MAX
 from poe.storage.record_reader import RecordReader
@@ -12,6 +11,9 @@ from poe.storage.segment_files import SegmentFiles
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.segment_writer import SegmentWriter
 from poe.storage.verification import Verification
+
+Visible = tuple[int, int]
+"""The first records of a segment, and their bytes."""
 
 
 class ReadableSegment:
@@ -29,6 +31,7 @@ class ReadableSegment:
         "_writer",
         "count",
         "damage",
+        "has_failed_to_sync",
         "is_writer",
         "last_pointer",
         "options",
@@ -45,6 +48,7 @@ class ReadableSegment:
         self.path = files.path
         self.timestamp = timestamp
         self.is_writer = False
+        self.has_failed_to_sync = False
         self.options = options
         self._files = files
         self._reader: RecordReader | None = None
@@ -62,13 +66,16 @@ class ReadableSegment:
         """Whether its files are open."""
         return self._reader is not None
 
-    def read(self, pointer: int, limit: int, bytes_max: int) -> FileSlice | None:
+    def read(
+        self, pointer: int, limit: int, bytes_max: int, visible: Visible | None = None
+    ) -> FileSlice | None:
         """Find the records that follow a pointer.
 
         Args:
             pointer: 0 to 2^56 - 1; of the last message seen, stored or not.
             limit: records at most.
             bytes_max: bytes at most, though one record is found however large it is.
+            visible: what may be found; all by default.
 
         Returns:
             A slice of one or more records; None when nothing follows or the limit is 0.
@@ -83,10 +90,10 @@ class ReadableSegment:
         if reader is None:
             return None
         if self._verification is None:
-            return reader.find(pointer, limit, bytes_max, *self._flushed_extent())
-        return self._find_verified(pointer, limit, bytes_max)
+            return reader.find(pointer, limit, bytes_max, *(visible or self._flushed_extent()))
+        return self._find_verified(pointer, limit, bytes_max, visible)
 
-    def next(self, pointer: int) -> tuple[int, bytes] | None:
+    def next(self, pointer: int, visible: Visible | None = None) -> tuple[int, bytes] | None:
         """Read the message that follows a pointer, and its pointer; None when nothing follows.
 
         Raises:
@@ -99,9 +106,9 @@ class ReadableSegment:
         if reader is None:
             return None
         if self._verification is not None:
-            self._find_verified(pointer, 1, 1)
+            self._find_verified(pointer, 1, 1, visible)
             reader = self._reader or self._wake()
-        return reader.next(pointer, *self._flushed_extent())
+        return reader.next(pointer, *(visible or self._flushed_extent()))
 
     def flush(self) -> None:
         """Hand everything to the kernel: buffered data, then waiting index entries and sums.
@@ -120,10 +127,8 @@ class ReadableSegment:
             StorageFull: no room for what waits; the segment stays awake.
             WriteFailed: another failure; likewise.
         """
-        self.flush()
         if self._writer is not None:
-            with writing(self.path):
-                self._writer.data.cut()
+            self._writer.rest(self.pointer_high or 0)
         self._forget_files()
 
     def _take(self, extent: Extent) -> None:
@@ -147,22 +152,27 @@ class ReadableSegment:
             return None
         return self._reader or self._wake()
 
-    def _find_verified(self, pointer: int, limit: int, bytes_max: int) -> FileSlice | None:
+    def _find_verified(
+        self, pointer: int, limit: int, bytes_max: int, visible: Visible | None
+    ) -> FileSlice | None:
         """Find records as `read` does, and no more of them than were compared with their sums."""
         try:
-            return self._find_and_verify(pointer, limit, bytes_max)
+            return self._find_and_verify(pointer, limit, bytes_max, visible)
         except CorruptRecord as error:
             if error.path.endswith("_data"):
                 raise
         self._mend()
-        return self._find_and_verify(pointer, limit, bytes_max)
+        return self._find_and_verify(pointer, limit, bytes_max, visible)
 
-    def _find_and_verify(self, pointer: int, limit: int, bytes_max: int) -> FileSlice | None:
+    def _find_and_verify(
+        self, pointer: int, limit: int, bytes_max: int, visible: Visible | None
+    ) -> FileSlice | None:
         reader = self._reader or self._wake()
         verification = self._verification
         if verification is not None:
             verification.open()
-        found = reader.find(pointer, limit, bytes_max, *self._flushed_extent())
+        extent = visible or self._flushed_extent()
+        found = reader.find(pointer, limit, bytes_max, *extent)
         if found is None or verification is None:
             return found
         end = found.offset + found.length
@@ -171,7 +181,7 @@ class ReadableSegment:
             self._verification = None
         if sound_end == end:
             return found
-        return reader.find(pointer, limit, sound_end - found.offset, *self._flushed_extent())
+        return reader.find(pointer, limit, sound_end - found.offset, *extent)
 
     def _mend(self) -> None:
         """Make index and sums anew where they do not fit, as a thorough recovery does."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from poe.storage.failure import reading, writing
-from poe.storage.files import Files, OpenFile
+from poe.storage.files import Files, Mode, OpenFile
 from poe.storage.index import ENTRY_BYTES, decode_entries, decode_entry
 from poe.storage.quarantine import keep_bytes, keep_file
 from poe.storage.record import HEADER_BYTES, POINTER_BYTES, POINTER_MAX, SIZE_BYTES
@@ -179,10 +179,10 @@ def read_sums(files: Files, path: str, store_id: bytes) -> FoundSums:
     return FoundSums(file, header, has_header, seed, entries)
 
 
-def open_maybe(files: Files, path: str) -> OpenFile | None:
-    """Open a file to read; None when there is none."""
+def open_maybe(files: Files, path: str, mode: Mode = "r") -> OpenFile | None:
+    """Open a file; None when there is none."""
     try:
-        return files.open(path, "r")
+        return files.open(path, mode)
     except FileNotFoundError:
         return None
 

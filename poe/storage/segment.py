@@ -6,6 +6,8 @@ Strategy: data goes to the file at once, index entries and sums follow in larger
 hibernates is a few numbers.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -143,18 +145,23 @@ class Segment(ReadableSegment):
             sums.cut(size_bytes, self.count, last_pointer)
         return last_pointer
 
-    def sync(self) -> None:
-        """Make all data durable, and the sums; the index can be made from it.
+    def begin_sync(self) -> Callable[[], None]:
+        """Write what waits; return what makes all data durable, and its sums, in any thread.
 
-        Raises:
-            StorageFull: no room for what was buffered.
-            WriteFailed: the disk did not take it; what was not durable before may never be.
-            ReadFailed: the files could not be opened again.
+        The index is not made so, it can be made from the data. Both raise StorageError. What was
+        not durable before the latter did may then never be, as `has_failed_to_sync` tells from
+        then on. Batches may be appended meanwhile, but the segment is to hibernate or be sealed
+        afterwards only.
         """
         if self.is_writer:
-            (self._writer or self._wake_writer()).sync(self.pointer_high or 0)
-            return
-        self._files.sync(self._reader or self._wake())
+            sync = (self._writer or self._wake_writer()).begin_sync(self.pointer_high or 0)
+        else:
+            sync = self._files.begin_sync(self._reader or self._wake())
+        return partial(self._sync, sync)
+
+    def sync(self) -> None:
+        """Make all data durable, here and now; raises as `begin_sync`."""
+        self.begin_sync()()
 
     def seal(self) -> None:
         """Become a reader: write what waits, cut the files to their exact size, unlock.
@@ -167,7 +174,10 @@ class Segment(ReadableSegment):
         if not self.is_writer:
             return
         writer = self._writer or self._wake_writer()
-        writer.finish(self.pointer_high or 0, is_synced=self.options.ack == "fsync")
+        is_synced = self.options.ack == "fsync"
+        if is_synced and not self.has_failed_to_sync and not writer.is_durable(self.size_bytes):
+            self.sync()
+        writer.finish(self.pointer_high or 0, is_synced=is_synced)
         self._files.unlock()
         self.is_writer = False
         self._sums = writer.sums.state
@@ -226,6 +236,14 @@ class Segment(ReadableSegment):
         self.count = self.size_bytes = 0
         self.pointer_low = None
         self._files.remove()
+
+    def _sync(self, sync: Callable[[], None]) -> None:
+        try:
+            sync()
+        except Exception:
+            # The kernel may have dropped what it could not write; the next sync would not tell.
+            self.has_failed_to_sync = True
+            raise
 
     def _wake_writer(self) -> SegmentWriter:
         self._wake()

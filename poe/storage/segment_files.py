@@ -1,12 +1,14 @@
 """The files of one segment by name: making, recovering, locking, opening and removing them."""
 
 import contextlib
+from collections.abc import Callable
+from functools import partial
 
 from poe.storage.failure import reading, writing
-from poe.storage.files import Files
+from poe.storage.files import Files, OpenFile
 from poe.storage.index import ENTRY_BYTES
 from poe.storage.record_reader import RecordReader
-from poe.storage.recovery import NO_STORE, Extent, RecoveryMode, adopt, recover
+from poe.storage.recovery import NO_STORE, Extent, RecoveryMode, adopt, open_maybe, recover
 from poe.storage.segment_lock import make_lock
 from poe.storage.segment_writer import SegmentWriter
 from poe.storage.store_meta import Event, Kind, StoreMeta
@@ -146,16 +148,15 @@ class SegmentFiles:
             )
         return reader, writer
 
-    def sync(self, reader: RecordReader) -> None:
-        """Make data and sums of a closed segment durable.
+    def begin_sync(self, reader: RecordReader) -> Callable[[], None]:
+        """Return what makes data and sums of a closed segment durable, in any thread.
 
         Raises:
-            WriteFailed: the disk did not take it.
+            ReadFailed: the sums cannot be opened. What is returned raises WriteFailed.
         """
-        with writing(self.path):
-            reader.file.sync()
-            with contextlib.suppress(FileNotFoundError):
-                self.files.open(self.path + "_sum", "r+").sync()
+        with reading(self.path):
+            sums = open_maybe(self.files, self.path + "_sum", "r+")
+        return partial(self._sync, reader.file, sums)
 
     def lock(self, size_bytes: int, *, is_synced: bool) -> None:
         """Make the lock file; when `is_synced`, one that survives a power cut.
@@ -196,6 +197,12 @@ class SegmentFiles:
         """Tell whether an earlier run was about to remove the files."""
         event = self._last_event()
         return event is not None and event.kind is Kind.TOMBSTONE
+
+    def _sync(self, data: OpenFile, sums: OpenFile | None) -> None:
+        with writing(self.path):
+            data.sync()
+            if sums is not None:
+                sums.sync()
 
     def _last_event(self) -> Event | None:
         return None if self._meta is None else self._meta.live.get((self.topic, self.timestamp))

@@ -1,10 +1,11 @@
 """The options of segments."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self, get_args
 
 from poe.errors import OptionError
 from poe.storage.recovery import RecoveryMode
+from poe.storage.topic_options import AckLevel, TopicOptions
 
 _MESSAGE_LIMIT = 2**32 - 8
 
@@ -23,8 +24,11 @@ class SegmentOptions:
     buffer_count_max: int = 100
     """Messages that wait in memory before they are written, with `ack="memory"`."""
 
-    ack: Literal["memory", "flushed", "fsync"] = "flushed"
+    ack: AckLevel = "flushed"
     """What a put waits for: a copy in memory, the kernel, or the disk."""
+
+    topics: tuple[TopicOptions, ...] = ()
+    """Topics with options of their own, as in `[topics.orders]` with `ack = "fsync"`."""
 
     verify: Literal["once", "always", "never"] = "once"
     """How often data that this process did not write is compared with its sums before it is read:
@@ -46,12 +50,19 @@ class SegmentOptions:
                 key="buffer_count_max", value=self.buffer_count_max, allowed="1 or more (messages)"
             )
         for key, choices in (
-            ("ack", ("memory", "flushed", "fsync")),
+            ("ack", get_args(AckLevel)),
             ("verify", ("once", "always", "never")),
             ("recovery", ("point-in-time", "strict", "salvage")),
         ):
             if getattr(self, key) not in choices:
                 raise OptionError(key, getattr(self, key), " or ".join(choices))
+
+    def by_topic(self) -> dict[bytes, Self]:
+        """Return the options of the topics that have some of their own."""
+        return {
+            each.topic.encode("ascii"): replace(self, ack=each.ack or self.ack, topics=())
+            for each in self.topics
+        }
 
     @property
     def waiting_count_max(self) -> int:

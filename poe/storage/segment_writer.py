@@ -1,5 +1,6 @@
 """The open files of a writer, and the order in which they are written: data, index, sums."""
 
+from collections.abc import Callable
 from typing import Self
 
 from poe.storage.data_file import DataFile
@@ -18,14 +19,13 @@ class SegmentWriter:
     Batches are added to the parts directly: `data` first, which may refuse, then the others.
     """
 
-    __slots__ = ("_has_failed_to_sync", "_path", "data", "index", "sums")
+    __slots__ = ("_path", "data", "index", "sums")
 
     def __init__(self, path: str, data: DataFile, index: Index, sums: SumWriter) -> None:
         self._path = path
         self.data = data
         self.index = index
         self.sums = sums
-        self._has_failed_to_sync = False
 
     @classmethod
     def open(  # noqa: PLR0913 - what a segment knows about itself
@@ -54,8 +54,10 @@ class SegmentWriter:
         count = reader.index.count
         return cls(path, data, reader.index, SumWriter(sum_file, sums, size_bytes, count))
 
-    def flush(self, last_pointer: int) -> None:
+    def flush(self, last_pointer: int, *, is_last: bool = False) -> None:
         """Hand everything to the kernel; `last_pointer` is the segment's, 0 while it is empty.
+
+        Sums wait while a sync is under way, but for the last ones.
 
         Raises:
             StorageFull: no room on the disk; what waits goes on waiting.
@@ -66,27 +68,35 @@ class SegmentWriter:
         sums = self.sums
         sums.cut(self.data.flushed_bytes, self.index.count, last_pointer)
         sums.close_entries(index_bytes)
-        with writing(self._path + "_sum"):
-            sums.write()
+        if is_last or not sums.is_syncing:
+            with writing(self._path + "_sum"):
+                sums.write()
 
-    def sync(self, last_pointer: int) -> None:
-        """Make everything durable: the data, then the sums that tell of it.
-
-        The index is not, it can be made from the data.
+    def begin_sync(self, last_pointer: int) -> Callable[[], None]:
+        """Write what waits; return what makes it durable, in any thread: data, then sums.
 
         Raises:
             StorageFull: no room for what waited.
-            WriteFailed: the disk did not take it; what was not durable before may never be.
+            WriteFailed: another failure.
         """
-        self.data.flush()
-        # Taken back at the end: after a sync that failed, the next one would not tell.
-        has_failed, self._has_failed_to_sync = self._has_failed_to_sync, True
-        with writing(self._path + "_data"):
-            self.data.file.sync()
         self.flush(last_pointer)
-        with writing(self._path + "_sum"):
-            self.sums.sync()
-        self._has_failed_to_sync = has_failed
+        self.sums.begin_sync()
+        return self._sync
+
+    def is_durable(self, size_bytes: int) -> bool:
+        """Tell whether a sync has covered that much data."""
+        return self.sums.is_synced(size_bytes)
+
+    def rest(self, last_pointer: int) -> None:
+        """Write what waits, and give back what was reserved behind the data.
+
+        Raises:
+            StorageFull: no room for what waits.
+            WriteFailed: another failure.
+        """
+        self.flush(last_pointer, is_last=True)
+        with writing(self._path):
+            self.data.cut()
 
     def finish(self, last_pointer: int, *, is_synced: bool) -> None:
         """Write what waits and that this is the end, and cut the files to their exact size.
@@ -95,11 +105,16 @@ class SegmentWriter:
             StorageFull: no room for what waits.
             WriteFailed: another failure.
         """
-        self.flush(last_pointer)
-        is_durable = self.sums.is_synced(self.data.flushed_bytes)
-        if is_synced and not is_durable and not self._has_failed_to_sync:
-            self.sync(last_pointer)
+        self.rest(last_pointer)
         with writing(self._path):
-            self.data.cut()
             self.index.cut(is_synced=is_synced)
             self.sums.write_end(last_pointer)
+
+    def _sync(self) -> None:
+        try:
+            with writing(self._path + "_data"):
+                self.data.file.sync()
+            with writing(self._path + "_sum"):
+                self.sums.sync()
+        finally:
+            self.sums.is_syncing = False

@@ -51,7 +51,16 @@ class Store:
     locks but the store's are gone.
     """
 
-    __slots__ = ("_files", "_floors", "_lock", "_meta", "_options", "failed", "topics")
+    __slots__ = (
+        "_files",
+        "_floors",
+        "_lock",
+        "_meta",
+        "_options",
+        "_options_by_topic",
+        "failed",
+        "topics",
+    )
 
     def __init__(
         self, files: Files, options: SegmentOptions, lock: OpenFile, meta: StoreMeta
@@ -64,6 +73,7 @@ class Store:
         self._lock: OpenFile | None = lock
         self._meta = meta
         self._options = options
+        self._options_by_topic = options.by_topic()
 
     @classmethod
     def open(cls, base: Path | Files, options: SegmentOptions | None = None) -> Self:
@@ -93,7 +103,7 @@ class Store:
             meta.add(Event(Kind.OPEN))
             store = cls(files, options or SegmentOptions(), lock, meta)
             is_new = files.make_folder(TOPICS_FOLDER)
-            if is_new and store._options.ack == "fsync":
+            if is_new and any(each.ack == "fsync" for each in store._all_options()):
                 files.sync_folder("")
             names = files.list_folder(TOPICS_FOLDER)
         except OSError as error:
@@ -118,7 +128,8 @@ class Store:
         self._floors[topic] = self.last_pointer(topic)
         self.topics.pop(topic, None)
         try:
-            segments = self._recover_segments(f"{TOPICS_FOLDER}/{check_topic(topic)}")
+            folder = f"{TOPICS_FOLDER}/{check_topic(topic)}"
+            segments = self._recover_segments(folder, self._options_of(topic))
         except SegmentLocked:
             raise
         except StorageError as error:
@@ -158,6 +169,7 @@ class Store:
             TopicDamaged: with `recovery="strict"`, data of it was found to be damaged.
         """
         folder = f"{TOPICS_FOLDER}/{check_topic(topic)}"
+        options = self._options_of(topic)
         if topic in self.failed:
             raise self.failed[topic].with_traceback(None)
         segments = self.topics.get(topic, [])
@@ -170,9 +182,9 @@ class Store:
             timestamp = max(timestamp, segments[-1].timestamp + 1)
         try:
             with writing(folder):
-                if self._files.make_folder(folder) and self._options.ack == "fsync":
+                if self._files.make_folder(folder) and options.ack == "fsync":
                     self._files.sync_folder(TOPICS_FOLDER)
-            segment = Segment.create(self._files, folder, timestamp, self._options, self._meta)
+            segment = Segment.create(self._files, folder, timestamp, options, self._meta)
         except StorageError:
             if not segments:
                 self._remove_folder(folder)
@@ -205,7 +217,7 @@ class Store:
             return None
         segment.hibernate()
         folder = segment.path.rpartition("/")[0]
-        repaired = Segment.open(self._files, folder, segment.timestamp, self._options, self._meta)
+        repaired = Segment.open(self._files, folder, segment.timestamp, segment.options, self._meta)
         if repaired is None:
             self._floors[topic] = max(self._floors.get(topic, 0), segment.last_pointer)
         at = others.index(segment)
@@ -267,7 +279,13 @@ class Store:
         }
         self._meta.keep_only(known | {key for key in self._meta.live if key[0] in self.failed})
 
-    def _recover_segments(self, folder: str) -> list[Segment]:
+    def _options_of(self, topic: bytes) -> SegmentOptions:
+        return self._options_by_topic.get(topic, self._options)
+
+    def _all_options(self) -> list[SegmentOptions]:
+        return [self._options, *self._options_by_topic.values()]
+
+    def _recover_segments(self, folder: str, options: SegmentOptions) -> list[Segment]:
         """Recover what a folder holds, oldest first."""
         found: dict[int, set[str]] = {}
         strays = []
@@ -290,7 +308,7 @@ class Store:
                 self._files,
                 folder,
                 timestamp,
-                self._options,
+                options,
                 self._meta,
                 is_locked="lock" in found[timestamp],
             )

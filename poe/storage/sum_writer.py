@@ -16,7 +16,9 @@ class SumWriter:
     """The open sum file of a writer; one thread at a time may call it.
 
     `update` takes in the bytes of a batch that was accepted; then, once `cut_at` is reached, `cut`
-    is to be called. A failing `write` loses nothing, the next one tries again.
+    is to be called. A failing `write` loses nothing, the next one tries again. From `begin_sync` to
+    the end of the sync nothing is to be written: only so can what comes next say that all before it
+    is durable.
     """
 
     __slots__ = (
@@ -24,10 +26,11 @@ class SumWriter:
         "_cuts",
         "_digest",
         "_file",
-        "_is_synced",
         "_pending",
-        "_size_bytes",
+        "_synced_bytes",
+        "_to_be_synced",
         "cut_at",
+        "is_syncing",
         "state",
         "update",
     )
@@ -36,14 +39,16 @@ class SumWriter:
         """Go on behind `size_bytes` of data with `count` records, all of them covered."""
         self.state = state
         self._file = file
-        self._is_synced = False
+        self.is_syncing = False
+        # Sizes of the sum file: a sync has covered so much of it, with its data.
+        self._synced_bytes = self._to_be_synced = 0
         self._pending: list[SumEntry] = []
         self._cuts: list[tuple[int, int, int, int]] = []
         self._begin(size_bytes, count)
 
     def is_synced(self, size_bytes: int) -> bool:
         """Tell whether the entries are durable, and cover that much data."""
-        return self._is_synced and size_bytes == self.cut_at - SUM_DATA_BYTES
+        return self._is_all_synced() and size_bytes == self.cut_at - SUM_DATA_BYTES
 
     def cut(self, size_bytes: int, count: int, last_pointer: int) -> None:
         """Let what was taken in be an entry; it ends at `size_bytes` of data, with `count`."""
@@ -61,9 +66,7 @@ class SumWriter:
         for end, last_pointer, count, data_hash in self._cuts:
             index_end = at + count * ENTRY_BYTES
             index_hash = xxh3_64_intdigest(view[at:index_end])
-            flags = Flag.EARLIER_SYNCED if self._is_synced else 0
-            self._is_synced = False
-            self._pending.append(SumEntry(end, last_pointer, count, flags, data_hash, index_hash))
+            self._pending.append(SumEntry(end, last_pointer, count, 0, data_hash, index_hash))
             at = index_end
         self._cuts.clear()
 
@@ -74,20 +77,28 @@ class SumWriter:
             OSError: as reported by the file layer; they go on waiting.
         """
         if self._pending:
+            if self._synced_bytes == self.state.size_bytes:
+                first = self._pending[0]
+                self._pending[0] = first._replace(flags=first.flags | Flag.EARLIER_SYNCED)
             content, chain = encode_sums(self._pending, self.state.chain)
             self._file.write_at(content, self.state.size_bytes)
             size_bytes = self.state.size_bytes + len(content)
             self.state = SumState(size_bytes, chain, self._pending[-1].flags)
             self._pending.clear()
 
+    def begin_sync(self) -> None:
+        """Say that data and sums, which are all written, are about to be synced."""
+        self.is_syncing = True
+        self._to_be_synced = self.state.size_bytes
+
     def sync(self) -> None:
-        """Make the entries durable; their data must be so already.
+        """Make the entries durable, in any thread; their data must be so already.
 
         Raises:
             OSError: as reported by the file layer.
         """
         self._file.sync()
-        self._is_synced = not self._pending
+        self._synced_bytes = self._to_be_synced
 
     def write_end(self, last_pointer: int) -> None:
         """Write that the segment was closed in good order, behind all other entries.
@@ -96,9 +107,8 @@ class SumWriter:
             OSError: as reported by the file layer.
         """
         if not self.state.flags & Flag.CLEAN:
-            flags = Flag.CLEAN | Flag.SEALED | (Flag.EARLIER_SYNCED if self._is_synced else 0)
             end = self.cut_at - SUM_DATA_BYTES
-            self._pending.append(closing_entry(end, last_pointer, flags))
+            self._pending.append(closing_entry(end, last_pointer, Flag.CLEAN | Flag.SEALED))
             try:
                 self.write()
             except OSError:
@@ -106,6 +116,9 @@ class SumWriter:
                 raise
         if self._file.size() != self.state.size_bytes:
             self._file.truncate(self.state.size_bytes)
+
+    def _is_all_synced(self) -> bool:
+        return not self._pending and self._synced_bytes == self.state.size_bytes
 
     def _begin(self, size_bytes: int, count: int) -> None:
         hash_ = xxh3_64()

@@ -11,7 +11,7 @@ import pytest
 from tests.python_process import ROOT, environment
 from tests.waiting import wait_until
 
-PARTS = ["socket", "mixed", "memory", "connections"]
+PARTS = ["socket", "mixed", "fsync", "memory", "connections"]
 
 
 def run(part, folder):

@@ -12,7 +12,7 @@ from poe.actors import GenServer
 from poe.actors.message import ExitSignal
 from poe.broker import RoutingTable
 from poe.broker.request_handler import RequestHandler
-from poe.errors import ActorDead, SyncFailed
+from poe.errors import ActorDead, SyncFailed, UnknownTopic
 from tests.broker.nodes import SimulatedNode, read_by_frames, read_by_next
 
 TOPIC = b"t"
@@ -253,3 +253,153 @@ def test_a_server_that_ends_in_order_syncs_and_acknowledges_what_waits(simulate,
     # Data and sums before the answer, then the index.
     assert disk.events == ["sync", "sync", "sync"]
     assert read_by_next(sim.node, TOPIC) == [(pointer, b"1")]
+
+
+# ---- unasked ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ack", ["memory", "flushed"])
+def test_what_nobody_waits_for_is_synced_after_sync_interval(simulate, disk, ack):
+    sim = simulate(ack=ack, sync_interval=2.0)
+    sim.node.put(TOPIC, b"1")
+    sim.advance(1.9)
+    assert disk.events == []
+    sim.node.put(TOPIC, b"2")
+    sim.advance(0.2)
+    assert disk.events == ["sync", "sync"]
+    sim.advance(10)
+    assert disk.events == ["sync", "sync"]
+    sim.node.put(TOPIC, b"3")
+    sim.advance(2.1)
+    assert disk.events == ["sync", "sync"] * 2
+
+
+def test_a_sync_interval_of_0_is_never(simulate, disk):
+    sim = simulate(sync_interval=0.0)
+    sim.node.put(TOPIC, b"1")
+    sim.advance(100)
+    assert disk.events == []
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_segment_whose_unasked_sync_fails_gets_a_successor(simulate, disk):
+    sim = simulate()
+    sim.node.put(TOPIC, b"1")
+    disk.errors = [OSError(errno.EIO, "Input/output error")]
+    sim.advance(1.1)
+    assert sim.roles(TOPIC) in {"rw", "hw"}
+    sim.node.put(TOPIC, b"2")
+    sim.advance(1.1)
+    assert disk.events == ["sync", "sync"]
+    assert texts(sim.node) == [b"1", b"2"]
+
+
+# ---- what consumers see -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def careful(simulate, disk):
+    """A node whose consumers see nothing that a power cut undoes."""
+    return simulate(read="synced", count_limit=5)
+
+
+def seen(sim):
+    """Tell what consumers see, by both ways to read."""
+    by_next = read_by_next(sim.node, TOPIC)
+    assert read_by_frames(sim.read, TOPIC, 3) == by_next
+    return [message for _, message in by_next]
+
+
+def test_consumers_see_what_is_synced_and_nothing_else(careful):
+    assert careful.node.put(TOPIC, b"1")
+    assert seen(careful) == []
+    careful.advance(1.01)
+    assert seen(careful) == [b"1"]
+    careful.node.put_many(TOPIC, [b"2", b"3"])
+    assert seen(careful) == [b"1"]
+    careful.node.sync()
+    assert seen(careful) == [b"1", b"2", b"3"]
+
+
+def test_who_waits_for_news_is_told_once_it_is_synced(careful):
+    pointer = careful.node.put(TOPIC, b"1")
+    assert not careful.node.control("wait", topic=TOPIC, pointer=0, timeout_s=0.5)
+    assert careful.node.control("wait", topic=TOPIC, pointer=0, timeout_s=1.0)
+    assert not careful.node.control("wait", topic=TOPIC, pointer=pointer, timeout_s=3.0)
+
+
+def test_with_fsync_consumers_see_what_is_acknowledged(simulate):
+    sim = simulate(ack="fsync", read="synced")
+    for number in range(3):
+        sim.node.put(TOPIC, b"%d" % number)
+        assert seen(sim)[-1] == b"%d" % number
+
+
+def test_consumers_find_their_way_through_sealed_segments_and_restarts(careful):
+    expected = [b"%d" % number for number in range(30)]
+    for message in expected:
+        careful.node.put(TOPIC, message)
+        careful.advance(0.2)
+    assert seen(careful) == expected[: len(seen(careful))]
+    assert len(seen(careful)) >= 25
+    careful.stop()
+    careful.start()
+    assert seen(careful) == expected
+    assert len(careful.servers()) > 3
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("reason", ["kill", "some bug"])
+def test_what_was_unsynced_when_its_server_ended_is_synced_before_it_is_seen(careful, disk, reason):
+    careful.node.put(TOPIC, b"1")
+    careful.system.exit(careful.servers()[0], reason)
+    careful.advance(0.1)
+    assert seen(careful) == [b"1"]
+    assert "sync" in disk.events
+
+
+# ---- levels of single topics --------------------------------------------------------------------
+
+
+def test_each_topic_has_its_own_level(simulate, disk, tmp_path):
+    topics = {"careful": {"ack": "fsync"}, "careless": {"ack": "memory"}}
+    sim = simulate(ack="flushed", topics=topics)
+    for topic, syncs in ((b"careful", ["sync", "sync"]), (b"careless", []), (b"other", [])):
+        sim.node.put(topic, b"1")
+        assert disk.events == syncs
+        disk.events.clear()
+    crashed = crash_and_reopen(sim, tmp_path)
+    assert crashed.node.next(b"careful", 0)
+    assert crashed.node.next(b"other", 0)
+    assert crashed.node.next(b"careless", 0) is None
+    crashed.stop()
+
+
+def test_a_topic_has_its_level_after_a_restart_and_a_rotation_too(simulate, disk):
+    sim = simulate(topics={"t": {"ack": "fsync"}}, count_limit=2)
+    for _ in range(2):
+        for number in range(5):
+            disk.events.clear()
+            sim.node.put(TOPIC, b"%d" % number)
+            assert "sync" in disk.events
+            sim.advance(1)
+        sim.stop()
+        sim.start()
+
+
+def test_who_wants_more_for_a_topic_syncs_it_alone(simulate, monkeypatch):
+    synced = []
+    monkeypatch.setattr(
+        os, "fdatasync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink())
+    )
+    sim = simulate(ack="memory", buffer_count_max=10)
+    pointer = sim.node.put(TOPIC, b"1")
+    sim.node.put(b"other", b"1")
+    sim.node.control("sync", topic=TOPIC)
+    assert [path.parent.name for path in synced] == ["t", "t"]
+    (data,) = (sim.folder / "topics/t").glob("*_data")
+    assert data.read_bytes().endswith(pointer.to_bytes(7, "big") + b"1")
+    sim.node.control("sync", topic="t")
+    assert len(synced) == 2
+    with pytest.raises(UnknownTopic):
+        sim.node.control("sync", topic=b"unknown")

@@ -117,3 +117,60 @@ def test_without_max_age_nothing_ever_goes(simulate):
     sim.node.put_many(TOPIC, [b"1", b"2"])
     sim.advance(10_000)
     assert messages(sim) == [b"1", b"2"]
+
+
+# ---- clocks that jump ---------------------------------------------------------------------------
+
+YEAR_US = 365 * 24 * 3600 * 1_000_000
+
+
+def fill(sim, count=6):
+    for number in range(count):
+        sim.node.put_many(TOPIC, [b"%d" % number] * 2)
+        sim.advance(1)
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("where", ["at run time", "across a restart"])
+def test_a_clock_that_jumps_ahead_costs_one_segment_a_tick(sim, where):
+    fill(sim)
+    sim.advance(10)
+    before = len(data_files(sim))
+    if where == "across a restart":
+        sim.stop()
+        sim.wall.offset_us = 10 * YEAR_US
+        sim.start()
+    else:
+        sim.wall.offset_us = 10 * YEAR_US
+    for ticks in range(1, 4):
+        sim.advance(MAX_AGE_S / 10)
+        assert before - len(data_files(sim)) <= ticks
+    sim.wall.offset_us = 0
+    left = messages(sim)
+    assert left
+    sim.advance(MAX_AGE_S / 10)
+    assert messages(sim) == left
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("back_us", [3600 * 1_000_000, 10 * YEAR_US])
+def test_a_clock_that_jumps_back_loses_nothing_and_puts_go_on(sim, back_us):
+    fill(sim)
+    newest = sim.node.put(TOPIC, b"x")
+    before = messages(sim)
+    sim.wall.offset_us = -back_us
+    for _ in range(5):
+        pointer = sim.node.put(TOPIC, b"y")
+        assert pointer > newest
+        newest = pointer
+        sim.advance(MAX_AGE_S / 10)
+    assert messages(sim) == [*before, *[b"y"] * 5]
+
+
+def test_after_a_long_stop_all_that_is_too_old_goes_in_the_end(sim):
+    fill(sim)
+    sim.stop()
+    sim.wall.offset_us = round(MAX_AGE_S * 20) * 1_000_000
+    sim.start()
+    sim.advance(MAX_AGE_S * 2)
+    assert messages(sim) == []

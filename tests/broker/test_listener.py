@@ -69,6 +69,44 @@ def test_clients_beyond_connections_max_are_told_so(serve):
         client.close()
 
 
+def test_clients_beyond_the_limit_of_their_address_are_told_so(serve):
+    node = serve(connections_per_address_max=2)
+    clients = [connect(node) for _ in range(2)]
+    for client in clients:
+        client.topics()
+    with (
+        connect(node) as refused,
+        pytest.raises(Overloaded, match="connections_per_address_max of 2"),
+    ):
+        refused.topics()
+    elsewhere = socket.create_connection(node.address, 5, ("127.0.0.2", 0))
+    elsewhere.sendall(protocol.ControlRequest("health", 1, {}).encode())
+    assert elsewhere.recv(6)[4:] == protocol.ControlReply.MESSAGE_TYPE.to_bytes(2, "big")
+    elsewhere.close()
+    clients.pop().close()
+    wait_until(lambda: connection_count(node) == 1)
+    with connect(node) as welcome:
+        welcome.topics()
+    clients.pop().close()
+
+
+@KILLING
+@pytest.mark.usefixtures("quiet")
+def test_connections_that_are_killed_count_no_more(serve):
+    node = serve(connections_max=2)
+    for _ in range(5):
+        clients = [connect(node) for _ in range(2)]
+        for client in clients:
+            client.topics()
+        for child in node.system.call("connection_sup", WhichChildren()):
+            node.system.exit(child.ref, "kill")
+        wait_until(lambda: connection_count(node) == 0)
+        for client in clients:
+            client.close()
+    with connect(node) as welcome:
+        welcome.topics()
+
+
 def test_connections_max_holds_when_all_come_at_once(serve):
     node = serve(connections_max=5)
     raws = [socket.create_connection(node.address) for _ in range(60)]

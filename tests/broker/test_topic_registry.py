@@ -248,10 +248,10 @@ def test_a_sync_that_fails_for_one_topic_is_done_for_the_others_and_told(broker)
     broker.start()
     check_served(broker, *TOPICS)
     broker.files.fail(0, errno.EIO, "sync")
+    servers = [(topic, ref) for topic in TOPICS for ref in broker.routes[topic].refs]
     with pytest.raises(SyncFailed, match="topics/a/"):
         broker.control("sync")
-    writers = {topic: broker.routes[topic].writer for topic in TOPICS}
-    dirty = [topic for topic in TOPICS if broker.system.get_state(writers[topic])["_is_dirty"]]
+    dirty = [topic for topic, ref in servers if broker.system.get_state(ref)["_commit"].is_dirty]
     assert dirty == [b"a"]
     # What the disk did not take it may have lost, so a later sync of it is no success.
     with pytest.raises(SyncFailed, match="earlier"):

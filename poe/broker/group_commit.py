@@ -1,0 +1,167 @@
+"""Makes what was put onto one segment durable: a sync at a time, shared by all who wait for it.
+
+A thread waits for the disk, and the appendix server goes on meanwhile. Whatever is put during a
+sync waits for the next one, which begins as soon as the first has ended; nobody waits on purpose
+for a group to fill. What nobody waits for is synced, too, `sync_interval` after it was put.
+"""
+
+import logging
+from typing import Any
+
+from poe.actors import NO_REPLY, Call, GenServer, Timer, Work
+from poe.errors import StorageError, SyncFailed
+from poe.storage import Segment
+
+logger = logging.getLogger("poe.broker")
+
+SYNC = object()
+"""Cast to the appendix server when a group has begun; it calls `begin`."""
+SYNC_TICK = object()
+"""Sent to it when something is to be synced, unasked; it calls `sync_unasked`."""
+
+
+class GroupCommit:
+    """The syncs of one segment, for its appendix server, which says when something was put.
+
+    Always:
+
+        a sync that fails is the segment's last
+        visible_pointer <= pointer of the last message that a sync covered
+    """
+
+    __slots__ = (
+        "_group",
+        "_interval_s",
+        "_segment",
+        "_server",
+        "_syncing",
+        "_timer",
+        "_to_be_visible",
+        "is_dirty",
+        "visible",
+        "visible_pointer",
+        "work",
+    )
+
+    def __init__(self, server: GenServer, segment: Segment, interval_s: float) -> None:
+        self._server = server
+        self._segment = segment
+        self._interval_s = interval_s
+        self._timer: Timer | None = None
+        self._group: list[tuple[Call, object]] = []
+        self._syncing: list[tuple[Call, object]] = []
+        self._to_be_visible = (0, 0, 0)
+        self.work: Work | None = None
+        self.is_dirty = segment.count > 0
+        self.visible: tuple[int, int] | None = None
+        """Records and bytes that consumers may see; None stands for all of them."""
+        self.visible_pointer = 0
+
+    def hide_unsynced(self) -> None:
+        """From now on show consumers only what is synced; what is there already is synced first.
+
+        Raises:
+            StorageError: the disk did not take it.
+        """
+        segment = self._segment
+        self.visible = (0, 0)
+        if segment.count:
+            self._to_be_visible = _extent(segment)
+            segment.begin_sync()()
+            segment.hibernate()
+            self.is_dirty = False
+            self._show()
+
+    def mark_dirty(self) -> None:
+        """Note that something was put."""
+        self.is_dirty = True
+        if self._timer is None and self._interval_s:
+            self._timer = self._server.send_after(self._interval_s, SYNC_TICK)
+
+    def join(self, caller: Call, answer: object) -> Any:  # noqa: ANN401 - the runtime's directive
+        """Answer after the next sync to begin, which covers all that was put before."""
+        if not self._group and self.work is None:
+            # Behind the puts that are already on their way.
+            self._server.cast(self._server.ref, SYNC)
+        self._group.append((caller, answer))
+        return NO_REPLY
+
+    def begin(self) -> None:
+        """Sync for the group that waits, if one does and no sync runs."""
+        if self._group and self.work is None:
+            self._syncing, self._group = self._group, []
+            self._sync()
+
+    def sync_unasked(self) -> None:
+        """Sync what nobody waits for, so that a power cut costs little. Answers `SYNC_TICK`."""
+        self._timer = None
+        if not self.is_dirty or self._segment.has_failed_to_sync:
+            return
+        if self.work is None:
+            self._sync()
+        else:
+            self.mark_dirty()
+
+    def end(self) -> StorageError | None:
+        """Answer those who waited for the sync that has ended; return what it failed of.
+
+        The kernel may have dropped what it could not write, and a second sync would not tell.
+        Whatever is put from now on has to go to a new segment, on a file of its own.
+        """
+        work, self.work = self.work, None
+        assert work is not None
+        if work.error is not None:
+            return self._refuse(str(work.error))
+        if self.visible is not None:
+            self._show()
+        group, self._syncing = self._syncing, []
+        for caller, answer in group:
+            self._server.reply(caller, answer)
+        return None
+
+    def finish(self) -> None:
+        """Answer all who wait for a sync before anything else happens.
+
+        Where consumers see only what is synced, the rest is synced, too: nobody will do it later.
+        """
+        while True:
+            if self.visible is not None and not self._group:
+                self.sync_unasked()
+            self.begin()
+            if self.work is None:
+                return
+            self.work.wait()
+            self.end()
+
+    def _sync(self) -> None:
+        """Have a thread sync all that was put so far."""
+        if self._segment.has_failed_to_sync:
+            self._refuse("an earlier sync of it failed")
+            return
+        self._to_be_visible = _extent(self._segment)
+        try:
+            sync = self._segment.begin_sync()
+        except StorageError as error:
+            # Nothing was tried that could not be tried again.
+            self.mark_dirty()
+            logger.error("%s", self._refuse(str(error)))
+        else:
+            self.is_dirty = False
+            self.work = Work(self._server, sync)
+
+    def _refuse(self, reason: str) -> SyncFailed:
+        self.is_dirty = True
+        failed = SyncFailed(self._segment.path, reason)
+        group, self._syncing = self._syncing, []
+        for caller, _ in group:
+            self._server.reply_error(caller, failed)
+        return failed
+
+    def _show(self) -> None:
+        count, size_bytes, self.visible_pointer = self._to_be_visible
+        self.visible = (count, size_bytes)
+
+
+def _extent(segment: Segment) -> tuple[int, int, int]:
+    """Tell the records, the bytes and the last pointer of a segment."""
+    return segment.count, segment.size_bytes, segment.pointer_high or 0

@@ -1,0 +1,74 @@
+"""What may be different for one topic than for the others of a store."""
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self, get_args
+
+from poe.errors import OptionError
+from poe.storage.topic_name import is_topic_folder
+
+AckLevel = Literal["memory", "flushed", "fsync"]
+"""What a put waits for: a copy in memory, the kernel, or the disk; each includes those before."""
+
+_NAME = "the name of a topic: 1 to 200 of A-Z a-z 0-9 . _ -, without a leading dot"
+_TEXT = "NAME.OPTION=VALUE, several of them separated by commas, as in orders.ack=fsync"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOptions:
+    """The options of one topic; None stands for the option of the node.
+
+    Raises:
+        OptionError: on construction, naming the option and what is allowed.
+    """
+
+    topic: str
+    """Its name."""
+
+    ack: AckLevel | None = None
+    """What a put onto it waits for."""
+
+    def __post_init__(self) -> None:
+        """Reject names that no topic can have, and levels that there are not."""
+        if not is_topic_folder(self.topic):
+            raise OptionError("topics", self.topic, _NAME)
+        if self.ack is not None and self.ack not in get_args(AckLevel):
+            key = f"topics.{self.topic}.ack"
+            raise OptionError(key, self.ack, " or ".join(get_args(AckLevel)))
+
+    @classmethod
+    def from_table(cls, where: str, table: Any) -> tuple[Self, ...]:  # noqa: ANN401 - to be checked
+        """Read topics as they stand in a file or in Python: {name: {option: value}}.
+
+        Raises:
+            OptionError: it is no such table; the key begins with `where`.
+        """
+        if not isinstance(table, dict):
+            raise OptionError(where, table, 'a table for each topic, as in {"orders": {"ack": …}}')
+        names = [field.name for field in fields(cls) if field.name != "topic"]
+        rows = []
+        for topic, row in table.items():
+            key = f"{where}.{topic}"
+            if not isinstance(row, dict):
+                raise OptionError(key, row, f"a table of {', '.join(names)}")
+            for name in row.keys() - set(names):
+                key = f"{key}.{name}"
+                raise OptionError(key, row[name], ", ".join(names))
+            rows.append(cls(topic=str(topic), **row))
+        return tuple(rows)
+
+    @classmethod
+    def from_text(cls, where: str, text: str) -> tuple[Self, ...]:
+        """Read topics as they stand in a variable: `orders.ack=fsync,audit.ack=memory`.
+
+        Raises:
+            OptionError: it is no such text.
+        """
+        table: dict[str, dict[str, str]] = {}
+        for part in text.split(","):
+            key, equals, value = part.partition("=")
+            # From the right: the name of a topic may hold dots, that of an option holds none.
+            topic, dot, name = key.strip().rpartition(".")
+            if not (equals and dot):
+                raise OptionError(where, text, _TEXT)
+            table.setdefault(topic, {})[name] = value.strip()
+        return cls.from_table(where, table)

@@ -1,0 +1,120 @@
+"""Blocking functions beside the actors: the actor goes on meanwhile, and hears of the end."""
+
+import threading
+
+import pytest
+
+from poe.actors import GenServer, LoopSystemBase, SimulatedClock, Work
+from tests.waiting import wait_until
+
+
+class Worker(GenServer):
+    """Runs what it is called with by a thread, and keeps what came back."""
+
+    def init(self, begun, done):
+        self.begun = begun
+        self.done = done
+
+    def handle_call(self, request, caller):
+        if request == "ping":
+            return "pong"
+        if request == "wait for many":
+            self.begun += [Work(self, do_nothing) for _ in range(100)]
+            self.begun[-1].wait()
+            return "waited"
+        self.begun.append(Work(self, request))
+        if request is not wait_for_it:
+            return None
+        self.begun[-1].wait()
+        return "waited"
+
+    def handle_info(self, message):
+        self.done.append(message)
+
+
+def wait_for_it():
+    """Do what the actor itself waits for."""
+
+
+def do_nothing():
+    pass
+
+
+def fail():
+    raise OSError(5, "Input/output error")
+
+
+@pytest.fixture
+def system():
+    system = LoopSystemBase()
+    yield system
+    system.shutdown()
+
+
+@pytest.fixture
+def begun():
+    return []
+
+
+@pytest.fixture
+def done():
+    return []
+
+
+@pytest.fixture
+def worker(system, begun, done):
+    return system.start(Worker, begun, done)
+
+
+def test_the_actor_answers_while_a_thread_works_and_gets_the_work_back(system, worker, begun, done):
+    gate = threading.Event()
+    system.call(worker, gate.wait)
+    assert system.call(worker, "ping") == "pong"
+    assert done == []
+    gate.set()
+    wait_until(lambda: done == begun)
+    assert done[0].error is None
+
+
+def test_what_the_function_raises_is_the_error_of_the_work(system, worker, done):
+    system.call(worker, fail)
+    wait_until(lambda: done)
+    assert str(done[0].error) == "[Errno 5] Input/output error"
+    assert system.is_alive(worker)
+
+
+def test_an_actor_may_wait_for_its_work_and_still_hears_of_it(system, worker, done):
+    assert system.call(worker, wait_for_it) == "waited"
+    wait_until(lambda: done)
+
+
+def test_an_actor_may_wait_for_the_last_of_more_works_than_there_are_threads(
+    system, worker, begun, done
+):
+    """The threads once waited for the actors, one of which waited for a work without a thread."""
+    assert system.call(worker, "wait for many") == "waited"
+    wait_until(lambda: len(done) == 100)
+    assert set(done) == set(begun)
+
+
+def test_work_whose_actor_has_ended_is_told_to_nobody(system, worker):
+    gate = threading.Event()
+    other = system.start(Worker, [], [])
+    system.call(worker, gate.wait)
+    system.exit(worker, "kill")
+    gate.set()
+    system.call(other, wait_for_it)
+    assert system.call(other, "ping") == "pong"
+
+
+def test_in_simulated_time_the_work_is_done_at_once_and_told_afterwards(begun, done):
+    system = LoopSystemBase(clock=SimulatedClock())
+    before = threading.active_count()
+    worker = system.start(Worker, begun, done)
+    assert worker is not None
+    ran_in: list[threading.Thread] = []
+    system.call(worker, lambda: ran_in.append(threading.current_thread()))
+    assert ran_in == [threading.current_thread()]
+    assert done == begun
+    assert threading.active_count() == before
+    system.shutdown()

@@ -1,0 +1,112 @@
+"""Out of file descriptors: clients are told, idle segments let theirs go, nothing crashes."""
+
+import contextlib
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from poe.broker.spare_descriptor import SpareDescriptor
+from poe.errors import NoDescriptors, Overloaded
+from tests.broker.server_process import ServerProcess
+from tests.scenarios.clients import RawClient
+from tests.waiting import wait_until
+
+FILES_MAX = 120
+"""What a node needs for itself, and for a dozen segments."""
+
+
+@pytest.fixture
+def few_descriptors():
+    """Let this process open so many files more than it has open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+
+    def limit(more):
+        while taken:
+            os.close(taken.pop())
+        in_use = max(int(link.name) for link in Path("/proc/self/fd").iterdir())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 1 + more, hard))
+        take_all(taken)
+        for _ in range(more):
+            os.close(taken.pop())
+
+    yield limit
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for fd in taken:
+        os.close(fd)
+
+
+def take_all(taken):
+    """Open files until there can be no more."""
+    with contextlib.suppress(OSError):
+        while True:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+
+
+def test_the_spare_one_leaves_room_for_one(few_descriptors):
+    spare = SpareDescriptor()
+    few_descriptors(0)
+    with spare.lent():
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    with pytest.raises(OSError, match="Too many open files"):
+        os.open(os.devnull, os.O_RDONLY)
+    spare.close()
+
+
+@pytest.mark.slow
+def test_idle_segments_let_their_files_go_for_others(simulate, few_descriptors):
+    sim = simulate(worker_timeout=1000.0)
+    topics = [b"t%d" % number for number in range(60)]
+    for topic in topics:
+        sim.node.put(topic, b"1")
+    for ref in sim.servers():
+        ref.cell.instance._segment.hibernate()  # noqa: SLF001 - time alone would do it
+    few_descriptors(30)
+    for _ in range(2):
+        for topic in topics:
+            assert sim.node.next(topic, 0)
+            sim.node.put(topic, b"2")
+            assert len(sim.read(topic, 0, 10)) > 1
+
+
+@pytest.mark.slow
+def test_who_can_have_no_file_is_told_so_and_nothing_is_stored(simulate, few_descriptors):
+    sim = simulate()
+    sim.node.put(b"t", b"1")
+    sim.advance(3)
+    few_descriptors(0)
+    with pytest.raises(NoDescriptors, match="raise the limit on open files"):
+        sim.node.put(b"t", b"2")
+    with pytest.raises(NoDescriptors):
+        sim.node.next(b"t", 0)
+    with pytest.raises(NoDescriptors):
+        sim.read(b"t", 0, 10)
+    few_descriptors(20)
+    assert [message for _, message in sim.read(b"t", 0, 10)] == [b"1"]
+
+
+@pytest.mark.slow
+def test_clients_without_a_descriptor_are_told_and_the_next_are_served(tmp_path):
+    with ServerProcess(tmp_path / "data") as server, server.connect() as client:
+        client.write(b"t", [b"1"])
+        _, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (FILES_MAX, hard))
+        crowd = [RawClient(("127.0.0.1", server.port)) for _ in range(FILES_MAX + 20)]
+        told = crowd[-1].error()
+        assert isinstance(told, Overloaded)
+        assert f"limit of open files of {FILES_MAX}" in str(told)
+        assert client.control("health")["status"] == "ok"
+        assert client.read(b"t", 0, 1)
+        for each in crowd:
+            each.close()
+
+        def is_served():
+            with RawClient(("127.0.0.1", server.port)) as raw:
+                raw.send(b"\0\0\0\2\0\x4d")
+                return not isinstance(raw.error(), Overloaded)
+
+        wait_until(is_served)
+        with server.connect() as other:
+            other.write(b"t2", [b"1"])

@@ -1,0 +1,171 @@
+"""A disk that takes its time with one topic: that one waits, all others go on."""
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from poe.errors import SyncFailed
+from tests.broker.nodes import connect, read_by_next
+from tests.waiting import wait_until
+
+SLOW, FAST = b"slow", b"fast"
+
+
+class SlowDisk:
+    """Holds up the syncs of one topic until it is told to go on."""
+
+    def __init__(self, fdatasync: Callable[[int], None]):
+        self.real = fdatasync
+        self.gate = threading.Event()
+        self.begun = 0
+        self.ended = 0
+        self.error: OSError | None = None
+
+    def fdatasync(self, fd):
+        if Path(f"/proc/self/fd/{fd}").readlink().parent.name == SLOW.decode():
+            self.begun += 1
+            assert self.gate.wait(20)
+            if self.error is not None:
+                raise self.error
+            self.ended += 1
+        self.real(fd)
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    disk = SlowDisk(os.fdatasync)
+    monkeypatch.setattr(os, "fdatasync", disk.fdatasync)
+    yield disk
+    disk.gate.set()
+
+
+class Producer(threading.Thread):
+    """Puts one message as a client does, and keeps what came of it."""
+
+    def __init__(self, node, message):
+        super().__init__()
+        self.node = node
+        self.message = message
+        self.answer: object = None
+        self.start()
+
+    def run(self):
+        with connect(self.node) as client:
+            try:
+                self.answer = client.write(SLOW, [self.message])
+            except SyncFailed as error:
+                self.answer = error
+
+    def result(self):
+        self.join(20)
+        return self.answer
+
+
+@pytest.fixture
+def node(serve, disk):
+    return start(serve, disk)
+
+
+def start(serve, disk, **options):
+    """Start a node with a message on each topic, then stall the disk."""
+    disk.gate.set()
+    node = serve(ack="fsync", **options)
+    for topic in (SLOW, FAST):
+        node.put(topic, b"first")
+    disk.gate.clear()
+    disk.begun = disk.ended = 0
+    return node
+
+
+def begin(node, disk, count):
+    """Have a first put wait for the disk, then others for the first."""
+    producers = [Producer(node, b"0")]
+    wait_until(lambda: disk.begun == 1)
+    producers += [Producer(node, b"%d" % number) for number in range(1, count)]
+    wait_until(lambda: len(node.info()) and dict(node.info())[SLOW][-1][1].count == 1 + count)
+    return producers
+
+
+def test_other_topics_are_served_while_one_waits_for_the_disk(node, disk):
+    (producer,) = begin(node, disk, 1)
+    with connect(node) as client:
+        for number in range(100):
+            client.write(FAST, [b"%d" % number])
+        client.write(b"new", [b"1"])
+        assert len(client.read(SLOW, 0, 10)) == 2
+    assert producer.answer is None
+    disk.gate.set()
+    assert isinstance(producer.result(), int)
+
+
+def test_a_full_segment_does_not_wait_for_its_disk_in_everybody_s_way(serve, disk):
+    node = start(serve, disk, count_limit=3, check_interval=0.01)
+    producers = begin(node, disk, 10)
+    with connect(node) as client:
+        for number in range(100):
+            client.write(FAST, [b"%d" % number])
+    assert [producer.answer for producer in producers] == [None] * 10
+    disk.gate.set()
+    pointers = [producer.result() for producer in producers]
+    assert sorted(pointers) == [pointer for pointer, _ in read_by_next(node, SLOW)[1:]]
+    wait_until(lambda: len(dict(node.info())[SLOW]) > 1)
+
+
+def test_all_that_come_during_a_sync_share_the_next_one(node, disk):
+    producers = begin(node, disk, 20)
+    assert disk.begun == 1
+    disk.gate.set()
+    pointers = [producer.result() for producer in producers]
+    assert disk.ended == 4  # data and sums of two groups
+    stored = {message: pointer for pointer, message in read_by_next(node, SLOW)}
+    assert pointers == [stored[producer.message] for producer in producers]
+
+
+def test_a_sync_that_fails_refuses_those_who_waited_for_it_and_those_behind(node, disk):
+    producers = begin(node, disk, 5)
+    disk.error = OSError(errno.EIO, "Input/output error")
+    disk.gate.set()
+    assert [type(producer.result()) for producer in producers] == [SyncFailed] * 5
+    disk.error = None
+    with connect(node) as client:
+        pointer = client.write(SLOW, [b"again"])
+    assert read_by_next(node, SLOW)[-1] == (pointer, b"again")
+
+
+def test_a_node_that_stops_answers_those_who_wait_for_the_disk_first(node, disk):
+    producers = begin(node, disk, 5)
+    stopper = threading.Thread(target=node.stop)
+    stopper.start()
+    disk.gate.set()
+    stopper.join(20)
+    assert all(isinstance(producer.result(), int) for producer in producers)
+
+
+def test_a_segment_is_full_while_its_disk_is_slow(serve, disk):
+    """The sync that runs is waited for, and its end is not answered twice."""
+    disk.gate.set()
+    node = serve(ack="fsync", count_limit=10, check_interval=0.01)
+    producers = [Producer(node, b"%d" % number) for number in range(50)]
+    pointers = [producer.result() for producer in producers]
+    stored = {message: pointer for pointer, message in read_by_next(node, SLOW)}
+    assert pointers == [stored[producer.message] for producer in producers]
+
+
+def test_sums_of_what_came_during_a_sync_follow_its_end(serve, disk):
+    node = serve(ack="flushed", sync_interval=0.0, worker_timeout=60.0)
+    node.put(SLOW, b"1")
+    syncer = threading.Thread(target=node.sync)
+    syncer.start()
+    wait_until(lambda: disk.begun == 1)
+    node.put(SLOW, b"2")
+    (index,) = (node.config.dir / "topics/slow").glob("*_index")
+    sums = index.with_name(index.name.replace("_index", "_sum"))
+    wait_until(lambda: index.stat().st_size == 2 * 12)
+    assert sums.stat().st_size == 64 + 48
+    disk.gate.set()
+    wait_until(lambda: sums.stat().st_size == 64 + 2 * 48)
+    syncer.join(20)

@@ -1,0 +1,147 @@
+"""More bytes are on their way than the node may hold: it stops to receive, and goes on."""
+
+import threading
+
+import pytest
+
+from poe import Node
+from poe.errors import Overloaded
+from poe.protocol import PutReply, PutRequest
+from tests.broker.nodes import read_by_frames, rss_bytes
+from tests.broker.server_process import ServerProcess
+from tests.scenarios.clients import HEADER, RawClient
+from tests.scenarios.conftest import TOPIC
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+MIB = 1 << 20
+IN_FLIGHT_MAX = MIB
+CONNECTIONS_MAX = 32
+SHARE = IN_FLIGHT_MAX // 2 // CONNECTIONS_MAX
+SMALL = PutRequest(b"small", [b"x" * 100] * 100).encode()
+"""A request that each connection has room for at any time."""
+
+
+@pytest.fixture
+def node(tmp_path):
+    limits = {"in_flight_max": IN_FLIGHT_MAX, "connections_max": CONNECTIONS_MAX}
+    with Node({"dir": tmp_path / "data", "port": 0, "frame_timeout": 60, **limits}) as node:
+        yield node
+
+
+def large_frame(number):
+    return PutRequest(TOPIC, [b"%02d" % number * (450 * 1024)]).encode()
+
+
+def begin(clients, frames, size):
+    """Have each send the beginning of its frame; return what is left of the frames.
+
+    What the server does not take waits in the kernel, or stays with the client.
+    """
+    left = []
+    for client, frame in zip(clients, frames, strict=True):
+        client.socket.settimeout(0.3)
+        sent = 0
+        try:
+            while sent < size:
+                sent += client.socket.send(frame[sent:size])
+        except TimeoutError:
+            pass
+        client.socket.settimeout(30)
+        left.append(frame[sent:])
+    return left
+
+
+def test_frames_that_do_not_fit_together_all_get_through(node, crowd):
+    """Each of them alone is nearly as large as the whole budget."""
+    count = 8
+    clients = crowd(node.address, count)
+    frames = [large_frame(number) for number in range(count)]
+    left = begin(clients, frames, 800 * 1024)
+    with RawClient(node.address) as other:
+        other.send(SMALL)  # whole
+        assert other.frame()[0] == PutReply.MESSAGE_TYPE
+    threads = [
+        threading.Thread(target=client.send, args=(rest,))
+        for client, rest in zip(clients, left, strict=True)
+    ]
+    for thread in reversed(threads):
+        thread.start()
+    for client in clients:
+        assert client.frame()[0] == PutReply.MESSAGE_TYPE
+    for thread in threads:
+        thread.join()
+    with RawClient(node.address) as other:
+        stored = [message for _, message in read_by_frames(other.read, TOPIC, 1)]
+    assert sorted(stored) == [b"%02d" % number * (450 * 1024) for number in range(count)]
+
+
+def test_small_requests_in_pieces_pass_however_full_it_is(node, crowd):
+    hogs = crowd(node.address, 3)
+    begin(hogs, [large_frame(number) for number in range(3)], 800 * 1024)
+    assert len(SMALL) < SHARE
+    for client in crowd(node.address, 10):
+        for start in range(0, len(SMALL), 1000):
+            client.send(SMALL[start : start + 1000])
+        assert client.frame()[0] == PutReply.MESSAGE_TYPE
+
+
+def test_peers_that_never_finish_are_hung_up_on_when_others_need_the_room(node, crowd):
+    hogs = crowd(node.address, 3)
+    begin(hogs, [large_frame(number) for number in range(3)], 800 * 1024)
+    with RawClient(node.address, timeout_s=30) as client:
+        client.send(large_frame(9))
+        assert client.frame()[0] == PutReply.MESSAGE_TYPE
+    told = [error for hog in hogs if (error := error_of(hog)) is not None]
+    assert told
+    assert {(type(error), error.limit) for error in told} == {(Overloaded, "in_flight_max")}
+
+
+def error_of(client):
+    """Tell the error that a client was hung up on with; None when it was not."""
+    client.socket.settimeout(0.1)
+    try:
+        return client.error()
+    except TimeoutError:
+        return None
+
+
+def test_peers_that_leave_give_their_room_back(node, crowd):
+    for _ in range(5):
+        hogs = crowd(node.address, 5)
+        begin(hogs, [large_frame(number) for number in range(5)], 800 * 1024)
+        for hog in hogs:
+            hog.close()
+    with RawClient(node.address, timeout_s=30) as client:
+        for number in range(3):
+            client.send(large_frame(number))
+            assert client.frame()[0] == PutReply.MESSAGE_TYPE
+
+
+def test_memory_stays_within_the_budget(tmp_path, crowd):
+    """200 clients once made it hold 2 MiB each."""
+    options = {"in_flight_max": 16 * MIB, "frame_timeout": 60}
+    with ServerProcess(tmp_path / "data", **options) as server:
+        before = rss_bytes(server.pid)
+        beginning = HEADER.pack(60 * MIB, PutRequest.MESSAGE_TYPE) + b"\0" * (2 * MIB)
+        clients = crowd(("127.0.0.1", server.port), 200)
+        for client in clients:
+            client.socket.setblocking(False)
+        sent = [0] * len(clients)
+
+        def are_all_stuck():
+            progress = 0
+            for number, client in enumerate(clients):
+                try:
+                    size = client.socket.send(beginning[sent[number] :])
+                except BlockingIOError:
+                    continue
+                sent[number] += size
+                progress += size
+            return not progress
+
+        wait_until(are_all_stuck)
+        assert rss_bytes(server.pid) - before < 30 * MIB
+        with RawClient(("127.0.0.1", server.port)) as other:
+            assert other.control("health")["status"] == "ok"

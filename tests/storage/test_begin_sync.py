@@ -1,0 +1,83 @@
+"""Batches come while a thread syncs, and what the sums say of it is true."""
+
+import errno
+import shutil
+
+import pytest
+
+from poe.errors import WriteFailed
+from poe.storage import check_segments
+from poe.storage.recovery import NO_STORE
+from poe.storage.sum_file import SUM_HEADER_BYTES, Flag, decode_sums, seed_of
+from tests.storage.faulty_files import FaultyFiles
+from tests.storage.segments import FOLDER, NOW, create, files_at, path_of, read_all, reopen
+
+
+def flags_of(base):
+    """The flags of all entries of the sums."""
+    content = path_of(base, "sum").read_bytes()[SUM_HEADER_BYTES:]
+    found = decode_sums(content, seed_of(f"{FOLDER}/{NOW}", NO_STORE))
+    assert all(each.is_chained for each in found)
+    return [each.entry.flags for each in found]
+
+
+def test_what_comes_during_a_sync_has_its_sums_written_after_it(tmp_path):
+    segment = create(files_at(tmp_path))
+    segment.append([b"1"], NOW)
+    sync = segment.begin_sync()
+    segment.append([b"2"], NOW)
+    segment.flush()
+    assert flags_of(tmp_path) == [0]
+    sync()
+    segment.flush()
+    assert flags_of(tmp_path) == [0, Flag.EARLIER_SYNCED]
+
+
+def test_of_what_was_written_since_a_sync_nobody_says_that_it_is_durable(tmp_path):
+    segment = create(files_at(tmp_path))
+    segment.append([b"1"], NOW)
+    segment.sync()
+    for message in (b"2", b"3"):
+        segment.append([message], NOW)
+        segment.flush()
+    assert flags_of(tmp_path) == [0, Flag.EARLIER_SYNCED, 0]
+
+
+def test_a_sync_that_failed_is_neither_repeated_nor_believed(tmp_path):
+    layer = FaultyFiles(files_at(tmp_path))
+    segment = create(layer, ack="fsync")
+    segment.append([b"1"], NOW)
+    sync = segment.begin_sync()
+    layer.fail(0, errno.EIO, "sync")
+    with pytest.raises(WriteFailed):
+        sync()
+    assert segment.has_failed_to_sync
+    segment.append([b"2"], NOW)
+    segment.flush()
+    segment.close()
+    assert flags_of(tmp_path) == [0, 0, Flag.CLEAN | Flag.SEALED]
+
+
+def test_dying_in_a_sync_loses_nothing(tmp_path):
+    segment = create(files_at(tmp_path / "living"))
+    segment.append([b"1"], NOW)
+    segment.begin_sync()
+    segment.append([b"2"], NOW)
+    segment.flush()
+    shutil.copytree(tmp_path / "living", tmp_path / "dead")
+    found = reopen(files_at(tmp_path / "dead"))
+    assert read_all(found) == [(NOW, b"1"), (NOW + 1, b"2")]
+
+
+def test_a_segment_that_must_rest_during_a_sync_is_complete(tmp_path):
+    files = files_at(tmp_path)
+    segment = create(files)
+    segment.append([b"1"], NOW)
+    sync = segment.begin_sync()
+    segment.append([b"2"], NOW)
+    segment.hibernate()
+    sync()
+    segment.append([b"3"], NOW)
+    segment.close()
+    assert flags_of(tmp_path) == [0, 0, 0, Flag.CLEAN | Flag.SEALED]
+    assert [check.damage for check in check_segments(files)] == [[]]
