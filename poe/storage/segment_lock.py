@@ -50,7 +50,9 @@ def make_lock(files: Files, path: str, flushed_offset: int) -> None:
     try:
         file = files.open(path, "w+")
         file.allocate(_LOCK_BYTES)
-        file.write_at(header + _FLUSHED_OFFSET.pack(flushed_offset), 0)
+        # The number is believed as soon as the header is whole; so the header comes behind it.
+        file.write_at(_FLUSHED_OFFSET.pack(flushed_offset), _HEADER.size)
+        file.write_at(header, 0)
     except OSError:
         with contextlib.suppress(OSError):
             files.unlink(path)

@@ -13,7 +13,7 @@ import pytest
 from poe.errors import ReadFailed, SegmentLocked, WriteFailed
 from poe.storage import RealFiles
 from poe.storage.record import encode_records
-from tests.storage.faulty_files import FaultyFiles
+from tests.storage.faulty_files import FaultyFile, FaultyFiles
 from tests.storage.segments import (
     NOW,
     create,
@@ -227,6 +227,40 @@ def test_what_has_no_data_file_is_removed(tmp_path, files, suffixes):
         path_of(tmp_path, suffix).write_bytes(b"x" * 24)
     assert reopen(files) is None
     assert names_in(tmp_path / "topics/t") == []
+
+
+class Died(Exception):
+    """The process is no more."""
+
+
+class DyingFiles(FaultyFiles):
+    """Dies in the write of a certain byte."""
+
+    def __init__(self, files, bytes_left):
+        super().__init__(files)
+        self.bytes_left = bytes_left
+
+    def open(self, path, mode):
+        return DyingFile(self, self.real.open(path, mode))
+
+
+class DyingFile(FaultyFile):
+    layer: DyingFiles
+
+    def write_at(self, data, offset):
+        self.file.write_at(data[: self.layer.bytes_left], offset)
+        self.layer.bytes_left -= len(data)
+        if self.layer.bytes_left < 0:
+            raise Died
+
+
+def test_dying_at_any_byte_of_a_new_lock_loses_nothing(files):
+    filled(files).close()
+    lock_bytes = 72
+    for bytes_left in range(lock_bytes):
+        with pytest.raises(Died):
+            reopen(DyingFiles(files, bytes_left)).unseal()
+        assert read_all(reopen(files)) == STORED, bytes_left
 
 
 def test_an_empty_segment_left_by_a_crash_is_fine(tmp_path, files):
