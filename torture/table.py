@@ -26,5 +26,33 @@ SCENARIOS = {
             mutants=("no-repair", "ack-in-memory"),
             bite_count=40,
         ),
+        Scenario(
+            name="torn",
+            rows="R6",
+            claim="files cut at any byte: all whole records before the cut, and no others",
+            module="torn",
+            ci=1,
+            release=10,
+            unit="segments of 200 records",
+            mutants=("no-repair",),
+        ),
+        Scenario(
+            name="states",
+            rows="R12",
+            claim="every disk that a crash or a power cut may leave is recovered, twice if need be",
+            module="states",
+            ci=40,
+            release=2000,
+            unit="histories of 500 states",
+            mutants=(
+                "no-repair",
+                "keep-half-batches",
+                "no-data-sync",
+                "no-index-sync",
+                "no-base-folder-sync",
+                "no-topics-folder-sync",
+                "no-topic-folder-sync",
+            ),
+        ),
     )
 }
