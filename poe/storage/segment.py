@@ -293,7 +293,7 @@ class Segment:
             return
         self._forget_files()
         with writing(self.path + "_lock"):
-            make_lock(self._files, self.path + "_lock", self.size_bytes)
+            _lock_again(self._files, self.path, self.size_bytes, self.options)
         self.is_writer = True
 
     def hibernate(self) -> None:
@@ -376,6 +376,13 @@ class Segment:
 
 def _consecutive(first: int, count: int) -> Numbers:
     return np.arange(first, first + count, dtype=np.uint64)
+
+
+def _lock_again(files: Files, path: str, size_bytes: int, options: SegmentOptions) -> None:
+    make_lock(files, path + "_lock", size_bytes)
+    if options.ack == "fsync":
+        # Without the lock, recovery would trust an index that a power cut has torn.
+        files.sync_folder(path.rpartition("/")[0])
 
 
 def _make_files(files: Files, folder: str, path: str, options: SegmentOptions) -> None:

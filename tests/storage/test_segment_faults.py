@@ -128,6 +128,18 @@ def test_a_failing_sync_is_reported(layer):
         segment.sync()
 
 
+def test_a_synced_segment_is_unsealed_when_its_lock_would_survive_a_power_cut(layer):
+    segment = create(layer, ack="fsync")
+    segment.append([b"a"], NOW)
+    segment.close()
+    layer.fail(0, errno.EIO, "sync_folder")
+    with pytest.raises(WriteFailed):
+        segment.unseal()
+    assert not segment.is_writer
+    segment.unseal()
+    assert segment.is_writer
+
+
 def test_a_segment_that_cannot_be_made_leaves_nothing_behind(tmp_path, layer):
     for nth in range(100):
         layer.fail(nth, errno.ENOSPC, "open", "allocate", "write_at", "sync_folder")
