@@ -16,13 +16,14 @@ from poe.errors import StorageError
 from poe.storage import recovery, segment, segment_lock, store
 from poe.storage.data_file import DataFile
 from poe.storage.index import Index
-from poe.storage.real_files import RealFiles
+from poe.storage.real_files import RealFile, RealFiles
 
 VARIABLE = "TORTURE_MUTANT"
 
 Mutant = Literal[
     "ack-in-memory",
     "no-data-sync",
+    "no-fsync",
     "no-index-sync",
     "no-base-folder-sync",
     "no-topics-folder-sync",
@@ -48,6 +49,12 @@ def _ack_in_memory(patch: Patch) -> None:
 def _no_data_sync(patch: Patch) -> None:
     """P06: "sync" is a write."""
     patch(segment.Segment, "sync", segment.Segment.flush)
+
+
+def _no_fsync(patch: Patch) -> None:
+    """What libeatmydata does: no sync of anything."""
+    patch(RealFile, "sync", lambda _: None)
+    patch(RealFiles, "sync_folder", lambda *_: None)
 
 
 def _no_index_sync(patch: Patch) -> None:
@@ -160,6 +167,7 @@ def _payload_in_log(patch: Patch) -> None:
 _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "ack-in-memory": _ack_in_memory,
     "no-data-sync": _no_data_sync,
+    "no-fsync": _no_fsync,
     "no-index-sync": _no_index_sync,
     "no-base-folder-sync": _no_folder_sync(0),
     "no-topics-folder-sync": _no_folder_sync(1),

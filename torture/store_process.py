@@ -1,25 +1,33 @@
 """A process that only stores, as a victim: forked, so that it lives for milliseconds."""
 
 import os
+import pickle
 import struct
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from poe.storage import Files, RealFiles
-from torture.checker import Put
+from poe.storage import Files, RealFiles, SegmentOptions
+from torture.checker import Put, Stored
 from torture.layers.watched import Before, WatchedFiles
-from torture.workload import Ack, Step, do_steps
+from torture.workload import Ack, Step, do_steps, open_store, read_store
 
 _ACKED = struct.Struct("=IQ")
 _FAILED = 70
 
 
-def run_steps(folder: Path, steps: list[Step], ack: Ack, now_us: int, before: Before) -> bool:
+def run_steps(
+    folder: Path,
+    steps: list[Step],
+    ack: Ack,
+    now_us: int,
+    before: Before,
+    boot_id: str | None = None,
+) -> bool:
     """Have a process do steps; note what it has acknowledged, and tell whether it was killed.
 
-    It is told of file operations by `before`, which may end it.
+    It tells `before` of operations on files, which may end it.
     """
     numbers = {id(step.put): number for number, step in enumerate(steps)}
     read_end, write_end = os.pipe()
@@ -30,7 +38,7 @@ def run_steps(folder: Path, steps: list[Step], ack: Ack, now_us: int, before: Be
 
         do_steps(files, steps, ack, acked, now_us).close()
 
-    pid = _fork(folder, before, work)
+    pid = _fork(folder, before, work, boot_id)
     os.close(write_end)
     with os.fdopen(read_end, "rb") as pipe:
         told = pipe.read()
@@ -41,17 +49,40 @@ def run_steps(folder: Path, steps: list[Step], ack: Ack, now_us: int, before: Be
     return _was_killed(pid)
 
 
+def recover_and_read(folder: Path, ack: Ack, boot_id: str | None = None) -> Stored:
+    """Have a process recover a folder, read all of it, and stop cleanly."""
+    read_end, write_end = os.pipe()
+
+    def work(files: Files) -> None:
+        store = open_store(files, SegmentOptions(ack=ack))
+        with os.fdopen(write_end, "wb") as pipe:
+            pickle.dump(read_store(store), pipe)
+        store.close()
+
+    pid = _fork(folder, lambda _: None, work, boot_id)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        told = pipe.read()
+    _was_killed(pid)
+    stored: Stored = pickle.loads(told)
+    return stored
+
+
 def run_alone(folder: Path, before: Before, work: Callable[[Files], object]) -> bool:
     """Have a process do anything with a folder; tell whether it was killed."""
     return _was_killed(_fork(folder, before, work))
 
 
-def _fork(folder: Path, before: Before, work: Callable[[Files], object]) -> int:
+def _fork(
+    folder: Path, before: Before, work: Callable[[Files], object], boot_id: str | None = None
+) -> int:
     pid = os.fork()
     if pid:
         return pid
     try:
-        work(WatchedFiles(RealFiles.at(folder), before))
+        files = RealFiles.at(folder)
+        files.boot_id = boot_id or files.boot_id
+        work(WatchedFiles(files, before))
     except BaseException:  # noqa: BLE001 - nothing may pass the fork
         traceback.print_exc()
         sys.stderr.flush()

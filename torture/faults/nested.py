@@ -1,11 +1,11 @@
 """The recovery after a kill is killed, up to five times; the last one finds everything."""
 
-from poe.storage import RealFiles, SegmentOptions
+from poe.storage import SegmentOptions
 from torture.checker import Journal
 from torture.layers.watched import Killing
 from torture.scenario import Run, Trial
-from torture.store_process import run_alone, run_steps
-from torture.workload import START_US, make_steps, open_store, read_store
+from torture.store_process import recover_and_read, run_alone, run_steps
+from torture.workload import START_US, make_steps, open_store
 
 _NESTED_MAX = 5
 _LIVES = 3
@@ -28,7 +28,5 @@ def _trial(trial: Trial) -> None:
             killing = Killing(random.randrange(40), random)
             if run_alone(trial.folder, killing, lambda files: open_store(files, options)):
                 trial.note(recoveries_killed=1)
-        store = open_store(RealFiles.at(trial.folder), options)
-        trial.failures += journal.judge(read_store(store))
-        store.close()
+        trial.failures += journal.judge(recover_and_read(trial.folder, "flushed"))
     trial.note(acked=journal.acked_count())
