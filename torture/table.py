@@ -50,6 +50,17 @@ SCENARIOS = {
             bite_count=20,
         ),
         Scenario(
+            name="nth",
+            rows="R9",
+            claim="any operation on files may fail: no wrong acknowledgement, service goes on",
+            module="nth",
+            ci=3,
+            release=12,
+            unit="lives, each operation of them",
+            mutants=("ignore-write-errors",),
+            bite_count=1,
+        ),
+        Scenario(
             name="enospc",
             rows="R10",
             claim="full disk: no false acknowledgement, reads go on, writes resume within 2 s",
@@ -98,6 +109,17 @@ SCENARIOS = {
                 "no-topics-folder-sync",
                 "no-topic-folder-sync",
             ),
+        ),
+        Scenario(
+            name="sim",
+            rows="R13",
+            claim="a whole node in simulated time keeps its promises through all faults at once",
+            module="sim",
+            ci=300,
+            release=50_000,
+            unit="histories of 400 steps",
+            mutants=("no-repair", "ignore-write-errors", "no-data-sync"),
+            bite_count=50,
         ),
     )
 }

@@ -5,7 +5,7 @@ cut leaves what was synced; of what was not, any part may have reached the disk:
 beginnings, or 512-byte sectors, and names in a folder or not.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from random import Random
 
@@ -35,15 +35,25 @@ def after_kill(
 
 
 def after_power_cut(
-    events: Sequence[Event], random: Random, *, has_torn_sectors: bool
+    events: Sequence[Event],
+    random: Random,
+    *,
+    has_torn_sectors: bool,
+    begun_with: MemoryFiles | None = None,
 ) -> MemoryFiles:
-    """Rebuild one of the disks that a power cut behind the last event may leave."""
-    inodes = _inodes(events)
+    """Rebuild one of the disks that a power cut behind the last event may leave.
+
+    What it has `begun_with` was all durable.
+    """
+    before = begun_with or MemoryFiles()
+    # Files made by events have the number of the event; those from before have negative ones.
+    names = {path: -number for number, path in enumerate(before.inodes, 2)}
+    made = {-number: Inode(bytes(i.content)) for number, i in enumerate(before.inodes.values(), 2)}
+    inodes = _inodes(events, names)
     synced = _synced(events, inodes)
     is_kept = _choice(random)
     files = MemoryFiles("another boot")
-    made: dict[int, Inode] = {}
-    names: dict[str, int] = {}
+    files.folders |= before.folders
     for number, event in enumerate(events):
         inode = inodes[number]
         if event.kind in _NAMING:
@@ -65,9 +75,9 @@ def _choice(random: Random) -> Callable[[], bool]:
     return lambda: random.random() < share
 
 
-def _inodes(events: Sequence[Event]) -> list[int]:
+def _inodes(events: Sequence[Event], names: Mapping[str, int]) -> list[int]:
     """Tell which file each event is about: names come and go, the file is the same."""
-    current: dict[str, int] = {}
+    current = dict(names)
     found = []
     for number, event in enumerate(events):
         if event.kind == "make":
