@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from poe.broker import appendix_server
 from poe.broker.appendix_message import Seal
+from poe.broker.connection import Connection
+from poe.broker.topic_registry import TopicRegistry
 from poe.errors import StorageError
 from poe.storage import recovery, segment, segment_lock, store
 from poe.storage.data_file import DataFile
@@ -32,9 +34,13 @@ Mutant = Literal[
     "no-repair",
     "ignore-write-errors",
     "ignore-sync-errors",
-    "rotate-without-seal",
+    "stale-bound",
     "any-topic-name",
     "payload-in-log",
+    "no-restart",
+    "clock-is-pointer",
+    "no-store-lock",
+    "leak-per-client",
 ]
 
 Patch: TypeAlias = Any
@@ -135,17 +141,22 @@ def _ignore_sync_errors(patch: Patch) -> None:
     patch(server, "_sync", sync)
 
 
-def _rotate_without_seal(patch: Patch) -> None:
-    """P18: record the bound of the old writer, and let puts that are on their way reach it."""
+def _stale_bound(patch: Patch) -> None:
+    """P18: record the upper bound of a segment as it was before the last put reached it."""
     server: Any = appendix_server.AppendixServer
-    serve = server._serve
+    put, serve = server._put, server._serve
+    bounds: dict[Any, int] = {}
 
-    def without_seal(self: Any, request: Any, caller: Any) -> Any:
-        if isinstance(request, Seal):
-            return self._segment.pointer_high
-        return serve(self, request, caller)
+    def noting_put(self: Any, request: Any, caller: Any) -> Any:
+        bounds[self._segment] = self._segment.pointer_high
+        return put(self, request, caller)
 
-    patch(server, "_serve", without_seal)
+    def stale_serve(self: Any, request: Any, caller: Any) -> Any:
+        bound = serve(self, request, caller)
+        return bounds.get(self._segment) if isinstance(request, Seal) else bound
+
+    patch(server, "_put", noting_put)
+    patch(server, "_serve", stale_serve)
 
 
 def _any_topic_name(patch: Patch) -> None:
@@ -164,6 +175,44 @@ def _payload_in_log(patch: Patch) -> None:
     patch(appendix_server.AppendixServer, "_put", log_and_put)
 
 
+def _no_restart(patch: Patch) -> None:
+    """P24: what has ended stays in the table."""
+
+    async def ignore(*_: object) -> None:
+        pass
+
+    patch(TopicRegistry, "_appendix_ended", ignore)
+    patch(TopicRegistry, "_restart_failed", ignore)
+
+
+def _clock_is_pointer(patch: Patch) -> None:
+    """P34: the pointer is what the clock says."""
+    append = segment.Segment.append
+
+    def at_clock(self: Any, messages: Any, now_us: int) -> int:
+        self.last_pointer = 0
+        return append(self, messages, now_us)
+
+    patch(segment.Segment, "append", at_clock)
+
+
+def _no_store_lock(patch: Patch) -> None:
+    """P02: look, then take."""
+    patch(store, "_lock_base", lambda files: files.open(store.LOCK_FILE, "w+"))
+
+
+def _leak_per_client(patch: Patch) -> None:
+    """P26: something of each client stays."""
+    kept: list[bytearray] = []
+    init = Connection.init
+
+    def keep(self: Any, *arguments: Any) -> Any:
+        kept.append(bytearray(b"x" * 65536))
+        return init(self, *arguments)
+
+    patch(Connection, "init", keep)
+
+
 _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "ack-in-memory": _ack_in_memory,
     "no-data-sync": _no_data_sync,
@@ -176,9 +225,13 @@ _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "no-repair": _no_repair,
     "ignore-write-errors": _ignore_write_errors,
     "ignore-sync-errors": _ignore_sync_errors,
-    "rotate-without-seal": _rotate_without_seal,
+    "stale-bound": _stale_bound,
     "any-topic-name": _any_topic_name,
     "payload-in-log": _payload_in_log,
+    "no-restart": _no_restart,
+    "clock-is-pointer": _clock_is_pointer,
+    "no-store-lock": _no_store_lock,
+    "leak-per-client": _leak_per_client,
 }
 assert set(_MUTANTS) == set(get_args(Mutant))
 
