@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from poe.broker import appendix_server
+from poe.broker import appendix_server, listener
 from poe.broker.appendix_message import Seal
 from poe.broker.connection import Connection
 from poe.broker.topic_registry import TopicRegistry
@@ -21,6 +21,7 @@ from poe.storage.index import Index
 from poe.storage.real_files import RealFile, RealFiles
 
 VARIABLE = "TORTURE_MUTANT"
+_ABSENT = object()
 
 Mutant = Literal[
     "ack-in-memory",
@@ -41,6 +42,7 @@ Mutant = Literal[
     "clock-is-pointer",
     "no-store-lock",
     "leak-per-client",
+    "long-pause",
 ]
 
 Patch: TypeAlias = Any
@@ -213,6 +215,11 @@ def _leak_per_client(patch: Patch) -> None:
     patch(Connection, "init", keep)
 
 
+def _long_pause(patch: Patch) -> None:
+    """Wait for descriptors as if there would never be any."""
+    patch(listener, "_PAUSE_S", 10.0)
+
+
 _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "ack-in-memory": _ack_in_memory,
     "no-data-sync": _no_data_sync,
@@ -232,6 +239,7 @@ _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "clock-is-pointer": _clock_is_pointer,
     "no-store-lock": _no_store_lock,
     "leak-per-client": _leak_per_client,
+    "long-pause": _long_pause,
 }
 assert set(_MUTANTS) == set(get_args(Mutant))
 
@@ -252,7 +260,7 @@ def chosen(mutant: Mutant | None) -> Iterator[None]:
     undone: list[tuple[object, str, object]] = []
 
     def patch(where: Any, name: str, value: object) -> None:
-        undone.append((where, name, vars(where)[name]))
+        undone.append((where, name, vars(where).get(name, _ABSENT)))
         setattr(where, name, value)
 
     _MUTANTS[mutant](patch)
@@ -262,4 +270,7 @@ def chosen(mutant: Mutant | None) -> Iterator[None]:
     finally:
         del os.environ[VARIABLE]
         for where, name, value in undone:
-            setattr(where, name, value)
+            if value is _ABSENT:
+                delattr(where, name)
+            else:
+                setattr(where, name, value)
