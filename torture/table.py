@@ -1,6 +1,15 @@
 """The one table of scenarios: what is claimed, how often it is tried, what it needs."""
 
+from torture import product
 from torture.scenario import Scenario
+
+
+def _missing(name: str, rows: str, claim: str, ci: int, release: int, why: str) -> Scenario:
+    """Keep the place of a row that nothing is written for yet."""
+    return Scenario(
+        name=name, rows=rows, claim=claim, module="", ci=ci, release=release, not_yet=why
+    )
+
 
 SCENARIOS = {
     scenario.name: scenario
@@ -50,6 +59,17 @@ SCENARIOS = {
             bite_count=20,
         ),
         Scenario(
+            name="power-torn",
+            rows="R4",
+            claim="power cut after parts were written back: every hole is detected",
+            module="power_store",
+            ci=50,
+            release=1000,
+            needs=("loop",),
+            options={"is_torn": True},
+            not_yet=product.NEEDS_SUMS,
+        ),
+        Scenario(
             name="nth",
             rows="R9",
             claim="any operation on files may fail: no wrong acknowledgement, service goes on",
@@ -59,6 +79,17 @@ SCENARIOS = {
             unit="lives, each operation of them",
             mutants=("ignore-write-errors",),
             bite_count=1,
+        ),
+        Scenario(
+            name="nth-call",
+            rows="R9",
+            claim="any system call of a server may fail: no wrong acknowledgement, no crash",
+            module="nth_call",
+            ci=27,
+            release=2000,
+            needs=("gcc",),
+            mutants=("ignore-write-errors",),
+            bite_count=27,
         ),
         Scenario(
             name="enospc",
@@ -104,6 +135,28 @@ SCENARIOS = {
             mutants=("no-repair",),
         ),
         Scenario(
+            name="flips",
+            rows="R7",
+            claim="each bit that flips is detected, and costs one batch at most",
+            module="damage",
+            ci=1,
+            release=10,
+            unit="stores of 60 steps",
+            options={"kind": "flip"},
+            not_yet=product.NEEDS_SUMS,
+        ),
+        Scenario(
+            name="swap",
+            rows="R8",
+            claim="parts of files that change places, come twice or go are detected",
+            module="damage",
+            ci=1,
+            release=20,
+            unit="stores, 500 damages each",
+            options={"kind": "swap"},
+            not_yet=product.NEEDS_SUMS,
+        ),
+        Scenario(
             name="states",
             rows="R12",
             claim="every disk that a crash or a power cut may leave is recovered, twice if need be",
@@ -131,6 +184,17 @@ SCENARIOS = {
             unit="histories of 400 steps",
             mutants=("no-repair", "ignore-write-errors", "no-data-sync"),
             bite_count=50,
+        ),
+        Scenario(
+            name="lifecycle",
+            rows="R15",
+            claim="sleep, wake, rotation, expiry and reads at once: no request is dropped",
+            module="lifecycle",
+            ci=12,
+            release=360,
+            unit="times 5 s",
+            mutants=("stale-bound",),
+            bite_count=1,
         ),
         Scenario(
             name="clock",
@@ -174,6 +238,27 @@ SCENARIOS = {
             unit="times 100 frames",
             mutants=("leak-per-client",),
             bite_count=10,
+        ),
+        Scenario(
+            name="bombs",
+            rows="L3",
+            claim="lengths that lie: refused within 10 ms, at most 300 MB for 100 of them at once",
+            module="bombs",
+            ci=50,
+            release=5000,
+            unit="times 200 frames",
+            mutants=("leak-per-client",),
+            bite_count=25,
+        ),
+        Scenario(
+            name="fuzz",
+            rows="S2",
+            claim="no bytes make a reader fail in a way that it does not say",
+            module="fuzz",
+            ci=15,
+            release=7200,
+            unit="s each target",
+            needs=("atheris",),
         ),
         Scenario(
             name="names",
@@ -284,6 +369,22 @@ SCENARIOS = {
             ci=4,
             release=4,
             unit="checks",
+        ),
+        _missing(
+            "compat", "R19", "the original and we read each other", 20, 200, "needs its build"
+        ),
+        _missing("slab", "R20", "the embedded log, as the rows before", 20, 200, "needs the log"),
+        _missing("formats", "R21", "older formats open, newer ones refuse", 1, 1, "needs sums"),
+        _missing(
+            "bulkhead", "L1", "a topic that hangs delays nobody", 5, 100, "needs sync threads"
+        ),
+        _missing("slow", "L4", "stalled readers cost 64 KiB each", 200, 500, "nobody wrote it"),
+        _missing("memory", "L7", "200 MB of memory are enough", 5, 50, "needs the byte budget"),
+        _missing(
+            "overload", "L8", "overload is bounded and loses nothing", 1, 30, "needs the budget"
+        ),
+        _missing(
+            "net", "L10", "drops, resets, partitions lose nothing", 200, 5000, "nobody wrote it"
         ),
     )
 }
