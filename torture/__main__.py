@@ -23,6 +23,7 @@ def main() -> int:
     options = _parse()
     # What the product says of its repairs; a server as a victim has a log file of its own.
     logging.getLogger("poe").setLevel(logging.CRITICAL + 1)
+    logging.basicConfig(level=logging.INFO if options.v else logging.ERROR)
     if options.name == "list":
         for scenario in SCENARIOS.values():
             print(_described(scenario))

@@ -38,7 +38,7 @@ class Put:
     """It must not be there, and must never come back."""
 
     is_halved: bool = False
-    """Its first messages alone are there, by a fault that may do that."""
+    """A part of it is there, or its bytes are torn, by a fault that may do that."""
 
     def __repr__(self) -> str:
         return f"put {self.number} of producer {self.producer} ({len(self.messages)} messages)"
@@ -70,8 +70,8 @@ class Journal:
         Args:
             stored: what was read.
             may_lose: which acknowledged puts this fault may take away.
-            are_halves_told: whether the first messages of an unacknowledged put, alone, are a
-                failure.
+            are_halves_told: whether a part of an unacknowledged put is a failure, or torn bytes
+                in it.
         """
         failures: list[str] = []
         for topic in sorted({*self.puts, *stored}):
@@ -96,6 +96,7 @@ class _TopicJudge:
         self._by_message = {
             message: (put, at) for put in puts for at, message in enumerate(put.messages)
         }
+        self._by_name = {_name(message): put for message, (put, _) in self._by_message.items()}
         self._are_halves_told = are_halves_told
         self._last_numbers: dict[int, int] = {}
         self.pointers: dict[Put, int] = {}
@@ -114,20 +115,29 @@ class _TopicJudge:
         pointer, message = records[start]
         found = self._by_message.get(message)
         if found is None:
-            self.failures.append(f"nobody sent {message[:40]!r} at pointer {pointer}")
+            if not self._may_be_torn(self._by_name.get(_name(message))):
+                self.failures.append(f"nobody sent {message[:40]!r} at pointer {pointer}")
             return 1
         put, at = found
+        if at and put.is_halved:
+            return 1
         if at:
             self.failures.append(f"{put} begins with its message {at}, at pointer {pointer}")
             return 1
         size = _stored_part(put, records, start)
         if size < len(put.messages):
-            put.is_halved = put.pointer is None and (put.is_halved or not self._are_halves_told)
-            if not put.is_halved:
+            if not self._may_be_torn(put):
                 self.failures.append(f"{put} is there in part: its first {size} messages")
             return size
         self._judge_whole(put, records[start + size - 1][0])
         return size
+
+    def _may_be_torn(self, put: Put | None) -> bool:
+        """Tell whether a part of a put may be there, and remember it."""
+        if put is None or put.pointer is not None:
+            return False
+        put.is_halved = put.is_halved or not self._are_halves_told
+        return put.is_halved
 
     def _judge_whole(self, put: Put, pointer: int) -> None:
         if put in self.pointers:
@@ -149,6 +159,11 @@ def _stored_part(put: Put, records: Sequence[Record], start: int) -> int:
         if start + at >= len(records) or records[start + at] != (first_pointer + at, message):
             return at
     return len(put.messages)
+
+
+def _name(message: bytes) -> bytes:
+    """Return the part of a message that tells whose it is."""
+    return message.partition(b":")[0]
 
 
 class Sender:

@@ -5,9 +5,9 @@ A trial replays by itself: its random numbers depend on the run's seed and its o
 
 import contextlib
 import importlib
+import logging
 import os
 import shutil
-import sys
 import tempfile
 import time
 import traceback
@@ -24,6 +24,7 @@ from torture.mutants import Mutant
 Column = Literal["ci", "release"]
 Need = Literal["root", "loop", "gcc", "strace", "erl", "atheris"]
 
+_log = logging.getLogger("torture")
 _FAILURES_MAX = 100
 
 
@@ -222,6 +223,5 @@ def _missing(need: Need) -> str | None:
 def _told(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     place = next((f for f in reversed(frames) if "/torture/" in f.filename), frames[-1])
-    if "-v" in sys.argv:
-        traceback.print_exception(error)
+    _log.info("trial failed", exc_info=error)
     return f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"

@@ -78,6 +78,11 @@ class Server:
         """End it as a lack of memory or `kill -9` does; fine when it has ended."""
         self._end(signal.SIGKILL)
 
+    def freeze(self) -> None:
+        """Stop all of its threads, each behind the system call that it is in."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+
     def stop(self) -> int:
         """Let it drain, and tell its exit code."""
         return self._end(signal.SIGTERM)

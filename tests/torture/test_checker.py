@@ -85,3 +85,12 @@ def test_what_a_fault_may_take_away_may_be_missing_once_and_for_all(journal):
 def test_a_put_without_reply_that_was_absent_must_not_come_back(journal):
     assert told(journal, records(journal, 0, 1, 2)) == []
     assert "was refused, or had gone" in told(journal, records(journal, 0, 1, 2, 3))[0]
+
+
+def test_torn_bytes_of_a_put_without_reply_are_told_unless_that_is_allowed(journal):
+    journal.puts[TOPIC][3].messages = [b"4.0:abc", b"4.1:abc", b"4.2:abc"]
+    stored = records(journal, 0, 1, 2, 3)
+    stored[-2] = (stored[-2][0], b"4.1:a\0\0")
+    assert "its first 1 messages" in told(journal, stored)[0]
+    assert told(journal, stored, are_halves_told=False) == []
+    assert told(journal, stored) == []

@@ -50,8 +50,9 @@ def play(run: Run) -> None:
                 trial.expect(is_true=refused > 0, otherwise="no put was told of the failing sync")
                 shim.heal()
                 _expect_service(trial, server, journal)
-                disk.cut()
                 trial.expect(is_true=server.is_alive, otherwise="the server has ended")
+                server.freeze()  # for the reason told in power.py
+                disk.cut()
                 server.kill()
                 for producer in producers:
                     producer.join()
