@@ -34,7 +34,7 @@ def _trial(run: Run, trial: Trial, disk: SmallDisk) -> None:
     }
     with Server(folder, **options) as server:  # type: ignore[arg-type]  # of several types
         producers = [
-            Producer(server, journal, topic, Random(random.random()), length_max=2000)
+            Producer(server, journal, topic, Random(random.random()), length_max=300)
             for topic in _TOPICS
         ]
         for producer in producers:
