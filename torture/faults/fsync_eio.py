@@ -5,6 +5,7 @@ sync of the same file, as kernels are, would say that all is well.
 """
 
 import errno
+import time
 from random import Random
 
 from torture import product
@@ -45,7 +46,10 @@ def play(run: Run) -> None:
                 producers[0].join(0.05)
                 is_for_ever = random.random() < 0.3
                 shim.fail("sync", random.randrange(20), errno.EIO, is_for_ever=is_for_ever)
-                producers[0].join(0.15)
+                deadline_s = time.monotonic() + 10
+                while not shim.failed_count and time.monotonic() < deadline_s:
+                    time.sleep(0.005)
+                producers[0].join(0.1)
                 refused = sum(len(producer.refused) for producer in producers)
                 trial.expect(is_true=refused > 0, otherwise="no put was told of the failing sync")
                 shim.heal()
