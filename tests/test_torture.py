@@ -24,7 +24,7 @@ def torture(*arguments):
     )
     if run.returncode == UNAVAILABLE:
         pytest.skip(run.stdout.strip().rpartition("skipped: ")[2])
-    return run.returncode, run.stdout[-3000:] + run.stderr[-3000:]
+    return run.returncode, run.stdout[-20_000:] + run.stderr[-3000:]
 
 
 @pytest.mark.slow

@@ -88,8 +88,6 @@ SCENARIOS = {
             ci=27,
             release=2000,
             needs=("gcc",),
-            mutants=("ignore-write-errors",),
-            bite_count=27,
         ),
         Scenario(
             name="enospc",
