@@ -13,14 +13,14 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-CODE := conftest.py $(wildcard poe tests properties examples bench tools)
+CODE := conftest.py $(wildcard poe tests properties torture examples bench tools)
 TYPED := $(filter-out examples,$(CODE))
 # Quick: what a developer waits for. The full set runs in `make test`.
 QUICK := not slow and not torture and not spark and not kafka and not erlang and not conformance
 UNTORTURED := not torture
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test check format lint types imports props conformance bench docs run lock test-lowest clean
+.PHONY: help demo test check format lint types imports props torture conformance bench docs run lock test-lowest clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -60,6 +60,9 @@ imports: $(STAMP)
 
 props: $(STAMP)  ## all tests and properties with the long profile, torture included
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-nightly} $(BIN)/python -m pytest --timeout 3600
+
+torture: $(STAMP)  ## break it in every way, for hours; ARGS='crash --count 10' for one scenario
+	$(BIN)/python -m torture $(or $(ARGS),all --column release --json torture-report.json)
 
 conformance: $(STAMP)  ## Thespian's own tests on its simple base and on ours, downloaded with pip
 	$(BIN)/python -m tools.thespian_tests $(ARGS)

@@ -16,7 +16,7 @@ MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 CLASS_LINES_MAX = 300
 
-CODE_FOLDERS = ("poe", "tests", "properties", "examples", "bench", "tools")
+CODE_FOLDERS = ("poe", "tests", "properties", "torture", "examples", "bench", "tools")
 MODULES = sorted(path for folder in CODE_FOLDERS for path in (ROOT / folder).rglob("*.py"))
 TEXTS = sorted(
     path

@@ -47,7 +47,7 @@ class SegmentFiles:
             # First, and outside of the cleaning up: should it be there, nothing may be touched.
             files.open(path + "_data", "x+")
             try:
-                make_lock(files, path + "_lock", 0)
+                make_lock(files, path + "_lock", 0, is_synced=is_synced)
                 files.open(path + "_index", "w+")
                 header = SumHeader(self._store_id, self.timestamp, self.timestamp)
                 files.open(path + "_sum", "w+").write_at(header.encode(), 0)
@@ -166,7 +166,7 @@ class SegmentFiles:
             WriteFailed: another failure.
         """
         with writing(self.path + "_lock"):
-            make_lock(self.files, self.path + "_lock", size_bytes)
+            make_lock(self.files, self.path + "_lock", size_bytes, is_synced=is_synced)
             if is_synced:
                 # Without the lock, recovery would trust an index that a power cut has torn.
                 self.files.sync_folder(self.path.rpartition("/")[0])

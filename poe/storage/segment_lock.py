@@ -42,8 +42,11 @@ class FoundLock:
     """Whether a writer of this program has left it."""
 
 
-def make_lock(files: Files, path: str, flushed_offset: int) -> None:
+def make_lock(files: Files, path: str, flushed_offset: int, *, is_synced: bool = False) -> None:
     """Make the lock file of a segment; on an error none is left behind.
+
+    When `is_synced`, what it says survives a power cut. An empty one would be the original's, behind
+    whose lock all that looks like records is taken in.
 
     Raises:
         OSError: as reported by the file layer.
@@ -56,6 +59,8 @@ def make_lock(files: Files, path: str, flushed_offset: int) -> None:
         # The number is believed as soon as the header is whole; so the header comes behind it.
         file.write_at(_FLUSHED_OFFSET.pack(flushed_offset), _HEADER.size)
         file.write_at(header, 0)
+        if is_synced:
+            file.sync()
     except OSError:
         with contextlib.suppress(OSError):
             files.unlink(path)

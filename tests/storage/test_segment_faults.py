@@ -142,14 +142,14 @@ def test_a_synced_segment_is_unsealed_when_its_lock_would_survive_a_power_cut(la
 
 def test_a_segment_that_cannot_be_made_leaves_nothing_behind(tmp_path, layer):
     for nth in range(100):
-        layer.fail(nth, errno.ENOSPC, "open", "allocate", "write_at", "sync_folder")
+        layer.fail(nth, errno.ENOSPC, "open", "allocate", "write_at", "sync", "sync_folder")
         try:
             create(layer, ack="fsync")
         except StorageFull:
             assert names_in(tmp_path / "topics/t") == []
             continue
         break
-    assert nth == 9
+    assert nth == 10
 
 
 def live(segment, acknowledged):

@@ -1,0 +1,128 @@
+"""A whole node in simulated time meets everything: kills, power cuts, failing disks, odd clocks."""
+
+import contextlib
+from random import Random
+
+from poe.errors import PoeError
+from torture import product
+from torture.checker import Journal, Sender
+from torture.layers.simulated_disk import SimulatedDisk
+from torture.layers.watched import ERRORS
+from torture.scenario import Run, Trial
+from torture.simulated_node import SimulatedNode
+from torture.workload import Ack
+
+_STEPS = 400
+_TOPICS = [b"a", b"b", b"c"]
+_REPAIR_S = 3.0
+"""Time within which a node gets over faults that have passed."""
+
+
+def play(run: Run) -> None:
+    """Let each seed make up a history."""
+    run.each(lambda trial: _History(trial).play())
+
+
+class _History:
+    """One node, its clients, and what happens to them."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        self.random: Random = trial.random
+        acks: list[Ack] = ["flushed", "fsync"]
+        self.ack = self.random.choice(acks)
+        self.journal = Journal()
+        self.senders = [Sender(self.journal, self.random) for _ in range(4)]
+        self.node = SimulatedNode(SimulatedDisk(), self.ack, self.random.choice([20, 60]))
+        # Where a write failed half way and the power before the next sync, only sums can tell what
+        # is whole; without them a history has one or the other.
+        self.has_power_cuts = self.ack == "fsync" and self.random.random() < 0.6
+        self.has_failures = product.HAS_SUMS or not self.has_power_cuts
+
+    def play(self) -> None:
+        """Do steps; they stop at the first that shows a fault."""
+        steps = {
+            self.put: 60,
+            self.read: 10,
+            self.pass_time: 20,
+            self.fail: 2,
+            self.heal: 4,
+            self.kill_actor: 2,
+            self.set_clock: 1,
+            self.crash: 1,
+            self.restart: 1,
+            self.check: 1,
+        }
+        chosen = self.random.choices(list(steps), list(steps.values()), k=_STEPS)
+        for number, step in enumerate(chosen):
+            step()
+            if self.trial.failures:
+                self.trial.failures.append(f"at step {number}, {step.__name__}, {self.ack}")
+                break
+        else:
+            self.check()
+        self.node.stop()
+        self.trial.note(steps=_STEPS, acked=self.journal.acked_count())
+
+    def put(self) -> None:
+        number = self.random.randrange(4)
+        put = self.senders[number].begin(self.random.choice(_TOPICS), count_max=8, length_max=40)
+        self.node.begin_put(number, put)
+
+    def read(self) -> None:
+        with contextlib.suppress(PoeError):  # of a disk that fails
+            self.node.read(self.random.choice(_TOPICS), 0, self.random.choice([0, 1, 2, 100]))
+
+    def pass_time(self) -> None:
+        self.node.advance(self.random.choice([0.0, 0.01, 0.5, 3.0]))
+
+    def fail(self) -> None:
+        if not self.has_failures:
+            return
+        self.node.disk.failing.fail(
+            self.random.randrange(30),
+            self.random.choice(ERRORS),
+            is_for_ever=self.random.random() < 0.4,
+        )
+
+    def heal(self) -> None:
+        self.node.disk.failing.heal()
+
+    def kill_actor(self) -> None:
+        servers = self.node.servers()
+        if servers and self.random.random() < 0.8:
+            self.node.kill_actor(self.random.choice(servers), self.random.choice(["kill", "bug"]))
+        else:
+            self.node.kill_actor(self.random.choice(["topic_registry", "appendix_sup"]))
+            self.node.advance(1.0)  # or the root supervisor would give up, as it should
+
+    def set_clock(self) -> None:
+        self.node.wall.offset_us += self.random.randrange(-(10**10), 10**10)
+
+    def crash(self) -> None:
+        disk, random = self.node.disk, self.random
+        is_power_cut = self.has_power_cuts and random.random() < 0.7
+        if is_power_cut:
+            self.node.abandon(lambda: disk.cut_power(random))
+        else:
+            self.node.abandon(disk.kill)
+        disk.failing.heal()
+        self.trial.note(power_cuts=is_power_cut, kills=not is_power_cut)
+        self.node.start()
+        self.judge(are_halves_told=product.HAS_SUMS or not is_power_cut)
+
+    def restart(self) -> None:
+        self.node.disk.failing.heal()
+        self.node.advance(_REPAIR_S)
+        self.node.stop()
+        self.node.start()
+        self.judge()
+
+    def check(self) -> None:
+        self.node.disk.failing.heal()
+        self.node.advance(_REPAIR_S)
+        self.judge()
+
+    def judge(self, *, are_halves_told: bool = True) -> None:
+        found = self.journal.judge(self.node.read_all(), are_halves_told=are_halves_told)
+        self.trial.failures += found

@@ -1,0 +1,74 @@
+"""Files cut at every byte: what remains are all whole records before the cut, and nothing else."""
+
+from collections.abc import Iterator
+from itertools import product as pairs
+
+from poe.storage import SegmentOptions
+from torture.checker import Journal, Record, Sender
+from torture.layers.memory import MemoryFiles
+from torture.scenario import Run, Trial
+from torture.workload import START_US, open_store, read_store
+
+_RECORDS = 200
+_TOPIC = b"t"
+_PATH = f"topics/t/{START_US}"
+_LIVES = ("closed", "killed", "rebooted")
+
+Cut = tuple[int, int]
+"""Bytes that remain of the data, and of the index."""
+
+
+def play(run: Run) -> None:
+    """Cut a segment of its own in each trial, in all ways, after each kind of end."""
+    run.each(_trial)
+
+
+def _trial(trial: Trial) -> None:
+    made = MemoryFiles()
+    store = open_store(made, SegmentOptions())
+    segment = store.create_segment(_TOPIC, START_US)
+    sender = Sender(Journal(), trial.random)
+    while segment.count < _RECORDS:
+        segment.append(sender.begin(_TOPIC, length_max=60).messages, START_US)
+    segment.flush()
+    records = read_store(store)[_TOPIC]
+    ends = [0]
+    for _, message in records:
+        ends.append(ends[-1] + 11 + len(message))
+    killed = made.copy("boot")
+    store.close()
+    del store
+    for life in _LIVES:
+        begun_with = made if life == "closed" else killed
+        boot_id = "another boot" if life == "rebooted" else "boot"
+        for cut in _cuts(ends):
+            trial.note(opens=1)
+            wrong = _look(begun_with.copy(boot_id), cut, records, ends)
+            if wrong:
+                trial.failures.append(f"{life}, cut to {cut}: {wrong}")
+                break
+
+
+def _cuts(ends: list[int]) -> Iterator[Cut]:
+    """Tell all cuts: each byte of each file, and all pairs of borders between records."""
+    data_bytes, index_bytes = ends[-1], 12 * (len(ends) - 1)
+    yield from ((size, index_bytes) for size in range(data_bytes))
+    yield from ((data_bytes, size) for size in range(index_bytes))
+    # Every border of the data, with every tenth of the index: what is wrong at one is at others.
+    yield from pairs(ends, range(0, index_bytes + 1, 120))
+
+
+def _look(files: MemoryFiles, cut: Cut, records: list[Record], ends: list[int]) -> str:
+    """Open what is left, and say what is wrong."""
+    data_bytes, index_bytes = cut
+    files.inodes[_PATH + "_data"].resize(data_bytes)
+    files.inodes[_PATH + "_index"].resize(index_bytes)
+    expected = [record for record, end in zip(records, ends[1:], strict=True) if end <= data_bytes]
+    store = open_store(files, SegmentOptions())
+    if (found := read_store(store).get(_TOPIC, [])) != expected:
+        return f"{len(found)} records instead of {len(expected)}, or others"
+    # What comes next must not land behind a stump.
+    pointer = store.topics[_TOPIC][-1].append([b"next"], START_US)
+    if read_store(store)[_TOPIC] != [*expected, (pointer, b"next")]:
+        return "what is put next is not found"
+    return ""

@@ -1,0 +1,196 @@
+"""A disk in memory: what `RealFiles` does, without a kernel, thousands of times a second.
+
+It has no faults of its own; put a `WatchedFiles` around it.
+"""
+
+import errno
+import mmap
+import os
+
+from poe.storage import FolderEntry, Mode, OpenFile
+
+
+class Inode:
+    """The content of a file, which its names and its open files share."""
+
+    __slots__ = ("_content", "_map")
+
+    def __init__(self, content: bytes = b"") -> None:
+        self._content = bytearray(content)
+        self._map: mmap.mmap | None = None
+
+    @property
+    def content(self) -> bytearray:
+        """The bytes, with what was stored through a map."""
+        if self._map is not None:
+            length = min(len(self._map), len(self._content))
+            self._content[:length] = self._map[:length]
+        return self._content
+
+    def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """Write, filling a gap with zeros."""
+        content = self.content
+        if offset > len(content):
+            content.extend(bytes(offset - len(content)))
+        content[offset : offset + len(data)] = data
+        if self._map is not None:
+            self._map[:] = bytes(content[: len(self._map)])
+
+    def resize(self, size: int) -> None:
+        """Cut, or extend with zeros."""
+        content = self.content
+        del content[size:]
+        content.extend(bytes(size - len(content)))
+
+    def map(self, length: int, *, is_writable: bool) -> mmap.mmap:
+        """Map the beginning. A map for reading is a copy: what was mapped never changes."""
+        content = self.content
+        if length > len(content):
+            raise ValueError("mmap length is greater than file size")
+        if is_writable and self._map is not None and len(self._map) == length:
+            return self._map
+        mapped = mmap.mmap(-1, length)
+        mapped[:] = bytes(content[:length])
+        if is_writable:
+            self._map = mapped
+        return mapped
+
+
+class MemoryFiles:
+    """Files and folders in dictionaries; `inodes` and `folders` are public."""
+
+    def __init__(self, boot_id: str = "boot") -> None:
+        self.base = "memory"
+        self.boot_id = boot_id
+        self.inodes: dict[str, Inode] = {}
+        self.folders: set[str] = {""}
+        self.locked: set[str] = set()
+
+    def copy(self, boot_id: str) -> "MemoryFiles":
+        """Copy everything, as a kill leaves it: nothing is locked."""
+        other = MemoryFiles(boot_id)
+        other.folders = set(self.folders)
+        other.inodes = {path: Inode(bytes(i.content)) for path, i in self.inodes.items()}
+        return other
+
+    def snapshot(self) -> dict[str, bytes]:
+        """Tell the content of all files."""
+        return {path: bytes(inode.content) for path, inode in self.inodes.items()}
+
+    def open(self, path: str, mode: Mode) -> OpenFile:
+        self._check_folder(path)
+        inode = self.inodes.get(path)
+        if mode == "x+" and inode is not None:
+            raise _error(errno.EEXIST)
+        if mode in {"r", "r+"} and inode is None:
+            raise _error(errno.EISDIR if path in self.folders else errno.ENOENT)
+        if inode is None:
+            inode = self.inodes[path] = Inode()
+        elif mode == "w+":
+            inode.resize(0)
+        return MemoryFile(inode)
+
+    def size(self, path: str) -> int | None:
+        inode = self.inodes.get(path)
+        return None if inode is None else len(inode.content)
+
+    def modified_us(self, path: str) -> int | None:
+        return None if path not in self.inodes else 0
+
+    def rename(self, path: str, new_path: str) -> None:
+        if path not in self.inodes:
+            raise _error(errno.ENOENT)
+        self.inodes[new_path] = self.inodes.pop(path)
+
+    def unlink(self, path: str) -> None:
+        self.inodes.pop(path, None)
+
+    def list_folder(self, path: str) -> list[FolderEntry]:
+        if path not in self.folders:
+            raise _error(errno.ENOENT)
+        start = f"{path}/" if path else ""
+        files = [name.removeprefix(start) for name in self.inodes if name.startswith(start)]
+        folders = [name.removeprefix(start) for name in self.folders if name.startswith(start)]
+        return [FolderEntry(name, False) for name in files if "/" not in name] + [
+            FolderEntry(name, True) for name in folders if name and "/" not in name
+        ]
+
+    def make_folder(self, path: str) -> bool:
+        self._check_folder(path)
+        if path in self.inodes:
+            raise _error(errno.EEXIST)
+        is_new = path not in self.folders
+        self.folders.add(path)
+        return is_new
+
+    def remove_folder(self, path: str) -> None:
+        if self.list_folder(path):
+            raise _error(errno.ENOTEMPTY)
+        self.folders.remove(path)
+
+    def sync_folder(self, path: str) -> None:
+        if path not in self.folders:
+            raise _error(errno.ENOENT)
+
+    def lock(self, path: str) -> OpenFile:
+        if path in self.locked:
+            raise BlockingIOError(errno.EAGAIN, "locked")
+        self.locked.add(path)
+        return _LockFile(self, path, self.inodes.setdefault(path, Inode()))
+
+    def is_open_elsewhere(self, path: str) -> bool:
+        return path not in self.inodes
+
+    def _check_folder(self, path: str) -> None:
+        if path.rpartition("/")[0] not in self.folders:
+            raise _error(errno.ENOENT)
+
+
+class MemoryFile:
+    """An open file of `MemoryFiles`."""
+
+    def __init__(self, inode: Inode) -> None:
+        self._inode = inode
+
+    def write_at(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        self._inode.write(data, offset)
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        return bytes(self._inode.content[offset : offset + length])
+
+    def size(self) -> int:
+        return len(self._inode.content)
+
+    def truncate(self, size: int) -> None:
+        self._inode.resize(size)
+
+    def allocate(self, size: int) -> None:
+        self._inode.resize(max(size, self.size()))
+
+    def reserve(self, size: int) -> None:
+        pass
+
+    def sync(self) -> None:
+        pass
+
+    def map(self, length: int, *, is_writable: bool = False) -> mmap.mmap:
+        return self._inode.map(length, is_writable=is_writable)
+
+    def fileno(self) -> int:
+        raise _error(errno.EOPNOTSUPP)
+
+
+class _LockFile(MemoryFile):
+    """Holds a lock as long as it lives."""
+
+    def __init__(self, files: MemoryFiles, path: str, inode: Inode) -> None:
+        super().__init__(inode)
+        self._files = files
+        self._path = path
+
+    def __del__(self) -> None:
+        self._files.locked.discard(self._path)
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))

@@ -1,0 +1,292 @@
+"""Ways to break the product on purpose, so that a scenario can show that it would notice.
+
+A mutant is applied inside the victim by `TORTURE_MUTANT`, never by an option of Poe. Each names
+a mistake that somebody could make, or that the original made.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+from poe.broker import appendix_server, listener
+from poe.broker.appendix_message import Seal
+from poe.broker.connection import Connection
+from poe.broker.topic_registry import TopicRegistry
+from poe.errors import StorageError
+from poe.storage import recovery, segment, segment_files, segment_lock, segment_options, store
+from poe.storage.data_file import DataFile
+from poe.storage.index import Index
+from poe.storage.real_files import RealFile, RealFiles
+from poe.storage.sum_writer import SumWriter
+
+VARIABLE = "TORTURE_MUTANT"
+_ABSENT = object()
+
+Mutant = Literal[
+    "ack-in-memory",
+    "no-data-sync",
+    "no-sum-sync",
+    "no-fsync",
+    "no-index-sync",
+    "no-base-folder-sync",
+    "no-topics-folder-sync",
+    "no-topic-folder-sync",
+    "keep-half-batches",
+    "no-repair",
+    "ignore-write-errors",
+    "ignore-sync-errors",
+    "stale-bound",
+    "any-topic-name",
+    "payload-in-log",
+    "no-restart",
+    "clock-is-pointer",
+    "no-store-lock",
+    "leak-per-client",
+    "long-pause",
+]
+
+Patch: TypeAlias = Any
+"""Sets an attribute, as `setattr` does; it may remember how to undo it."""
+
+
+def _ack_in_memory(patch: Patch) -> None:
+    """P05: acknowledge what is in a buffer of the process."""
+    patch(segment_options.SegmentOptions, "waiting_count_max", property(lambda _: 50))
+
+
+def _no_data_sync(patch: Patch) -> None:
+    """P06: "sync" is a write."""
+
+    def begin_sync(self: Any) -> Callable[[], None]:
+        self.flush()
+        return lambda: None
+
+    patch(segment.Segment, "begin_sync", begin_sync)
+
+
+def _no_sum_sync(patch: Patch) -> None:
+    """Sync what was put, and not what says that it is right."""
+
+    def sync(self: Any) -> None:
+        self._synced_bytes = self._to_be_synced
+
+    patch(SumWriter, "sync", sync)
+
+
+def _no_fsync(patch: Patch) -> None:
+    """What libeatmydata does: no sync of anything."""
+    patch(RealFile, "sync", lambda _: None)
+    patch(RealFiles, "sync_folder", lambda *_: None)
+
+
+def _no_index_sync(patch: Patch) -> None:
+    cut = Index.cut
+    patch(Index, "cut", lambda index, **_: cut(index, is_synced=False))
+
+
+def _no_folder_sync(depth: int) -> Callable[[Patch], None]:
+    """Leave out the sync of one kind of folder: 0 is the base, 1 `topics`, 2 that of a topic."""
+
+    class Without:
+        def __init__(self, files: Any) -> None:
+            self.files = files
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.files, name)
+
+        def sync_folder(self, path: str) -> None:
+            if len(path.split("/")) - (path == "") != depth:
+                self.files.sync_folder(path)
+
+    def apply(patch: Patch) -> None:
+        open_store = store.Store.open.__func__  # type: ignore[attr-defined]  # of a class method
+
+        def open_without(cls: Any, base: Any, *rest: Any) -> Any:
+            files = RealFiles.at(base) if isinstance(base, Path) else base
+            return open_store(cls, Without(files), *rest)
+
+        patch(store.Store, "open", classmethod(open_without))
+
+    return apply
+
+
+def _keep_half_batches(patch: Patch) -> None:
+    """Forget where the last whole batch ended."""
+    find_lock = segment_lock.find_lock
+
+    def find(files: Any, path: str) -> segment_lock.FoundLock | None:
+        return segment_lock.FoundLock(None) if find_lock(files, path) else None
+
+    patch(recovery, "find_lock", find)
+
+
+def _no_repair(patch: Patch) -> None:
+    """P11 to P14: remove the lock, and take the files as they are."""
+
+    def recover(files: Any, path: str, *_: object, **__: object) -> Any:
+        data, index = (recovery.open_maybe(files, path + s) for s in ("_data", "_index"))
+        files.unlink(path + "_lock")
+        if data is None or index is None:
+            return None
+        return recovery._covered(data, index, data.size())
+
+    patch(segment_files, "recover", recover)
+
+
+def _ignore_write_errors(patch: Patch) -> None:
+    """P09: whatever the write returned, it was fine."""
+    write = DataFile._write
+
+    def ignore(file: DataFile, data: Any) -> None:
+        try:
+            write(file, data)
+        except StorageError:
+            file.flushed_bytes += len(data)
+
+    patch(DataFile, "_write", ignore)
+
+
+def _ignore_sync_errors(patch: Patch) -> None:
+    """Believe the second sync after one that failed."""
+
+    def ignore(_: Any, sync: Callable[[], None]) -> None:
+        with contextlib.suppress(StorageError):
+            sync()
+
+    patch(segment.Segment, "_sync", ignore)
+
+
+def _stale_bound(patch: Patch) -> None:
+    """P18: record the upper bound of a segment as it was before the last put reached it."""
+    server: Any = appendix_server.AppendixServer
+    put, serve = server._put, server._serve
+    bounds: dict[Any, int] = {}
+
+    def noting_put(self: Any, request: Any, caller: Any) -> Any:
+        bounds[self._segment] = self._segment.pointer_high
+        return put(self, request, caller)
+
+    def stale_serve(self: Any, request: Any, caller: Any) -> Any:
+        bound = serve(self, request, caller)
+        return bounds.get(self._segment) if isinstance(request, Seal) else bound
+
+    patch(server, "_put", noting_put)
+    patch(server, "_serve", stale_serve)
+
+
+def _any_topic_name(patch: Patch) -> None:
+    """P51: the name is the path."""
+    patch(store, "check_topic", lambda topic: topic.decode("latin-1"))
+
+
+def _payload_in_log(patch: Patch) -> None:
+    """P49: log what was received."""
+    put = appendix_server.AppendixServer._put
+
+    def log_and_put(self: Any, request: Any, caller: Any) -> Any:
+        appendix_server.logger.warning("put of %r", bytes(request.messages[0]))
+        return put(self, request, caller)
+
+    patch(appendix_server.AppendixServer, "_put", log_and_put)
+
+
+def _no_restart(patch: Patch) -> None:
+    """P24: what has ended stays in the table."""
+
+    async def ignore(*_: object) -> None:
+        pass
+
+    patch(TopicRegistry, "_appendix_ended", ignore)
+    patch(TopicRegistry, "_restart_failed", ignore)
+
+
+def _clock_is_pointer(patch: Patch) -> None:
+    """P34: the pointer is what the clock says."""
+    append = segment.Segment.append
+
+    def at_clock(self: Any, messages: Any, now_us: int) -> int:
+        self.last_pointer = 0
+        return append(self, messages, now_us)
+
+    patch(segment.Segment, "append", at_clock)
+
+
+def _no_store_lock(patch: Patch) -> None:
+    """P02: look, then take."""
+    patch(store, "_lock_base", lambda files: (files.open(store.LOCK_FILE, "w+"), ""))
+
+
+def _leak_per_client(patch: Patch) -> None:
+    """P26: something of each client stays."""
+    kept: list[bytearray] = []
+    init = Connection.init
+
+    def keep(self: Any, *arguments: Any) -> Any:
+        kept.append(bytearray(b"x" * 65536))
+        return init(self, *arguments)
+
+    patch(Connection, "init", keep)
+
+
+def _long_pause(patch: Patch) -> None:
+    """Wait for descriptors as if there would never be any."""
+    patch(listener, "_PAUSE_S", 10.0)
+
+
+_MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
+    "ack-in-memory": _ack_in_memory,
+    "no-data-sync": _no_data_sync,
+    "no-sum-sync": _no_sum_sync,
+    "no-fsync": _no_fsync,
+    "no-index-sync": _no_index_sync,
+    "no-base-folder-sync": _no_folder_sync(0),
+    "no-topics-folder-sync": _no_folder_sync(1),
+    "no-topic-folder-sync": _no_folder_sync(2),
+    "keep-half-batches": _keep_half_batches,
+    "no-repair": _no_repair,
+    "ignore-write-errors": _ignore_write_errors,
+    "ignore-sync-errors": _ignore_sync_errors,
+    "stale-bound": _stale_bound,
+    "any-topic-name": _any_topic_name,
+    "payload-in-log": _payload_in_log,
+    "no-restart": _no_restart,
+    "clock-is-pointer": _clock_is_pointer,
+    "no-store-lock": _no_store_lock,
+    "leak-per-client": _leak_per_client,
+    "long-pause": _long_pause,
+}
+assert set(_MUTANTS) == set(get_args(Mutant))
+
+
+def apply_chosen() -> None:
+    """In a victim: break what the environment names; nothing where it names nothing."""
+    name = os.environ.get(VARIABLE)
+    if name:
+        _MUTANTS[name](setattr)  # type: ignore[index]  # a KeyError tells it
+
+
+@contextlib.contextmanager
+def chosen(mutant: Mutant | None) -> Iterator[None]:
+    """Break this process, which may be the victim, and all victims that it starts."""
+    if mutant is None:
+        yield
+        return
+    undone: list[tuple[object, str, object]] = []
+
+    def patch(where: Any, name: str, value: object) -> None:
+        undone.append((where, name, vars(where).get(name, _ABSENT)))
+        setattr(where, name, value)
+
+    _MUTANTS[mutant](patch)
+    os.environ[VARIABLE] = mutant
+    try:
+        yield
+    finally:
+        del os.environ[VARIABLE]
+        for where, name, value in undone:
+            if value is _ABSENT:
+                delattr(where, name)
+            else:
+                setattr(where, name, value)

@@ -1,0 +1,99 @@
+"""Producers: threads that put as fast as the server takes it, and note what they were told."""
+
+import threading
+from collections import deque
+from random import Random
+
+from poe.errors import PoeError
+from poe.protocol import (
+    SCRATCH_SIZE,
+    ErrorReply,
+    FrameReader,
+    PutReply,
+    PutRequest,
+    decode_reply,
+)
+from torture.checker import Journal, Put, Sender
+from torture.server import Server
+
+_WINDOW_COUNT = 32
+_FAILED_TO_SYNC = 212
+
+
+class Producer(threading.Thread):
+    """Puts onto one topic until it is stopped or the server is gone; owns one connection.
+
+    It notes a put before it is sent, and its pointer when the reply is there.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        journal: Journal,
+        topic: bytes,
+        random: Random,
+        *,
+        window: int = _WINDOW_COUNT,
+        count_max: int = 20,
+        length_max: int = 120,
+        puts_max: int | None = None,
+    ) -> None:
+        super().__init__(daemon=True)
+        self.acked_count = 0
+        self.refused: list[str] = []
+        self.is_gone = False
+        self._sender = Sender(journal, random)
+        self._topic = topic
+        self._sizes = {"count_max": count_max, "length_max": length_max}
+        self._puts_left = puts_max if puts_max is not None else 1 << 60
+        self._window = window
+        self._has_to_stop = threading.Event()
+        self._under_way: deque[Put] = deque()
+        self._socket = server.connect_raw()
+        self._reader = FrameReader()
+        self._scratch = memoryview(bytearray(SCRATCH_SIZE))
+
+    def stop(self) -> None:
+        """Send no more, wait for the replies that are due."""
+        self._has_to_stop.set()
+        self.join(60)
+
+    def run(self) -> None:
+        """Send and receive."""
+        with self._socket:
+            try:
+                while self._fill_window() or self._under_way:
+                    self._receive()
+            except (OSError, PoeError):
+                self.is_gone = True
+
+    def _fill_window(self) -> bool:
+        """Send while replies to fewer than a window's puts are due; False when done."""
+        frames = []
+        while len(self._under_way) < self._window:
+            if self._has_to_stop.is_set() or not self._puts_left:
+                break
+            self._puts_left -= 1
+            put = self._sender.begin(self._topic, **self._sizes)
+            self._under_way.append(put)
+            frames.append(PutRequest(self._topic, put.messages).encode())
+        if frames:
+            self._socket.sendall(b"".join(frames))
+        return bool(frames)
+
+    def _receive(self) -> None:
+        while (frame := self._reader.next_frame()) is None:
+            size = self._socket.recv_into(self._reader.buffer(self._scratch))
+            if not size:
+                raise ConnectionError("the server closed the connection")
+            self._reader.received(size)
+        put = self._under_way.popleft()
+        reply = decode_reply(PutReply, *frame)
+        if isinstance(reply, PutReply):
+            put.pointer = reply.pointer
+            self.acked_count += 1
+            return
+        assert not isinstance(reply, ErrorReply)
+        self.refused.append(str(reply))
+        # Of these alone it may be stored.
+        put.is_refused = getattr(reply, "code", None) not in {_FAILED_TO_SYNC, 601}

@@ -1,0 +1,175 @@
+"""The whole server as a victim: `poe serve` in a process of its own, and what talks to it.
+
+Run as a program, this is `poe serve` as `TORTURE_MUTANT` and `TORTURE_BOOT_ID` want it.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import socket as tcp
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from poe import protocol
+from poe.errors import PoeError
+from torture import mutants
+from torture.checker import Record
+
+_ROOT = Path(__file__).parent.parent
+_READY = b"ready on "
+_BOOT_ID = "TORTURE_BOOT_ID"
+
+
+class Server:
+    """A server from construction until `kill`, `stop` or the end of the `with` block.
+
+    Its log goes to a file beside its folder. `options` are those of `poe serve`, with underscores.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        boot: int = 0,
+        ready_s: float = 20.0,
+        log: Path | None = None,
+        **options: object,
+    ) -> None:
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("POE_")}
+        variables = {**inherited, "PYTHONPATH": str(_ROOT), **(environment or {})}
+        if boot:
+            variables[_BOOT_ID] = f"{boot:036}"
+        # Unchanged, where nothing is to be changed.
+        is_changed = boot or mutants.VARIABLE in variables
+        module = "torture.server" if is_changed else "poe"
+        command = [sys.executable, "-m", module, "serve", "--dir", str(folder), "--port", "0"]
+        for name, value in options.items():
+            command += ["--" + name.replace("_", "-"), str(value)]
+        self.log = log or folder.with_name(folder.name + ".log")
+        started_s = time.monotonic()
+        with self.log.open("ab") as log_file:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log_file, env=variables, cwd=_ROOT
+            )
+        self.port = int(self._ready_line(ready_s).rpartition(b":")[2])
+        self.start_s = time.monotonic() - started_s
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def connect(self, timeout_s: float = 20.0) -> protocol.Socket:
+        """Open a blocking client."""
+        return protocol.socket("127.0.0.1", self.port, timeout_s=timeout_s)
+
+    def connect_raw(self, timeout_s: float = 20.0) -> tcp.socket:
+        """Open a bare socket."""
+        return tcp.create_connection(("127.0.0.1", self.port), timeout_s)
+
+    def kill(self) -> None:
+        """End it as a lack of memory or `kill -9` does; fine when it has ended."""
+        self._end(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """Stop all of its threads, each behind the system call that it is in."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def stop(self) -> int:
+        """Let it drain, and tell its exit code."""
+        return self._end(signal.SIGTERM)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process.poll() is None
+
+    def descriptor_count(self) -> int:
+        """Count its open descriptors."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    def rss_bytes(self) -> int:
+        """Tell how much memory it has."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGESIZE")
+
+    def _end(self, number: signal.Signals) -> int:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(number)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return self.process.wait(timeout=20)
+
+    def _ready_line(self, timeout_s: float) -> bytes:
+        assert self.process.stdout is not None
+        descriptor = self.process.stdout.fileno()
+        deadline_s = time.monotonic() + timeout_s
+        line = b""
+        while not line.endswith(b"\n"):
+            rest_s = max(0.0, deadline_s - time.monotonic())
+            is_there, _, _ = select.select([descriptor], [], [], rest_s)
+            part = os.read(descriptor, 200) if is_there else b""
+            if not part:
+                self.kill()
+                raise NotReady(self.log.read_text(errors="replace")[-300:])
+            line += part
+        assert line.startswith(_READY), line
+        return line.strip()
+
+
+class NotReady(Exception):
+    """A server did not start; the end of its log."""
+
+
+def read_all(client: protocol.Socket, topic: bytes, limit: int = 1000) -> list[Record]:
+    """Read a topic from its beginning."""
+    records: list[Record] = []
+    pointer = 0
+    while found := client.read(topic, pointer, limit):
+        records += found
+        pointer = found[-1][0]
+    return records
+
+
+def read_topics(server: Server, limit: int = 1000) -> dict[bytes, list[Record]]:
+    """Read everything that a server has."""
+    with server.connect() as client:
+        return {topic: read_all(client, topic, limit) for topic in client.topics()}
+
+
+def wait_until_served(server: Server, timeout_s: float = 10.0) -> float:
+    """Wait until a new client is answered; tell how long it took."""
+    started_s = time.monotonic()
+    while True:
+        try:
+            with server.connect(2.0) as client:
+                client.control("health")
+                return time.monotonic() - started_s
+        except PoeError:
+            if time.monotonic() - started_s > timeout_s:
+                raise
+            time.sleep(0.005)
+
+
+def main() -> None:
+    """Be the victim."""
+    from poe.cli import main as poe_main
+    from poe.storage import real_files
+
+    mutants.apply_chosen()
+    boot_id = os.environ.get(_BOOT_ID)
+    if boot_id is not None:
+        real_files._read_boot_id = lambda: boot_id
+    sys.exit(poe_main())
+
+
+if __name__ == "__main__":
+    main()

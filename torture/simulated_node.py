@@ -1,0 +1,153 @@
+"""The whole node, without sockets and without real time: its tree, on a simulated disk and clock.
+
+Clients are actors that do what connections do. Everything runs in one thread, in an order that
+depends on random numbers alone, so each failure replays.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from poe.actors import ActorRef, Call, Error, GenServer, SimulatedClock
+from poe.broker import (
+    AppendixOptions,
+    ConnectionOptions,
+    ListenerOptions,
+    ListenerParts,
+    NodeParts,
+    NodeSup,
+    RegistryOptions,
+    RegistryParts,
+    RoutingTable,
+    ScrubberOptions,
+)
+from poe.broker.request_handler import RequestHandler
+from poe.errors import ActorDead, PoeError, ReadFailed, SyncFailed
+from poe.storage import SegmentOptions, Store, decode_records
+from poe.testing import SimulatedSystem
+from torture.checker import Put, Record, Stored
+from torture.layers.simulated_disk import SimulatedDisk
+from torture.workload import START_US, Ack
+
+_CLIENTS = 4
+_BYTES_MAX = 1 << 26
+
+
+class SimulatedNode:
+    """A node on a simulated disk; `advance` moves time, and nothing else does."""
+
+    def __init__(self, disk: SimulatedDisk, ack: Ack, count_limit: int) -> None:
+        self.disk = disk
+        self.clock = SimulatedClock()
+        self.wall = _Wall(self.clock)
+        self._segment = SegmentOptions(ack=ack)
+        self._appendix = AppendixOptions(count_limit=count_limit)
+        self.start()
+
+    def start(self) -> None:
+        """Start the tree on what the disk has."""
+        self._store = Store.open(self.disk.files(), self._segment)
+        self._routes = RoutingTable()
+        listener = ListenerParts(self._routes, ListenerOptions(port=None), ConnectionOptions())
+        registry = RegistryParts(
+            self._store, self._routes, RegistryOptions(), self._appendix, self.wall
+        )
+        self.system = SimulatedSystem(clock=self.clock)
+        parts = NodeParts(registry, listener, ScrubberOptions())
+        self._sup = _started(self.system.start(NodeSup, parts))
+        self._clients = [
+            _started(self.system.start(_Client, self._routes)) for _ in range(_CLIENTS)
+        ]
+
+    def stop(self) -> None:
+        """Stop as a signal does."""
+        self.system.stop(self._sup, "shutdown", 5.0)
+        self.system.shutdown()
+        self._store.close()
+        self.disk.kill()
+
+    def abandon(self, end: Callable[[], None]) -> None:
+        """Let the process die: by `end`, after which its disk takes nothing from it any more."""
+        end()
+        self.system.shutdown()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.system.advance(seconds)
+
+    def begin_put(self, number: int, put: Put) -> None:
+        """Have a client put; it notes what becomes of it."""
+        self.system.cast(self._clients[number % _CLIENTS], put)
+
+    def read(self, topic: bytes, pointer: int, limit: int) -> list[Record]:
+        """Read as a connection does.
+
+        Raises:
+            PoeError: as the client is told.
+        """
+        request = (topic, pointer, limit)
+        records: list[Record] = self.system.call(self._clients[0], request, None)
+        return records
+
+    def read_all(self) -> Stored:
+        """Read all topics."""
+        return {topic: self._read_topic(topic) for topic in self._routes.topics()}
+
+    def _read_topic(self, topic: bytes) -> list[Record]:
+        records: list[Record] = []
+        while found := self.read(topic, records[-1][0] if records else 0, 100):
+            records += found
+        return records
+
+    def servers(self) -> list[ActorRef]:
+        """Tell all appendix servers."""
+        return [ref for _, route in self._routes for ref in route.refs]
+
+    def kill_actor(self, ref: ActorRef | str, reason: str = "kill") -> None:
+        """End an actor without its consent."""
+        cell = self.system.find(ref)
+        if cell is not None:
+            self.system.exit(cell.address, reason)
+
+
+@dataclass(slots=True)
+class _Wall:
+    """A wall clock that can be set wrong."""
+
+    clock: SimulatedClock
+    offset_us: int = 0
+
+    def now_us(self) -> int:
+        return START_US + self.offset_us + round(self.clock.monotonic_s() * 1_000_000)
+
+
+class _Client(GenServer):
+    """Puts and reads through a request handler, as a connection does, one request at a time."""
+
+    def init(self, routes: RoutingTable) -> None:
+        self._handler = RequestHandler(self, routes)
+
+    async def handle_cast(self, message: Put) -> None:
+        begun = self._handler.begin_put(message.topic, message.messages)
+        try:
+            message.pointer = await self._handler.put(message.topic, message.messages, begun)
+        except (ActorDead, SyncFailed):
+            pass  # it may be stored
+        except PoeError:
+            message.is_refused = True
+
+    async def handle_call(self, request: Any, caller: Call) -> Any:
+        topic, pointer, limit = request
+        try:
+            begun = self._handler.begin_get(topic, pointer, limit, _BYTES_MAX)
+            found = await self._handler.get(topic, pointer, limit, _BYTES_MAX, begun)
+            return [] if found is None else decode_records(found.read())
+        except PoeError as error:
+            return Error(error)
+        except OSError as error:  # a connection, whose sendfile that would be, is closed then
+            return Error(ReadFailed("data", str(error)))
+
+
+def _started(ref: ActorRef | None) -> ActorRef:
+    assert ref is not None
+    return ref
