@@ -25,7 +25,7 @@ from poe.actors.hosted.host import Host
 from poe.actors.hosted.host_system import HostSystem
 from poe.actors.hosted.name_server import NameServer
 from poe.actors.hosted.packet import Op, Packet
-from poe.actors.hosted.process_watch import wait_for_end
+from poe.actors.hosted.pid_watch import wait_for_end
 from poe.actors.hosted.remote_cell import RemoteCell
 from poe.actors.message import Cast, Down, ExitSignal, Start, SystemRequest
 from poe.actors.reason import NORMAL, Reason
@@ -139,8 +139,12 @@ class HostedSystem:
             watcher = self._actors.new_outside_cell("Stop", _Downs(downs))
             watcher.monitor(ref.cell)
             self._actors.request_stop(ref.cell, reason)
-        if not self._wait_until(lambda: downs, timeout_s):
-            raise CallTimeout(ref, timeout_s or 0.0)
+        try:
+            if not self._wait_until(lambda: downs, timeout_s):
+                raise CallTimeout(ref, timeout_s or 0.0)
+        finally:
+            with self._lock:
+                self._actors.drop(watcher)
 
     def is_alive(self, ref: LoopAddress, timeout_s: float | None = 5.0) -> bool:
         """Tell whether the actor still runs; its host answers, once it is not busy.
@@ -193,9 +197,11 @@ class HostedSystem:
         """End every actor without ceremony, and all processes; stop supervisors before."""
         with self._lock:
             if self._group:
+                base = self._thespian._systemBase  # noqa: SLF001 - its thread, its processes
                 _kill_group(self._group, self._actors.known_pids())
+                _reap_leader(self._group, getattr(base, "admin_process", None))
                 self._group = 0
-                self._thespian._systemBase.transport.close()  # noqa: SLF001 - its thread
+                base.transport.close()
             elif self._thespian._systemBase is not None:  # noqa: SLF001
                 self._thespian.shutdown()
             self._actors.end_all()
@@ -309,18 +315,25 @@ def _start_tcp(capabilities: dict[str, object]) -> ActorSystem:
         return loopback_tcp.loopback_tcp_system(port, capabilities)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        return loopback_tcp.loopback_tcp_system(
-            port, capabilities, listening=os.dup(listener.fileno())
-        )
+        # The admin is forked meanwhile, and keeps it open.
+        return loopback_tcp.loopback_tcp_system(port, capabilities, listening=listener.fileno())
 
 
 def _kill_group(group: int, pids: set[int]) -> None:
     """Kill all processes of a system, and wait until those that are known are gone."""
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
-    with suppress(ChildProcessError):
-        # The group's leader is our child: it has ended long ago, but nobody asked.
-        os.waitpid(group, os.WNOHANG)
     # The others die in the same moment. The group itself lives on until init has asked for all.
     for pid in pids:
         wait_for_end(pid)
+
+
+def _reap_leader(group: int, admin: Any) -> None:  # noqa: ANN401 - multiprocessing makes its class
+    """Leave no zombie: the leader of a system's processes is a child of this one."""
+    if admin is not None:
+        # Not by `waitpid`: multiprocessing would take it for alive, and signal its pid at our exit.
+        admin.join()
+    else:
+        # On the queue base the leader has forked the admin and ended long ago.
+        with suppress(ChildProcessError):
+            os.waitpid(group, os.WNOHANG)

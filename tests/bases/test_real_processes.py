@@ -1,5 +1,6 @@
 """Supervision of real processes: children are killed by the test, and by their supervisors."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -182,6 +183,26 @@ def test_no_process_survives_shutdown(base):
     assert len(pids) >= 6, "Thespian's admin and logger, name server, supervisor, child, probe"
     system.shutdown()
     wait_until(lambda: not any(is_running(pid) for pid in pids))
+
+
+@pytest.mark.parametrize("base", ["multiprocQueueBase", "multiprocTCPBase"])
+def test_shutdown_leaves_neither_descriptors_nor_zombies(base):
+    gc.collect()
+    before = descriptors()
+    system = HostedSystem(base)
+    system.stop(system.start(Doer))
+    system.start(Doer)
+    group = os.getpgid(system.pid_of(system.start(Doer)))
+    system.shutdown()
+    del system
+    gc.collect()
+    assert descriptors() <= before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(group, os.WNOHANG)
+
+
+def descriptors():
+    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
 
 
 def specs_without_recorder():
