@@ -27,8 +27,9 @@ from poe.actors.hosted.name_server import NameServer
 from poe.actors.hosted.packet import Op, Packet
 from poe.actors.hosted.pid_watch import wait_for_end
 from poe.actors.hosted.remote_cell import RemoteCell
-from poe.actors.message import Cast, Down, ExitSignal, Start, SystemRequest
+from poe.actors.message import Cast, Down, ExitSignal, Start
 from poe.actors.reason import NORMAL, Reason
+from poe.actors.system_calls import SystemCalls
 from poe.errors import ActorDead, CallTimeout, OptionError
 
 _BASES = ("simpleSystemBase", "multiprocQueueBase")
@@ -37,7 +38,7 @@ SLICE_S = 0.02
 """How long one thread listens for all of them before another one may send."""
 
 
-class HostedSystem:
+class HostedSystem(SystemCalls):
     """GenServers on `simpleSystemBase`, `multiprocQueueBase` or `multiprocTCPBase` of Thespian.
 
     Its methods are for application threads, any number of them; not for use inside actors. On
@@ -77,19 +78,25 @@ class HostedSystem:
     # ---- actors -------------------------------------------------------------------------------
 
     def start(
-        self, actor_class: type[GenServer], *args: object, name: str | None = None, **kwargs: object
+        self,
+        actor_class: type[GenServer],
+        *args: object,
+        name: str | None = None,
+        start_timeout_s: float | None = None,
+        **kwargs: object,
     ) -> LoopAddress | None:
-        """Start an actor without a parent and wait until its `init` is done.
+        """Start an actor without a parent and wait until its `init` is done, or time is over.
 
         Returns:
             Its address, or None when `init` returned `IGNORE`.
 
         Raises:
-            StartFailed: `init` raised or stopped, or the process was killed.
+            StartFailed: `init` raised or stopped, took longer than `start_timeout_s`, or the
+                process was killed.
             NameTaken: another live actor has the name.
             NotPicklable: the class or the arguments cannot be sent to another process.
         """
-        return self._start(actor_class, args, kwargs, name)  # type: ignore[no-any-return]  # the reply to Start
+        return self._start(actor_class, args, kwargs, name, start_timeout_s)  # type: ignore[no-any-return]  # the reply to Start
 
     def _start(
         self,
@@ -97,11 +104,15 @@ class HostedSystem:
         args: tuple[object, ...],
         kwargs: dict[str, object],
         name: str | None,
+        timeout_s: float | None = None,
     ) -> Any:  # noqa: ANN401 - the reply to Start
         with self._lock:
             cell = self._actors.spawn(actor_class, None, name)
             call = Call(None, None, cell, None)
-            cell.post(Start(args, kwargs, call))
+            start = Start(args, kwargs, call)
+            cell.post(start)
+            if timeout_s is not None:
+                call.timer = self._actors.add_timer(timeout_s, start.expire)
         return self._outcome(call)
 
     def call(self, ref: LoopAddress | str, request: object, timeout_s: float | None = 5.0) -> Any:  # noqa: ANN401 - a reply is whatever the server gives
@@ -161,32 +172,6 @@ class HostedSystem:
             return bool(self._outcome(call))
         except ActorDead:
             return False
-
-    def suspend(self, ref: LoopAddress | str) -> None:
-        """Make an actor keep its messages, in order, until `resume`; twice is harmless."""
-        self.call(ref, SystemRequest("suspend"))
-
-    def resume(self, ref: LoopAddress | str) -> None:
-        """Let a suspended actor go on; twice is harmless."""
-        self.call(ref, SystemRequest("resume"))
-
-    def get_state(self, ref: LoopAddress | str) -> dict[str, Any]:
-        """Return the attributes of an actor, suspended or not; for inspection and tests."""
-        return self.call(ref, SystemRequest("get_state"))  # type: ignore[no-any-return]
-
-    def replace_state(
-        self, ref: LoopAddress | str, change: Callable[[dict[str, Any]], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """Replace the attributes of an actor by `change(attributes)`, and return the new ones."""
-        return self.call(ref, SystemRequest("replace_state", change))  # type: ignore[no-any-return]
-
-    def change_code(self, ref: LoopAddress | str, argument: object = None) -> None:
-        """Run an actor's `code_change(argument)`; a supervisor reads its configuration again.
-
-        Raises:
-            NotSuspended: `suspend` it before, and `resume` it afterwards.
-        """
-        self.call(ref, SystemRequest("change_code", argument))
 
     def pid_of(self, ref: LoopAddress) -> int:
         """Return the process that the actor lives in, for tools and tests."""

@@ -295,6 +295,21 @@ def test_start_that_takes_too_long_is_killed_and_its_starter_lives_on(system):
     assert log(system, ref) == []
 
 
+def test_start_by_the_application_may_have_a_time_limit(system):
+    with pytest.raises(StartFailed) as caught:
+        system.start(Doer, hang, start_timeout_s=0.1)
+    assert caught.value.reason == "timeout"
+
+
+def test_status_tells_name_and_messages(system):
+    ref = system.start(Doer, name="watched")
+    system.inspect(ref)
+    system.cast(ref, "one")
+    status = system.get_status(ref)
+    assert (status.actor_class, status.name, status.messages_in) == ("Doer", "watched", 1)
+    assert [each.kind for each in status.log] == ["cast str"]
+
+
 def test_failed_start_link_does_not_end_the_starter(system):
     ref = system.start(Doer)
     assert system.call(ref, (failure_of_start, stop, "no room")) == (StartFailed, "no room")
