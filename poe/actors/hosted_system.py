@@ -46,7 +46,8 @@ class HostedSystem(SystemCalls):
     messages and replies are pickled: they must be importable in every process.
 
     Life: the constructor starts Thespian's own processes and a name server; `shutdown` ends them
-    all. When the application ends without it, the actors end within seconds.
+    all. When the application ends without it, the actors end within seconds; on `multiprocTCPBase`
+    as soon as the thread ends that made this object.
 
     Raises:
         OptionError: on construction: there is no such base.
