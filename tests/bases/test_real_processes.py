@@ -22,7 +22,7 @@ from poe.supervision import (
 )
 from tests.bases.actors import Doer, Stage, log_of, pid_of, spec, specs
 from tests.other_host import other_host
-from tests.process_tree import listeners
+from tests.process_tree import is_running, listeners
 from tests.waiting import wait_until
 
 NOTICE_MAX_S = 3.0
@@ -32,14 +32,6 @@ NOTICE_MAX_S = 3.0
 @pytest.fixture
 def stage(processes):
     return Stage(processes)
-
-
-def is_running(pid):
-    """Tell whether a process runs; one that only waits to be reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def processes_of(system):
