@@ -182,11 +182,13 @@ def test_shutdown_leaves_neither_descriptors_nor_zombies(base):
     gc.collect()
     before = descriptors()
     system = HostedSystem(base)
-    system.stop(system.start(Doer))
-    system.start(Doer)
-    group = os.getpgid(system.pid_of(system.start(Doer)))
+    stopped, running = system.start(Doer), system.start(Doer)
+    assert stopped is not None
+    assert running is not None
+    system.stop(stopped)
+    group = os.getpgid(system.pid_of(running))
     system.shutdown()
-    del system
+    del system, stopped, running
     gc.collect()
     assert descriptors() <= before
     with pytest.raises(ChildProcessError):

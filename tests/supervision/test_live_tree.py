@@ -204,6 +204,7 @@ def test_actors_of_a_hosted_system_cannot_be_seen():
     system = HostedSystem("simpleSystemBase")
     try:
         supervisor = system.start(Supervisor, SupervisorFlags(), [])
+        assert supervisor is not None
         with pytest.raises(TypeError, match="the ref of an actor of a LoopSystemBase"):
             tree(supervisor)
     finally:

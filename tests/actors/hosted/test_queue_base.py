@@ -22,7 +22,7 @@ def full_queue() -> PacketQueue:
 
 
 def read_all(packets: PacketQueue) -> list[int]:
-    numbers = []
+    numbers: list[int] = []
     while len(numbers) < MESSAGES_COUNT:
         numbers.append(packets.get(timeout=5.0)[0])
     with pytest.raises(queue.Empty):
