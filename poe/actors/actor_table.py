@@ -44,10 +44,7 @@ class ActorTable(RunQueue):
         if name is not None and name in self._names:
             raise NameTaken(name, self._names[name].address)
         cell = self._new_cell(parent, actor_class.__name__, pinned=actor_class.pinned_to_loop)
-        instance = actor_class()
-        if actor_class.hibernate_after_s is not None:
-            HibernateAfter(instance, actor_class.hibernate_after_s)
-        self.enliven(cell, instance)
+        self.enliven(cell, actor_class())
         if name is not None:
             self.register_name(name, cell)
         return cell
@@ -57,6 +54,8 @@ class ActorTable(RunQueue):
         cell.instance = instance
         instance._myRef = cell  # noqa: SLF001 - Thespian's own hook
         if isinstance(instance, GenServer):
+            if instance.hibernate_after_s is not None:
+                HibernateAfter(instance, instance.hibernate_after_s)
             cell.deliver = instance.receiveMessage
         else:
             cell.deliver = ThespianDelivery(cell).deliver

@@ -341,6 +341,10 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         handling, self._handling = self._handling, None
         if coroutine is not None:
             _close(coroutine)
+            awaited = self._awaited
+            # It would keep this actor in memory until it rings.
+            if type(awaited) is Wait and awaited.timer is not None:
+                awaited.timer.cancel()
         if self._idle_time is not None:
             self._idle_time.end()
         cell = self._myRef

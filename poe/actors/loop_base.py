@@ -14,14 +14,14 @@ from poe.actors.address import LoopAddress
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
-from poe.actors.message import Cast, Down, ExitSignal, Start, SystemRequest
+from poe.actors.message import Cast, Down, ExitSignal, Start
 from poe.actors.reason import KILL, NOPROC, NORMAL, Reason
-from poe.actors.system_request import ActorStatus
+from poe.actors.system_calls import SystemCalls
 from poe.actors.thespian_base import ThespianBase
 from poe.errors import ActorDead, CallTimeout
 
 
-class LoopSystemBase(ThespianBase):
+class LoopSystemBase(SystemCalls, ThespianBase):
     """A Thespian system base, and the runtime of GenServers.
 
     Its own methods are for application threads, any number of them; inside an actor they raise
@@ -129,48 +129,6 @@ class LoopSystemBase(ThespianBase):
         """
         watcher = self.new_outside_cell("when_ended", _EndWatcher(action))
         self.run_outside(lambda: watcher.monitor(ref.cell))
-
-    def suspend(self, ref: LoopAddress | str) -> None:
-        """Make an actor keep its messages, in order, until `resume`; twice is harmless."""
-        self.call(ref, SystemRequest("suspend"))
-
-    def resume(self, ref: LoopAddress | str) -> None:
-        """Let a suspended actor go on; twice is harmless."""
-        self.call(ref, SystemRequest("resume"))
-
-    def get_state(self, ref: LoopAddress | str) -> dict[str, Any]:
-        """Return the attributes of an actor, suspended or not; for inspection and tests."""
-        return self.call(ref, SystemRequest("get_state"))  # type: ignore[no-any-return]
-
-    def replace_state(
-        self, ref: LoopAddress | str, change: Callable[[dict[str, Any]], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """Replace the attributes of an actor by `change(attributes)`, and return the new ones.
-
-        Whatever `change` raises is raised here; the state is then unchanged.
-        """
-        return self.call(ref, SystemRequest("replace_state", change))  # type: ignore[no-any-return]
-
-    def change_code(self, ref: LoopAddress | str, argument: object = None) -> None:
-        """Run an actor's `code_change(argument)`; a supervisor reads its configuration again.
-
-        Raises:
-            NotSuspended: `suspend` it before, and `resume` it afterwards.
-
-        Whatever `code_change` raises is raised here; the state is then unchanged.
-        """
-        self.call(ref, SystemRequest("change_code", argument))
-
-    def get_status(self, ref: LoopAddress | str) -> ActorStatus:
-        """Return how an actor is, suspended or not: what it waits for, links, what it handled."""
-        return self.call(ref, SystemRequest("get_status"))  # type: ignore[no-any-return]
-
-    def inspect(self, ref: LoopAddress | str, log_max: int | None = 10) -> None:
-        """Count what an actor handles from now on, and keep its last `log_max` messages' types.
-
-        `get_status` tells both. None ends it; an actor that is not inspected pays nothing.
-        """
-        self.call(ref, SystemRequest("inspect", log_max))
 
     def shutdown(self) -> None:
         """End every actor without ceremony, then all threads; stop supervisors before.

@@ -136,7 +136,8 @@ class _LoopbackBase(ActorSystemBase):  # type: ignore[misc]  # Thespian is untyp
     """`multiprocTCPBase` with that transport, and with an admin that is a child process."""
 
     transportType = LoopbackTransport  # noqa: N815 - Thespian's name
-    _admin: Any = None
+    admin_process: Any = None
+    """A child of this process; None where the system was joined and not started."""
 
     def _startAdmin(  # noqa: N802 - Thespian's name
         self,
@@ -150,12 +151,12 @@ class _LoopbackBase(ActorSystemBase):  # type: ignore[misc]  # Thespian is untyp
         Source: thespian 4.0.1, multiprocCommon.py, _startAdmin; without `detach_child`.
         """
         endpoint = self.transport.prepEndpoint(address, capabilities)
-        self._admin = self.mpcontext.Process(
+        self.admin_process = self.mpcontext.Process(
             target=_run_admin,
             args=(endpoint, starter, capabilities, log_definitions, self.mpcontext),
             daemon=True,
         )
-        self._admin.start()
+        self.admin_process.start()
         self.transport.connectEndpoint(endpoint)
         answer = self.transport.run(None, MAX_ADMIN_STARTUP_DELAY)
         if not isinstance(answer, ReceiveEnvelope) or not isinstance(
@@ -166,8 +167,8 @@ class _LoopbackBase(ActorSystemBase):  # type: ignore[misc]  # Thespian is untyp
     def shutdown(self) -> None:
         """End all actors, the logger and the admin."""
         super().shutdown()
-        if self._admin is not None:
-            self._admin.join(_ADMIN_JOIN_S)
+        if self.admin_process is not None:
+            self.admin_process.join(_ADMIN_JOIN_S)
 
 
 def _run_admin(

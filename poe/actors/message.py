@@ -143,8 +143,8 @@ class Start:
         server = self.call.server
         assert server is not None
         self.call.fail(StartFailed(TIMEOUT))
-        if server.parent is not None:
-            server.unlink(server.parent)  # the starter is told once
+        if self.call.caller is not None:
+            server.unlink(self.call.caller)  # the starter is told once
         server.abort(KILLED)
 
 

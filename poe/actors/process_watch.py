@@ -61,9 +61,10 @@ class ProcessWatch:
                 process_group=0,
                 env={**os.environ, **told},
             )
-        except OSError as error:
+        except (OSError, ValueError, TypeError) as error:  # the others: of wrong arguments
             os.close(reading)
-            raise ProcessStartFailed(command[0], error.strerror or str(error)) from error
+            why = getattr(error, "strerror", None) or str(error)
+            raise ProcessStartFailed(command[0], why) from error
         finally:
             os.close(writing)
         self.pid = self._process.pid

@@ -154,6 +154,21 @@ def test_a_process_that_ends_before_it_is_ready_fails_the_start(system, script, 
     assert (failure.why, failure.report) == (why, report)
 
 
+@pytest.mark.parametrize("command", [["no-such-program"], ["sh", "-c", "\0"], ["sh", 7]])
+def test_a_program_that_cannot_be_run_fails_the_start_and_leaves_no_descriptor(system, command):
+    with pytest.raises(StartFailed):
+        system.start(OsProcess, ["true"], ready_timeout_s=DEADLINE_S)
+    before = descriptors()
+    with pytest.raises(StartFailed) as caught:
+        system.start(OsProcess, command)
+    assert isinstance(caught.value.reason, ProcessStartFailed)
+    assert descriptors() == before
+
+
+def descriptors():
+    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+
+
 def test_a_process_that_is_not_ready_in_time_is_ended(system, tmp_path):
     script = f"echo $$ >{tmp_path}/pid; sleep 600"
     with pytest.raises(StartFailed, match=r"not ready after 0\.2 s"):

@@ -58,6 +58,23 @@ def fail(doer, value):
     return Error(PointerOutOfRange(value, oldest=3))
 
 
+class Sleeper(Doer):
+    hibernate_after_s = 0.0
+
+
+def has_mailbox(doer):
+    return doer._mailbox is not None  # noqa: SLF001 - what hibernation gives back
+
+
+def test_idle_actor_hibernates_by_itself(system):
+    ref = system.start(Sleeper)
+    system.suspend(ref)
+    system.cast(ref, "waits")
+    system.resume(ref)
+    wait_until(lambda: not system.call(ref, (has_mailbox,)))
+    assert log(system, ref) == [("cast", "waits")]
+
+
 def boom(doer):
     del doer
     msg = "boom"
@@ -253,6 +270,44 @@ async def failure_of_start(doer, *setup, name=None):
         await doer.start_link(Doer, *setup, name=name)
     except Exception as error:  # noqa: BLE001 - whatever it is, the test compares it
         return type(error), getattr(error, "reason", None)
+
+
+async def hang(doer):
+    await doer.sleep(1e9)
+
+
+async def failure_of_slow_start(doer, name):
+    try:
+        await doer.start_link(Doer, hang, name=name, start_timeout_s=0.1)
+    except StartFailed as error:
+        return error.reason
+
+
+async def failure_of_named_start(doer, name):
+    return await failure_of_start(doer, boom, name=name)
+
+
+def test_start_that_takes_too_long_is_killed_and_its_starter_lives_on(system):
+    ref = system.start(Doer)
+    assert system.call(ref, (failure_of_slow_start, "slow")) == "timeout"
+    # Its name is free once it is gone.
+    wait_until(lambda: system.call(ref, (failure_of_named_start, "slow"))[0] is StartFailed)
+    assert log(system, ref) == []
+
+
+def test_start_by_the_application_may_have_a_time_limit(system):
+    with pytest.raises(StartFailed) as caught:
+        system.start(Doer, hang, start_timeout_s=0.1)
+    assert caught.value.reason == "timeout"
+
+
+def test_status_tells_name_and_messages(system):
+    ref = system.start(Doer, name="watched")
+    system.inspect(ref)
+    system.cast(ref, "one")
+    status = system.get_status(ref)
+    assert (status.actor_class, status.name, status.messages_in) == ("Doer", "watched", 1)
+    assert [each.kind for each in status.log] == ["cast str"]
 
 
 def test_failed_start_link_does_not_end_the_starter(system):

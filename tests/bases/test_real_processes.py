@@ -1,5 +1,6 @@
 """Supervision of real processes: children are killed by the test, and by their supervisors."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from poe.supervision import (
 )
 from tests.bases.actors import Doer, Stage, log_of, pid_of, spec, specs
 from tests.other_host import other_host
-from tests.process_tree import listeners
+from tests.process_tree import is_running, listeners
 from tests.waiting import wait_until
 
 NOTICE_MAX_S = 3.0
@@ -31,14 +32,6 @@ NOTICE_MAX_S = 3.0
 @pytest.fixture
 def stage(processes):
     return Stage(processes)
-
-
-def is_running(pid):
-    """Tell whether a process runs; one that only waits to be reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def processes_of(system):
@@ -182,6 +175,28 @@ def test_no_process_survives_shutdown(base):
     assert len(pids) >= 6, "Thespian's admin and logger, name server, supervisor, child, probe"
     system.shutdown()
     wait_until(lambda: not any(is_running(pid) for pid in pids))
+
+
+@pytest.mark.parametrize("base", ["multiprocQueueBase", "multiprocTCPBase"])
+def test_shutdown_leaves_neither_descriptors_nor_zombies(base):
+    gc.collect()
+    before = descriptors()
+    system = HostedSystem(base)
+    stopped, running = system.start(Doer), system.start(Doer)
+    assert stopped is not None
+    assert running is not None
+    system.stop(stopped)
+    group = os.getpgid(system.pid_of(running))
+    system.shutdown()
+    del system, stopped, running
+    gc.collect()
+    assert descriptors() <= before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(group, os.WNOHANG)
+
+
+def descriptors():
+    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
 
 
 def specs_without_recorder():

@@ -86,6 +86,11 @@ class RemoteCell(ActorCell):
             is_start = call.request is Start
             call.fail(StartFailed(reason) if is_start else ActorDead(self.address, reason))
 
+    def abort(self, reason: Reason) -> None:
+        """Have the actor killed wherever it stands; its end is known here when it is gone."""
+        del reason
+        self.post(ExitSignal(None, KILL))
+
     def say_hello(self, route: object, pid: int) -> None:
         """Learn where the actor is; a kill may have waited for that."""
         self.route, self.pid = route, pid
