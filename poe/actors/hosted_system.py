@@ -11,8 +11,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from thespian.actors import ActorSystem
@@ -46,8 +48,7 @@ class HostedSystem(SystemCalls):
     messages and replies are pickled: they must be importable in every process.
 
     Life: the constructor starts Thespian's own processes and a name server; `shutdown` ends them
-    all. When the application ends without it, the actors end within seconds; on `multiprocTCPBase`
-    as soon as the thread ends that made this object.
+    all. When the application ends without it, the actors end within seconds.
 
     Raises:
         OptionError: on construction: there is no such base.
@@ -56,7 +57,8 @@ class HostedSystem(SystemCalls):
     def __init__(self, base: str = "multiprocQueueBase", **capabilities: object) -> None:
         self._lock = threading.RLock()
         is_one_process = base == "simpleSystemBase"
-        self._thespian = _start_thespian(base, capabilities)
+        self._is_over = threading.Event()
+        self._thespian = _start_thespian(base, capabilities, self._is_over)
         self._actors = HostSystem(_ApplicationOutlet(self._thespian))
         self._actors.is_one_process = is_one_process
         self._group = 0
@@ -190,6 +192,7 @@ class HostedSystem(SystemCalls):
                 base.transport.close()
             elif self._thespian._systemBase is not None:  # noqa: SLF001
                 self._thespian.shutdown()
+            self._is_over.set()
             self._actors.end_all()
             self._actors.take_turn()
 
@@ -276,9 +279,11 @@ class _Downs:
             self._downs.append(message)
 
 
-def _start_thespian(base: str, capabilities: dict[str, object]) -> ActorSystem:
+def _start_thespian(
+    base: str, capabilities: dict[str, object], is_over: threading.Event
+) -> ActorSystem:
     if base == "multiprocTCPBase":
-        return _start_tcp(capabilities)
+        return _run_in_lasting_thread(partial(_start_tcp, capabilities), is_over)
     if base == "multiprocQueueBase" and hasattr(os, "pidfd_open"):
         # Linux: it has the sockets, too, that keep a queue alive when its writers are killed.
         # Imported here: it loads multiprocessing, which others do not need.
@@ -303,6 +308,24 @@ def _start_tcp(capabilities: dict[str, object]) -> ActorSystem:
         port = listener.getsockname()[1]
         # The admin is forked meanwhile, and keeps it open.
         return loopback_tcp.loopback_tcp_system(port, capabilities, listening=listener.fileno())
+
+
+def _run_in_lasting_thread(
+    start: Callable[[], ActorSystem], is_over: threading.Event
+) -> ActorSystem:
+    """Start a system in a thread that lasts as long: its processes end with it, not with ours."""
+    started: Future[ActorSystem] = Future()
+
+    def run() -> None:
+        try:
+            started.set_result(start())
+        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits
+            started.set_exception(error)
+        else:
+            is_over.wait()
+
+    threading.Thread(target=run, name="poe-tcp", daemon=True).start()
+    return started.result()
 
 
 def _kill_group(group: int, pids: set[int]) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -253,3 +254,16 @@ def test_no_socket_of_a_tcp_system_can_be_reached_from_another_host():
 def test_a_base_that_is_not_offered_is_refused(base):
     with pytest.raises(OptionError, match="multiprocQueueBase"):
         HostedSystem(base)
+
+
+@pytest.mark.parametrize("base", ["multiprocQueueBase", "multiprocTCPBase"])
+def test_a_system_outlives_the_thread_that_made_it(base):
+    made: list[HostedSystem] = []
+    thread = threading.Thread(target=lambda: made.append(HostedSystem(base)))
+    thread.start()
+    thread.join()
+    (system,) = made
+    try:
+        assert is_running(system.pid_of(system.start(Doer)))
+    finally:
+        system.shutdown()

@@ -7,7 +7,9 @@ no pidfds a process counts as alive until it is reaped.
 
 import os
 import select
+import signal
 import time
+from contextlib import suppress
 
 _POLL_S = 0.05
 
@@ -31,6 +33,15 @@ class PidWatch:
         fd = self._fds.pop(pid, -1)
         if fd >= 0:
             os.close(fd)
+
+    def kill(self, pid: int) -> None:
+        """Kill a watched process, and no stranger that has got its number since."""
+        fd = self._fds.get(pid, -1)
+        with suppress(ProcessLookupError):
+            if fd >= 0:
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+            else:
+                os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Watch nobody any longer."""

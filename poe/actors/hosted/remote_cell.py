@@ -5,8 +5,6 @@ told here by the same code as that of a local one; only one notice for each cros
 """
 
 import os
-import signal
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -101,8 +99,8 @@ class RemoteCell(ActorCell):
     def _kill(self) -> None:
         self._is_killed = True
         if self.pid and self.instance is not None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+            self.home.watch(self)
+            self.home.processes.kill(self.pid)
 
     # ---- packets ------------------------------------------------------------------------------
 
