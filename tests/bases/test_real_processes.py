@@ -264,6 +264,8 @@ def test_a_system_outlives_the_thread_that_made_it(base):
     thread.join()
     (system,) = made
     try:
-        assert is_running(system.pid_of(system.start(Doer)))
+        doer = system.start(Doer)
+        assert doer is not None
+        assert is_running(system.pid_of(doer))
     finally:
         system.shutdown()
