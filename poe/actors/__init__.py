@@ -54,6 +54,7 @@ from poe.errors import (
     ProcessStartFailed,
     RemoteFailure,
     StartFailed,
+    SystemShutDown,
 )
 
 __all__ = [
@@ -101,6 +102,7 @@ __all__ = [
     "SocketWatch",
     "StartFailed",
     "Stop",
+    "SystemShutDown",
     "Timer",
     "end_with_parent",
     "is_orderly",

@@ -59,6 +59,9 @@ logger = logging.getLogger("poe.actors")
 _DIRECTIVES = frozenset({CoroutineType, Token, Stop, Continue, IdleTimeout, Reply, Error})
 """Types of results that are more than a plain reply; one look-up keeps the usual call fast."""
 
+_THEN = frozenset({Token, Continue, IdleTimeout})
+"""Types of what comes after a `Reply`."""
+
 _ENVELOPES = frozenset({Cast, ExitSignal, Start, ActorExitRequest, Thespian_StatusReq})
 """Types that `_dispatch` opens; any other message but a call goes to `handle_info` as it is."""
 
@@ -306,6 +309,8 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
 
     def _crash(self, error: BaseException) -> None:
         """End because a callback raised; a failing `init` or `terminate` ends at once."""
+        if type(error) is RuntimeError and error.args == ("no running event loop",):
+            error.add_note("an actor is no asyncio task; use `await self.sleep(seconds)` here")
         reason = reason_of(error)
         if self._stop is not None or type(self._handling) is Start:
             if self._stop is not None and not is_orderly(reason):
@@ -371,6 +376,8 @@ def _is_misplaced(result: Any, origin: Call | Start | None) -> bool:  # noqa: AN
         return type(origin) is not Start
     if result is NO_REPLY:
         return type(origin) is Start
+    if type(result) is Reply and type(result.then) not in _THEN:
+        return True
     return type(result) in {Reply, Error} and type(origin) is not Call
 
 

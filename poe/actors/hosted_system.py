@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from thespian.actors import ActorSystem
 
@@ -48,7 +48,8 @@ class HostedSystem(SystemCalls):
     messages and replies are pickled: they must be importable in every process.
 
     Life: the constructor starts Thespian's own processes and a name server; `shutdown` ends them
-    all. When the application ends without it, the actors end within seconds.
+    all, and so does the end of `with HostedSystem() as system:`. When the application ends without
+    it, the actors end within seconds.
 
     Raises:
         OptionError: on construction: there is no such base.
@@ -71,6 +72,12 @@ class HostedSystem(SystemCalls):
         except BaseException:
             self.shutdown()
             raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.shutdown()
 
     def _own_route(self) -> object:
         base = self._thespian._systemBase  # noqa: SLF001 - Thespian has no public way

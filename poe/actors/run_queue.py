@@ -11,6 +11,7 @@ decided by the order of calls.
 """
 
 import itertools
+import math
 import threading
 import time
 import weakref
@@ -225,7 +226,12 @@ class RunQueue:
         while self.unarmed:
             call = self.unarmed.popleft()
             if not call.is_done and call.timeout_s is not None:
-                call.timer = self.add_timer(call.timeout_s, call.expire)
+                try:
+                    call.timer = self.add_timer(call.timeout_s, call.expire)
+                except (TypeError, ValueError) as error:
+                    # The caller is to blame, and not who happens to run actors now.
+                    call.fail(error)
+                    self._drain()
 
     # ---- time ---------------------------------------------------------------------------------
 
@@ -241,6 +247,9 @@ class RunQueue:
         """Move an injected clock on and run what has come due, deadline by deadline."""
         if self._clock is None:
             msg = "advance() needs a simulated clock; pass clock=... to the constructor"
+            raise ValueError(msg)
+        if not seconds >= 0:
+            msg = f"advance({seconds}): time does not go back; use 0 or more seconds"
             raise ValueError(msg)
         self._enter()
         try:
@@ -274,7 +283,14 @@ class RunQueue:
         return loop is not None and loop.thread_ident == threading.get_ident()
 
     def add_timer(self, delay_s: float, action: Callable[[], object]) -> Timer:
-        """Run `action` under the lock after `delay_s`."""
+        """Run `action` under the lock after `delay_s`.
+
+        Raises:
+            ValueError: the delay is negative or has no end, or is no number.
+        """
+        if not 0 <= delay_s < math.inf:
+            msg = f"a time of {delay_s} s cannot be waited for; use 0 or more seconds"
+            raise ValueError(msg)
         if self._clock is None and self._event_loop is None:
             # Its start takes milliseconds. They would be missing at the end: an actor that looks
             # at a clock of its own when it is woken would find that it is too early.

@@ -70,7 +70,10 @@ class CallFromActor(ActorError):
     code = 606
 
     def __init__(self) -> None:
-        super().__init__("an actor must not block its system; use `await self.call(...)` here")
+        super().__init__(
+            "the system's own methods are not for use inside an actor, which must not block; use "
+            "`await self.call(...)`, `self.cast(...)`, `await self.start_link(...)` here"
+        )
 
 
 class NotSuspended(ActorError):
@@ -134,6 +137,16 @@ class LoopBaseOnly(ActorError):
         self.operation = operation
         self.way_out = way_out
         super().__init__(f"{operation} works on LoopSystemBase only; {way_out}")
+
+
+class SystemShutDown(ActorDead):
+    """The actor, or a new one, cannot run: its system was shut down."""
+
+    code = 612
+
+    def __init__(self, ref: object) -> None:
+        super().__init__(ref, "noproc")
+        self.args = (f"{ref}: this system was shut down; make a new one",)
 
 
 class TableError(ActorError):
