@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 
 from poe.actors import KILL, NOPROC, ActorRef, Error, GenServer
+from poe.actors.reason import is_word
 from poe.actors.reports import reason_text
 from poe.errors import ChildStartFailed
 from poe.supervision.api import (
@@ -91,7 +92,7 @@ class DynamicChildren:
         reasons = await supervisor.call(watcher, AllGone(grace_s), timeout_s=None)
         failures: defaultdict[str, list[object]] = defaultdict(list)
         for reason in reasons:
-            if reason != NOPROC and not is_stop_as_told(template, reason):
+            if not is_word(reason, NOPROC) and not is_stop_as_told(template, reason):
                 failures[reason_text(reason)].append(reason)
         for alike in failures.values():
             report(Report.SHUTDOWN_ERROR, supervisor.ref, template.id, alike[0], len(alike))
