@@ -111,8 +111,10 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         """Run one callback and do as its result says."""
         try:
             result = callback(*args)
-        except CRASHES as error:
+        except BaseException as error:
             self._handling = origin
+            if not isinstance(error, CRASHES):
+                raise  # whoever runs actors aborts this one
             self._crash(error)
             return
         kind = type(result)

@@ -27,10 +27,11 @@ NOPROC: Final = "noproc"
 TIMEOUT: Final = "timeout"
 """`init` took longer than its starter allowed."""
 
-CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError)
-"""What ends the actor that raises it; the last two must not end the thread that runs all actors.
+CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError, GeneratorExit)
+"""What ends the actor that raises it; the last three must not end the thread that runs all actors.
 
-`KeyboardInterrupt` is left out: it is meant for the program.
+`KeyboardInterrupt` is left out: it is meant for the program. It ends the actor, too, and goes on to
+whoever runs actors.
 """
 
 

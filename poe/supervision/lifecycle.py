@@ -52,6 +52,8 @@ async def start(
         started = await spec.start(
             supervisor, spec.actor, *spec.args, *extra_args, name=spec.name, **kwargs
         )
+    except GeneratorExit:
+        raise  # the supervisor itself is being ended
     except CRASHES as error:
         reason = error.reason if isinstance(error, StartFailed) else error
         report(Report.START_ERROR, supervisor.ref, spec.id, reason)
