@@ -48,6 +48,7 @@ from poe.actors.reason import (
     ActorExit,
     Reason,
     is_orderly,
+    is_word,
     reason_of,
 )
 from poe.actors.reports import report_crash
@@ -113,8 +114,10 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         """Run one callback and do as its result says."""
         try:
             result = callback(*args)
-        except CRASHES as error:
+        except BaseException as error:
             self._handling = origin
+            if not isinstance(error, CRASHES):
+                raise  # whoever runs actors aborts this one
             self._crash(error)
             return
         kind = type(result)
@@ -156,7 +159,9 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             return None
         origin = self._handling
         if _is_misplaced(result, origin):
-            self._stop_with(Stop(("bad_return_value", result)))
+            # Its type only: a reason is shown in logs, and the result may hold a payload.
+            what = result if type(result) is Token else type(result).__name__
+            self._stop_with(Stop(("bad_return_value", what)))
             return None
         self._handling = None
         value = _reply_of(result)
@@ -289,7 +294,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         sender = signal.ref.cell if signal.ref is not None else None
         if self._coroutine is None and sender is self._myRef.parent:
             return False
-        return self.trap_exits and (signal.linked or signal.reason != KILL)
+        return self.trap_exits and (signal.linked or not is_word(signal.reason, KILL))
 
     def _receive_signal(self, signal: ExitSignal) -> None:
         """Obey, trap or ignore an exit signal (OTP's rules, `spec/otp.md` §2.5 and §3)."""
@@ -297,10 +302,10 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         sender = signal.ref.cell if signal.ref is not None else None
         if signal.linked and (sender is None or not cell.cut(sender)):
             return  # unlinked while the signal was on its way
-        if signal.reason == KILL and not signal.linked:
+        if is_word(signal.reason, KILL) and not signal.linked:
             self._end(KILLED)
         elif not self.trap_exits:
-            if signal.reason != NORMAL or sender is cell:
+            if not is_word(signal.reason, NORMAL) or sender is cell:
                 self._end(signal.reason)
         elif sender is cell.parent:
             self._stop_with(Stop(signal.reason))

@@ -110,7 +110,8 @@ class GenServerCallbacks(GenServerOperations):
     def code_change(self, argument: Any) -> None:  # noqa: ANN401
         """Change the state of this actor, which is suspended, as `change_code` asks for.
 
-        Whatever it raises goes to who asked; the state is then unchanged.
+        Whatever it raises goes to who asked; the attributes are then what they were. What they
+        refer to is not copied: change no list or dict in place before all that can fail is done.
         """
         del argument
         msg = f"{type(self).__name__} has no code_change"

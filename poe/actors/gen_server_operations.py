@@ -11,7 +11,7 @@ from poe.actors.address import LoopAddress, cell_of
 from poe.actors.call import Call, Response, Wait
 from poe.actors.mailbox import Mailbox
 from poe.actors.message import TIMED_OUT, Cast, Down, ExitSignal, Monitor, Start
-from poe.actors.reason import NOPROC, Reason
+from poe.actors.reason import NOPROC, Reason, is_same
 from poe.errors import ActorDead, CallTimeout
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class GenServerOperations:
         if ended_with is TIMED_OUT:
             self.demonitor(monitor)
             raise CallTimeout(ref, timeout_s or 0.0)
-        if ended_with != reason:
+        if not is_same(ended_with, reason):
             raise ActorDead(ref, ended_with)
 
     def reply(self, caller: Call, value: object) -> None:

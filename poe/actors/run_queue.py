@@ -11,6 +11,7 @@ decided by the order of calls.
 """
 
 import itertools
+import logging
 import math
 import threading
 import time
@@ -27,6 +28,8 @@ from poe.actors.idle_time import TimeUp
 from poe.actors.message import Start
 from poe.actors.timer_queue import Timer, TimerQueue
 from poe.errors import CallFromActor
+
+logger = logging.getLogger("poe.actors")
 
 _BURST = (None,) * 2_000
 """As many messages as one thread delivers before timers, sockets and other threads get a turn."""
@@ -193,9 +196,11 @@ class RunQueue:
         self._nesting += 1
         try:
             server.deliver(message, None)
-        except BaseException as interrupt:
+        except BaseException as interrupt:  # noqa: BLE001 - raised again by `_drain`
+            # Not through the caller's coroutine: it is no crash of the caller, who learns from
+            # the call how the server ended.
             server.abort(interrupt)
-            raise
+            queue.appendleft((_Interrupt(interrupt), None, None))
         finally:
             self._nesting -= 1
 
@@ -218,7 +223,11 @@ class RunQueue:
             # was interrupted, so it ends, and its supervisor does what it does after a crash.
             if isinstance(cell, ActorCell | TimeUp):
                 cell.abort(interrupt)
-            raise
+            loop = self._event_loop
+            if loop is None or not loop.is_own_thread():
+                raise
+            # Nobody waits in that thread, and without it no timer would fire any more.
+            logger.exception("an actor was cut short in the event loop's thread")
         finally:
             self._is_running = False
             if queue or pinned:
@@ -326,3 +335,17 @@ class RunQueue:
                 self._systems.remove(reference)
         if self._event_loop is not None:
             self._event_loop.stop()
+
+
+class _Interrupt:
+    """Stands first in the run queue to raise what cut short an actor within another's callback."""
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def deliver(self, message: object, sender: object) -> None:
+        """Raise it in the thread that runs actors."""
+        del message, sender
+        raise self._error

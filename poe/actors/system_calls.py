@@ -37,7 +37,8 @@ class SystemCalls:
     ) -> dict[str, Any]:
         """Replace the attributes of an actor by `change(attributes)`, and return the new ones.
 
-        Whatever `change` raises is raised here; the state is then unchanged.
+        Whatever `change` raises is raised here; the attributes are then what they were. What they
+        refer to is not copied: a `change` that may fail should make new lists and dicts.
         """
         return self.call(ref, SystemRequest("replace_state", change))  # type: ignore[no-any-return]
 
@@ -47,7 +48,7 @@ class SystemCalls:
         Raises:
             NotSuspended: `suspend` it before, and `resume` it afterwards.
 
-        Whatever `code_change` raises is raised here; the state is then unchanged.
+        Whatever `code_change` raises is raised here; the attributes are then what they were.
         """
         self.call(ref, SystemRequest("change_code", argument))
 

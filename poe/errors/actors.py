@@ -1,6 +1,7 @@
 """6xx: actors, processes and tables."""
 
 from poe.errors.root import PoeError
+from poe.errors.short_text import short_repr
 
 
 class ActorError(PoeError):
@@ -17,7 +18,7 @@ class ActorDead(ActorError):
     def __init__(self, ref: object, reason: object) -> None:
         self.ref = ref
         self.reason = reason
-        super().__init__(f"{ref} is not alive: {reason!r}")
+        super().__init__(f"{ref} is not alive: {short_repr(reason)}")
 
 
 class CallTimeout(ActorError):
@@ -61,7 +62,7 @@ class StartFailed(ActorError):
 
     def __init__(self, reason: object) -> None:
         self.reason = reason
-        super().__init__(f"the actor did not start: {reason!r}")
+        super().__init__(f"the actor did not start: {short_repr(reason)}")
 
 
 class CallFromActor(ActorError):

@@ -12,6 +12,7 @@ from typing import Final
 
 from poe.actors import LoopAddress, LoopSystemBase
 from poe.actors.actor_info import ActorInfo, ActorState, actor_info, queued_messages, role_of
+from poe.errors.short_text import short_repr
 from poe.supervision.api import ChildInfo
 from poe.supervision.child_spec import ChildKind
 from poe.supervision.child_table import RESTARTING
@@ -208,7 +209,7 @@ _RESTARTING = ActorInfo("", None, "restarting", None, 0)
 
 def _text(value: Hashable) -> str:
     """Return a text that is short and fit for a frame: names may hold surrogates."""
-    text = value if isinstance(value, str) else repr(value)
+    text = value if isinstance(value, str) else short_repr(value)
     text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 1] + "…"
 

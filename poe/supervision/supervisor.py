@@ -119,6 +119,8 @@ class Supervisor(GenServer):
 
         Children are matched by id and keep running; new ones are not started, and those that are
         no longer listed stay, as the last in start order. Restarts that were counted still count.
+        A dynamic child that was temporary when it started cannot be restarted, whatever the new
+        template says: its arguments were not kept, and each try counts as one that failed.
 
         Raises:
             InvalidChildSpec: the children do not fit each other or the flags, or the strategy

@@ -181,6 +181,35 @@ def test_a_program_that_is_not_there_fails_the_start(system):
         system.start(OsProcess, ["/no/such/program"])
 
 
+@pytest.mark.parametrize(
+    ("command", "kwargs"),
+    [
+        (["true", "a\0b"], {}),
+        (["sleep", 5], {}),
+        ([], {}),
+        ("sleep 5", {}),
+        (["true"], {"descriptors": (-1,)}),
+        (["true"], {"descriptors": (99_999,)}),
+    ],
+)
+def test_a_command_that_cannot_be_run_fails_the_start_and_leaves_no_descriptor(
+    system, command, kwargs
+):
+    with pytest.raises(StartFailed):
+        system.start(OsProcess, ["/no/such/program"])
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(StartFailed) as caught:
+        system.start(OsProcess, command, **kwargs)
+    assert isinstance(caught.value.reason, ProcessStartFailed)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_process_that_says_more_than_that_it_is_ready_is_ready(system):
+    script = "printf 'ready\\nready\\n' >/dev/fd/$OS_PROCESS_READY_FD; exec sleep 600"
+    _, pid = start(system, shell(script), ready_timeout_s=DEADLINE_S)
+    assert is_running(pid)
+
+
 def test_a_supervisor_restarts_a_process_that_was_killed(system):
     spec = ChildSpec(id="sleep", actor=OsProcess, args=(SLEEP,))
     sup = system.start(Supervisor, SupervisorFlags(intensity=3, period_s=60), [spec])

@@ -14,7 +14,7 @@ from poe.actors.call import Call
 from poe.actors.hosted.packet import Op, Packet
 from poe.actors.hosted.pickling import encode
 from poe.actors.message import REPLY, Cast, Down, ExitSignal, Monitor, Start
-from poe.actors.reason import KILL, Reason
+from poe.actors.reason import KILL, Reason, is_word
 from poe.errors import ActorDead, NotPicklable, StartFailed
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class RemoteCell(ActorCell):
             self.home.send_end(self, message.ref.serial, message.reason)
         elif kind is not ExitSignal:
             self.send(Op.INFO, (message, sender))
-        elif message.reason == KILL and self.pid != os.getpid():
+        elif is_word(message.reason, KILL) and self.pid != os.getpid():
             self._kill()
         else:
             self.send(Op.SIGNAL, (message.ref, message.reason))
