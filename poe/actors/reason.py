@@ -63,7 +63,7 @@ def is_word(reason: Reason, *words: str) -> bool:
 
     Any other value is not asked: its `==` may raise, or give no truth value.
     """
-    return isinstance(reason, str) and any(str.__eq__(reason, word) for word in words)
+    return isinstance(reason, str) and str.__str__(reason) in words
 
 
 def is_same(reason: Reason, other: Reason) -> bool:
