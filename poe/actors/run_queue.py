@@ -232,6 +232,11 @@ class RunQueue:
             self._is_running = False
             if queue or pinned:
                 self.event_loop().wake(self.run_ready)
+        if self.unarmed:
+            self._arm_calls()
+
+    def _arm_calls(self) -> None:
+        """Set the timers of the calls that were not answered at once."""
         while self.unarmed:
             call = self.unarmed.popleft()
             if not call.is_done and call.timeout_s is not None:

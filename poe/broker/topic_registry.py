@@ -62,9 +62,9 @@ class RegistryOptions:
     def __post_init__(self) -> None:
         """Reject periods that are none."""
         if not 0 < self.check_interval < math.inf:
-            raise OptionError("check_interval", self.check_interval, "more than 0 (seconds)")
+            raise OptionError("check_interval", self.check_interval, "more than 0 (finite seconds)")
         if self.max_age is not None and not 0 < self.max_age < math.inf:
-            raise OptionError("max_age", self.max_age, "more than 0 (seconds), or None")
+            raise OptionError("max_age", self.max_age, 'more than 0 (finite seconds), or "none"')
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,8 @@ class IntensityExceeded(SupervisionError):
         self.child_id = child_id
         self.restarts = restarts
         self.period_s = period_s
-        super().__init__(f"child {short_repr(child_id)}: {restarts} restarts within {period_s} s")
+        times = "1 restart" if restarts == 1 else f"{restarts} restarts"
+        super().__init__(f"child {short_repr(child_id)}: {times} within {period_s} s")
 
 
 class ChildRequestRefused(SupervisionError):
