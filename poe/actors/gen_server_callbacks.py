@@ -67,8 +67,8 @@ class GenServerCallbacks(GenServerOperations):
             msg = f"{cls.__name__}: mailbox_max is {mailbox_max!r}; use an integer, 1 or more"
             raise ValueError(msg)
         after_s: object = cls.hibernate_after_s
-        if after_s is not None and not (isinstance(after_s, int | float) and after_s > 0):
-            msg = f"{cls.__name__}: hibernate_after_s is {after_s!r}; use more than 0, or None"
+        if after_s is not None and not (isinstance(after_s, int | float) and after_s >= 0):
+            msg = f"{cls.__name__}: hibernate_after_s is {after_s!r}; use 0 or more, or None"
             raise ValueError(msg)
 
     def init(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - may be a coroutine

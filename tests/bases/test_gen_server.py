@@ -372,12 +372,18 @@ def test_normal_end_spreads_along_no_link(system):
     assert system.call(ref, (echo, 1)) == 1
 
 
+def wait_heard(system, ref, other):
+    """Wait until `other` has got all that `ref` sent it; other senders' messages may be faster."""
+    system.call(ref, (call_other, other, (echo, 1)))
+
+
 def test_link_works_in_both_directions_and_can_be_undone(system):
     one, other, third = trapping(system), trapping(system), system.start(Doer)
     system.call(one, (link, other))
     system.call(one, (link, third))
     system.call(one, (unlink, third))
-    system.call(third, (echo, 1))
+    wait_heard(system, one, other)
+    wait_heard(system, one, third)
     system.stop(third, "boom")
     system.stop(one, "boom")
     wait_for_log(system, other, Exit(one, "boom"))
@@ -395,6 +401,7 @@ def test_monitor_tells_once_and_can_be_taken_back(system):
     system.call(ref, (monitor, watched))
     system.call(ref, (demonitor,))
     system.call(ref, (monitor, watched))
+    wait_heard(system, ref, watched)
     system.cast(watched, (stop, "boom"))
     wait_until(lambda: log(system, ref), 20)
     (down,) = log(system, ref)
@@ -414,6 +421,7 @@ def test_exit_signal_is_trapped_and_kill_is_not(system):
     one, other = system.start(Doer), trapping(system)
     watcher = system.start(Doer)
     system.call(watcher, (monitor, other))
+    wait_heard(system, watcher, other)
     system.call(one, (send_exit, other, "please"))
     wait_for_log(system, other, Exit(one, "please"))
     system.call(one, (send_exit, other, KILL))
