@@ -159,9 +159,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             return None
         origin = self._handling
         if _is_misplaced(result, origin):
-            # Its type only: a reason is shown in logs, and the result may hold a payload.
-            what = result if type(result) is Token else type(result).__name__
-            self._stop_with(Stop(("bad_return_value", what)))
+            self._stop_with(_bad_return(result))
             return None
         self._handling = None
         value = _reply_of(result)
@@ -171,19 +169,12 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             self._myRef.end_unstarted(NORMAL)
             origin.call.answer(None)
         elif value is NO_REPLY and type(origin) is Call:
-            self._remember_unanswered(origin)
+            self._unanswered = _remember(origin, self._unanswered)
         elif origin is not None:
             origin.answer(value)
         then = result.then if kind is Reply else result
         become_idle(self, then)
         return then if type(then) is Continue else None
-
-    def _remember_unanswered(self, call: Call) -> None:
-        """Keep a call that is answered later, so that it fails if this actor ends before."""
-        if not call.is_done:
-            self._unanswered = unanswered = self._unanswered or {}
-            unanswered[call] = None
-            call.forget = lambda done: unanswered.pop(done, None)
 
     def _dispatch(self, message: Any, sender: Any) -> None:  # noqa: ANN401
         """Open an envelope that holds no call, while no callback is suspended."""
@@ -384,6 +375,24 @@ def _is_misplaced(result: Any, origin: Call | Start | None) -> bool:  # noqa: AN
     if type(result) is Reply and type(result.then) not in _THEN:
         return True
     return type(result) in {Reply, Error} and type(origin) is not Call
+
+
+def _bad_return(result: object) -> Stop:
+    """End an actor whose callback returned what makes no sense there.
+
+    The reason names the type only: reasons are shown in logs, and the result may hold a payload.
+    """
+    return Stop(("bad_return_value", result if type(result) is Token else type(result).__name__))
+
+
+def _remember(call: Call, unanswered: dict[Call, None] | None) -> dict[Call, None] | None:
+    """Keep a call that is answered later, so that it fails if its actor ends before."""
+    if call.is_done:
+        return unanswered
+    kept = unanswered or {}
+    kept[call] = None
+    call.forget = lambda done: kept.pop(done, None)
+    return kept
 
 
 def _reply_of(result: Any) -> Any:  # noqa: ANN401
