@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from poe.actors import ActorRef, LoopSystemBase, OsProcess, Reason, StartFailed
 from poe.broker import BoundPort, ListenerOptions, bind_port
+from poe.cli.gateway_arguments import GatewayArguments
 from poe.cli.python_process import python_command
 from poe.cli.service import Served
-from poe.cli.thespian_process import GatewayArguments
 from poe.node import root_cause
 from poe.supervision import Backoff, ChildSpec, Supervisor, SupervisorFlags
 
