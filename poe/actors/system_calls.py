@@ -3,6 +3,7 @@
 `system_request.py` is the other end: what the actor does with them.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +17,9 @@ class SystemCalls:
 
     __slots__ = ()
 
+    @abstractmethod
     def call(self, ref: LoopAddress | str, request: object, timeout_s: float | None = 5.0) -> Any:  # noqa: ANN401 - a reply is whatever the server gives
         """Send a request and wait for the reply."""
-        raise NotImplementedError
 
     def suspend(self, ref: LoopAddress | str) -> None:
         """Make an actor keep its messages, in order, until `resume`; twice is harmless."""
