@@ -30,9 +30,11 @@ from poe.storage import SegmentOptions, TopicOptions
 TOML_FILE = "poe.toml"
 ENVIRONMENT_PREFIX = "POE_"
 CONFIG_VARIABLE = "POE_CONFIG"
-"""Names the configuration file: the one variable of the prefix that is no option."""
+"""Names the configuration file: a variable of the prefix that is no option."""
 _AROUND_MESSAGE_BYTES = 256
 """Room for what a frame has around a message: lengths, type, pointer, and the longest topic."""
+_TEST_PREFIX = "POE_TEST_"
+"""Variables of test programs, which may run nodes: they are no options."""
 _NONE_WORDS = frozenset({"none", "infinity"})
 _TOML_PATH = "the path of a TOML file that exists"
 
@@ -60,7 +62,7 @@ class ServiceOptions:
         if self.isolation not in {"none", "process"}:
             raise OptionError("isolation", self.isolation, "none or process")
         if self.thespian_port is not None and not 1 <= self.thespian_port <= 65535:  # noqa: PLR2004 - 16 bits
-            raise OptionError("thespian_port", self.thespian_port, "1 to 65535, or none")
+            raise OptionError("thespian_port", self.thespian_port, '1 to 65535, or "none"')
 
     def check_is_default(self) -> None:
         """Refuse what an embedded node would take no notice of.
@@ -120,19 +122,26 @@ class Config:
             OptionError: an unknown name, or a value that is not allowed; the key says where.
         """
         environment = os.environ if environment is None else environment
-        values = {
+        given = {
             **_from_toml(toml_path, environment),
             **_from_environment(environment),
-            **{_known(key, key): _typed(key, key, value) for key, value in arguments.items()},
+            **{
+                _known(key, key): (key, _typed(key, key, value)) for key, value in arguments.items()
+            },
         }
+        values = {key: value for key, (_, value) in given.items()}
         if "dir" not in values or values["dir"] is None:
             values["dir"] = user_data_path("poe")
-        _fit_message_max(values)
         base = Path(values["dir"]).expanduser()
-        parts = {
-            name: part(**{key: values[key] for key in _names(part) if key in values})
-            for name, part in _PARTS.items()
-        }
+        try:
+            _fit_message_max(values)
+            parts = {
+                name: part(**{key: values[key] for key in _names(part) if key in values})
+                for name, part in _PARTS.items()
+            }
+        except OptionError as error:
+            where, _ = given.get(error.key, (error.key, None))
+            raise OptionError(where, error.value, error.allowed) from error
         return cls(dir=base, **parts)
 
     def without_service(self) -> Self:
@@ -198,16 +207,21 @@ def _known(key: str, where: str) -> str:
     return key
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    values = {}
+def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, Any]]:
+    """Return, by name, the variable and the value of each option."""
+    given = {}
     for variable, text in environment.items():
-        if variable.startswith(ENVIRONMENT_PREFIX) and variable != CONFIG_VARIABLE:
+        is_other = variable == CONFIG_VARIABLE or variable.startswith(_TEST_PREFIX)
+        if variable.startswith(ENVIRONMENT_PREFIX) and not is_other:
             key = _known(variable.removeprefix(ENVIRONMENT_PREFIX).lower(), variable)
-            values[key] = parse_option(key, variable, text)
-    return values
+            given[key] = variable, parse_option(key, variable, text)
+    return given
 
 
-def _from_toml(toml_path: Path | str | None, environment: Mapping[str, str]) -> dict[str, Any]:
+def _from_toml(
+    toml_path: Path | str | None, environment: Mapping[str, str]
+) -> dict[str, tuple[str, Any]]:
+    """Return, by name, the place and the value of each option."""
     where, name = "--config", toml_path
     if name is None:
         where, name = CONFIG_VARIABLE, environment.get(CONFIG_VARIABLE)
@@ -223,11 +237,13 @@ def _from_toml(toml_path: Path | str | None, environment: Mapping[str, str]) -> 
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         allowed = f"a readable TOML file ({reason})"
-        raise OptionError(TOML_FILE if name is None else where, str(path), allowed) from error
-    return {
-        _known(key, f"{path}: {key}"): _typed(key, f"{path}: {key}", value)
-        for key, value in content.items()
-    }
+        where = "configuration file" if name is None else where
+        raise OptionError(where, str(path), allowed) from error
+    given = {}
+    for key, value in content.items():
+        place = f"{path}: {key}"
+        given[key] = place, _typed(_known(key, place), place, value)
+    return given
 
 
 def _typed(key: str, where: str, value: Any) -> Any:  # noqa: ANN401
@@ -238,7 +254,8 @@ def _typed(key: str, where: str, value: Any) -> Any:  # noqa: ANN401
     # Path("") would be the current folder, where a script's variable was empty by mistake.
     if Path in allowed and isinstance(value, str | Path) and value != "":
         return Path(value)
-    if NoneType in allowed and (value is None or value in ("infinity", math.inf)):
+    is_none_word = isinstance(value, str) and value.lower() in _NONE_WORDS
+    if NoneType in allowed and (is_none_word or value in (None, math.inf)):
         return None
     if isinstance(value, bool):
         if bool in allowed:
@@ -271,7 +288,7 @@ def parse_option(key: str, where: str, text: str) -> Any:  # noqa: ANN401
     for number in (int, float):
         if number in allowed:
             try:
-                return number(text)
+                return _typed(key, where, number(text))
             except ValueError as error:
                 raise OptionError(where, text, _expected(key)) from error
     return _typed(key, where, text)
@@ -287,7 +304,7 @@ def _choices(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401
 def _expected(key: str) -> str:
     """Say in words what the value of an option may be."""
     words = {int: "a whole number", float: "a number", str: "text", Path: "a path",
-             bool: "true or false", NoneType: "none"}  # fmt: skip
+             bool: "true or false", NoneType: '"none"'}  # fmt: skip
     # A node without a port serves nobody but its own process: nothing to suggest to others.
     choices = [int] if key == "port" else option_choices(key)
     return " or ".join(words.get(choice, str(choice)) for choice in choices)

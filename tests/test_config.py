@@ -84,6 +84,8 @@ def test_the_file_may_be_named_by_argument_or_environment(tmp_path):
         ("POE_PORT", "none", "port", None),
         ("POE_MAX_AGE", "3600", "max_age", 3600.0),
         ("POE_MAX_AGE", "Infinity", "max_age", None),
+        ("POE_MAX_AGE", "inf", "max_age", None),
+        ("POE_THESPIAN_PORT", "none", "thespian_port", None),
         ("POE_INSECURE", "yes", "insecure", True),
         ("POE_INSECURE", "FALSE", "insecure", False),
         ("POE_ACK", "fsync", "ack", "fsync"),
@@ -276,3 +278,50 @@ def test_a_message_always_fits_into_a_frame():
         Config.load({"frame_max": 2000, "message_max": 1745}, {})
     with pytest.raises(OptionError, match="frame_max"):
         Config.load({"message_max": 2**30}, {})
+
+
+@pytest.mark.parametrize("name", ["max_age", "thespian_port", "port"])
+@pytest.mark.parametrize("value", ["none", "infinity"])
+@pytest.mark.parametrize("source", ["argument", "environment", "file"])
+def test_no_limit_is_spelled_alike_everywhere(tmp_path, source, name, value):
+    (tmp_path / "poe.toml").write_text(f'{name} = "{value}"\n' if source == "file" else "")
+    environment = {f"POE_{name.upper()}": value} if source == "environment" else {}
+    config = load({name: value} if source == "argument" else {}, environment)
+    assert config.as_dict()[name] is None
+
+
+def test_no_limit_may_be_a_number_that_is_infinite(tmp_path):
+    (tmp_path / "poe.toml").write_text("max_age = inf\n")
+    assert load().registry.max_age is None
+    assert load({"max_age": float("inf")}).registry.max_age is None
+
+
+def test_what_an_error_recommends_is_accepted():
+    with pytest.raises(OptionError) as caught:
+        load({"max_age": "never"})
+    assert str(caught.value) == "option 'max_age' is 'never'; use a number or \"none\""
+
+
+@pytest.mark.parametrize(
+    "name", ["worker_timeout", "check_interval", "frame_timeout", "send_timeout"]
+)
+def test_a_time_that_never_ends_is_refused_as_infinite(name):
+    with pytest.raises(OptionError, match=r"more than 0 \(finite seconds\)"):
+        load({name: float("inf")})
+
+
+def test_an_error_names_the_source_of_a_value_that_is_out_of_range(tmp_path):
+    (tmp_path / "poe.toml").write_text("count_limit = 0\n")
+    with pytest.raises(OptionError) as caught:
+        load()
+    assert caught.value.key == "poe.toml: count_limit"
+    with pytest.raises(OptionError) as caught:
+        load({"count_limit": 1}, {"POE_PORT": "-1"})
+    assert caught.value.key == "POE_PORT"
+    with pytest.raises(OptionError) as caught:
+        load({"count_limit": 1}, {"POE_MESSAGE_MAX": str(2**31)})
+    assert caught.value.key == "POE_MESSAGE_MAX"
+
+
+def test_variables_of_tests_are_no_options():
+    assert load({}, {"POE_TEST_SEED": "7"}) == load()

@@ -19,7 +19,13 @@ PACKAGES = ("poe", "poe.actors", "poe.client", "poe.supervision", "poe.testing")
 # the runtime's.
 INHERITED = {
     "GenServer": ("GenServerCallbacks", "GenServerOperations"),
-    "LoopSystemBase": ("ActorTable.whereis", "ActorTable.is_alive", "RunQueue.advance"),
+    "HostedSystem": ("SystemCalls",),
+    "LoopSystemBase": (
+        "SystemCalls",
+        "ActorTable.whereis",
+        "ActorTable.is_alive",
+        "RunQueue.advance",
+    ),
 }
 
 # What a class has for the runtime, or only because its base has it.

@@ -5,13 +5,14 @@ queue; `GenServer` adds calls, exit reasons, links and monitors to Thespian's `A
 `HostedSystem` runs the same GenServers on Thespian's own bases, with a process for each actor.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from poe.actors.address import ActorRef, LoopAddress
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
-from poe.actors.hosted_system import HostedSystem
 from poe.actors.loop_base import LoopSystemBase
-from poe.actors.loopback_tcp import loopback_tcp_system
 from poe.actors.message import (
     HIBERNATE,
     IGNORE,
@@ -55,7 +56,18 @@ from poe.errors import (
     ProcessStartFailed,
     RemoteFailure,
     StartFailed,
+    SystemShutDown,
 )
+
+if TYPE_CHECKING:
+    from poe.actors.hosted_system import HostedSystem
+    from poe.actors.loopback_tcp import loopback_tcp_system
+
+_LATE = {
+    "HostedSystem": "poe.actors.hosted_system",
+    "loopback_tcp_system": "poe.actors.loopback_tcp",
+}
+"""Imported when first used: they load multiprocessing, 3 MB that a node does not need."""
 
 __all__ = [
     "CRASHES",
@@ -102,6 +114,7 @@ __all__ = [
     "SocketWatch",
     "StartFailed",
     "Stop",
+    "SystemShutDown",
     "Timer",
     "Work",
     "end_with_parent",
@@ -110,3 +123,10 @@ __all__ = [
     "report_failure",
     "report_ready",
 ]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - as Python has it
+    if name in _LATE:
+        return getattr(importlib.import_module(_LATE[name]), name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -4,7 +4,7 @@ import itertools
 from typing import TYPE_CHECKING, Any, cast
 
 from poe.actors.actor_cell import ActorCell, Receiver
-from poe.actors.address import LoopAddress
+from poe.actors.address import LoopAddress, cell_of
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
@@ -41,12 +41,18 @@ class ActorTable(RunQueue):
         self, actor_class: type[GenServer], parent: ActorCell | None, name: str | None
     ) -> ActorCell:
         """Make an actor that waits for its `Start`; the name is checked before anything is made."""
-        if name is not None and name in self._names:
-            raise NameTaken(name, self._names[name].address)
-        cell = self._new_cell(parent, actor_class.__name__, pinned=actor_class.pinned_to_loop)
-        instance = actor_class()
-        if actor_class.hibernate_after_s is not None:
-            HibernateAfter(instance, actor_class.hibernate_after_s)
+        if name is not None:
+            self._check_name(name)
+        try:
+            cell = self._new_cell(parent, actor_class.__name__, pinned=actor_class.pinned_to_loop)
+        except AttributeError:
+            msg = f"{actor_class!r} cannot be started; use a subclass of GenServer, and no instance"
+            raise TypeError(msg) from None
+        try:
+            instance = actor_class()
+        except TypeError as error:
+            msg = f"{error}; an actor takes its arguments in init(self, ...), not in __init__"
+            raise TypeError(msg) from error
         self.enliven(cell, instance)
         if name is not None:
             self.register_name(name, cell)
@@ -57,6 +63,8 @@ class ActorTable(RunQueue):
         cell.instance = instance
         instance._myRef = cell  # noqa: SLF001 - Thespian's own hook
         if isinstance(instance, GenServer):
+            if instance.hibernate_after_s is not None:
+                HibernateAfter(instance, instance.hibernate_after_s)
             cell.deliver = instance.receiveMessage
         else:
             cell.deliver = ThespianDelivery(cell).deliver
@@ -85,16 +93,17 @@ class ActorTable(RunQueue):
 
     def find(self, ref: LoopAddress | str) -> ActorCell | None:
         """Return the cell behind an address or a name."""
-        return self._names.get(ref) if isinstance(ref, str) else ref.cell
+        return self._names.get(ref) if isinstance(ref, str) else cell_of(ref)
 
     def whereis(self, name: str) -> LoopAddress | None:
         """Return the address of the actor registered under a name, or None."""
         cell = self._names.get(name)
         return None if cell is None else cell.address
 
-    def is_alive(self, ref: LoopAddress) -> bool:
-        """Tell whether the actor still runs."""
-        return ref.cell.instance is not None
+    def is_alive(self, ref: LoopAddress | str) -> bool:
+        """Tell whether the actor still runs, or whether one has the name."""
+        cell = self.find(ref)
+        return cell is not None and cell.instance is not None
 
     def register_name(self, name: str, cell: ActorCell) -> None:
         """Give a live actor its one name.
@@ -102,13 +111,19 @@ class ActorTable(RunQueue):
         Raises:
             NameTaken: the name belongs to a live actor, or this actor has a name already.
         """
-        holder = self._names.get(name)
-        if holder is not None:
-            raise NameTaken(name, holder.address)
+        self._check_name(name)
         if cell.name is not None:
             raise NameTaken(cell.name, cell.address)
         self._names[name] = cell
         cell.name = name
+
+    def _check_name(self, name: str) -> None:
+        if not name or type(name) is not str:
+            msg = f"an actor's name is {name!r}; use a str that is not empty"
+            raise TypeError(msg)
+        holder = self._names.get(name)
+        if holder is not None:
+            raise NameTaken(name, holder.address)
 
     def unregister_name(self, name: str) -> None:
         """Free a name; its actor lives on without one.

@@ -1,6 +1,6 @@
 """Addresses of actors on the loop base: hashable, and resolved without a look-up."""
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from thespian.actors import ActorAddress
 
@@ -54,3 +54,17 @@ class LoopAddress(ActorAddress):  # type: ignore[misc]  # Thespian is untyped
         return self.addressDetails
 
     __repr__ = __str__
+
+
+def cell_of(ref: Any) -> "ActorCell":  # noqa: ANN401 - to be checked
+    """Return the cell behind an address.
+
+    Raises:
+        TypeError: it is none.
+    """
+    try:
+        return ref.cell  # type: ignore[no-any-return]  # what else has none
+    except AttributeError:
+        way_out = "use whereis(name) for the ref" if isinstance(ref, str) else "use what start gave"
+        msg = f"{ref!r} is no actor's ref; {way_out}"
+        raise TypeError(msg) from None

@@ -48,6 +48,7 @@ from poe.actors.reason import (
     ActorExit,
     Reason,
     is_orderly,
+    is_word,
     reason_of,
 )
 from poe.actors.reports import report_crash
@@ -58,6 +59,9 @@ logger = logging.getLogger("poe.actors")
 
 _DIRECTIVES = frozenset({CoroutineType, Token, Stop, Continue, IdleTimeout, Reply, Error})
 """Types of results that are more than a plain reply; one look-up keeps the usual call fast."""
+
+_THEN = frozenset({Token, Continue, IdleTimeout})
+"""Types of what comes after a `Reply`."""
 
 _ENVELOPES = frozenset({Cast, ExitSignal, Start, ActorExitRequest, Thespian_StatusReq})
 """Types that `_dispatch` opens; any other message but a call goes to `handle_info` as it is."""
@@ -110,8 +114,10 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         """Run one callback and do as its result says."""
         try:
             result = callback(*args)
-        except CRASHES as error:
+        except BaseException as error:
             self._handling = origin
+            if not isinstance(error, CRASHES):
+                raise  # whoever runs actors aborts this one
             self._crash(error)
             return
         kind = type(result)
@@ -153,7 +159,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             return None
         origin = self._handling
         if _is_misplaced(result, origin):
-            self._stop_with(Stop(("bad_return_value", result)))
+            self._stop_with(_bad_return(result))
             return None
         self._handling = None
         value = _reply_of(result)
@@ -163,19 +169,12 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
             self._myRef.end_unstarted(NORMAL)
             origin.call.answer(None)
         elif value is NO_REPLY and type(origin) is Call:
-            self._remember_unanswered(origin)
+            self._unanswered = _remember(origin, self._unanswered)
         elif origin is not None:
             origin.answer(value)
         then = result.then if kind is Reply else result
         become_idle(self, then)
         return then if type(then) is Continue else None
-
-    def _remember_unanswered(self, call: Call) -> None:
-        """Keep a call that is answered later, so that it fails if this actor ends before."""
-        if not call.is_done:
-            self._unanswered = unanswered = self._unanswered or {}
-            unanswered[call] = None
-            call.forget = lambda done: unanswered.pop(done, None)
 
     def _dispatch(self, message: Any, sender: Any) -> None:  # noqa: ANN401
         """Open an envelope that holds no call, while no callback is suspended."""
@@ -286,7 +285,7 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         sender = signal.ref.cell if signal.ref is not None else None
         if self._coroutine is None and sender is self._myRef.parent:
             return False
-        return self.trap_exits and (signal.linked or signal.reason != KILL)
+        return self.trap_exits and (signal.linked or not is_word(signal.reason, KILL))
 
     def _receive_signal(self, signal: ExitSignal) -> None:
         """Obey, trap or ignore an exit signal (OTP's rules, `spec/otp.md` §2.5 and §3)."""
@@ -294,10 +293,10 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         sender = signal.ref.cell if signal.ref is not None else None
         if signal.linked and (sender is None or not cell.cut(sender)):
             return  # unlinked while the signal was on its way
-        if signal.reason == KILL and not signal.linked:
+        if is_word(signal.reason, KILL) and not signal.linked:
             self._end(KILLED)
         elif not self.trap_exits:
-            if signal.reason != NORMAL or sender is cell:
+            if not is_word(signal.reason, NORMAL) or sender is cell:
                 self._end(signal.reason)
         elif sender is cell.parent:
             self._stop_with(Stop(signal.reason))
@@ -306,6 +305,8 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
 
     def _crash(self, error: BaseException) -> None:
         """End because a callback raised; a failing `init` or `terminate` ends at once."""
+        if type(error) is RuntimeError and error.args == ("no running event loop",):
+            error.add_note("an actor is no asyncio task; use `await self.sleep(seconds)` here")
         reason = reason_of(error)
         if self._stop is not None or type(self._handling) is Start:
             if self._stop is not None and not is_orderly(reason):
@@ -341,6 +342,10 @@ class GenServer(GenServerCallbacks, Actor):  # type: ignore[misc]  # Thespian is
         handling, self._handling = self._handling, None
         if coroutine is not None:
             _close(coroutine)
+            awaited = self._awaited
+            # It would keep this actor in memory until it rings.
+            if type(awaited) is Wait and awaited.timer is not None:
+                awaited.timer.cancel()
         if self._idle_time is not None:
             self._idle_time.end()
         cell = self._myRef
@@ -367,7 +372,27 @@ def _is_misplaced(result: Any, origin: Call | Start | None) -> bool:  # noqa: AN
         return type(origin) is not Start
     if result is NO_REPLY:
         return type(origin) is Start
+    if type(result) is Reply and type(result.then) not in _THEN:
+        return True
     return type(result) in {Reply, Error} and type(origin) is not Call
+
+
+def _bad_return(result: object) -> Stop:
+    """End an actor whose callback returned what makes no sense there.
+
+    The reason names the type only: reasons are shown in logs, and the result may hold a payload.
+    """
+    return Stop(("bad_return_value", result if type(result) is Token else type(result).__name__))
+
+
+def _remember(call: Call, unanswered: dict[Call, None] | None) -> dict[Call, None] | None:
+    """Keep a call that is answered later, so that it fails if its actor ends before."""
+    if call.is_done:
+        return unanswered
+    kept = unanswered or {}
+    kept[call] = None
+    call.forget = lambda done: kept.pop(done, None)
+    return kept
 
 
 def _reply_of(result: Any) -> Any:  # noqa: ANN401

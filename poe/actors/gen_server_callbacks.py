@@ -55,10 +55,27 @@ class GenServerCallbacks(GenServerOperations):
     pinned_to_loop: ClassVar[bool] = False
     """Run in the event loop's thread only; needed by actors that own sockets."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401 - as Python passes them
+        """Refuse settings with which an actor could not work.
+
+        Raises:
+            ValueError: `mailbox_max` or `hibernate_after_s` is out of range.
+        """
+        super().__init_subclass__(**kwargs)
+        mailbox_max: object = cls.mailbox_max
+        if not (isinstance(mailbox_max, int) and mailbox_max >= 1):
+            msg = f"{cls.__name__}: mailbox_max is {mailbox_max!r}; use an integer, 1 or more"
+            raise ValueError(msg)
+        after_s: object = cls.hibernate_after_s
+        if after_s is not None and not (isinstance(after_s, int | float) and after_s >= 0):
+            msg = f"{cls.__name__}: hibernate_after_s is {after_s!r}; use 0 or more, or None"
+            raise ValueError(msg)
+
     def init(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - may be a coroutine
         """Set up the state; override it with the parameters that `start_link` is to be given.
 
-        Returns None, what comes next, `Stop(reason)` or `IGNORE`.
+        Returns None, what comes next, `Stop(reason)` or `IGNORE`; after anything else the start has
+        failed with reason `("bad_return_value", value)`.
         """
         if args or kwargs:
             msg = f"{type(self).__name__} has no init, so it takes no arguments"
@@ -71,7 +88,10 @@ class GenServerCallbacks(GenServerOperations):
         raise TypeError(msg)
 
     def handle_cast(self, message: Any) -> Any:  # noqa: ANN401
-        """Take a message that expects no answer; return None, what comes next, or `Stop`."""
+        """Take a message that expects no answer; return None, what comes next, or `Stop`.
+
+        Any other value is dropped, from `handle_info` too: a check would slow every message down.
+        """
         msg = f"{type(self).__name__} has no handle_cast for {type(message).__name__}"
         raise TypeError(msg)
 
@@ -90,7 +110,8 @@ class GenServerCallbacks(GenServerOperations):
     def code_change(self, argument: Any) -> None:  # noqa: ANN401
         """Change the state of this actor, which is suspended, as `change_code` asks for.
 
-        Whatever it raises goes to who asked; the state is then unchanged.
+        Whatever it raises goes to who asked; the attributes are then what they were. What they
+        refer to is not copied: change no list or dict in place before all that can fail is done.
         """
         del argument
         msg = f"{type(self).__name__} has no code_change"

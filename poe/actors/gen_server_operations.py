@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from poe.actors.actor_cell import ActorCell
-from poe.actors.address import LoopAddress
+from poe.actors.address import LoopAddress, cell_of
 from poe.actors.call import Call, Response, Wait
 from poe.actors.mailbox import Mailbox
 from poe.actors.message import TIMED_OUT, Cast, Down, ExitSignal, Monitor, Start
-from poe.actors.reason import NOPROC, Reason
+from poe.actors.reason import NOPROC, Reason, is_same
 from poe.errors import ActorDead, CallTimeout
 
 if TYPE_CHECKING:
@@ -129,13 +129,14 @@ class GenServerOperations:
             ActorDead: it was gone already, or ended with another reason.
             CallTimeout: it has not ended after `timeout_s`; it still will.
         """
+        cell = cell_of(ref)
         monitor = self.monitor(ref)
-        self._myRef.system.request_stop(ref.cell, reason)
+        self._myRef.system.request_stop(cell, reason)
         ended_with = await self.wait_down(monitor, timeout_s)
         if ended_with is TIMED_OUT:
             self.demonitor(monitor)
             raise CallTimeout(ref, timeout_s or 0.0)
-        if ended_with != reason:
+        if not is_same(ended_with, reason):
             raise ActorDead(ref, ended_with)
 
     def reply(self, caller: Call, value: object) -> None:
@@ -184,13 +185,14 @@ class GenServerOperations:
         Raises:
             ActorDead: it is dead, and this actor does not trap exits.
         """
-        if ref.cell.instance is None and not self.trap_exits:
+        other = cell_of(ref)
+        if other.instance is None and not self.trap_exits:
             raise ActorDead(ref, NOPROC)
-        self._myRef.link(ref.cell)
+        self._myRef.link(other)
 
     def unlink(self, ref: LoopAddress) -> None:
         """Undo a link, and drop an exit of `ref` that already waits in the mailbox."""
-        self._myRef.unlink(ref.cell)
+        self._myRef.unlink(cell_of(ref))
         self._drop(lambda message: isinstance(message, ExitSignal) and message.ref is ref)
 
     def monitor(self, ref: LoopAddress | str) -> Monitor:
@@ -198,8 +200,10 @@ class GenServerOperations:
         cell = self._myRef
         if type(ref) is LoopAddress:
             return cell.monitor(ref.cell)
-        system, name = cell.system, str(ref)
-        return cell.monitor(system.find(name) or system.cell_of_nobody(name), name)
+        if not isinstance(ref, str):
+            return cell.monitor(cell_of(ref))
+        system = cell.system
+        return cell.monitor(system.find(ref) or system.cell_of_nobody(ref), ref)
 
     def demonitor(self, monitor: Monitor) -> None:
         """Take a monitor back, together with a `Down` that already waits in the mailbox."""
@@ -228,7 +232,7 @@ class GenServerOperations:
 
     def exit(self, ref: LoopAddress, reason: Reason) -> None:
         """Send an exit signal; `"kill"` cannot be trapped."""
-        ref.cell.post(ExitSignal(self._myRef.address, reason))
+        cell_of(ref).post(ExitSignal(self._myRef.address, reason))
 
     def send_after(self, delay_s: float, message: object) -> "Timer":
         """Deliver `message` to this actor's `handle_info` after `delay_s`; cancellable."""

@@ -11,9 +11,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 from thespian.actors import ActorSystem
 
@@ -25,10 +27,11 @@ from poe.actors.hosted.host import Host
 from poe.actors.hosted.host_system import HostSystem
 from poe.actors.hosted.name_server import NameServer
 from poe.actors.hosted.packet import Op, Packet
-from poe.actors.hosted.process_watch import wait_for_end
+from poe.actors.hosted.pid_watch import wait_for_end
 from poe.actors.hosted.remote_cell import RemoteCell
-from poe.actors.message import Cast, Down, ExitSignal, Start, SystemRequest
+from poe.actors.message import Cast, Down, ExitSignal, Start
 from poe.actors.reason import NORMAL, Reason
+from poe.actors.system_calls import SystemCalls
 from poe.errors import ActorDead, CallTimeout, OptionError
 
 _BASES = ("simpleSystemBase", "multiprocQueueBase")
@@ -37,7 +40,7 @@ SLICE_S = 0.02
 """How long one thread listens for all of them before another one may send."""
 
 
-class HostedSystem:
+class HostedSystem(SystemCalls):
     """GenServers on `simpleSystemBase`, `multiprocQueueBase` or `multiprocTCPBase` of Thespian.
 
     Its methods are for application threads, any number of them; not for use inside actors. On
@@ -45,7 +48,8 @@ class HostedSystem:
     messages and replies are pickled: they must be importable in every process.
 
     Life: the constructor starts Thespian's own processes and a name server; `shutdown` ends them
-    all. When the application ends without it, the actors end within seconds.
+    all, and so does the end of `with HostedSystem() as system:`. When the application ends without
+    it, the actors end within seconds.
 
     Raises:
         OptionError: on construction: there is no such base.
@@ -54,7 +58,8 @@ class HostedSystem:
     def __init__(self, base: str = "multiprocQueueBase", **capabilities: object) -> None:
         self._lock = threading.RLock()
         is_one_process = base == "simpleSystemBase"
-        self._thespian = _start_thespian(base, capabilities)
+        self._is_over = threading.Event()
+        self._thespian = _start_thespian(base, capabilities, self._is_over)
         self._actors = HostSystem(_ApplicationOutlet(self._thespian))
         self._actors.is_one_process = is_one_process
         self._group = 0
@@ -68,6 +73,12 @@ class HostedSystem:
             self.shutdown()
             raise
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.shutdown()
+
     def _own_route(self) -> object:
         base = self._thespian._systemBase  # noqa: SLF001 - Thespian has no public way
         if self._actors.is_one_process:
@@ -77,19 +88,25 @@ class HostedSystem:
     # ---- actors -------------------------------------------------------------------------------
 
     def start(
-        self, actor_class: type[GenServer], *args: object, name: str | None = None, **kwargs: object
+        self,
+        actor_class: type[GenServer],
+        *args: object,
+        name: str | None = None,
+        start_timeout_s: float | None = None,
+        **kwargs: object,
     ) -> LoopAddress | None:
-        """Start an actor without a parent and wait until its `init` is done.
+        """Start an actor without a parent and wait until its `init` is done, or time is over.
 
         Returns:
             Its address, or None when `init` returned `IGNORE`.
 
         Raises:
-            StartFailed: `init` raised or stopped, or the process was killed.
+            StartFailed: `init` raised or stopped, took longer than `start_timeout_s`, or the
+                process was killed.
             NameTaken: another live actor has the name.
             NotPicklable: the class or the arguments cannot be sent to another process.
         """
-        return self._start(actor_class, args, kwargs, name)  # type: ignore[no-any-return]  # the reply to Start
+        return self._start(actor_class, args, kwargs, name, start_timeout_s)  # type: ignore[no-any-return]  # the reply to Start
 
     def _start(
         self,
@@ -97,11 +114,15 @@ class HostedSystem:
         args: tuple[object, ...],
         kwargs: dict[str, object],
         name: str | None,
+        timeout_s: float | None = None,
     ) -> Any:  # noqa: ANN401 - the reply to Start
         with self._lock:
             cell = self._actors.spawn(actor_class, None, name)
             call = Call(None, None, cell, None)
-            cell.post(Start(args, kwargs, call))
+            start = Start(args, kwargs, call)
+            cell.post(start)
+            if timeout_s is not None:
+                call.timer = self._actors.add_timer(timeout_s, start.expire)
         return self._outcome(call)
 
     def call(self, ref: LoopAddress | str, request: object, timeout_s: float | None = 5.0) -> Any:  # noqa: ANN401 - a reply is whatever the server gives
@@ -139,8 +160,12 @@ class HostedSystem:
             watcher = self._actors.new_outside_cell("Stop", _Downs(downs))
             watcher.monitor(ref.cell)
             self._actors.request_stop(ref.cell, reason)
-        if not self._wait_until(lambda: downs, timeout_s):
-            raise CallTimeout(ref, timeout_s or 0.0)
+        try:
+            if not self._wait_until(lambda: downs, timeout_s):
+                raise CallTimeout(ref, timeout_s or 0.0)
+        finally:
+            with self._lock:
+                self._actors.drop(watcher)
 
     def is_alive(self, ref: LoopAddress, timeout_s: float | None = 5.0) -> bool:
         """Tell whether the actor still runs; its host answers, once it is not busy.
@@ -158,32 +183,6 @@ class HostedSystem:
         except ActorDead:
             return False
 
-    def suspend(self, ref: LoopAddress | str) -> None:
-        """Make an actor keep its messages, in order, until `resume`; twice is harmless."""
-        self.call(ref, SystemRequest("suspend"))
-
-    def resume(self, ref: LoopAddress | str) -> None:
-        """Let a suspended actor go on; twice is harmless."""
-        self.call(ref, SystemRequest("resume"))
-
-    def get_state(self, ref: LoopAddress | str) -> dict[str, Any]:
-        """Return the attributes of an actor, suspended or not; for inspection and tests."""
-        return self.call(ref, SystemRequest("get_state"))  # type: ignore[no-any-return]
-
-    def replace_state(
-        self, ref: LoopAddress | str, change: Callable[[dict[str, Any]], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """Replace the attributes of an actor by `change(attributes)`, and return the new ones."""
-        return self.call(ref, SystemRequest("replace_state", change))  # type: ignore[no-any-return]
-
-    def change_code(self, ref: LoopAddress | str, argument: object = None) -> None:
-        """Run an actor's `code_change(argument)`; a supervisor reads its configuration again.
-
-        Raises:
-            NotSuspended: `suspend` it before, and `resume` it afterwards.
-        """
-        self.call(ref, SystemRequest("change_code", argument))
-
     def pid_of(self, ref: LoopAddress) -> int:
         """Return the process that the actor lives in, for tools and tests."""
         _, pid = self._actors.place_of(ref)
@@ -193,11 +192,14 @@ class HostedSystem:
         """End every actor without ceremony, and all processes; stop supervisors before."""
         with self._lock:
             if self._group:
+                base = self._thespian._systemBase  # noqa: SLF001 - its thread, its processes
                 _kill_group(self._group, self._actors.known_pids())
+                _reap_leader(self._group, getattr(base, "admin_process", None))
                 self._group = 0
-                self._thespian._systemBase.transport.close()  # noqa: SLF001 - its thread
+                base.transport.close()
             elif self._thespian._systemBase is not None:  # noqa: SLF001
                 self._thespian.shutdown()
+            self._is_over.set()
             self._actors.end_all()
             self._actors.take_turn()
 
@@ -284,9 +286,11 @@ class _Downs:
             self._downs.append(message)
 
 
-def _start_thespian(base: str, capabilities: dict[str, object]) -> ActorSystem:
+def _start_thespian(
+    base: str, capabilities: dict[str, object], is_over: threading.Event
+) -> ActorSystem:
     if base == "multiprocTCPBase":
-        return _start_tcp(capabilities)
+        return _run_in_lasting_thread(partial(_start_tcp, capabilities), is_over)
     if base == "multiprocQueueBase" and hasattr(os, "pidfd_open"):
         # Linux: it has the sockets, too, that keep a queue alive when its writers are killed.
         # Imported here: it loads multiprocessing, which others do not need.
@@ -309,18 +313,43 @@ def _start_tcp(capabilities: dict[str, object]) -> ActorSystem:
         return loopback_tcp.loopback_tcp_system(port, capabilities)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        return loopback_tcp.loopback_tcp_system(
-            port, capabilities, listening=os.dup(listener.fileno())
-        )
+        # The admin is forked meanwhile, and keeps it open.
+        return loopback_tcp.loopback_tcp_system(port, capabilities, listening=listener.fileno())
+
+
+def _run_in_lasting_thread(
+    start: Callable[[], ActorSystem], is_over: threading.Event
+) -> ActorSystem:
+    """Start a system in a thread that lasts as long: its processes end with it, not with ours."""
+    started: Future[ActorSystem] = Future()
+
+    def run() -> None:
+        try:
+            started.set_result(start())
+        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits
+            started.set_exception(error)
+        else:
+            is_over.wait()
+
+    threading.Thread(target=run, name="poe-tcp", daemon=True).start()
+    return started.result()
 
 
 def _kill_group(group: int, pids: set[int]) -> None:
     """Kill all processes of a system, and wait until those that are known are gone."""
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
-    with suppress(ChildProcessError):
-        # The group's leader is our child: it has ended long ago, but nobody asked.
-        os.waitpid(group, os.WNOHANG)
     # The others die in the same moment. The group itself lives on until init has asked for all.
     for pid in pids:
         wait_for_end(pid)
+
+
+def _reap_leader(group: int, admin: Any) -> None:  # noqa: ANN401 - multiprocessing makes its class
+    """Leave no zombie: the leader of a system's processes is a child of this one."""
+    if admin is not None:
+        # Not by `waitpid`: multiprocessing would take it for alive, and signal its pid at our exit.
+        admin.join()
+    else:
+        # On the queue base the leader has forked the admin and ended long ago.
+        with suppress(ChildProcessError):
+            os.waitpid(group, os.WNOHANG)

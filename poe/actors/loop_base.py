@@ -6,27 +6,30 @@ could not give it at once. See `run_queue` for who runs actors and when.
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from thespian.actors import ActorSystem
 
-from poe.actors.address import LoopAddress
+from poe.actors.address import LoopAddress, cell_of
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
-from poe.actors.message import Cast, Down, ExitSignal, Start, SystemRequest
+from poe.actors.message import Cast, Down, ExitSignal, Start
 from poe.actors.reason import KILL, NOPROC, NORMAL, Reason
-from poe.actors.system_request import ActorStatus
+from poe.actors.system_calls import SystemCalls
 from poe.actors.thespian_base import ThespianBase
-from poe.errors import ActorDead, CallTimeout
+from poe.errors import ActorDead, CallTimeout, SystemShutDown
 
 
-class LoopSystemBase(ThespianBase):
+class LoopSystemBase(SystemCalls, ThespianBase):
     """A Thespian system base, and the runtime of GenServers.
 
     Its own methods are for application threads, any number of them; inside an actor they raise
-    `CallFromActor`.
+    `CallFromActor`. `with LoopSystemBase() as system:` shuts it down at the end.
     """
+
+    _is_shut_down = False
 
     def __init__(
         self,
@@ -36,6 +39,18 @@ class LoopSystemBase(ThespianBase):
         clock: SimulatedClock | None = None,
     ) -> None:
         super().__init__(system or ActorSystem(self, transientUnique=True), logDefs, clock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        self.shutdown()
 
     def start(
         self,
@@ -54,9 +69,12 @@ class LoopSystemBase(ThespianBase):
             StartFailed: `init` raised or stopped, or still waited for something after
                 `start_timeout_s`.
             NameTaken: another live actor has the name.
+            SystemShutDown: `shutdown` was called.
         """
         self._enter()
         try:
+            if self._is_shut_down:
+                raise SystemShutDown(actor_class)
             cell = self.spawn(actor_class, None, name)
             call = Call(None, None, cell, None)
             start = Start(args, kwargs, call)
@@ -75,6 +93,7 @@ class LoopSystemBase(ThespianBase):
 
         Raises:
             ActorDead: the actor is not there, or ended before it answered.
+            SystemShutDown: it is not there because `shutdown` was called.
             CallTimeout: no reply within `timeout_s`; the work may have been done.
             CallFromActor: used inside an actor.
         """
@@ -82,7 +101,7 @@ class LoopSystemBase(ThespianBase):
         try:
             cell = self.find(ref)
             if cell is None:
-                raise ActorDead(ref, NOPROC)
+                raise SystemShutDown(ref) if self._is_shut_down else ActorDead(ref, NOPROC)
             call = Call(request, None, cell, timeout_s)
             cell.queue.append((cell, call, None))
             self._drain()
@@ -98,24 +117,30 @@ class LoopSystemBase(ThespianBase):
         if cell is not None:
             self.post_from_outside(cell, Cast(message), None)
 
-    def exit(self, ref: LoopAddress, reason: Reason) -> None:
+    def exit(self, ref: LoopAddress | str, reason: Reason) -> None:
         """Send an exit signal that comes from no actor."""
-        self.post_from_outside(ref.cell, ExitSignal(None, reason), None)
+        cell = self.find(ref)
+        if cell is not None:
+            self.post_from_outside(cell, ExitSignal(None, reason), None)
 
     def stop(
-        self, ref: LoopAddress, reason: Reason = NORMAL, timeout_s: float | None = 5.0
+        self, ref: LoopAddress | str, reason: Reason = NORMAL, timeout_s: float | None = 5.0
     ) -> None:
         """Make an actor terminate with `reason` and wait until it is gone.
 
         Raises:
+            ActorDead: nobody has the name.
             CallTimeout: it had not ended after `timeout_s`; it still will.
         """
         ended = threading.Event()
         watcher = self.new_outside_cell("stop", _EndWatcher(lambda _: ended.set()))
         self._enter()
         try:
-            watcher.monitor(ref.cell)
-            self.request_stop(ref.cell, reason)
+            cell = self.find(ref)
+            if cell is None:
+                raise ActorDead(ref, NOPROC)
+            watcher.monitor(cell)
+            self.request_stop(cell, reason)
             self._drain()
         finally:
             self._leave()
@@ -127,50 +152,8 @@ class LoopSystemBase(ThespianBase):
 
         It is called in whatever thread runs actors then, and must not block or call the system.
         """
-        watcher = self.new_outside_cell("when_ended", _EndWatcher(action))
-        self.run_outside(lambda: watcher.monitor(ref.cell))
-
-    def suspend(self, ref: LoopAddress | str) -> None:
-        """Make an actor keep its messages, in order, until `resume`; twice is harmless."""
-        self.call(ref, SystemRequest("suspend"))
-
-    def resume(self, ref: LoopAddress | str) -> None:
-        """Let a suspended actor go on; twice is harmless."""
-        self.call(ref, SystemRequest("resume"))
-
-    def get_state(self, ref: LoopAddress | str) -> dict[str, Any]:
-        """Return the attributes of an actor, suspended or not; for inspection and tests."""
-        return self.call(ref, SystemRequest("get_state"))  # type: ignore[no-any-return]
-
-    def replace_state(
-        self, ref: LoopAddress | str, change: Callable[[dict[str, Any]], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """Replace the attributes of an actor by `change(attributes)`, and return the new ones.
-
-        Whatever `change` raises is raised here; the state is then unchanged.
-        """
-        return self.call(ref, SystemRequest("replace_state", change))  # type: ignore[no-any-return]
-
-    def change_code(self, ref: LoopAddress | str, argument: object = None) -> None:
-        """Run an actor's `code_change(argument)`; a supervisor reads its configuration again.
-
-        Raises:
-            NotSuspended: `suspend` it before, and `resume` it afterwards.
-
-        Whatever `code_change` raises is raised here; the state is then unchanged.
-        """
-        self.call(ref, SystemRequest("change_code", argument))
-
-    def get_status(self, ref: LoopAddress | str) -> ActorStatus:
-        """Return how an actor is, suspended or not: what it waits for, links, what it handled."""
-        return self.call(ref, SystemRequest("get_status"))  # type: ignore[no-any-return]
-
-    def inspect(self, ref: LoopAddress | str, log_max: int | None = 10) -> None:
-        """Count what an actor handles from now on, and keep its last `log_max` messages' types.
-
-        `get_status` tells both. None ends it; an actor that is not inspected pays nothing.
-        """
-        self.call(ref, SystemRequest("inspect", log_max))
+        watcher, cell = self.new_outside_cell("when_ended", _EndWatcher(action)), cell_of(ref)
+        self.run_outside(lambda: watcher.monitor(cell))
 
     def shutdown(self) -> None:
         """End every actor without ceremony, then all threads; stop supervisors before.
@@ -181,6 +164,7 @@ class LoopSystemBase(ThespianBase):
             self.shutdown_soon()
             return
         self.run_outside(self._kill_all)
+        self._is_shut_down = True
         self.release_sources()
         self._stop_event_loop()
 
@@ -200,7 +184,12 @@ class LoopSystemBase(ThespianBase):
         """Wait, outside the lock, for a call that was not answered at once."""
         if call.event is not None and not self._wait(call.event, call.timeout_s):
             self.run_outside(call.expire)
-        return call.result()
+        try:
+            return call.result()
+        except ActorDead as dead:
+            if self._is_shut_down and dead.reason == NOPROC:
+                raise SystemShutDown(dead.ref) from None
+            raise
 
     def _wait(self, event: threading.Event, timeout_s: float | None) -> bool:
         """Wait for what actors do in other threads; where time is simulated, let it pass."""

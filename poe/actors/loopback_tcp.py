@@ -12,11 +12,12 @@ process of the system gets SIGKILL when the one that started it ends.
 import multiprocessing
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from thespian.actors import ActorAddress, ActorSystem, InvalidActorAddress
+from thespian.actors import ActorAddress, ActorExitRequest, ActorSystem, InvalidActorAddress
+from thespian.system.messages.admin import SystemShutdown, SystemShutdownCompleted
 from thespian.system.messages.multiproc import EndpointConnected
 from thespian.system.multiprocCommon import (
     MAX_ADMIN_STARTUP_DELAY,
@@ -26,7 +27,7 @@ from thespian.system.multiprocCommon import (
     set_signal_handler,
 )
 from thespian.system.multiprocTCPBase import ActorSystemBase
-from thespian.system.transport import ReceiveEnvelope
+from thespian.system.transport import ReceiveEnvelope, TransmitIntent, TransmitOnly
 from thespian.system.transport.IPBase import TCPv4ActorAddress
 from thespian.system.transport.TCPTransport import (
     DEFAULT_ADMIN_PORT,
@@ -61,7 +62,8 @@ def loopback_tcp_system(
         log_definitions: as Thespian's `logDefs`.
         listening: descriptor of a socket that listens on the port already, for a system that is
             started again and again: clients wait meanwhile. Thespian's own clients would start
-            an admin of their own on a port that is free.
+            an admin of their own on a port that is free. Only the starter can end such a system:
+            a client's `shutdown()` and `ActorExitRequest` come to nothing.
 
     Raises:
         thespian.actors.InvalidActorAddress: another program has the port.
@@ -132,11 +134,38 @@ class LoopbackTransport(TCPTransport):  # type: ignore[misc]  # Thespian is unty
         return LoopbackTransport(ExternalTransportCopy(), self._adminAddr, self.txOnly, False)
 
 
+class _KeptTransport(LoopbackTransport):
+    """A transport whose process takes a goodbye from the one that started it alone.
+
+    Thespian's programs usually end with `system.shutdown()`, which ends everybody's system.
+    """
+
+    def run(self, handler: Any, duration: Any = None) -> Any:  # noqa: ANN401 - as Thespian's
+        """Serve what comes, but for the goodbyes of strangers."""
+        is_served = handler is not None and handler is not TransmitOnly
+        return super().run(self._without_goodbyes(handler) if is_served else handler, duration)
+
+    def _without_goodbyes(self, handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def handle(envelope: Any) -> Any:  # noqa: ANN401 - Thespian is untyped
+            message, sender = envelope.message, envelope.sender
+            if sender != self._parentAddr:
+                if isinstance(message, SystemShutdown):
+                    # Whoever asked would wait for this, and then for ten seconds.
+                    self.scheduleTransmit(None, TransmitIntent(sender, SystemShutdownCompleted()))
+                    return True
+                if isinstance(message, ActorExitRequest):
+                    return True
+            return handler(envelope)
+
+        return handle
+
+
 class _LoopbackBase(ActorSystemBase):  # type: ignore[misc]  # Thespian is untyped
     """`multiprocTCPBase` with that transport, and with an admin that is a child process."""
 
     transportType = LoopbackTransport  # noqa: N815 - Thespian's name
-    _admin: Any = None
+    admin_process: Any = None
+    """A child of this process; None where the system was joined and not started."""
 
     def _startAdmin(  # noqa: N802 - Thespian's name
         self,
@@ -150,12 +179,12 @@ class _LoopbackBase(ActorSystemBase):  # type: ignore[misc]  # Thespian is untyp
         Source: thespian 4.0.1, multiprocCommon.py, _startAdmin; without `detach_child`.
         """
         endpoint = self.transport.prepEndpoint(address, capabilities)
-        self._admin = self.mpcontext.Process(
+        self.admin_process = self.mpcontext.Process(
             target=_run_admin,
             args=(endpoint, starter, capabilities, log_definitions, self.mpcontext),
             daemon=True,
         )
-        self._admin.start()
+        self.admin_process.start()
         self.transport.connectEndpoint(endpoint)
         answer = self.transport.run(None, MAX_ADMIN_STARTUP_DELAY)
         if not isinstance(answer, ReceiveEnvelope) or not isinstance(
@@ -166,8 +195,8 @@ class _LoopbackBase(ActorSystemBase):  # type: ignore[misc]  # Thespian is untyp
     def shutdown(self) -> None:
         """End all actors, the logger and the admin."""
         super().shutdown()
-        if self._admin is not None:
-            self._admin.join(_ADMIN_JOIN_S)
+        if self.admin_process is not None:
+            self.admin_process.join(_ADMIN_JOIN_S)
 
 
 def _run_admin(
@@ -187,7 +216,7 @@ def _run_admin(
     if listener is None:
         transport = LoopbackTransport(endpoint)
     else:
-        transport = LoopbackTransport(TCPEndpoint(None, None, *endpoint.args[2:]))
+        transport = _KeptTransport(TCPEndpoint(None, None, *endpoint.args[2:]))
         transport.listen_with(listener, address)
     admin = MultiProcAdmin(transport, address, capabilities, log_definitions, context)
     admin.addrOfStarter = starter

@@ -133,19 +133,25 @@ class Start:
         self.call = call
 
     def answer(self, result: object) -> None:
-        """Give the starter the address; what `init` returned besides a directive is nothing."""
-        del result
+        """Give the starter the address; `init` must not have returned what means nothing."""
         assert self.call.server is not None
+        if result is not None:
+            reason = ("bad_return_value", result)
+            self._give_up(reason, reason)
+            return
         self.call.answer(self.call.server.address)
 
     def expire(self) -> None:
         """Kill the actor because its `init` takes too long, and tell the starter."""
+        self._give_up(TIMEOUT, KILLED)
+
+    def _give_up(self, reason: Reason, ends_with: Reason) -> None:
         server = self.call.server
         assert server is not None
-        self.call.fail(StartFailed(TIMEOUT))
-        if server.parent is not None:
-            server.unlink(server.parent)  # the starter is told once
-        server.abort(KILLED)
+        self.call.fail(StartFailed(reason))
+        if self.call.caller is not None:
+            server.unlink(self.call.caller)  # the starter is told once
+        server.abort(ends_with)
 
 
 @dataclass(frozen=True, slots=True)

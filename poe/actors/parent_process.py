@@ -1,7 +1,8 @@
 """What a process says to the one that started it, and how it ends with it.
 
 The other side of `OsProcess`. A program that cannot use this module does the same with a few system
-calls: it writes `ready` and a newline to the descriptor that `OS_PROCESS_READY_FD` names.
+calls: it writes `ready` and a newline to the descriptor that `OS_PROCESS_READY_FD` names. Nobody
+reads what comes after that line, and a later write fails with EPIPE.
 """
 
 import ctypes

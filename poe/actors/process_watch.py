@@ -25,6 +25,7 @@ PROCESS_ENDED = object()
 """Tells the actor that its process has ended by itself."""
 
 _REPORT_BYTES_MAX = 65_536
+_COMMAND_SHOWN_MAX = 80
 _REAP_S = 1.0
 _SIGNAL_NAMES = {number.value: number.name for number in signal.Signals}
 """Real-time signals have none, but for the first and the last."""
@@ -55,7 +56,7 @@ class ProcessWatch:
         told = {READY_FD_VARIABLE: str(writing), PARENT_VARIABLE: str(os.getpid())}
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the command is its owner's
-                list(command),
+                _words(command),
                 stdin=subprocess.DEVNULL,
                 pass_fds=(writing, *descriptors),
                 process_group=0,
@@ -64,6 +65,11 @@ class ProcessWatch:
         except OSError as error:
             os.close(reading)
             raise ProcessStartFailed(command[0], error.strerror or str(error)) from error
+        except Exception as error:
+            # What cannot be passed to a process at all: a NUL, a number, a negative descriptor.
+            os.close(reading)
+            why = f"{error}; use a list of str, and descriptors that are open"
+            raise ProcessStartFailed(str(command)[:_COMMAND_SHOWN_MAX], why) from error
         finally:
             os.close(writing)
         self.pid = self._process.pid
@@ -74,7 +80,7 @@ class ProcessWatch:
     @property
     def is_ready(self) -> bool:
         """Whether the process has said that it is."""
-        return self.report == READY
+        return self.report.startswith(READY)
 
     async def wait_change(self, timeout_s: float) -> None:
         """Wait until the process is ready or has ended, or the time is over."""
@@ -161,6 +167,13 @@ class ProcessWatch:
             self._event_loop.loop.remove_reader(self._pipe)
             os.close(self._pipe)
             self._pipe = None
+
+
+def _words(command: Sequence[str]) -> list[str]:
+    if isinstance(command, str) or not command:
+        msg = f"the command is {command!r}, no list of words"
+        raise TypeError(msg)
+    return list(command)
 
 
 def _reason_of(status: int) -> Reason:

@@ -9,8 +9,10 @@ Source: Erlang/OTP reference manual, "Processes"; `spec/otp.md` §1.4 and §3.
 import asyncio
 from typing import Final
 
+from poe.errors.short_text import short_repr
+
 Reason = object
-"""Any value; compared with `==`, shown with `repr`."""
+"""Any value, also one that cannot be compared or shown."""
 
 NORMAL: Final = "normal"
 """The actor's work is done; no link and no transient child takes it for a failure."""
@@ -25,10 +27,11 @@ NOPROC: Final = "noproc"
 TIMEOUT: Final = "timeout"
 """`init` took longer than its starter allowed."""
 
-CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError)
-"""What ends the actor that raises it; the last two must not end the thread that runs all actors.
+CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError, GeneratorExit)
+"""What ends the actor that raises it; the last three must not end the thread that runs all actors.
 
-`KeyboardInterrupt` is left out: it is meant for the program.
+`KeyboardInterrupt` is left out: it is meant for the program. It ends the actor, too, and goes on to
+whoever runs actors.
 """
 
 
@@ -40,7 +43,7 @@ class ActorExit(Exception):
 
     def __init__(self, reason: Reason) -> None:
         self.reason = reason
-        super().__init__(f"the actor ends: {reason!r}")
+        super().__init__(f"the actor ends: {short_repr(reason)}")
 
 
 def reason_of(error: BaseException) -> Reason:
@@ -50,6 +53,22 @@ def reason_of(error: BaseException) -> Reason:
 
 def is_orderly(reason: Reason) -> bool:
     """Tell whether an ending is no failure: normal, shutdown or ("shutdown", term)."""
-    if isinstance(reason, str):
-        return reason in {NORMAL, SHUTDOWN}
-    return isinstance(reason, tuple) and len(reason) == 2 and reason[0] == SHUTDOWN  # noqa: PLR2004 - OTP's pair
+    if isinstance(reason, tuple) and len(reason) == 2:  # noqa: PLR2004 - OTP's pair
+        return is_word(reason[0], SHUTDOWN)
+    return is_word(reason, NORMAL, SHUTDOWN)
+
+
+def is_word(reason: Reason, *words: str) -> bool:
+    """Tell whether a reason is one of OTP's words, such as `KILL`.
+
+    Any other value is not asked: its `==` may raise, or give no truth value.
+    """
+    return isinstance(reason, str) and str.__str__(reason) in words
+
+
+def is_same(reason: Reason, other: Reason) -> bool:
+    """Tell whether two reasons are equal; those that cannot be compared are not."""
+    try:
+        return reason is other or bool(reason == other)
+    except Exception:  # noqa: BLE001 - a foreign __eq__
+        return False

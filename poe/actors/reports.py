@@ -14,6 +14,7 @@ from poe.actors.call import Call
 from poe.actors.message import Cast
 from poe.actors.reason import Reason
 from poe.errors import PoeError
+from poe.errors.short_text import short_repr
 
 if TYPE_CHECKING:
     from poe.actors.gen_server import GenServer
@@ -63,5 +64,5 @@ def reason_text(reason: object) -> str:
     """
     if isinstance(reason, BaseException) and not isinstance(reason, PoeError):
         return type(reason).__name__
-    text = str(reason) if isinstance(reason, PoeError) else repr(reason)
+    text = str(reason) if isinstance(reason, PoeError) else short_repr(reason)
     return text if len(text) <= REASON_LENGTH_MAX else text[: REASON_LENGTH_MAX - 1] + "…"

@@ -15,4 +15,5 @@ class Responder(Actor):  # type: ignore[misc]  # Thespian is untyped
 
     def answer(self, message: Any) -> object:  # noqa: ANN401 - whatever a client sends
         """Return the answer, which Thespian pickles."""
-        raise NotImplementedError
+        msg = f"{type(self).__name__} has no answer for {type(message).__name__}"
+        raise TypeError(msg)

@@ -11,6 +11,8 @@ decided by the order of calls.
 """
 
 import itertools
+import logging
+import math
 import threading
 import time
 import weakref
@@ -26,6 +28,8 @@ from poe.actors.idle_time import TimeUp
 from poe.actors.message import Start
 from poe.actors.timer_queue import Timer, TimerQueue
 from poe.errors import CallFromActor
+
+logger = logging.getLogger("poe.actors")
 
 _BURST = (None,) * 2_000
 """As many messages as one thread delivers before timers, sockets and other threads get a turn."""
@@ -197,9 +201,11 @@ class RunQueue:
         self._nesting += 1
         try:
             server.deliver(message, None)
-        except BaseException as interrupt:
+        except BaseException as interrupt:  # noqa: BLE001 - raised again by `_drain`
+            # Not through the caller's coroutine: it is no crash of the caller, who learns from
+            # the call how the server ended.
             server.abort(interrupt)
-            raise
+            queue.appendleft((_Interrupt(interrupt), None, None))
         finally:
             self._nesting -= 1
 
@@ -222,15 +228,29 @@ class RunQueue:
             # was interrupted, so it ends, and its supervisor does what it does after a crash.
             if isinstance(cell, ActorCell | TimeUp):
                 cell.abort(interrupt)
-            raise
+            loop = self._event_loop
+            if loop is None or not loop.is_own_thread():
+                raise
+            # Nobody waits in that thread, and without it no timer would fire any more.
+            logger.exception("an actor was cut short in the event loop's thread")
         finally:
             self._is_running = False
             if queue or pinned:
                 self.event_loop().wake(self.run_ready)
+        if self.unarmed:
+            self._arm_calls()
+
+    def _arm_calls(self) -> None:
+        """Set the timers of the calls that were not answered at once."""
         while self.unarmed:
             call = self.unarmed.popleft()
             if not call.is_done and call.timeout_s is not None:
-                call.timer = self.add_timer(call.timeout_s, call.expire)
+                try:
+                    call.timer = self.add_timer(call.timeout_s, call.expire)
+                except (TypeError, ValueError) as error:
+                    # The caller is to blame, and not who happens to run actors now.
+                    call.fail(error)
+                    self._drain()
 
     # ---- time ---------------------------------------------------------------------------------
 
@@ -246,6 +266,9 @@ class RunQueue:
         """Move an injected clock on and run what has come due, deadline by deadline."""
         if self._clock is None:
             msg = "advance() needs a simulated clock; pass clock=... to the constructor"
+            raise ValueError(msg)
+        if not seconds >= 0:
+            msg = f"advance({seconds}): time does not go back; use 0 or more seconds"
             raise ValueError(msg)
         self._enter()
         try:
@@ -279,7 +302,14 @@ class RunQueue:
         return loop is not None and loop.thread_ident == threading.get_ident()
 
     def add_timer(self, delay_s: float, action: Callable[[], object]) -> Timer:
-        """Run `action` under the lock after `delay_s`."""
+        """Run `action` under the lock after `delay_s`.
+
+        Raises:
+            ValueError: the delay is negative or has no end, or is no number.
+        """
+        if not 0 <= delay_s < math.inf:
+            msg = f"a time of {delay_s} s cannot be waited for; use 0 or more seconds"
+            raise ValueError(msg)
         if self._clock is None and self._event_loop is None:
             # Its start takes milliseconds. They would be missing at the end: an actor that looks
             # at a clock of its own when it is woken would find that it is too early.
@@ -315,3 +345,17 @@ class RunQueue:
                 self._systems.remove(reference)
         if self._event_loop is not None:
             self._event_loop.stop()
+
+
+class _Interrupt:
+    """Stands first in the run queue to raise what cut short an actor within another's callback."""
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def deliver(self, message: object, sender: object) -> None:
+        """Raise it in the thread that runs actors."""
+        del message, sender
+        raise self._error

@@ -72,7 +72,10 @@ def serve(actor: "GenServer", request: SystemRequest) -> object:
 
 
 def _change_state(actor: "GenServer", request: SystemRequest) -> None:
-    """Replace the state, or change the code; whatever fails leaves the state as it was."""
+    """Replace the state, or change the code; whatever fails leaves the attributes as they were.
+
+    What they refer to is not copied: it may be large, or a socket.
+    """
     is_code = request.op == "change_code"
     if is_code and not actor._is_suspended:  # noqa: SLF001 - part of the runtime
         raise NotSuspended(actor.ref)

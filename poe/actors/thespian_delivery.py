@@ -20,7 +20,7 @@ from thespian.actors import (
 
 from poe.actors.call import Call
 from poe.actors.message import Cast, ExitSignal
-from poe.actors.reason import CRASHES, NORMAL
+from poe.actors.reason import CRASHES, NORMAL, is_word
 
 if TYPE_CHECKING:
     from poe.actors.actor_cell import ActorCell
@@ -65,7 +65,7 @@ class ThespianDelivery:
             self.deliver(message.message, sender)
         elif isinstance(message, Call):
             message.fail(TypeError(f"{cell.address} is no GenServer and answers no calls"))
-        elif message.reason != NORMAL:
+        elif not is_word(message.reason, NORMAL):
             cell.end(message.reason)
 
     def _failed(self, message: Any, sender: Any, run: int, error: BaseException) -> None:  # noqa: ANN401

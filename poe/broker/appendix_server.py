@@ -86,7 +86,7 @@ class AppendixOptions:
         if not 1 <= self.size_limit < 2**40:
             raise OptionError("size_limit", self.size_limit, "1 to 2^40 - 1 (bytes)")
         if not 0 < self.worker_timeout < math.inf:
-            raise OptionError("worker_timeout", self.worker_timeout, "more than 0 (seconds)")
+            raise OptionError("worker_timeout", self.worker_timeout, "more than 0 (finite seconds)")
         if self.read not in ("flushed", "synced"):
             raise OptionError("read", self.read, "flushed or synced")
         if not 0 <= self.sync_interval < math.inf:

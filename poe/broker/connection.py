@@ -85,9 +85,9 @@ class ConnectionOptions:
         if not _FRAME_MAX_MIN <= self.frame_max <= 2**31:
             raise OptionError("frame_max", self.frame_max, "1024 to 2^31 (bytes)")
         if not 0 < self.frame_timeout < math.inf:
-            raise OptionError("frame_timeout", self.frame_timeout, "more than 0 (seconds)")
+            raise OptionError("frame_timeout", self.frame_timeout, "more than 0 (finite seconds)")
         if not 0 < self.send_timeout < math.inf:
-            raise OptionError("send_timeout", self.send_timeout, "more than 0 (seconds)")
+            raise OptionError("send_timeout", self.send_timeout, "more than 0 (finite seconds)")
         if not 0 <= self.idle_timeout < math.inf:
             raise OptionError("idle_timeout", self.idle_timeout, "0 or more (seconds); 0 is never")
 

@@ -108,7 +108,9 @@ class ListenerOptions:
             raise OptionError("connections_max", self.connections_max, "1 or more")
         per_address_max = self.connections_per_address_max
         if per_address_max is not None and per_address_max < 1:
-            raise OptionError("connections_per_address_max", per_address_max, "1 or more, or None")
+            raise OptionError(
+                "connections_per_address_max", per_address_max, "1 or more, or 'none'"
+            )
         if self.in_flight_max < _IN_FLIGHT_MIN:
             raise OptionError("in_flight_max", self.in_flight_max, "65536 or more (bytes)")
 

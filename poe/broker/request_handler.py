@@ -13,6 +13,7 @@ from dataclasses import fields
 from typing import Any, TypeAlias
 
 from poe.actors import KILLED, NOPROC, ActorRef, Call, GenServer, is_orderly
+from poe.actors.reason import is_word
 from poe.broker.appendix_message import (
     MOVED,
     Describe,
@@ -57,7 +58,7 @@ def may_repeat(error: ActorDead, *, is_put: bool) -> bool:
     crashed may have done so because of the request, and its successor is not fed the same again.
     """
     reason = error.reason
-    return reason == NOPROC or is_orderly(reason) or (reason == KILLED and not is_put)
+    return is_word(reason, NOPROC) or is_orderly(reason) or (is_word(reason, KILLED) and not is_put)
 
 
 class RequestHandler:

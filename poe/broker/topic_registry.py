@@ -74,13 +74,13 @@ class RegistryOptions:
     def __post_init__(self) -> None:
         """Reject periods that are none."""
         if not 0 < self.check_interval < math.inf:
-            raise OptionError("check_interval", self.check_interval, "more than 0 (seconds)")
+            raise OptionError("check_interval", self.check_interval, "more than 0 (finite seconds)")
         if self.max_age is not None and not 0 < self.max_age < math.inf:
-            raise OptionError("max_age", self.max_age, "more than 0 (seconds), or None")
+            raise OptionError("max_age", self.max_age, 'more than 0 (finite seconds), or "none"')
         if self.topics_max < 1:
             raise OptionError("topics_max", self.topics_max, "1 or more")
         if self.topic_creation_rate is not None and self.topic_creation_rate < 1:
-            allowed = "1 or more (topics per second), or None"
+            allowed = "1 or more (topics per second), or 'none'"
             raise OptionError("topic_creation_rate", self.topic_creation_rate, allowed)
 
 

@@ -1,14 +1,20 @@
 """Where the server is: the options that all client commands share."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from poe import protocol
 from poe.cli.argument import number
+from poe.errors import CallTimeout, ConnectFailed, OptionError, RemoteProtocolError
 
 CALL_TIMEOUT_S = 30.0
 """A server that does not answer for so long is given up, rather than waited for without end."""
+
+LOOK_TIMEOUT_S = 5.0
 
 HostOption = Annotated[
     str, typer.Option("--host", metavar="TEXT", envvar="POE_HOST", help="Where the server listens.")
@@ -28,10 +34,34 @@ DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 5555
 
 
-def connect(host: str, port: int) -> protocol.Socket:
+def connect(host: str, port: int, timeout_s: float = CALL_TIMEOUT_S) -> protocol.Socket:
     """Connect to the server.
 
     Raises:
+        OptionError: a variable is empty, which typer takes for one that is not set.
         ConnectFailed: nobody listens there.
     """
-    return protocol.socket(host, port, timeout_s=CALL_TIMEOUT_S)
+    for variable, allowed in (("POE_HOST", "an address"), ("POE_PORT", "1 to 65535")):
+        if os.environ.get(variable) == "":
+            raise OptionError(variable, "", f"{allowed}, or unset it")
+    return protocol.socket(host, port, timeout_s=timeout_s)
+
+
+@contextmanager
+def looking(host: str, port: int) -> Iterator[protocol.Socket]:
+    """Connect for a look, which changes nothing and has a short time limit.
+
+    Raises:
+        ConnectFailed: nobody listens there, or it does not answer as a server of Poe does.
+    """
+    with connect(host, port, LOOK_TIMEOUT_S) as connection:
+        try:
+            yield connection
+        except CallTimeout as error:
+            reason = f"what listens there gave no answer within {LOOK_TIMEOUT_S:g} s"
+            raise ConnectFailed(host, port, reason) from error
+        except RemoteProtocolError as error:
+            if connection.is_usable:  # a refusal that a server of Poe has sent
+                raise
+            reason = "what answers there is no server of Poe, or one of another version"
+            raise ConnectFailed(host, port, reason) from error

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, connect
+from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, looking
 from poe.cli.argument import number
 from poe.cli.output import is_terminal, write_line
 from poe.protocol import Socket
@@ -19,7 +19,7 @@ _AGES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 def topics(host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT) -> None:
     """List all topics, one a line."""
-    with connect(host, port) as connection:
+    with looking(host, port) as connection:
         for topic in connection.topics():
             write_line(_printable(topic))
 
@@ -43,7 +43,7 @@ def status(
     w is a writer, r a reader, h a hibernating reader. On a terminal it is a table with counts,
     bytes and the age of the newest message; else a line `TOPIC<tab>:ROLES` per topic.
     """
-    with connect(host, port) as connection:
+    with looking(host, port) as connection:
         if is_terminal(sys.stdout):
             _show_tables(connection, interval if watch else None)
         else:

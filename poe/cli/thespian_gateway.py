@@ -8,13 +8,18 @@ from collections.abc import Callable
 
 from poe.actors import ActorRef, LoopSystemBase, OsProcess, Reason, StartFailed
 from poe.broker import BoundPort, ListenerOptions, bind_port
+from poe.cli.gateway_arguments import GatewayArguments
 from poe.cli.python_process import python_command
 from poe.cli.service import Served
-from poe.cli.thespian_process import GatewayArguments
 from poe.node import root_cause
-from poe.supervision import ChildSpec, Supervisor, SupervisorFlags
+from poe.supervision import Backoff, ChildSpec, Supervisor, SupervisorFlags
 
-_FLAGS = SupervisorFlags(intensity=4, period_s=60)
+_FLAGS = SupervisorFlags(
+    intensity=10_000,
+    period_s=1_000_000,
+    backoff=Backoff(first_s=0.1, max_s=30.0, reset_after_s=120.0),
+)
+"""Restarted for days on end, ever more slowly; the node works without the gateway."""
 _READY_TIMEOUT_S = 60.0
 _GRACE_S, _SHUTDOWN_S, _STOP_TIMEOUT_S = 0.3, 0.4, 0.5
 """Together with the node's time they stay below five seconds."""
@@ -23,7 +28,7 @@ _GRACE_S, _SHUTDOWN_S, _STOP_TIMEOUT_S = 0.3, 0.4, 0.5
 class ThespianGateway:
     """Starts the node, then the gateway's process, and ends them in the reverse order.
 
-    Used by `Service` as a node is; the service ends when either of the two has given up.
+    Used by `Service` as a node is; the service ends when the node has given up.
     """
 
     def __init__(self, node: Served, thespian_port: int, log_level: str) -> None:
@@ -85,8 +90,5 @@ class ThespianGateway:
             self._node.stop(timeout_s)
 
     def when_ended(self, action: Callable[[Reason], object]) -> None:
-        """Call `action` when either has ended."""
-        assert self._system is not None
-        assert self._sup is not None
+        """Call `action` when the node has ended; the end of the gateway is none of it."""
         self._node.when_ended(action)
-        self._system.when_ended(self._sup, action)

@@ -4,17 +4,16 @@ It is started by `ThespianGateway`. It starts Thespian's own processes, the serv
 ends as soon as that one does: all are then gone, and its supervisor starts it anew.
 """
 
-import json
 import logging
 import os
 import select
 import signal
 import sys
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any
 
 from poe.actors import end_with_parent, loopback_tcp_system, report_failure, report_ready
 from poe.cli.exit_code import ExitCode
+from poe.cli.gateway_arguments import GatewayArguments
 from poe.cli.log import start_logging
 from poe.cli.sentence import sentence_of
 from poe.errors import CallTimeout, PoeError
@@ -23,28 +22,6 @@ from poe.gateway import NODE_CAPABILITY, SERVICE_NAME, ThespianService
 _log = logging.getLogger("poe.gateway")
 
 _ASK_TIMEOUT_S = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayArguments:
-    """What the process is told."""
-
-    host: str
-    """Where the node listens."""
-    port: int
-    thespian_port: int
-    descriptor: int
-    """The socket that listens there."""
-    log_level: str
-
-    def encode(self) -> str:
-        """Return them as an argument of a command."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def decode(cls, text: str) -> Self:
-        """Take them from the argument."""
-        return cls(**json.loads(text))
 
 
 def main() -> int:

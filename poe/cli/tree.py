@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, connect
+from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, looking
 from poe.cli.output import write_line
 from poe.errors import RemoteProtocolError
 from poe.supervision import TreeRow, render_tree
@@ -31,7 +31,7 @@ def tree(
     supervisor, state, restarts, messages that wait for it, and why it last crashed. Of many
     children those come first of which there is something to tell, and the rest is summed up.
     """
-    with connect(host, port) as connection:
+    with looking(host, port) as connection:
         try:
             answer = connection.control("tree", all=all_rows)
         except RemoteProtocolError as error:

@@ -1,6 +1,7 @@
 """6xx: actors, processes and tables."""
 
 from poe.errors.root import PoeError
+from poe.errors.short_text import short_repr
 
 
 class ActorError(PoeError):
@@ -17,7 +18,7 @@ class ActorDead(ActorError):
     def __init__(self, ref: object, reason: object) -> None:
         self.ref = ref
         self.reason = reason
-        super().__init__(f"{ref} is not alive: {reason!r}")
+        super().__init__(f"{ref} is not alive: {short_repr(reason)}")
 
 
 class CallTimeout(ActorError):
@@ -61,7 +62,7 @@ class StartFailed(ActorError):
 
     def __init__(self, reason: object) -> None:
         self.reason = reason
-        super().__init__(f"the actor did not start: {reason!r}")
+        super().__init__(f"the actor did not start: {short_repr(reason)}")
 
 
 class CallFromActor(ActorError):
@@ -70,7 +71,10 @@ class CallFromActor(ActorError):
     code = 606
 
     def __init__(self) -> None:
-        super().__init__("an actor must not block its system; use `await self.call(...)` here")
+        super().__init__(
+            "the system's own methods are not for use inside an actor, which must not block; use "
+            "`await self.call(...)`, `self.cast(...)`, `await self.start_link(...)` here"
+        )
 
 
 class NotSuspended(ActorError):
@@ -134,6 +138,16 @@ class LoopBaseOnly(ActorError):
         self.operation = operation
         self.way_out = way_out
         super().__init__(f"{operation} works on LoopSystemBase only; {way_out}")
+
+
+class SystemShutDown(ActorDead):
+    """The actor, or a new one, cannot run: its system was shut down."""
+
+    code = 612
+
+    def __init__(self, ref: object) -> None:
+        super().__init__(ref, "noproc")
+        self.args = (f"{ref}: this system was shut down; make a new one",)
 
 
 class TableError(ActorError):

@@ -1,6 +1,7 @@
 """7xx: child specs and requests to supervisors."""
 
 from poe.errors.root import PoeError
+from poe.errors.short_text import short_repr
 
 
 class SupervisionError(PoeError):
@@ -30,7 +31,7 @@ class ChildStartFailed(SupervisionError):
     def __init__(self, child_id: object, reason: object) -> None:
         self.child_id = child_id
         self.reason = reason
-        super().__init__(f"child {child_id!r} did not start: {reason!r}")
+        super().__init__(f"child {short_repr(child_id)} did not start: {short_repr(reason)}")
 
 
 class IntensityExceeded(SupervisionError):
@@ -42,7 +43,8 @@ class IntensityExceeded(SupervisionError):
         self.child_id = child_id
         self.restarts = restarts
         self.period_s = period_s
-        super().__init__(f"child {child_id!r}: {restarts} restarts within {period_s} s")
+        times = "1 restart" if restarts == 1 else f"{restarts} restarts"
+        super().__init__(f"child {short_repr(child_id)}: {times} within {period_s} s")
 
 
 class ChildRequestRefused(SupervisionError):
@@ -54,7 +56,7 @@ class ChildRequestRefused(SupervisionError):
         self.child_id = child_id
         self.why = why
         self.ref = ref
-        super().__init__(f"child {child_id!r}: {why}; {way_out}")
+        super().__init__(f"child {short_repr(child_id)}: {why}; {way_out}")
 
 
 class UnknownRequest(SupervisionError):

@@ -120,6 +120,11 @@ class Socket:
         """Close the connection; further calls raise `ConnectionClosed`."""
         self._close("it was closed here")
 
+    @property
+    def is_usable(self) -> bool:
+        """Tell whether it can still be used: neither closed, nor broken by what came or did not."""
+        return not self._unusable_because
+
     def write(self, topic: bytes | str, messages: Messages) -> int:
         """Append all messages to the topic, or none, and return the pointer of the last.
 

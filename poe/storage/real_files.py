@@ -139,7 +139,8 @@ class RealFiles:
             base.mkdir(mode=0o700, parents=True, exist_ok=True)
             base_fd = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            reason = error.strerror or str(error)
+            is_file = isinstance(error, FileExistsError)
+            reason = "it is a file" if is_file else error.strerror or str(error)
             raise _unusable(base, reason) from error
         files = cls(str(base), base_fd)
         if not os.access(base, os.W_OK | os.X_OK):

@@ -45,8 +45,8 @@ class FoundLock:
 def make_lock(files: Files, path: str, flushed_offset: int, *, is_synced: bool = False) -> None:
     """Make the lock file of a segment; on an error none is left behind.
 
-    When `is_synced`, what it says survives a power cut. An empty one would be the original's, behind
-    whose lock all that looks like records is taken in.
+    When `is_synced`, what it says survives a power cut. An empty one would be the original's,
+    behind whose lock all that looks like records is taken in.
 
     Raises:
         OSError: as reported by the file layer.

@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from poe.actors import ActorRef, Error, GenServer
 from poe.errors import ChildRequestRefused, InvalidChildSpec
-from poe.supervision.child_spec import NOT_FOR_INIT, ChildKind, ChildSpec, is_keywords
+from poe.supervision.child_spec import NOT_FOR_INIT, ChildKind, ChildSpec, is_hashable, is_keywords
 from poe.supervision.child_table import Slot
 
 ReplyT = TypeVar("ReplyT")
@@ -56,9 +56,20 @@ def refuse(child_id: Hashable, why: Refusal, ref: ActorRef | None = None) -> Err
 
 
 class SupervisorRequest(Generic[ReplyT]):
-    """Any request that a supervisor answers with a `ReplyT`."""
+    """Any request that a supervisor answers with a `ReplyT`.
+
+    Raises:
+        InvalidChildSpec: on construction: no supervisor could take what it holds.
+    """
 
     __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Refuse at the caller what would raise in the supervisor."""
+        self.check()
+
+    def check(self) -> None:
+        """Refuse what would raise in the supervisor, which checks again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +101,19 @@ class ChildCounts:
 
 @dataclass(frozen=True, slots=True)
 class StartChild(SupervisorRequest["ActorRef | None"]):
-    """Add a child as the last in start order, and start it."""
+    """Add a child as the last in start order, and start it.
+
+    Raises:
+        InvalidChildSpec: on construction: it is no `ChildSpec`.
+    """
 
     spec: ChildSpec
+
+    def check(self) -> None:
+        """Refuse what would raise in the supervisor."""
+        if not isinstance(self.spec, ChildSpec):
+            msg = f"StartChild: spec is {self.spec!r}; use ChildSpec(id=..., actor=...)"
+            raise InvalidChildSpec(msg, "spec", self.spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +121,7 @@ class StartDynamicChild(SupervisorRequest["ActorRef | None"]):
     """Start one more instance of a simple_one_for_one template.
 
     Raises:
-        InvalidChildSpec: the keywords cannot start an actor.
+        InvalidChildSpec: on construction: the arguments cannot start an actor.
     """
 
     args: tuple[Any, ...] = ()
@@ -108,8 +129,11 @@ class StartDynamicChild(SupervisorRequest["ActorRef | None"]):
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Override the template's."""
 
-    def __post_init__(self) -> None:
-        """Refuse at the caller what would raise in the supervisor."""
+    def check(self) -> None:
+        """Refuse what would raise in the supervisor."""
+        if not isinstance(self.args, tuple):
+            msg = f"start_dynamic_child: args is {self.args!r}; use a tuple, such as (value,)"
+            raise InvalidChildSpec(msg, "args", self.args)
         if self.kwargs and not is_keywords(self.kwargs):
             msg = f"start_dynamic_child: kwargs is {self.kwargs!r}; use str keys, {NOT_FOR_INIT}"
             raise InvalidChildSpec(msg)
@@ -121,6 +145,10 @@ class TerminateChild(SupervisorRequest[None]):
 
     child: Hashable
 
+    def check(self) -> None:
+        """Refuse what would raise in the supervisor."""
+        _check_id(self, "child", self.child)
+
 
 @dataclass(frozen=True, slots=True)
 class RestartChild(SupervisorRequest["ActorRef | None"]):
@@ -128,12 +156,20 @@ class RestartChild(SupervisorRequest["ActorRef | None"]):
 
     id: Hashable
 
+    def check(self) -> None:
+        """Refuse what would raise in the supervisor."""
+        _check_id(self, "id", self.id)
+
 
 @dataclass(frozen=True, slots=True)
 class DeleteChild(SupervisorRequest[None]):
     """Forget a child that has a spec but no actor."""
 
     id: Hashable
+
+    def check(self) -> None:
+        """Refuse what would raise in the supervisor."""
+        _check_id(self, "id", self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +187,16 @@ class GetChildSpec(SupervisorRequest[ChildSpec]):
     """Return the spec of a child: by id, or by ref where the strategy is simple_one_for_one."""
 
     child: Hashable
+
+    def check(self) -> None:
+        """Refuse what would raise in the supervisor."""
+        _check_id(self, "child", self.child)
+
+
+def _check_id(request: SupervisorRequest[Any], key: str, value: object) -> None:
+    if not is_hashable(value):
+        msg = f"{type(request).__name__}: {key} is {value!r}; use a hashable value"
+        raise InvalidChildSpec(msg, key, value)
 
 
 class CallingSystem(Protocol):

@@ -41,6 +41,8 @@ class Backoff:
 
     def __post_init__(self) -> None:
         """Refuse what would never end or never wait."""
+        for key in ("first_s", "factor", "max_s", "jitter", "reset_after_s"):
+            self._check(key, isinstance(getattr(self, key), int | float), "a number")
         self._check("first_s", 0 < self.first_s < math.inf, "more than 0 seconds")
         self._check("factor", 1 <= self.factor < math.inf, "1 or more")
         self._check("max_s", self.first_s <= self.max_s < math.inf, "first_s or more")

@@ -63,6 +63,16 @@ INFINITY: Final = "infinity"
 """Shutdown: wait for as long as the child takes."""
 WORKER_SHUTDOWN_S: Final = 5.0
 
+_RESTARTS: Final = "Restart.PERMANENT, Restart.TRANSIENT or Restart.TEMPORARY"
+_KINDS: Final = "ChildKind.WORKER or ChildKind.SUPERVISOR"
+_STRATEGIES: Final = (
+    "Strategy.ONE_FOR_ONE, Strategy.REST_FOR_ONE, Strategy.ONE_FOR_ALL or "
+    "Strategy.SIMPLE_ONE_FOR_ONE"
+)
+_AUTO_SHUTDOWNS: Final = (
+    "AutoShutdown.NEVER, AutoShutdown.ANY_SIGNIFICANT or AutoShutdown.ALL_SIGNIFICANT"
+)
+
 _START_KEYWORDS = frozenset({"name", "start_timeout_s"})
 """What `start_link` takes for itself; a spec has fields for them."""
 NOT_FOR_INIT: Final = "without 'name' and 'start_timeout_s'"
@@ -133,11 +143,11 @@ class ChildSpec:
 
     def __post_init__(self) -> None:
         """Check the fields in OTP's order: the first one that is wrong is reported."""
-        self._check("id", _is_hashable(self.id), "a hashable value")
+        self._check("id", is_hashable(self.id), "a hashable value")
         self._check("actor", _is_actor_class(self.actor), "a subclass of GenServer")
         self._check("args", isinstance(self.args, tuple), "a tuple")
         self._check("kwargs", is_keywords(self.kwargs), f"a mapping with str keys, {NOT_FOR_INIT}")
-        self._check("restart", isinstance(self.restart, Restart), "a member of Restart")
+        self._check("restart", isinstance(self.restart, Restart), _RESTARTS)
         self._check("significant", isinstance(self.significant, bool), "True or False")
         self._check(
             "significant",
@@ -145,13 +155,15 @@ class ChildSpec:
             "False with restart PERMANENT, or TRANSIENT or TEMPORARY with it",
             combined_with="restart",
         )
-        self._check("kind", isinstance(self.kind, ChildKind), "a member of ChildKind")
+        self._check("kind", isinstance(self.kind, ChildKind), _KINDS)
         self._check(
             "shutdown_s",
             self.shutdown_s is None or _is_shutdown(self.shutdown_s),
             "0 or more seconds, 'brutal_kill' or 'infinity'",
         )
-        self._check("name", self.name is None or isinstance(self.name, str), "a str or None")
+        self._check(
+            "name", self.name is None or is_name(self.name), "a str that is not empty, or None"
+        )
         self._check("start", callable(self.start), "a function")
         limit = self.start_timeout_s
         is_limit = limit is None or (_is_number(limit) and limit > 0)
@@ -213,17 +225,17 @@ class SupervisorFlags:
 
     def __post_init__(self) -> None:
         """Check the flags in OTP's order."""
-        self._check("strategy", isinstance(self.strategy, Strategy), "a member of Strategy")
-        self._check("intensity", _is_int(self.intensity, 0), "an integer, 0 or more")
-        self._check("period_s", _is_int(self.period_s, 1), "whole seconds, 1 or more")
+        self._check("strategy", isinstance(self.strategy, Strategy), _STRATEGIES)
+        self._check("intensity", is_int(self.intensity, 0), "an integer, 0 or more")
+        self._check("period_s", is_int(self.period_s, 1), "whole seconds, 1 or more")
         is_auto = isinstance(self.auto_shutdown, AutoShutdown)
-        self._check("auto_shutdown", is_auto, "a member of AutoShutdown")
+        self._check("auto_shutdown", is_auto, _AUTO_SHUTDOWNS)
         is_backoff = self.backoff is None or isinstance(self.backoff, Backoff)
         self._check("backoff", is_backoff, "a Backoff or None")
         is_dynamic = self.strategy is Strategy.SIMPLE_ONE_FOR_ONE
         self._check(
             "max_children",
-            self.max_children is None or (is_dynamic and _is_int(self.max_children, 0)),
+            self.max_children is None or (is_dynamic and is_int(self.max_children, 0)),
             "None, or with simple_one_for_one an integer, 0 or more",
         )
 
@@ -232,6 +244,26 @@ class SupervisorFlags:
             value = getattr(self, key)
             msg = f"supervisor flag {key} is {value!r}; use {allowed}"
             raise InvalidChildSpec(msg, key, value)
+
+
+def split_configuration(configuration: Any) -> tuple[SupervisorFlags, Sequence[ChildSpec]]:  # noqa: ANN401 - to be checked
+    """Return the flags and specs that a supervisor is started with, or that it made itself.
+
+    Raises:
+        InvalidChildSpec: it is something else.
+    """
+    match configuration:
+        case (SupervisorFlags() as flags, [*specs]):
+            for spec in specs:
+                if not isinstance(spec, ChildSpec):
+                    msg = f"{spec!r} is no child spec; use ChildSpec(id=..., actor=...)"
+                    raise InvalidChildSpec(msg)
+            return flags, specs
+    msg = (
+        f"a supervisor is configured with {configuration!r}; use (flags, [specs]): "
+        "SupervisorFlags(...) and a list of ChildSpec(...)"
+    )
+    raise InvalidChildSpec(msg)
 
 
 def check_children(flags: SupervisorFlags, specs: Sequence[ChildSpec]) -> None:
@@ -271,16 +303,24 @@ def check_combination(spec: ChildSpec, auto_shutdown: AutoShutdown) -> None:
         raise InvalidChildSpec(msg, ("auto_shutdown", "significant"), (auto_shutdown, True))
 
 
-def is_keywords(kwargs: Mapping[Any, Any]) -> bool:
+def is_keywords(kwargs: object) -> bool:
     """Tell whether an actor can be started with these keywords; some say how it is started."""
-    return all(isinstance(key, str) and key not in _START_KEYWORDS for key in kwargs)
+    return isinstance(kwargs, Mapping) and all(
+        isinstance(key, str) and key not in _START_KEYWORDS for key in kwargs
+    )
 
 
 def _is_actor_class(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, GenServer)
 
 
-def _is_hashable(value: object) -> bool:
+def is_name(value: object) -> bool:
+    """Tell whether an actor can be registered under a value."""
+    return isinstance(value, str) and value != ""
+
+
+def is_hashable(value: object) -> bool:
+    """Tell whether a value can be an id."""
     # isinstance(value, Hashable) would say yes to a tuple that holds a list.
     try:
         hash(value)
@@ -289,7 +329,8 @@ def _is_hashable(value: object) -> bool:
     return True
 
 
-def _is_int(value: object, minimum: int) -> bool:
+def is_int(value: object, minimum: int) -> bool:
+    """Tell whether a value is an integer of at least `minimum`."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
 
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 
 from poe.actors import KILL, NOPROC, ActorRef, Error, GenServer
+from poe.actors.reason import is_word
 from poe.actors.reports import reason_text
 from poe.errors import ChildStartFailed
 from poe.supervision.api import (
@@ -46,6 +47,7 @@ from poe.supervision.strategy import (
 from poe.supervision.watcher import AllGone, Watcher, living
 
 _NO_ARGUMENTS = StartDynamicChild()
+_NOT_KEPT = "the arguments of a temporary child are not kept"
 _NO_CRASHES = CrashRecord()
 
 
@@ -53,8 +55,8 @@ class DynamicChildren:
     """Owns the instances of one template and the restart history of their supervisor.
 
     Invariants: `restarting` is a subset of `instances`; a restarting instance keeps the ref of its
-    dead actor as its handle; only instances that may be restarted keep their arguments, and only
-    those that crashed have a record of it.
+    dead actor as its handle; only instances that may be restarted when they start keep their
+    arguments, and only those that crashed have a record of it.
     """
 
     strategy = Strategy.SIMPLE_ONE_FOR_ONE
@@ -91,7 +93,7 @@ class DynamicChildren:
         reasons = await supervisor.call(watcher, AllGone(grace_s), timeout_s=None)
         failures: defaultdict[str, list[object]] = defaultdict(list)
         for reason in reasons:
-            if reason != NOPROC and not is_stop_as_told(template, reason):
+            if not is_word(reason, NOPROC) and not is_stop_as_told(template, reason):
                 failures[reason_text(reason)].append(reason)
         for alike in failures.values():
             report(Report.SHUTDOWN_ERROR, supervisor.ref, template.id, alike[0], len(alike))
@@ -143,12 +145,9 @@ class DynamicChildren:
     async def _restart(self, old_ref: ActorRef) -> None:
         self._restarting.discard(old_ref)
         request = self._instances.pop(old_ref)
-        assert request is not None
         crashes = self._crashed.pop(old_ref)
         try:
-            ref = ref_of(
-                await start(self._supervisor, self._template, request.args, request.kwargs)
-            )
+            ref = await self._start_again(request)
         except ChildStartFailed as failure:
             crashes.last_reason = self.crashes.last_reason = reason_text(failure.reason)
             self._instances[old_ref] = request
@@ -164,6 +163,14 @@ class DynamicChildren:
             self._instances[ref] = request
             self._crashed[ref] = crashes
             self._delays.rename(old_ref, ref)
+
+    async def _start_again(self, request: StartDynamicChild | None) -> ActorRef | None:
+        """Start an instance as before; as in OTP it fails if it was temporary when it started."""
+        supervisor, template = self._supervisor, self._template
+        if request is None:
+            report(Report.START_ERROR, supervisor.ref, template.id, _NOT_KEPT)
+            raise ChildStartFailed(template.id, _NOT_KEPT)
+        return ref_of(await start(supervisor, template, request.args, request.kwargs))
 
     def _forget(self, ref: ActorRef) -> None:
         self._restarting.discard(ref)

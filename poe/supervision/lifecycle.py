@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poe.actors import CRASHES, KILL, NOPROC, SHUTDOWN, TIMED_OUT, ActorRef, GenServer
+from poe.actors.reason import is_word
 from poe.errors import ChildStartFailed, StartFailed
 from poe.supervision.child_spec import BRUTAL_KILL, ChildSpec, Started
 from poe.supervision.reports import Report, report
@@ -51,6 +52,8 @@ async def start(
         started = await spec.start(
             supervisor, spec.actor, *spec.args, *extra_args, name=spec.name, **kwargs
         )
+    except GeneratorExit:
+        raise  # the supervisor itself is being ended
     except CRASHES as error:
         reason = error.reason if isinstance(error, StartFailed) else error
         report(Report.START_ERROR, supervisor.ref, spec.id, reason)
@@ -80,7 +83,7 @@ async def stop(supervisor: GenServer, spec: ChildSpec, ref: ActorRef) -> None:
         reason = await supervisor.wait_down(monitor)
     supervisor.unlink(ref)
     # A child that was gone before it was told to go is no failure of the stop.
-    if reason != NOPROC and not is_stop_as_told(spec, reason):
+    if not is_word(reason, NOPROC) and not is_stop_as_told(spec, reason):
         report(Report.SHUTDOWN_ERROR, supervisor.ref, spec.id, reason)
 
 

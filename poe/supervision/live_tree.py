@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from poe.actors import LoopAddress
+from poe.actors import LoopAddress, LoopSystemBase
 from poe.actors.actor_info import ActorInfo, ActorState, actor_info, queued_messages, role_of
+from poe.errors.short_text import short_repr
 from poe.supervision.api import ChildInfo
 from poe.supervision.child_spec import ChildKind
 from poe.supervision.child_table import RESTARTING
@@ -76,7 +77,7 @@ def tree(root: LoopAddress, *, all_rows: bool = False) -> list[TreeRow]:
     Raises:
         TypeError: `root` is no ref of an actor of a `LoopSystemBase`, whose actors can be seen.
     """
-    if not isinstance(root, LoopAddress):
+    if not _can_be_seen(root):
         msg = f"tree takes the ref of an actor of a LoopSystemBase, not {root!r}; see `whereis`"
         raise TypeError(msg)
     system = root.cell.system
@@ -91,6 +92,10 @@ def tree(root: LoopAddress, *, all_rows: bool = False) -> list[TreeRow]:
     else:
         system.run_outside(look)
     return rows
+
+
+def _can_be_seen(root: object) -> bool:
+    return isinstance(root, LoopAddress) and isinstance(root.cell.system, LoopSystemBase)
 
 
 def _rows(
@@ -204,7 +209,7 @@ _RESTARTING = ActorInfo("", None, "restarting", None, 0)
 
 def _text(value: Hashable) -> str:
     """Return a text that is short and fit for a frame: names may hold surrogates."""
-    text = value if isinstance(value, str) else repr(value)
+    text = value if isinstance(value, str) else short_repr(value)
     text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 1] + "…"
 

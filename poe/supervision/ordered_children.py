@@ -126,7 +126,9 @@ class OrderedChildren:
         if verdict is Verdict.RESTART:
             # The group stops at once: nobody works on with a sibling that is not there.
             plan = await self._stop_group(child_id)
-            backoff = self._table[child_id].spec.backoff or self._flags.backoff
+            child = self._table.get(child_id)
+            # It is gone where it was made temporary while it waited for its restart.
+            backoff = None if child is None else child.spec.backoff or self._flags.backoff
             if self._delays.begin(child_id, backoff):
                 self._table.set_slot(child_id, RESTARTING)
             else:
@@ -144,6 +146,7 @@ class OrderedChildren:
             self._table.set_slot(stop_id, None)
         for forget_id in plan.forget:
             self._table.remove(forget_id)
+            self._delays.forget(forget_id)
         for start_id in plan.start:
             # A sibling that waits for its own retry starts with the group; its retry is void.
             self._table.set_slot(start_id, None)
@@ -152,9 +155,10 @@ class OrderedChildren:
     async def _start_planned(self, plan: RestartPlan) -> None:
         failure = await self._start_group(plan.start)
         for start_id in plan.start:
-            child = self._table[start_id]
-            child.crashes.restarts += child.is_running
-            self.crashes.restarts += child.is_running
+            child = self._table.get(start_id)
+            if child is not None and child.is_running:
+                child.crashes.restarts += 1
+                self.crashes.restarts += 1
         if failure is not None:
             why = reason_text(failure.reason)
             self._table[failure.child_id].crashes.last_reason = self.crashes.last_reason = why

@@ -14,7 +14,7 @@ from typing import Any
 import xxhash
 
 from poe.errors import InvalidChildSpec
-from poe.supervision.child_spec import ChildSpec, Strategy, SupervisorFlags
+from poe.supervision.child_spec import ChildSpec, Strategy, SupervisorFlags, is_int, is_name
 from poe.supervision.supervisor import Supervisor
 
 PartitionKey = int | str | bytes
@@ -32,19 +32,28 @@ class Partitions:
         """Refuse what leads nowhere.
 
         Raises:
-            InvalidChildSpec: there is no partition.
+            InvalidChildSpec: there is no partition, or it would have no name.
         """
-        if self.count < 1:
-            msg = f"partitions {self.name!r}: count is {self.count!r}; use 1 or more"
+        if not is_name(self.name):
+            msg = f"partitions: name is {self.name!r}; use a str that is not empty"
+            raise InvalidChildSpec(msg, "name", self.name)
+        if not is_int(self.count, 1):
+            msg = f"partitions {self.name!r}: count is {self.count!r}; use an integer, 1 or more"
             raise InvalidChildSpec(msg, "count", self.count)
 
     def index(self, key: PartitionKey) -> int:
         """Return the number of a key's partition: the same in every process and on every machine.
 
         An int is taken modulo `count`, as in Elixir; text and bytes by their XXH3 hash.
+
+        Raises:
+            TypeError: the key is something else, whose hash could differ between processes.
         """
         if isinstance(key, int):
             return key % self.count
+        if not isinstance(key, str | bytes):
+            msg = f"partitions {self.name!r}: the key is {key!r}; use an int, str or bytes"
+            raise TypeError(msg)
         data = key.encode() if isinstance(key, str) else key
         return xxhash.xxh3_64_intdigest(data) % self.count
 
@@ -70,9 +79,21 @@ class PartitionSupervisor(Supervisor):
 
         Raises:
             InvalidChildSpec: the strategy is not one_for_one, so that partitions would not be
-                restarted alone.
+                restarted alone, or the spec has a name, or what is given is something else.
         """
+        if (type(partitions), type(spec)) != (Partitions, ChildSpec):
+            msg = (
+                f"a partition supervisor is started with ({partitions!r}, {spec!r}); "
+                "use (Partitions(...), ChildSpec(...))"
+            )
+            raise InvalidChildSpec(msg)
+        if spec.name is not None:
+            msg = f"partition spec {spec.id!r}: name is {spec.name!r}; its children need None"
+            raise InvalidChildSpec(msg, "name", spec.name)
         flags = flags or SupervisorFlags(intensity=3, period_s=5)
+        if not isinstance(flags, SupervisorFlags):
+            msg = f"a partition supervisor's flags are {flags!r}; use SupervisorFlags(...)"
+            raise InvalidChildSpec(msg)
         if flags.strategy is not Strategy.ONE_FOR_ONE:
             msg = f"a partition supervisor's strategy is {flags.strategy}; use one_for_one"
             raise InvalidChildSpec(msg, "strategy", flags.strategy)

@@ -50,8 +50,11 @@ def report(
         "count": count,
     }
     times = "" if count == 1 else f" ({count} times)"
+    # An error of ours may name the child itself.
+    told = text.removeprefix(f"child {child_id!r}: ")
+    told = f": {told}" if told else ""
     logger.log(
-        level, "%s: %s of child %r%s: %s", supervisor, kind, child_id, times, text, extra=fields
+        level, "%s: %s of child %r%s%s", supervisor, kind, child_id, times, told, extra=fields
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from poe.actors import KILLED, SHUTDOWN, is_orderly
+from poe.actors.reason import is_word
 from poe.supervision.child_spec import (
     BRUTAL_KILL,
     AutoShutdown,
@@ -117,7 +118,7 @@ def is_stop_as_told(spec: ChildSpec, reason: object) -> bool:
     Source: supervisor.erl, shutdown/1.
     """
     told = KILLED if spec.shutdown_s == BRUTAL_KILL else SHUTDOWN
-    return reason == told or (spec.restart is not Restart.PERMANENT and is_orderly(reason))
+    return is_word(reason, told) or (spec.restart is not Restart.PERMANENT and is_orderly(reason))
 
 
 def verdict_on_exit(

@@ -8,6 +8,7 @@ Source: OTP stdlib 4.2, supervisor.erl; differs as `spec/otp.md` §11 proposes: 
 answered with an error and an unknown cast is logged, where OTP crashes.
 """
 
+import inspect
 import logging
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -21,10 +22,17 @@ from poe.supervision.api import (
     RestartChild,
     StartChild,
     StartDynamicChild,
+    SupervisorRequest,
     TerminateChild,
     WhichChildren,
 )
-from poe.supervision.child_spec import ChildSpec, Strategy, SupervisorFlags, check_children
+from poe.supervision.child_spec import (
+    ChildSpec,
+    Strategy,
+    SupervisorFlags,
+    check_children,
+    split_configuration,
+)
 from poe.supervision.dynamic_children import DynamicChildren
 from poe.supervision.lifecycle import Retry
 from poe.supervision.limits import unreachable_limits
@@ -55,24 +63,37 @@ class Supervisor(GenServer):
 
     _children: OrderedChildren | DynamicChildren
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401 - as Python passes them
+        """Refuse a subclass that would start no children.
+
+        Raises:
+            TypeError: it overrides `init` with a plain function, which awaits no start.
+        """
+        super().__init_subclass__(**kwargs)
+        if not inspect.iscoroutinefunction(cls.init):
+            msg = (
+                f"{cls.__name__} replaces init, which starts the children; "
+                "override configure, or await super().init(...) in an async init"
+            )
+            raise TypeError(msg)
+
     # The arguments are whatever a subclass wants; the result may also be the token IGNORE.
     def configure(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         """Turn the start arguments into `(flags, specs)`, or return IGNORE to run nothing."""
-        assert not kwargs
-        flags, specs = args
-        return flags, specs
+        return (*args, kwargs) if kwargs else args
 
     async def init(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the runtime's directive
         """Check the configuration and start the children, left to right.
 
         Raises:
-            InvalidChildSpec: the children do not fit each other or the flags.
+            InvalidChildSpec: the configuration is not `(flags, specs)`, or the children do not fit
+                each other or the flags.
         """
         self._arguments = args, kwargs
         configuration = self.configure(*args, **kwargs)
         if configuration is IGNORE:
             return IGNORE
-        flags, specs = configuration
+        flags, specs = split_configuration(configuration)
         check_children(flags, specs)
         for warning in unreachable_limits(flags, specs):
             logger.warning("%s: %s", self.ref, warning)
@@ -98,6 +119,8 @@ class Supervisor(GenServer):
 
         Children are matched by id and keep running; new ones are not started, and those that are
         no longer listed stay, as the last in start order. Restarts that were counted still count.
+        A dynamic child that was temporary when it started cannot be restarted, whatever the new
+        template says: its arguments were not kept, and each try counts as one that failed.
 
         Raises:
             InvalidChildSpec: the children do not fit each other or the flags, or the strategy
@@ -108,7 +131,7 @@ class Supervisor(GenServer):
         configuration = self.configure(*args, **kwargs)
         if configuration is IGNORE:
             return
-        flags, specs = configuration
+        flags, specs = split_configuration(configuration)
         check_children(flags, specs)
         if (flags.strategy is Strategy.SIMPLE_ONE_FOR_ONE) is not self._is_dynamic:
             msg = f"a running supervisor cannot change to or from {Strategy.SIMPLE_ONE_FOR_ONE}"
@@ -119,6 +142,12 @@ class Supervisor(GenServer):
         """Answer a request of `poe.supervision.api`."""
         del caller
         children = self._children
+        if isinstance(request, SupervisorRequest):
+            # Its constructor has done so, unless it was made another way.
+            try:
+                request.check()
+            except InvalidChildSpec as error:
+                return Error(error)
         match request:
             case StartChild() | StartDynamicChild():
                 answer: object = await children.start_child(request)

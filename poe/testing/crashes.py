@@ -71,8 +71,16 @@ class CrashingSystem(LoopSystemBase):
                 `InjectedCrash`.
 
         Raises:
-            ValueError: there is no such callback or actor.
+            ValueError: there is no such callback or actor; `at` or `times` is less than 1.
+            TypeError: `at` or `times` is no whole number, or the reason is a class of exceptions,
+                or one that no actor can crash with (KeyboardInterrupt and its like).
         """
+        _check_count("at", at)
+        _check_count("times", times)
+        is_class = isinstance(reason, type) and issubclass(reason, BaseException)
+        if is_class or (isinstance(reason, BaseException) and not isinstance(reason, Exception)):
+            msg = f"reason is {reason!r}; use an Exception object, such as OSError('disk')"
+            raise TypeError(msg)
         if callback is not None and callback not in _CALLBACKS:
             msg = f"no callback is called {callback!r}; use one of {', '.join(_CALLBACKS)}"
             raise ValueError(msg)
@@ -96,6 +104,15 @@ class CrashingSystem(LoopSystemBase):
         return super().spawn(
             _crashing(actor_class, orders) if orders else actor_class, parent, name
         )
+
+
+def _check_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        msg = f"{name} is {value!r}; use a whole number, 1 or more"
+        raise TypeError(msg)
+    if value < 1:
+        msg = f"{name} is {value}; use 1 or more"
+        raise ValueError(msg)
 
 
 def _crashing(actor_class: type[GenServer], orders: list[Crash]) -> type[GenServer]:

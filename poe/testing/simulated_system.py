@@ -4,6 +4,7 @@ Nothing depends on the machine: the same test with the same seed runs the same c
 order.
 """
 
+import inspect
 import os
 import random
 import threading
@@ -18,6 +19,7 @@ from poe.actors.actor_cell import Entry
 from poe.actors.call import Call
 from poe.actors.idle_time import TimeUp
 from poe.actors.message import REPLY, ExitSignal, Start
+from poe.errors import OptionError
 from poe.testing.crashes import CrashingSystem
 
 SEED_VARIABLE: Final = "POE_TEST_SEED"
@@ -40,9 +42,15 @@ class SimulatedSystem(CrashingSystem):
     two messages of one sender to one receiver keep their order, as always, and an actor's `init`
     comes first. What a test finds so is repeated by the same seed; an exception that leaves the
     `with` block names it.
+
+    Raises:
+        TypeError: the seed is no whole number.
     """
 
     def __init__(self, *, clock: SimulatedClock | None = None, seed: int | None = None) -> None:
+        if seed is not None and not isinstance(seed, int):
+            msg = f"seed is {seed!r}; use a whole number, or None for the usual order"
+            raise TypeError(msg)
         self.seed = seed
         super().__init__(clock=clock or SimulatedClock())
 
@@ -98,15 +106,34 @@ def try_seeds(test: Callable[[SimulatedSystem], object], count: int = 100) -> No
 
     Raises:
         Exception: whatever `test` raised first, with a note that names the seed.
+        TypeError: `test` is async; a test calls actors, and waits for them, as a thread does.
+        ValueError: there is no seed to try.
+        OptionError: POE_TEST_SEED is no whole number.
     """
-    chosen = os.environ.get(SEED_VARIABLE)
-    for seed in range(count) if chosen is None else [int(chosen)]:
+    if inspect.iscoroutinefunction(test):
+        msg = f"{test} is async and would not run; use a plain function"
+        raise TypeError(msg)
+    if count < 1:
+        msg = f"count is {count}; use 1 or more"
+        raise ValueError(msg)
+    for seed in _chosen_seeds() or range(count):
         try:
             with SimulatedSystem(seed=seed) as system:
                 test(system)
         except Exception as error:
             error.add_note(f"or with {SEED_VARIABLE}={seed}")
             raise
+
+
+def _chosen_seeds() -> list[int]:
+    """Return the seed that the environment names, if it names one."""
+    text = os.environ.get(SEED_VARIABLE)
+    if text is None:
+        return []
+    try:
+        return [int(text)]
+    except ValueError as error:
+        raise OptionError(SEED_VARIABLE, text, "a whole number, or unset it") from error
 
 
 class _ShuffledQueue(deque[Entry]):

@@ -4,6 +4,7 @@ import pytest
 
 from poe.actors import (
     IGNORE,
+    KILL,
     NO_REPLY,
     ActorExit,
     CallTimeout,
@@ -262,3 +263,16 @@ def test_a_start_cannot_be_answered_later(system):
     with pytest.raises(StartFailed) as error:
         system.start(Puppet, on_init=lambda _: NO_REPLY)
     assert error.value.reason == ("bad_return_value", NO_REPLY)
+
+
+async def sleep_for_ever(puppet):
+    await puppet.sleep(1e9)
+
+
+def test_killed_actor_leaves_no_timer_of_what_it_waited_for(system):
+    ref = system.start(Puppet)
+    system.cast(ref, sleep_for_ever)
+    assert not system.is_quiet()
+    system.exit(ref, KILL)
+    assert not system.is_alive(ref)
+    assert system.is_quiet()

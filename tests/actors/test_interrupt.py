@@ -1,9 +1,28 @@
 """Ctrl-C in a thread that runs actors: the interrupted actor ends, everything else goes on."""
 
+import threading
+from contextlib import nullcontext, suppress
+
 import pytest
 
-from poe.actors import GenServer, IdleTimeout, LoopSystemBase, SimulatedClock
-from poe.supervision import ChildSpec, Supervisor, SupervisorFlags
+from poe.actors import (
+    ActorDead,
+    GenServer,
+    IdleTimeout,
+    LoopSystemBase,
+    SimulatedClock,
+    StartFailed,
+)
+from poe.errors import ChildStartFailed
+from poe.supervision import (
+    ChildSpec,
+    StartChild,
+    Supervisor,
+    SupervisorFlags,
+    WhichChildren,
+    call_supervisor,
+)
+from tests.actors.puppet import Puppet
 
 
 class Interrupted(GenServer):
@@ -76,3 +95,84 @@ def test_an_interrupt_while_a_time_out_is_handled_ends_the_actor():
     with pytest.raises(KeyboardInterrupt):
         system.advance(1.0)
     assert not system.is_alive(ref)
+
+
+class Unstartable(GenServer):
+    def init(self, error):
+        raise error
+
+
+class Starter(GenServer):
+    """Starts an actor from a coroutine, or from a plain callback."""
+
+    def handle_call(self, error, caller):
+        return self.start_and_tell(error)
+
+    async def start_and_tell(self, error):
+        try:
+            await self.start_link(Unstartable, error)
+        except StartFailed as failure:
+            return failure.reason
+
+    def handle_cast(self, error):
+        self.start_link(Unstartable, error)
+
+
+def raises_interrupt(error):
+    is_interrupt = isinstance(error, KeyboardInterrupt)
+    return pytest.raises(KeyboardInterrupt) if is_interrupt else nullcontext()
+
+
+@pytest.mark.parametrize("error", [GeneratorExit(), SystemExit(), KeyboardInterrupt()])
+def test_an_init_that_raises_such_an_error_is_a_failed_start(system, error):
+    starter = system.start(Starter)
+    with raises_interrupt(error):
+        assert system.call(starter, error) is error
+    assert system.is_alive(starter)
+
+
+@pytest.mark.parametrize("error", [GeneratorExit(), SystemExit(), KeyboardInterrupt()])
+def test_the_supervisor_of_a_child_that_cannot_start_so_lives_on(system, error):
+    sibling = ChildSpec(id="sibling", actor=Interrupted, name="sibling")
+    supervisor = system.start(Supervisor, SupervisorFlags(), [sibling])
+    with raises_interrupt(error), suppress(ChildStartFailed):
+        spec = ChildSpec(id="child", actor=Unstartable, args=(error,))
+        call_supervisor(system, supervisor, StartChild(spec))
+    assert system.is_alive(supervisor)
+    assert system.call("sibling", "more") == 1
+    (child,) = call_supervisor(system, supervisor, WhichChildren())
+    assert child.id == "sibling"
+
+
+@pytest.mark.parametrize("error", [GeneratorExit(), KeyboardInterrupt()])
+def test_a_starter_that_has_not_waited_for_it_gets_no_second_notice(system, error):
+    starter = system.start(Starter)
+    with raises_interrupt(error):
+        system.cast(starter, error)
+    assert system.is_alive(starter)
+
+
+def test_a_generator_exit_in_a_callback_is_a_crash(system):
+    puppet = system.start(Puppet)
+
+    def end(*_):
+        raise GeneratorExit
+
+    with pytest.raises(ActorDead):
+        system.call(puppet, end)
+    assert not system.is_alive(puppet)
+
+
+def test_an_interrupt_in_the_loop_s_own_thread_is_logged_and_timers_go_on(system, caplog):
+    cut_short, ended = system.start(Idle), threading.Event()
+    system.when_ended(cut_short, lambda _: ended.set())
+    assert ended.wait(10)
+    sleeper = system.start(Puppet)
+
+    async def sleep(puppet, _):
+        await puppet.sleep(0.01)
+        return "woken"
+
+    assert system.call(sleeper, sleep) == "woken"
+    (record,) = [record for record in caplog.records if record.exc_info]
+    assert record.exc_info[0] is KeyboardInterrupt

@@ -154,6 +154,21 @@ def test_a_process_that_ends_before_it_is_ready_fails_the_start(system, script, 
     assert (failure.why, failure.report) == (why, report)
 
 
+@pytest.mark.parametrize("command", [["no-such-program"], ["sh", "-c", "\0"], ["sh", 7]])
+def test_a_program_that_cannot_be_run_fails_the_start_and_leaves_no_descriptor(system, command):
+    with pytest.raises(StartFailed):
+        system.start(OsProcess, ["true"], ready_timeout_s=DEADLINE_S)
+    before = descriptors()
+    with pytest.raises(StartFailed) as caught:
+        system.start(OsProcess, command)
+    assert isinstance(caught.value.reason, ProcessStartFailed)
+    assert descriptors() == before
+
+
+def descriptors():
+    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+
+
 def test_a_process_that_is_not_ready_in_time_is_ended(system, tmp_path):
     script = f"echo $$ >{tmp_path}/pid; sleep 600"
     with pytest.raises(StartFailed, match=r"not ready after 0\.2 s"):
@@ -164,6 +179,35 @@ def test_a_process_that_is_not_ready_in_time_is_ended(system, tmp_path):
 def test_a_program_that_is_not_there_fails_the_start(system):
     with pytest.raises(StartFailed, match="No such file"):
         system.start(OsProcess, ["/no/such/program"])
+
+
+@pytest.mark.parametrize(
+    ("command", "kwargs"),
+    [
+        (["true", "a\0b"], {}),
+        (["sleep", 5], {}),
+        ([], {}),
+        ("sleep 5", {}),
+        (["true"], {"descriptors": (-1,)}),
+        (["true"], {"descriptors": (99_999,)}),
+    ],
+)
+def test_a_command_that_cannot_be_run_fails_the_start_and_leaves_no_descriptor(
+    system, command, kwargs
+):
+    with pytest.raises(StartFailed):
+        system.start(OsProcess, ["/no/such/program"])
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(StartFailed) as caught:
+        system.start(OsProcess, command, **kwargs)
+    assert isinstance(caught.value.reason, ProcessStartFailed)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_process_that_says_more_than_that_it_is_ready_is_ready(system):
+    script = "printf 'ready\\nready\\n' >/dev/fd/$OS_PROCESS_READY_FD; exec sleep 600"
+    _, pid = start(system, shell(script), ready_timeout_s=DEADLINE_S)
+    assert is_running(pid)
 
 
 def test_a_supervisor_restarts_a_process_that_was_killed(system):

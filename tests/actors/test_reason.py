@@ -2,7 +2,9 @@
 
 import pytest
 
-from poe.actors import is_orderly
+from poe.actors import ActorDead, ActorExit, Exit, Stop, is_orderly
+from poe.supervision import ChildSpec, Supervisor, SupervisorFlags
+from tests.actors.puppet import Puppet, in_actor
 
 
 @pytest.mark.parametrize(
@@ -17,3 +19,61 @@ def test_normal_and_shutdown_are_orderly(reason):
 )
 def test_everything_else_is_a_failure(reason):
     assert not is_orderly(reason)
+
+
+class Incomparable:
+    """As an array of numbers: whether it equals something is no plain yes or no."""
+
+    def __eq__(self, other):
+        msg = "the truth value is ambiguous"
+        raise ValueError(msg)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("reason", [Incomparable(), ("shutdown", Incomparable())])
+@pytest.mark.parametrize("trap_exits", [False, True])
+def test_a_reason_that_cannot_be_compared_ends_an_actor_and_its_supervisor_restarts_it(
+    system, reason, trap_exits
+):
+    spec = ChildSpec(id="child", actor=Puppet, name="child", kwargs={"trap_exits": trap_exits})
+    supervisor = system.start(Supervisor, SupervisorFlags(intensity=5), [spec])
+    for way in (lambda _: Stop(reason), raise_with(reason)):
+        before = system.whereis("child")
+        system.cast("child", way)
+        assert system.is_alive(supervisor)
+        assert system.whereis("child") not in (None, before)
+    system.exit(supervisor, reason)
+    assert system.is_alive(supervisor) is False
+
+
+def raise_with(reason):
+    def end(_):
+        raise ActorExit(reason)
+
+    return end
+
+
+def test_a_stranger_cannot_harm_an_actor_with_a_reason_that_cannot_be_compared(system):
+    log: list[tuple[str, Exit]] = []
+    ref = system.start(Puppet, log, trap_exits=True)
+    reason = Incomparable()
+    in_actor(system, lambda stranger: stranger.exit(ref, reason))
+    assert system.is_alive(ref)
+    assert [(way, message.reason is reason) for way, message in log] == [("info", True)]
+
+
+def test_stop_actor_tells_such_a_reason_from_another(system):
+    asked, other = Incomparable(), Incomparable()
+
+    async def stop(puppet, _):
+        obedient = await puppet.start_link(Puppet)
+        puppet.unlink(obedient)
+        await puppet.stop_actor(obedient, asked)
+        stubborn = await puppet.start_link(Puppet, on_terminate=raise_with(other))
+        puppet.unlink(stubborn)
+        with pytest.raises(ActorDead) as error:
+            await puppet.stop_actor(stubborn, asked)
+        return error.value.reason
+
+    assert system.call(system.start(Puppet), stop) is other

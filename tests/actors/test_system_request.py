@@ -99,3 +99,17 @@ def test_an_actor_that_crashes_while_it_is_inspected_ends(system):
     system.inspect(ref)
     system.cast(ref, raise_boom)
     assert not system.is_alive(ref)
+
+
+def test_a_change_that_fails_restores_the_attributes_and_copies_nothing(system):
+    ref = system.start(Puppet)
+    system.call(ref, lambda puppet, _: setattr(puppet, "table", {"x": 1}))
+
+    def change(state):
+        state["table"]["x"] = 2
+        state["table"] = {}
+        raise ValueError
+
+    with pytest.raises(ValueError, match=r"^$"):
+        system.replace_state(ref, change)
+    assert system.get_state(ref)["table"] == {"x": 2}

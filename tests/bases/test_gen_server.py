@@ -58,6 +58,23 @@ def fail(doer, value):
     return Error(PointerOutOfRange(value, oldest=3))
 
 
+class Sleeper(Doer):
+    hibernate_after_s = 0.0
+
+
+def has_mailbox(doer):
+    return doer._mailbox is not None  # noqa: SLF001 - what hibernation gives back
+
+
+def test_idle_actor_hibernates_by_itself(system):
+    ref = system.start(Sleeper)
+    system.suspend(ref)
+    system.cast(ref, "waits")
+    system.resume(ref)
+    wait_until(lambda: not system.call(ref, (has_mailbox,)))
+    assert log(system, ref) == [("cast", "waits")]
+
+
 def boom(doer):
     del doer
     msg = "boom"
@@ -255,6 +272,44 @@ async def failure_of_start(doer, *setup, name=None):
         return type(error), getattr(error, "reason", None)
 
 
+async def hang(doer):
+    await doer.sleep(1e9)
+
+
+async def failure_of_slow_start(doer, name):
+    try:
+        await doer.start_link(Doer, hang, name=name, start_timeout_s=0.1)
+    except StartFailed as error:
+        return error.reason
+
+
+async def failure_of_named_start(doer, name):
+    return await failure_of_start(doer, boom, name=name)
+
+
+def test_start_that_takes_too_long_is_killed_and_its_starter_lives_on(system):
+    ref = system.start(Doer)
+    assert system.call(ref, (failure_of_slow_start, "slow")) == "timeout"
+    # Its name is free once it is gone.
+    wait_until(lambda: system.call(ref, (failure_of_named_start, "slow"))[0] is StartFailed)
+    assert log(system, ref) == []
+
+
+def test_start_by_the_application_may_have_a_time_limit(system):
+    with pytest.raises(StartFailed) as caught:
+        system.start(Doer, hang, start_timeout_s=0.1)
+    assert caught.value.reason == "timeout"
+
+
+def test_status_tells_name_and_messages(system):
+    ref = system.start(Doer, name="watched")
+    system.inspect(ref)
+    system.cast(ref, "one")
+    status = system.get_status(ref)
+    assert (status.actor_class, status.name, status.messages_in) == ("Doer", "watched", 1)
+    assert [each.kind for each in status.log] == ["cast str"]
+
+
 def test_failed_start_link_does_not_end_the_starter(system):
     ref = system.start(Doer)
     assert system.call(ref, (failure_of_start, stop, "no room")) == (StartFailed, "no room")
@@ -317,12 +372,18 @@ def test_normal_end_spreads_along_no_link(system):
     assert system.call(ref, (echo, 1)) == 1
 
 
+def wait_heard(system, ref, other):
+    """Wait until `other` has got all that `ref` sent it; other senders' messages may be faster."""
+    system.call(ref, (call_other, other, (echo, 1)))
+
+
 def test_link_works_in_both_directions_and_can_be_undone(system):
     one, other, third = trapping(system), trapping(system), system.start(Doer)
     system.call(one, (link, other))
     system.call(one, (link, third))
     system.call(one, (unlink, third))
-    system.call(third, (echo, 1))
+    wait_heard(system, one, other)
+    wait_heard(system, one, third)
     system.stop(third, "boom")
     system.stop(one, "boom")
     wait_for_log(system, other, Exit(one, "boom"))
@@ -340,6 +401,7 @@ def test_monitor_tells_once_and_can_be_taken_back(system):
     system.call(ref, (monitor, watched))
     system.call(ref, (demonitor,))
     system.call(ref, (monitor, watched))
+    wait_heard(system, ref, watched)
     system.cast(watched, (stop, "boom"))
     wait_until(lambda: log(system, ref), 20)
     (down,) = log(system, ref)
@@ -359,6 +421,7 @@ def test_exit_signal_is_trapped_and_kill_is_not(system):
     one, other = system.start(Doer), trapping(system)
     watcher = system.start(Doer)
     system.call(watcher, (monitor, other))
+    wait_heard(system, watcher, other)
     system.call(one, (send_exit, other, "please"))
     wait_for_log(system, other, Exit(one, "please"))
     system.call(one, (send_exit, other, KILL))

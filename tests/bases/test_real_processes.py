@@ -1,9 +1,11 @@
 """Supervision of real processes: children are killed by the test, and by their supervisors."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from poe.supervision import (
 )
 from tests.bases.actors import Doer, Stage, log_of, pid_of, spec, specs
 from tests.other_host import other_host
-from tests.process_tree import listeners
+from tests.process_tree import is_running, listeners
 from tests.waiting import wait_until
 
 NOTICE_MAX_S = 3.0
@@ -31,14 +33,6 @@ NOTICE_MAX_S = 3.0
 @pytest.fixture
 def stage(processes):
     return Stage(processes)
-
-
-def is_running(pid):
-    """Tell whether a process runs; one that only waits to be reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def processes_of(system):
@@ -184,6 +178,28 @@ def test_no_process_survives_shutdown(base):
     wait_until(lambda: not any(is_running(pid) for pid in pids))
 
 
+@pytest.mark.parametrize("base", ["multiprocQueueBase", "multiprocTCPBase"])
+def test_shutdown_leaves_neither_descriptors_nor_zombies(base):
+    gc.collect()
+    before = descriptors()
+    system = HostedSystem(base)
+    stopped, running = system.start(Doer), system.start(Doer)
+    assert stopped is not None
+    assert running is not None
+    system.stop(stopped)
+    group = os.getpgid(system.pid_of(running))
+    system.shutdown()
+    del system, stopped, running
+    gc.collect()
+    assert descriptors() <= before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(group, os.WNOHANG)
+
+
+def descriptors():
+    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+
+
 def specs_without_recorder():
     return [ChildSpec(id="a", actor=Doer)]
 
@@ -238,3 +254,18 @@ def test_no_socket_of_a_tcp_system_can_be_reached_from_another_host():
 def test_a_base_that_is_not_offered_is_refused(base):
     with pytest.raises(OptionError, match="multiprocQueueBase"):
         HostedSystem(base)
+
+
+@pytest.mark.parametrize("base", ["multiprocQueueBase", "multiprocTCPBase"])
+def test_a_system_outlives_the_thread_that_made_it(base):
+    made: list[HostedSystem] = []
+    thread = threading.Thread(target=lambda: made.append(HostedSystem(base)))
+    thread.start()
+    thread.join()
+    (system,) = made
+    try:
+        doer = system.start(Doer)
+        assert doer is not None
+        assert is_running(system.pid_of(doer))
+    finally:
+        system.shutdown()

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,10 @@ def parent_of(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def none_runs(pids):
+    return not any(map(is_running, pids))
+
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return listening.getsockname()[1]
@@ -104,6 +109,9 @@ def test_what_there_is_can_be_asked_for(client):
     assert client.ask({"op": "info"})["result"].keys() == {b"made"}
     assert client.ask({"op": "health"})["result"]["status"] == "ok"
     assert client.ask({"op": "sync"}) == {"result": None}
+    assert client.ask({"op": "next", "topic": "none", "pointer": 0}) == {"result": None}
+    assert client.ask({"op": "read", "topic": "none", "pointer": 0, "limit": 1}) == {"result": []}
+    assert client.ask({"op": "segments", "topic": "none"})["error"]["name"] == "UnknownTopic"
 
 
 BAD: list[object] = [
@@ -184,6 +192,30 @@ def test_a_service_that_is_killed_comes_back(client, offered):
     wait_until(lambda: not any(map(is_running, gateway)), DEADLINE_S)
     assert client.look_again()["result"] not in family, "it waits where it has to"
     assert client.ask({"op": "put", "topic": "t", "messages": [b"x"]}).keys() == {"result"}
+
+
+@pytest.mark.parametrize("offered", ["none"], indirect=True)
+def test_the_goodbye_of_a_client_ends_nothing(client, thespian_port):
+    """`system.shutdown()` is how Thespian programs end, and everybody shares the one service."""
+    pid = client.ask({"op": "pid"})
+    for goodbye, answer in (("exit", "told"), ("shutdown", "shut down")) * 3:
+        with Client(thespian_port) as leaving:
+            assert leaving.ask({"op": "pid"}) == pid
+            assert leaving.send(goodbye) == answer
+    assert client.ask({"op": "pid"}) == pid
+
+
+@pytest.mark.parametrize("offered", ["none"], indirect=True)
+def test_a_service_that_dies_again_and_again_does_not_end_the_node(offered, thespian_port):
+    for _ in range(6):
+        with Client(thespian_port) as asking:
+            killed = asking.ask({"op": "pid"})["result"]
+        gateway = descendants(parent_of(parent_of(killed)))
+        os.kill(killed, signal.SIGKILL)
+        wait_until(partial(none_runs, gateway), DEADLINE_S)
+    with protocol.socket(port=offered.port) as connection:
+        assert connection.topics() == []
+    assert offered.process.poll() is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -1,6 +1,8 @@
 """`poe tree` and the control request behind it: a real server's tree, for people and programs."""
 
 import json
+import socket
+import threading
 
 import pytest
 
@@ -73,3 +75,40 @@ def test_a_server_that_knows_no_tree_is_said_to_be_older():
     assert complaint(run) == (
         "poe: this server is older than `poe tree` and cannot answer it; use `poe status`"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["tree", "status", "topics"])
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "what answers there is no server of Poe"),
+        (b"\0\0\0\x04abcd", "what answers there is no server of Poe"),
+        (b"", "what listens there gave no answer within 5 s"),
+    ],
+)
+def test_what_is_no_server_of_poe_is_said_to_be_none(command, answer, told):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve():
+            peer, _ = listening.accept()
+            with peer:
+                peer.sendall(answer)
+                while peer.recv(100):
+                    pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        run = poe(command, port=listening.getsockname()[1])
+        thread.join()
+    assert run.returncode == ExitCode.UNREACHABLE
+    assert told in complaint(run)
+    assert "may have been done" not in complaint(run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variable", ["POE_PORT", "POE_HOST"])
+def test_an_empty_variable_is_no_default(variable):
+    run = poe("tree", **{variable: ""})
+    assert run.returncode == ExitCode.USAGE
+    assert f"option '{variable}' is ''; use" in complaint(run)

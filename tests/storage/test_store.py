@@ -231,6 +231,7 @@ def test_a_folder_that_cannot_be_used_is_a_wrong_option(tmp_path, kind):
         Store.open(base)
     assert caught.value.key == "dir"
     assert caught.value.value == str(base)
+    assert ("it is a file" in str(caught.value)) is (kind == "file")
 
 
 def test_a_folder_that_may_not_be_written_is_a_wrong_option(tmp_path):

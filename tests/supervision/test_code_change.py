@@ -1,11 +1,15 @@
 """A running supervisor that is given other flags and specs (OTP §1.16)."""
 
+from dataclasses import replace
+
 import pytest
 
-from poe.actors import IGNORE
+from poe.actors import IGNORE, GenServer
+from poe.actors.message import SystemRequest
 from poe.errors import InvalidChildSpec
 from poe.supervision import (
     AutoShutdown,
+    Backoff,
     GetChildSpec,
     Restart,
     RestartChild,
@@ -113,3 +117,62 @@ def test_children_with_ids_do_not_become_dynamic_nor_the_other_way(world, shelf,
     supervisor = start(world, shelf, flags[first], world.specs("a"))
     with pytest.raises(InvalidChildSpec, match="cannot change"):
         change(world, shelf, supervisor, (flags[second], world.specs("a")))
+
+
+BACKOFF = Backoff(first_s=5)
+
+
+@pytest.mark.parametrize("outcome", ["ok", "ignore", "boom"])
+@pytest.mark.parametrize("strategy", list(Strategy)[:3])
+@pytest.mark.parametrize("new_backoff", [None, BACKOFF])
+def test_a_child_that_becomes_temporary_while_it_waits_harms_nobody(
+    world, shelf, strategy, outcome, new_backoff
+):
+    before = SupervisorFlags(strategy=strategy, intensity=5, backoff=BACKOFF)
+    supervisor = start(world, shelf, before, world.specs("abc"))
+    world.end(supervisor, "c")
+    world.journal.plans["c"] = [outcome]
+    specs = [*world.specs("ab"), world.spec("c", restart=Restart.TEMPORARY)]
+    change(world, shelf, supervisor, (replace(before, backoff=new_backoff), specs))
+    world.base.advance(60)
+    slots = world.slots(supervisor)
+    is_started = strategy is Strategy.ONE_FOR_ONE and outcome != "ignore"
+    assert list(slots) == (["a", "b", "c"] if is_started else ["a", "b"])
+    assert all(world.base.is_alive(ref) for ref in slots.values())
+
+
+class Changer(GenServer):
+    """Gives a supervisor its new configuration when a start has failed, before the next try."""
+
+    def init(self, supervisor):
+        self.supervisor = supervisor
+
+    async def handle_cast(self, message):
+        for op in ("suspend", "change_code", "resume"):
+            await self.call(self.supervisor, SystemRequest(op))
+
+
+@pytest.mark.parametrize("strategy", [Strategy.REST_FOR_ONE, Strategy.ONE_FOR_ALL])
+def test_so_it_does_between_two_tries_of_a_group(world, shelf, strategy):
+    flags = SupervisorFlags(strategy=strategy, intensity=5)
+    supervisor = start(world, shelf, flags, world.specs("ab"))
+    world.journal.plans["a"] = ["boom"]
+    temporary = [world.spec("a", restart=Restart.TEMPORARY), world.spec("b")]
+    shelf[:] = [(replace(flags, backoff=BACKOFF), temporary)]
+    changer = world.base.start(Changer, supervisor)
+    world.journal.witness = changer
+    world.end(supervisor, "a")
+    world.base.advance(60)
+    assert list(world.slots(supervisor)) == ["b"]
+    assert world.base.is_alive(world.ref(supervisor, "b"))
+
+
+# Checked against OTP 25, as a sequence of its driver.
+def test_a_dynamic_child_without_its_arguments_cannot_be_restarted(world, shelf):
+    flags = SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE, intensity=4)
+    supervisor = start(world, shelf, flags, [world.spec("a", restart=Restart.TEMPORARY)])
+    ref, sibling = (world.ask(supervisor, StartDynamicChild()) for _ in range(2))
+    change(world, shelf, supervisor, (flags, world.specs("a")))
+    world.base.exit(ref, "kill")
+    assert world.reason_of(supervisor) == "shutdown"
+    assert not world.base.is_alive(sibling)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from poe.actors import GenServer, LoopSystemBase
+from poe.actors import GenServer, HostedSystem, LoopSystemBase
 from poe.supervision import (
     Backoff,
     ChildSpec,
@@ -198,6 +198,17 @@ def test_an_actor_may_look_and_sees_a_message_that_is_on_its_way(world):
 def test_a_name_is_no_actor():
     with pytest.raises(TypeError, match="the ref of an actor of a LoopSystemBase, not 'bank'"):
         tree("bank")  # type: ignore[arg-type]  # the mistake
+
+
+def test_actors_of_a_hosted_system_cannot_be_seen():
+    system = HostedSystem("simpleSystemBase")
+    try:
+        supervisor = system.start(Supervisor, SupervisorFlags(), [])
+        assert supervisor is not None
+        with pytest.raises(TypeError, match="the ref of an actor of a LoopSystemBase"):
+            tree(supervisor)
+    finally:
+        system.shutdown()
 
 
 def test_of_many_children_those_with_a_story_are_listed_and_the_others_summed_up(world):

@@ -33,7 +33,7 @@ def test_each_start_is_progress_and_names_supervisor_and_child(world, reports, c
     record = next(each for each in caplog.records if each.name == "poe.supervision")
     assert record.levelno == logging.DEBUG
     assert record.supervisor == str(supervisor)
-    assert str(supervisor) in record.getMessage()
+    assert record.getMessage() == f"{supervisor}: progress of child 'a'"
     assert reports() == [("progress", "a", ""), ("progress", "b", "")]
 
 
@@ -67,6 +67,12 @@ def test_failing_restarts_and_the_limit_are_reported(world, reports):
         ("start_error", "a", "'broken'"),
         ("shutdown", "a", "child 'a': 2 restarts within 5 s"),
     ]
+
+
+def test_the_line_of_a_supervisor_that_gives_up_names_the_child_once(world, caplog):
+    supervisor = world.supervise(world.specs("a"), intensity=0)
+    world.end(supervisor, "a")
+    assert caplog.messages[-1] == f"{supervisor}: shutdown of child 'a': 1 restart within 5 s"
 
 
 def test_a_kill_at_the_deadline_is_a_shutdown_error_and_a_brutal_kill_is_none(world, reports):

@@ -122,3 +122,19 @@ def test_crashes_can_be_ordered_in_real_time_too():
         assert isinstance(reason_of(system, system.start(Adder)), InjectedCrash)
     finally:
         system.shutdown()
+
+
+@pytest.mark.parametrize("name", ["at", "times"])
+def test_a_crash_that_would_never_come_is_refused(system, name):
+    for value in (0, -1):
+        with pytest.raises(ValueError, match=f"{name} is {value}; use 1 or more"):
+            system.crash(Adder, **{name: value})
+    for wrong in ("2", 1.5, None, True):
+        with pytest.raises(TypeError, match=f"{name} is {wrong!r}; use a whole number"):
+            system.crash(Adder, **{name: wrong})
+
+
+@pytest.mark.parametrize("reason", [OSError, KeyboardInterrupt, KeyboardInterrupt()])
+def test_a_reason_that_cannot_be_raised_in_an_actor_is_refused(system, reason):
+    with pytest.raises(TypeError, match="use an Exception object"):
+        system.crash(Adder, reason=reason)

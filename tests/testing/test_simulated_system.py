@@ -3,6 +3,7 @@
 import pytest
 
 from poe.actors import NO_REPLY, TIMED_OUT, ActorDead, CallTimeout, GenServer, IdleTimeout
+from poe.errors import OptionError
 from poe.supervision import ChildSpec, Supervisor, SupervisorFlags, tree
 from poe.testing import SimulatedClock, SimulatedSystem, try_seeds
 from poe.testing.simulated_system import SEED_VARIABLE
@@ -243,3 +244,32 @@ def test_an_idle_time_out_comes_after_the_messages_that_were_there_before_it():
         assert ({first, second}, last) == ({1, 2}, "idle")
 
     try_seeds(be_idle, 30)
+
+
+# ---- wrong use -----------------------------------------------------------------------------------
+
+
+def test_an_async_test_is_refused_since_it_would_pass_without_running():
+    async def test(system):
+        raise AssertionError
+
+    with pytest.raises(TypeError, match="is async and would not run; use a plain function"):
+        try_seeds(test)
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_seeds_at_all_are_no_test(count):
+    with pytest.raises(ValueError, match=f"count is {count}; use 1 or more"):
+        try_seeds(publish, count=count)
+
+
+def test_a_seed_of_the_environment_that_is_none_is_told_by_name(monkeypatch):
+    monkeypatch.setenv(SEED_VARIABLE, "abc")
+    with pytest.raises(OptionError, match="option 'POE_TEST_SEED' is 'abc'; use a whole number"):
+        try_seeds(publish)
+
+
+@pytest.mark.parametrize("seed", ["7", 1.5, object()])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(TypeError, match="use a whole number, or None"):
+        SimulatedSystem(seed=seed)

@@ -22,7 +22,7 @@ from thespian.actors import (
 
 from poe.actors.hosted.host_system import HostSystem
 from poe.actors.hosted.packet import Op, Packet
-from poe.actors.hosted.process_watch import wait_for_end
+from poe.actors.hosted.pid_watch import wait_for_end
 from poe.actors.hosted.remote_cell import RemoteCell
 from poe.actors.reason import KILLED, SHUTDOWN
 

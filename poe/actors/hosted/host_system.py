@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from poe.actors.actor_cell import ActorCell
-from poe.actors.address import LoopAddress
+from poe.actors.address import LoopAddress, cell_of
 from poe.actors.call import Call
 from poe.actors.gen_server import GenServer
 from poe.actors.hosted.name_server import Register, Unregister
@@ -117,7 +117,7 @@ class HostSystem(RemoteTable):
         """Return the cell behind an address, or one that looks for the owner of a name."""
         if isinstance(ref, str):
             return NamedCell(self, ref)
-        return ref.cell
+        return cell_of(ref)
 
     def dead_letter(self, cell: ActorCell, message: object, sender: object) -> None:
         """Drop a message for an ended actor."""

@@ -128,6 +128,18 @@ class PacketQueue:
         return b"".join(parts)
 
 
+def _forget_backlogs() -> None:
+    """Leave to the process that was forked what waits there: sent by both it would arrive twice."""
+    for each in PacketQueue._backlogged:  # noqa: SLF001 - of this module
+        each._backlog.clear()  # noqa: SLF001
+    PacketQueue._backlogged.clear()  # noqa: SLF001
+    # Another thread may have had it at that moment.
+    PacketQueue._lock = threading.Lock()  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_forget_backlogs)
+
+
 class _Context(ForkContext):
     """Makes processes as ever, and queues of ours."""
 

@@ -5,8 +5,6 @@ told here by the same code as that of a local one; only one notice for each cros
 """
 
 import os
-import signal
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +14,7 @@ from poe.actors.call import Call
 from poe.actors.hosted.packet import Op, Packet
 from poe.actors.hosted.pickling import encode
 from poe.actors.message import REPLY, Cast, Down, ExitSignal, Monitor, Start
-from poe.actors.reason import KILL, Reason
+from poe.actors.reason import KILL, Reason, is_word
 from poe.errors import ActorDead, NotPicklable, StartFailed
 
 if TYPE_CHECKING:
@@ -86,6 +84,11 @@ class RemoteCell(ActorCell):
             is_start = call.request is Start
             call.fail(StartFailed(reason) if is_start else ActorDead(self.address, reason))
 
+    def abort(self, reason: Reason) -> None:
+        """Have the actor killed wherever it stands; its end is known here when it is gone."""
+        del reason
+        self.post(ExitSignal(None, KILL))
+
     def say_hello(self, route: object, pid: int) -> None:
         """Learn where the actor is; a kill may have waited for that."""
         self.route, self.pid = route, pid
@@ -96,8 +99,8 @@ class RemoteCell(ActorCell):
     def _kill(self) -> None:
         self._is_killed = True
         if self.pid and self.instance is not None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+            self.home.watch(self)
+            self.home.processes.kill(self.pid)
 
     # ---- packets ------------------------------------------------------------------------------
 
@@ -116,7 +119,7 @@ class RemoteCell(ActorCell):
             self.home.send_end(self, message.ref.serial, message.reason)
         elif kind is not ExitSignal:
             self.send(Op.INFO, (message, sender))
-        elif message.reason == KILL and self.pid != os.getpid():
+        elif is_word(message.reason, KILL) and self.pid != os.getpid():
             self._kill()
         else:
             self.send(Op.SIGNAL, (message.ref, message.reason))

@@ -19,7 +19,7 @@ from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.hosted.packet import Op, Packet
 from poe.actors.hosted.pickling import encode
-from poe.actors.hosted.process_watch import ProcessWatch, is_gone
+from poe.actors.hosted.pid_watch import PidWatch, is_gone
 from poe.actors.hosted.remote_cell import RemoteCell
 from poe.actors.reason import KILLED, NOPROC, Reason
 from poe.errors import LoopBaseOnly, NotPicklable
@@ -65,7 +65,7 @@ class RemoteTable(ActorTable):
         super().__init__(RealClock())
         self.outlet = outlet
         self.is_one_process = False
-        self.processes = ProcessWatch()
+        self.processes = PidWatch()
         self._route: object = None
         # Different from those of all hosts; calls are numbered with them, too.
         self.next_serial = itertools.count(secrets.randbits(40) << 20).__next__
@@ -148,11 +148,14 @@ class RemoteTable(ActorTable):
             self.processes.add(cell.pid)
 
     def known_pids(self) -> set[int]:
-        """Return the other processes that actors known here live in."""
-        return {cell.pid for cell in self._remote.values()} - {0, os.getpid()}
+        """Return the other processes that live actors known here are in."""
+        # The pid of one that has ended may be that of anybody by now.
+        alive = [cell for cell in self._remote.values() if cell.instance is not None]
+        return {cell.pid for cell in alive} - {0, os.getpid()}
 
     def end_all(self) -> None:
         """Learn that all other hosts are gone."""
+        self.processes.close()
         for cell in list(self._remote.values()):
             cell.end(KILLED)
 

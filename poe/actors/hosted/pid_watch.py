@@ -7,9 +7,14 @@ no pidfds a process counts as alive until it is reaped.
 
 import os
 import select
+import signal
+import time
+from contextlib import suppress
+
+_POLL_S = 0.05
 
 
-class ProcessWatch:
+class PidWatch:
     """Owns one pidfd for each watched process; not for use from several threads."""
 
     def __init__(self) -> None:
@@ -28,6 +33,20 @@ class ProcessWatch:
         fd = self._fds.pop(pid, -1)
         if fd >= 0:
             os.close(fd)
+
+    def kill(self, pid: int) -> None:
+        """Kill a watched process, and no stranger that has got its number since."""
+        fd = self._fds.get(pid, -1)
+        with suppress(ProcessLookupError):
+            if fd >= 0:
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+            else:
+                os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Watch nobody any longer."""
+        for pid in list(self._fds):
+            self.discard(pid)
 
     def take_ended(self) -> list[int]:
         """Return the pids of the processes that have ended, and watch them no longer."""
@@ -48,17 +67,20 @@ def is_gone(pid: int) -> bool:
 
 
 def wait_for_end(pid: int) -> None:
-    """Block until a process has ended; returns at once where there are no pidfds."""
+    """Block until a process has ended."""
     fd = _open(pid)
     if fd >= 0:
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         poll.poll()
         os.close(fd)
+    else:
+        while not _has_ended(pid, fd):
+            time.sleep(_POLL_S)
 
 
 def _open(pid: int) -> int:
-    """Return a pidfd, or -1: the process has ended, or the platform has no pidfds."""
+    """Return a pidfd, or -1: the process has ended, or there are no pidfds, or no more of them."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
