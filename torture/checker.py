@@ -37,6 +37,12 @@ class Put:
     is_refused: bool = False
     """It must not be there, and must never come back."""
 
+    acked_s: float | None = None
+    """When it was acknowledged, where a fault may take away what is newer than some time."""
+
+    is_unanswered: bool = False
+    """It was found, but nobody was promised that it is there."""
+
     is_halved: bool = False
     """A part of it is there, or its bytes are torn, by a fault that may do that."""
 
@@ -81,6 +87,7 @@ class Journal:
             for put in puts:
                 if put not in judge.pointers and put.pointer is not None and not may_lose(put):
                     judge.failures.append(f"{put} was acknowledged and is not there")
+                put.is_unanswered |= put.pointer is None
                 put.pointer = judge.pointers.get(put)
                 put.is_refused = put.pointer is None
             failures += [f"{topic!r}: {failure}" for failure in judge.failures]

@@ -194,7 +194,7 @@ class AppendixServer(GenServer):
             return MOVED
         pointer = segment.append(request.messages, self._clock.now_us())
         commit = self._commit
-        if not commit.is_dirty:
+        if not commit.is_due:
             commit.mark_dirty()
         if self._waiting and commit.visible is None:
             self._release_waiting()

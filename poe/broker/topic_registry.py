@@ -399,16 +399,15 @@ class TopicRegistry(GenServer):
         """Sync all topics, whatever becomes of one; then say what the first one failed of."""
         # All at once: the disk serves them together, and the slowest one sets the time.
         syncs = [
-            (topic, [self.call(ref, Sync(), timeout_s=None) for ref in route.refs])
+            [self.call(ref, Sync(), timeout_s=None) for ref in route.refs]
             for topic, route in self._routes
             if wanted in (None, topic)
         ]
         first_error: PoeError | None = None
-        for topic, calls in syncs:
+        for calls in syncs:
             try:
                 for call in calls:
                     await call
-                self._store.sync_folder(topic)
             except PoeError as error:
                 first_error = first_error or error
         if first_error is not None:

@@ -35,7 +35,7 @@ class SegmentFiles:
         self._meta = meta
         self._store_id = NO_STORE if meta is None else meta.store_id
 
-    def make(self, *, is_synced: bool) -> Extent:
+    def make(self) -> Extent:
         """Make the files of an empty segment, locked.
 
         Raises:
@@ -47,12 +47,10 @@ class SegmentFiles:
             # First, and outside of the cleaning up: should it be there, nothing may be touched.
             files.open(path + "_data", "x+")
             try:
-                make_lock(files, path + "_lock", 0, is_synced=is_synced)
+                make_lock(files, path + "_lock", 0)
                 files.open(path + "_index", "w+")
                 header = SumHeader(self._store_id, self.timestamp, self.timestamp)
                 files.open(path + "_sum", "w+").write_at(header.encode(), 0)
-                if is_synced:
-                    files.sync_folder(path.rpartition("/")[0])
             except OSError:
                 for suffix in _SUFFIXES:
                     with contextlib.suppress(OSError):
@@ -64,13 +62,14 @@ class SegmentFiles:
 
     def recover(self, mode: RecoveryMode, *, is_thorough: bool = False) -> Extent | None:
         """Make the files trustworthy and unlocked, see `recovery.recover`."""
+        event = self._last_event()
         extent = recover(
             self.files,
             self.path,
             self._store_id,
             mode=mode,
             is_thorough=is_thorough,
-            has_had_sums=self._last_event() is not None,
+            noted=None if event is None else event.kind,
         )
         if extent is not None:
             self.note_sealed(extent)
@@ -170,6 +169,17 @@ class SegmentFiles:
             if is_synced:
                 # Without the lock, recovery would trust an index that a power cut has torn.
                 self.files.sync_folder(self.path.rpartition("/")[0])
+
+    def sync_names(self) -> None:
+        """Make the names of the files, and of the topic's folder, survive a power cut.
+
+        Raises:
+            WriteFailed: the disk did not take them.
+        """
+        folder = self.path.rpartition("/")[0]
+        with writing(folder):
+            self.files.sync_folder(folder)
+            self.files.sync_folder(folder.rpartition("/")[0])
 
     def unlock(self) -> None:
         """Remove the lock file.

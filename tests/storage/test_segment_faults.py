@@ -149,7 +149,7 @@ def test_a_segment_that_cannot_be_made_leaves_nothing_behind(tmp_path, layer):
             assert names_in(tmp_path / "topics/t") == []
             continue
         break
-    assert nth == 10
+    assert nth == 8
 
 
 def live(segment, acknowledged):
