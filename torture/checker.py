@@ -76,13 +76,13 @@ class Journal:
         Args:
             stored: what was read.
             may_lose: which acknowledged puts this fault may take away.
-            are_halves_told: whether a part of an unacknowledged put is a failure, or torn bytes
-                in it.
+            are_halves_told: whether a part of a put is a failure, or torn bytes in it, where the
+                put is unacknowledged, or may be lost.
         """
         failures: list[str] = []
         for topic in sorted({*self.puts, *stored}):
             puts = self.puts.get(topic, [])
-            judge = _TopicJudge(puts, are_halves_told=are_halves_told)
+            judge = _TopicJudge(puts, may_lose, are_halves_told=are_halves_told)
             judge.judge(stored.get(topic, ()))
             for put in puts:
                 if put not in judge.pointers and put.pointer is not None and not may_lose(put):
@@ -99,7 +99,10 @@ class Journal:
 class _TopicJudge:
     """Walks through the records of one topic, put by put."""
 
-    def __init__(self, puts: Iterable[Put], *, are_halves_told: bool) -> None:
+    def __init__(
+        self, puts: Iterable[Put], may_lose: Callable[[Put], bool], *, are_halves_told: bool
+    ) -> None:
+        self._may_lose = may_lose
         self._by_message = {
             message: (put, at) for put in puts for at, message in enumerate(put.messages)
         }
@@ -141,7 +144,7 @@ class _TopicJudge:
 
     def _may_be_torn(self, put: Put | None) -> bool:
         """Tell whether a part of a put may be there, and remember it."""
-        if put is None or put.pointer is not None:
+        if put is None or (put.pointer is not None and not self._may_lose(put)):
             return False
         put.is_halved = put.is_halved or not self._are_halves_told
         return put.is_halved

@@ -17,8 +17,9 @@ from poe.broker.topic_registry import TopicRegistry
 from poe.errors import StorageError
 from poe.storage import recovery, segment, segment_files, segment_lock, segment_options, store
 from poe.storage.data_file import DataFile
-from poe.storage.index import Index
+from poe.storage.files import OpenFile
 from poe.storage.real_files import RealFile, RealFiles
+from poe.storage.segment_files import SegmentFiles
 from poe.storage.sum_writer import SumWriter
 
 VARIABLE = "TORTURE_MUTANT"
@@ -82,8 +83,11 @@ def _no_fsync(patch: Patch) -> None:
 
 
 def _no_index_sync(patch: Patch) -> None:
-    cut = Index.cut
-    patch(Index, "cut", lambda index, **_: cut(index, is_synced=False))
+    def sync(self: SegmentFiles, files: list[OpenFile]) -> None:
+        for file in (files[0], *files[2:]):
+            file.sync()
+
+    patch(SegmentFiles, "_sync", sync)
 
 
 def _no_folder_sync(depth: int) -> Callable[[Patch], None]:

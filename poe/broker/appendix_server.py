@@ -282,6 +282,7 @@ class AppendixServer(GenServer):
             case Seal():
                 self._commit.finish()
                 self._segment.seal()
+                self._commit.mark_dirty()
                 self._release_waiting()
                 return self._segment.pointer_high
             case Unseal():

@@ -26,7 +26,6 @@ class ReadableSegment:
     __slots__ = (
         "_are_names_synced",
         "_files",
-        "_is_locked",
         "_reader",
         "_sums",
         "_verification",
@@ -34,6 +33,7 @@ class ReadableSegment:
         "count",
         "damage",
         "has_failed_to_sync",
+        "is_locked",
         "is_writer",
         "last_pointer",
         "options",
@@ -51,7 +51,7 @@ class ReadableSegment:
         self.timestamp = timestamp
         self.is_writer = False
         self.has_failed_to_sync = False
-        self._is_locked = False  # as a reader: sealed, and not durable yet
+        self.is_locked = False  # as a reader: sealed, and not durable yet
         self._are_names_synced = False
         self.options = options
         self._files = files
@@ -193,7 +193,7 @@ class ReadableSegment:
         extent = self._files.recover(self.options.recovery, is_thorough=True)
         if extent is not None:
             self._take(extent)
-        self._is_locked = False
+        self.is_locked = False
         if self.is_writer:
             self._files.lock(self.size_bytes, is_synced=self.options.ack != "memory")
 

@@ -12,7 +12,7 @@ derived. Strategy, from cheap to thorough:
 - no lock, or an empty one, and sums that say nothing of a close: ours, whose lock a power cut has
   taken; likewise.
 - else (damage, the original has appended, a segment without sums): all is compared, what has no
-  sums is taken in as far as it looks like records, nothing is cut off for lack of sums.
+  sums is taken in as far as it looks like records; behind sums, those that are in the index, too.
 
 What is cut off is kept in quarantine. Data that is not what was written is marked, and kept where
 it is. Dying on the way is harmless: each step leads to the same bytes when done again, and the lock
@@ -327,7 +327,9 @@ class _Recovery:
             cut_from = _synced_count(sums.entries)
         survey.walk(sums.entries, trusted_count=self._trusted_count(), cut_from=cut_from)
         end = self._adopted_end(survey)
-        survey.adopt(end)
+        # What the original has appended and closed is in the index; what it left locked may not be.
+        is_closed = self._lock is None and self._mode != "salvage"
+        survey.adopt(end, is_index_needed=is_closed and bool(sums.entries))
         is_promised = self._lock is None or self._is_same_boot
         if survey.end < end and is_promised:
             survey.damage.append(f"no valid record at offset {survey.end}, of {end} bytes")
@@ -350,6 +352,8 @@ class _Recovery:
 
     def _adopted_end(self, survey: Survey) -> int:
         """Tell up to where records without sums may be taken in."""
+        if survey.is_short and self._mode != "salvage":
+            return survey.end
         if self._lock is not None and self._lock.flushed_offset is not None:
             return min(survey.size_bytes, max(self._lock.flushed_offset, survey.end))
         if self._is_rebooted and self._sums.file is not None and self._mode != "salvage":

@@ -166,9 +166,8 @@ class Segment(ReadableSegment):
     def seal(self) -> None:
         """Become a reader: write what waits, and cut the files to their exact size.
 
-        They stay locked until they are durable: only of a locked segment is it known that a power
-        cut may have torn its end. Where puts wait for the disk, that is done here, else the next
-        sync or `close` does it.
+        They stay locked until the next sync, or `close`: only of a locked segment is it known that
+        a power cut may have torn it.
 
         Raises:
             StorageFull: no room for what waits.
@@ -178,16 +177,8 @@ class Segment(ReadableSegment):
         if not self.is_writer:
             return
         writer = self._writer or self._wake_writer()
-        is_synced = self.options.ack == "fsync"
-        is_durable = writer.is_durable(self.size_bytes)
-        if is_synced and not is_durable and not self.has_failed_to_sync:
-            self.sync()
-            is_durable = True
-        writer.finish(self.pointer_high or 0, is_synced=is_synced)
-        if is_durable and not self.has_failed_to_sync:
-            self._files.unlock()
-        else:
-            self._is_locked = True
+        writer.finish(self.pointer_high or 0)
+        self.is_locked = True
         self.is_writer = False
         self._sums = writer.sums.state
         self._writer = None
@@ -212,7 +203,7 @@ class Segment(ReadableSegment):
         if self._sums is None:
             self._sums = self._files.adopt()
         self._files.lock(self.size_bytes, is_synced=self.options.ack != "memory")
-        self._is_locked = False
+        self.is_locked = False
         self.is_writer = True
 
     def check_damage(self) -> None:
@@ -235,7 +226,7 @@ class Segment(ReadableSegment):
             ReadFailed: the files could not be opened again.
         """
         self.seal()
-        if self._is_locked and not self.has_failed_to_sync:
+        if self.is_locked and not self.has_failed_to_sync:
             self.sync()
         self.hibernate()
 
@@ -261,11 +252,11 @@ class Segment(ReadableSegment):
             # The kernel may have dropped what it could not write; the next sync would not tell.
             self.has_failed_to_sync = True
             raise
-        if self._is_locked:
+        if self.is_locked:
             # Should that fail, it is harmless, and `close` tries again.
             with contextlib.suppress(WriteFailed):
                 self._files.unlock()
-                self._is_locked = False
+                self.is_locked = False
 
     def _wake_writer(self) -> SegmentWriter:
         self._wake()

@@ -148,14 +148,14 @@ class SegmentFiles:
         return reader, writer
 
     def begin_sync(self, reader: RecordReader) -> Callable[[], None]:
-        """Return what makes data and sums of a closed segment durable, in any thread.
+        """Return what makes a closed segment durable, with its index, in any thread.
 
         Raises:
             ReadFailed: the sums cannot be opened. What is returned raises WriteFailed.
         """
         with reading(self.path):
             sums = open_maybe(self.files, self.path + "_sum", "r+")
-        return partial(self._sync, reader.file, sums)
+        return partial(self._sync, [reader.file, reader.index.file, *([sums] if sums else [])])
 
     def lock(self, size_bytes: int, *, is_synced: bool) -> None:
         """Make the lock file; when `is_synced`, one that survives a power cut.
@@ -208,11 +208,10 @@ class SegmentFiles:
         event = self._last_event()
         return event is not None and event.kind is Kind.TOMBSTONE
 
-    def _sync(self, data: OpenFile, sums: OpenFile | None) -> None:
+    def _sync(self, files: list[OpenFile]) -> None:
         with writing(self.path):
-            data.sync()
-            if sums is not None:
-                sums.sync()
+            for file in files:
+                file.sync()
 
     def _last_event(self) -> Event | None:
         return None if self._meta is None else self._meta.live.get((self.topic, self.timestamp))

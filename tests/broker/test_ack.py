@@ -251,8 +251,8 @@ def test_a_server_that_ends_in_order_syncs_and_acknowledges_what_waits(simulate,
     sim = simulate(ack="fsync")
     end_the_writer_at_the_next_put(sim, reason)
     pointer = sim.node.put(TOPIC, b"1")
-    # Data and sums before the answer, then the index; then its successor locks the segment.
-    assert disk.events == ["data", "sum", "index", "lock"]
+    # Data and sums before the answer, and then, closed, with the index; its successor locks it.
+    assert disk.events == ["data", "sum", "data", "index", "sum", "lock"]
     assert read_by_next(sim.node, TOPIC) == [(pointer, b"1")]
 
 

@@ -113,7 +113,9 @@ class _History:
         died_s = self.node.clock.monotonic_s()
         self.node.start()
         if is_power_cut:
-            self.judge(self._may_be_cut(died_s))
+            # Of a segment that is younger than the first sync of it, sums and lock may be gone.
+            is_told = self.ack == "fsync"
+            self.judge(self._may_be_cut(died_s), are_halves_told=is_told)
         else:
             self.judge()
 
@@ -129,8 +131,12 @@ class _History:
         self.node.advance(_REPAIR_S)
         self.judge()
 
-    def judge(self, may_lose: Callable[[Put], bool] = lambda _: False) -> None:
-        self.trial.failures += self.journal.judge(self.node.read_all(), may_lose=may_lose)
+    def judge(
+        self, may_lose: Callable[[Put], bool] = lambda _: False, *, are_halves_told: bool = True
+    ) -> None:
+        self.trial.failures += self.journal.judge(
+            self.node.read_all(), may_lose=may_lose, are_halves_told=are_halves_told
+        )
 
     def _may_be_cut(self, now_s: float) -> Callable[[Put], bool]:
         """Tell what a power cut may take: what nobody was promised, and what is too new."""
