@@ -320,6 +320,8 @@ class TopicRegistry(GenServer):
     async def _appendix_ended(self, message: Exit) -> None:
         """Repair the segment of an appendix server that ended, and start another on it."""
         if message.ref not in self._owned:
+            # One that was stopped just before we unlinked it, or nobody of ours.
+            logger.info("%s ended, which is no appendix server: %r", message.ref, message.reason)
             return
         topic, segment = self._owned.pop(message.ref)
         logger.error("appendix server of %s ended: %r", segment.path, message.reason)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from poe.broker import MOVED, Put
-from tests.broker.nodes import connect, read_by_frames, read_by_next
+from tests.broker.nodes import connect, open_files, read_by_frames, read_by_next
 
 TOPIC = b"t"
 
@@ -142,3 +142,14 @@ def test_no_put_is_lost_or_doubled_while_segments_roll_every_millisecond(serve):
         found[int(text.split()[0])].append(text)
     assert found == expected
     assert len(by_next) == 200_000
+
+
+def test_a_thousand_rotations_leave_no_descriptor_open(simulate):
+    """The original kept one descriptor and one process for every segment that it ever opened."""
+    sim = simulate(count_limit=1)
+    for _ in range(1000):
+        sim.node.put(TOPIC, b"x")
+        sim.advance(0.5)
+    assert len(counts(sim)) == 1001
+    sim.advance(3)
+    assert open_files(sim.folder) == ["store.lock"]
