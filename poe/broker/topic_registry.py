@@ -19,13 +19,13 @@ from poe.broker.appendix_message import (
     CheckLimits,
     LimitReached,
     Seal,
-    Sync,
     Unseal,
 )
 from poe.broker.appendix_server import AppendixOptions
 from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_quota import TopicQuota
+from poe.broker.topic_sync import sync_topics
 from poe.errors import (
     ActorError,
     ChildRequestRefused,
@@ -149,7 +149,7 @@ class TopicRegistry(GenServer):
             if isinstance(request, EnsureWriter):
                 return await self._ensure_writer(request.topic, request.messages)
             if isinstance(request, SyncAll):
-                return await self._sync_all(request.topic)
+                return await sync_topics(self, self._routes, self._store, request.topic)
         except PoeError as error:
             return Error(error)
         return super().handle_call(request, caller)
@@ -394,24 +394,3 @@ class TopicRegistry(GenServer):
         """Take the oldest reader out of service, then delete its files."""
         self._routes.drop(topic, ref)
         self._destroy_segment(topic, await self._end_appendix(ref))
-
-    # ---- syncs ----------------------------------------------------------------------------------
-
-    async def _sync_all(self, wanted: bytes | None) -> None:
-        """Sync all topics, whatever becomes of one; then say what the first one failed of."""
-        # All at once: the disk serves them together, and the slowest one sets the time.
-        syncs = [
-            (topic, [self.call(ref, Sync(), timeout_s=None) for ref in route.refs])
-            for topic, route in self._routes
-            if wanted in (None, topic)
-        ]
-        first_error: PoeError | None = None
-        for topic, calls in syncs:
-            try:
-                for call in calls:
-                    await call
-                self._store.sync_folder(topic)
-            except PoeError as error:
-                first_error = first_error or error
-        if first_error is not None:
-            raise first_error

@@ -1,0 +1,33 @@
+"""Makes what was acknowledged durable when somebody asks for it, on one topic or on all."""
+
+from poe.actors import GenServer
+from poe.broker.appendix_message import Sync
+from poe.broker.routing_table import RoutingTable
+from poe.errors import PoeError
+from poe.storage import Store
+
+
+async def sync_topics(
+    actor: GenServer, routes: RoutingTable, store: Store, wanted: bytes | None
+) -> None:
+    """Sync a topic, or all, whatever becomes of one, on behalf of `actor`.
+
+    Raises:
+        PoeError: what the first one failed of.
+    """
+    # All at once: the disk serves them together, and the slowest one sets the time.
+    syncs = [
+        (topic, [actor.call(ref, Sync(), timeout_s=None) for ref in route.refs])
+        for topic, route in routes
+        if wanted in (None, topic)
+    ]
+    first_error: PoeError | None = None
+    for topic, calls in syncs:
+        try:
+            for call in calls:
+                await call
+            store.sync_folder(topic)
+        except PoeError as error:
+            first_error = first_error or error
+    if first_error is not None:
+        raise first_error
