@@ -184,7 +184,7 @@ class AppendixServer(GenServer):
         del reason
         self._release_waiting()
         self._commit.finish()
-        self._segment.close()
+        self._segment.close(waits_for_sync=self._commit.is_due)
 
     # ---- requests -----------------------------------------------------------------------------
 
@@ -281,16 +281,18 @@ class AppendixServer(GenServer):
                 return self._wait_for(request, caller)
             case Seal():
                 self._commit.finish()
-                self._segment.seal()
+                self._segment.seal(waits_for_sync=self._commit.is_due)
                 self._release_waiting()
                 return self._segment.pointer_high
             case Unseal():
                 self._segment.unseal()
                 self._reported_full = False
                 return None
-            case Sync():
-                if self._commit.is_dirty or self._commit.work is not None:
-                    return self._commit.join(caller, None)
+            case Sync(is_new_only):
+                commit = self._commit
+                is_wanted = commit.is_dirty or commit.work is not None
+                if is_wanted and (commit.is_due or not is_new_only):
+                    return commit.join(caller, None)
                 return None
         return super().handle_call(request, caller)
 

@@ -72,6 +72,11 @@ class GroupCommit:
             self.is_dirty = False
             self._show()
 
+    @property
+    def is_due(self) -> bool:
+        """Whether something was put since the last sync, and is to be synced."""
+        return self._timer is not None or self.work is not None
+
     def mark_dirty(self) -> None:
         """Note that something was put."""
         self.is_dirty = True
@@ -114,6 +119,8 @@ class GroupCommit:
             return self._refuse(str(work.error))
         if self.visible is not None:
             self._show()
+        if self._segment.is_lock_kept:
+            self._unlock()
         group, self._syncing = self._syncing, []
         for caller, answer in group:
             self._server.reply(caller, answer)
@@ -156,6 +163,14 @@ class GroupCommit:
         for caller, _ in group:
             self._server.reply_error(caller, failed)
         return failed
+
+    def _unlock(self) -> None:
+        """Let the lock go that a sealed segment has kept until it was synced."""
+        try:
+            self._segment.unlock()
+        except StorageError as error:
+            # The next start finds it, and nothing to be cut off.
+            logger.error("%s", error)
 
     def _show(self) -> None:
         count, size_bytes, self.visible_pointer = self._to_be_visible

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from poe.actors import ActorRef, Call, Error, Exit, GenServer
+from poe.actors import ActorRef, Call, Error, Exit, GenServer, Reason, is_orderly
 from poe.broker.appendix_message import (
     CheckLimits,
     LimitReached,
@@ -25,7 +25,7 @@ from poe.broker.appendix_server import AppendixOptions
 from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_quota import TopicQuota
-from poe.broker.topic_sync import sync_topics
+from poe.broker.topic_sync import sync_news, sync_topics
 from poe.errors import (
     ActorError,
     ChildRequestRefused,
@@ -44,6 +44,8 @@ logger = logging.getLogger("poe.broker")
 APPENDIX_SUP = "appendix_sup"
 
 _EXPIRY_TICK_MAX_S = 600.0
+_LAST_SYNC_S = 3.0
+"""Of the five seconds that a node has to stop."""
 _CHECK_TICK = object()
 _EXPIRY_TICK = object()
 
@@ -175,6 +177,11 @@ class TopicRegistry(GenServer):
             await self._appendix_ended(message)
         else:
             super().handle_info(message)
+
+    async def terminate(self, reason: Reason) -> None:
+        """At an orderly end, give the disk time to take what was put: for all topics at once."""
+        if is_orderly(reason):
+            await sync_news(self, self._routes, _LAST_SYNC_S)
 
     def _tick_later(self) -> None:
         self.send_after(self._parts.options.check_interval, _CHECK_TICK)

@@ -1,5 +1,7 @@
 """Makes what was acknowledged durable when somebody asks for it, on one topic or on all."""
 
+import contextlib
+
 from poe.actors import GenServer
 from poe.broker.appendix_message import Sync
 from poe.broker.routing_table import RoutingTable
@@ -31,3 +33,14 @@ async def sync_topics(
             first_error = first_error or error
     if first_error is not None:
         raise first_error
+
+
+async def sync_news(actor: GenServer, routes: RoutingTable, timeout_s: float) -> None:
+    """Sync what was put and is not synced yet; what the disk has not taken in time is not."""
+    sync = Sync(is_new_only=True)
+    calls = [
+        actor.call(ref, sync, timeout_s=timeout_s) for _, route in routes for ref in route.refs
+    ]
+    for call in calls:
+        with contextlib.suppress(PoeError):  # its lock stays, and the next start looks at it
+            await call

@@ -32,6 +32,7 @@ class ReadableSegment:
         "count",
         "damage",
         "has_failed_to_sync",
+        "is_lock_kept",
         "is_writer",
         "last_pointer",
         "options",
@@ -49,6 +50,7 @@ class ReadableSegment:
         self.timestamp = timestamp
         self.is_writer = False
         self.has_failed_to_sync = False
+        self.is_lock_kept = False
         self.options = options
         self._files = files
         self._reader: RecordReader | None = None

@@ -163,8 +163,11 @@ class Segment(ReadableSegment):
         """Make all data durable, here and now; raises as `begin_sync`."""
         self.begin_sync()()
 
-    def seal(self) -> None:
+    def seal(self, *, waits_for_sync: bool = False) -> None:
         """Become a reader: write what waits, cut the files to their exact size, unlock.
+
+        Who syncs it soon may have the lock wait for that, as `is_lock_kept` tells until `unlock`:
+        after a power cut in between it is cut off where it ends to be right, and not damaged.
 
         Raises:
             StorageFull: no room for what waits.
@@ -177,11 +180,29 @@ class Segment(ReadableSegment):
         is_synced = self.options.ack == "fsync"
         if is_synced and not self.has_failed_to_sync and not writer.is_durable(self.size_bytes):
             self.sync()
+        is_lock_kept = waits_for_sync and not writer.is_durable(self.size_bytes)
         writer.finish(self.pointer_high or 0, is_synced=is_synced)
-        self._files.unlock()
+        if not is_lock_kept:
+            self._files.unlock()
         self.is_writer = False
+        self.is_lock_kept = is_lock_kept
         self._sums = writer.sums.state
         self._writer = None
+        if not is_lock_kept:
+            self._note_sealed()
+
+    def unlock(self) -> None:
+        """Remove a lock that was kept, once a sync has covered all.
+
+        Raises:
+            WriteFailed: it cannot be removed.
+        """
+        self._files.unlock()
+        self.is_lock_kept = False
+        self._note_sealed()
+
+    def _note_sealed(self) -> None:
+        """Note for the next start that there is nothing to recover."""
         low, high = self.pointer_low or 0, self.pointer_high or 0
         self._files.note_sealed(
             Extent(self.count, self.size_bytes, low, high, self._sums, self.damage)
@@ -204,6 +225,7 @@ class Segment(ReadableSegment):
             self._sums = self._files.adopt()
         self._files.lock(self.size_bytes, is_synced=self.options.ack == "fsync")
         self.is_writer = True
+        self.is_lock_kept = False
 
     def check_damage(self) -> None:
         """Refuse to go on behind damage where that was asked for.
@@ -214,15 +236,15 @@ class Segment(ReadableSegment):
         if self.damage and self.options.recovery == "strict":
             raise TopicDamaged(self.path, self.damage[0])
 
-    def close(self) -> None:
-        """Seal and hibernate; what lies on disk then is complete.
+    def close(self, *, waits_for_sync: bool = False) -> None:
+        """Seal, as `seal` does, and hibernate; what lies on disk then is complete.
 
         Raises:
             StorageFull: no room for what waits.
             WriteFailed: another failure.
             ReadFailed: the files could not be opened again.
         """
-        self.seal()
+        self.seal(waits_for_sync=waits_for_sync)
         self.hibernate()
 
     def destroy(self) -> None:

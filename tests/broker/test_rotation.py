@@ -1,7 +1,9 @@
 """A full writer is sealed and followed by a new one, and no message falls between the two."""
 
+import os
 import threading
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -153,3 +155,32 @@ def test_a_thousand_rotations_leave_no_descriptor_open(simulate):
     assert len(counts(sim)) == 1001
     sim.advance(3)
     assert open_files(sim.folder) == ["store.lock"]
+
+
+def test_a_sealed_segment_keeps_its_lock_until_it_is_synced(simulate):
+    sim = simulate(count_limit=1, check_interval=0.25, sync_interval=1)
+    sim.node.put(TOPIC, b"1")
+    sim.advance(0.3)
+    assert counts(sim) == [1, 0]
+    assert len(list(sim.folder.glob("topics/*/*_lock"))) == 2
+    sim.advance(1)
+    assert len(list(sim.folder.glob("topics/*/*_lock"))) == 1
+
+
+def test_a_node_that_stops_has_synced_what_was_put(simulate, monkeypatch):
+    sim = simulate()
+    sim.node.put(b"idle", b"1")
+    sim.advance(3)
+    sim.node.put(TOPIC, b"1")
+    synced = []
+    real_sync = os.fdatasync
+
+    def sync(descriptor):
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        real_sync(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    sim.stop()
+    assert [name.rpartition("_")[2] for name in synced] == ["data", "sum"]
+    assert all("/t/" in name for name in synced)
+    assert not list(sim.folder.glob("topics/*/*_lock"))

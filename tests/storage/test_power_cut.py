@@ -106,3 +106,37 @@ def test_without_sums_a_power_cut_would_be_noticed_by_nobody(tmp_path):
     path_of(tmp_path, "sum").unlink()
     layer.boot_id = "another boot"
     assert read_all(reopen(layer))[0] != (NOW, b"x" * 3000)
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+def test_a_sealed_segment_that_waits_for_its_sync_is_cut_and_not_damaged(tmp_path, is_short):
+    layer = FaultyFiles(files_at(tmp_path), "boot 1")
+    segment = create(layer)
+    segment.append([b"synced"] * 10, NOW)
+    segment.sync()
+    synced = path_of(tmp_path, "data").read_bytes()
+    segment.append([b"not synced"] * 10, NOW)
+    segment.seal(waits_for_sync=True)
+    assert segment.is_lock_kept
+    del segment
+    lost = b"" if is_short else bytes(100)
+    path_of(tmp_path, "data").write_bytes(synced + lost)
+    layer.boot_id = "boot 2"
+    segment = reopen(layer)
+    assert [message for _, message in read_all(segment)] == [b"synced"] * 10
+    assert segment.damage == ()
+
+
+def test_the_lock_that_was_kept_goes_when_all_is_synced(tmp_path):
+    layer = FaultyFiles(files_at(tmp_path))
+    segment = create(layer)
+    segment.append([b"1"], NOW)
+    segment.seal(waits_for_sync=True)
+    segment.sync()
+    segment.unlock()
+    assert not path_of(tmp_path, "lock").exists()
+    segment.unseal()
+    segment.sync()
+    segment.seal(waits_for_sync=True)
+    assert not segment.is_lock_kept  # nothing was put since
+    assert not path_of(tmp_path, "lock").exists()
