@@ -1,14 +1,11 @@
 """A file that was damaged in the middle costs the records that are damaged, and no other."""
 
 import logging
-import os
-import socket
 
 import pytest
 
 from poe.errors import CorruptRecord
-from poe.protocol import PointerRequest
-from tests.scenarios.clients import CLIENTS, HEADER, RawClient
+from tests.scenarios.clients import CLIENTS, RawClient
 
 TOPIC = b"damaged"
 MESSAGES = [b"message %d" % number for number in range(10)]
@@ -128,23 +125,3 @@ def test_a_changed_byte_is_found_after_a_restart_and_costs_its_batch_alone(node,
             raw.read(TOPIC, pointers[1], 100)
         assert caught.value.pointer == pointers[2]
         assert [pointer for pointer, _ in raw.read(TOPIC, pointers[2], 9)] == pointers[3:]
-
-
-def test_a_reply_whose_file_is_cut_while_it_is_sent_ends_the_connection(node, tmp_path, caplog):
-    """What was announced cannot be sent any more, and padding would be taken for messages."""
-    message = b"x" * 100_000
-    node.put_many("large", [message] * 9)
-    with RawClient(node.address) as raw:
-        raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        raw.send(PointerRequest(b"large", 0, 9).encode())
-        received = raw.socket.recv(100)
-        (path,) = (tmp_path / "data" / "topics" / "large").glob("*_data")
-        os.truncate(path, len(message))
-        while part := raw.socket.recv(65536):
-            received += part
-    announced = HEADER.unpack_from(received)[0]
-    assert len(received) < announced
-    assert b"\0" * 1000 not in received
-    assert "cut short" in caplog.text
-    with RawClient(node.address) as raw:
-        assert raw.read(b"t", 0, 1)
