@@ -289,9 +289,12 @@ class AppendixServer(GenServer):
                 self._segment.unseal()
                 self._reported_full = False
                 return None
-            case Sync():
-                if self._commit.is_dirty or self._commit.work is not None:
-                    return self._commit.join(caller, None)
+            case Sync(is_new_only):
+                commit = self._commit
+                is_wanted = commit.is_dirty or commit.work is not None
+                is_new = commit.is_due or commit.work is not None
+                if is_wanted and (is_new or not is_new_only):
+                    return commit.join(caller, None)
                 return None
         return super().handle_call(request, caller)
 

@@ -60,8 +60,10 @@ class Segment(ReadableSegment):
             WriteFailed: another failure; nothing is left behind.
         """
         place = SegmentFiles(files, f"{folder}/{timestamp}", meta)
-        segment = cls(place, timestamp, options, place.make())
+        is_synced = options.ack == "fsync"
+        segment = cls(place, timestamp, options, place.make(is_synced=is_synced))
         segment.is_writer = True
+        segment._are_names_synced = is_synced
         return segment
 
     @classmethod

@@ -35,8 +35,8 @@ class SegmentFiles:
         self._meta = meta
         self._store_id = NO_STORE if meta is None else meta.store_id
 
-    def make(self) -> Extent:
-        """Make the files of an empty segment, locked.
+    def make(self, *, is_synced: bool) -> Extent:
+        """Make the files of an empty segment, locked; their names survive power cuts if asked to.
 
         Raises:
             StorageFull: no room; nothing is left behind.
@@ -51,6 +51,8 @@ class SegmentFiles:
                 files.open(path + "_index", "w+")
                 header = SumHeader(self._store_id, self.timestamp, self.timestamp)
                 files.open(path + "_sum", "w+").write_at(header.encode(), 0)
+                if is_synced:
+                    self._sync_names()
             except OSError:
                 for suffix in _SUFFIXES:
                     with contextlib.suppress(OSError):
@@ -176,10 +178,8 @@ class SegmentFiles:
         Raises:
             WriteFailed: the disk did not take them.
         """
-        folder = self.path.rpartition("/")[0]
-        with writing(folder):
-            self.files.sync_folder(folder)
-            self.files.sync_folder(folder.rpartition("/")[0])
+        with writing(self.path):
+            self._sync_names()
 
     def unlock(self) -> None:
         """Remove the lock file.
@@ -207,6 +207,11 @@ class SegmentFiles:
         """Tell whether an earlier run was about to remove the files."""
         event = self._last_event()
         return event is not None and event.kind is Kind.TOMBSTONE
+
+    def _sync_names(self) -> None:
+        folder = self.path.rpartition("/")[0]
+        self.files.sync_folder(folder)
+        self.files.sync_folder(folder.rpartition("/")[0])
 
     def _sync(self, files: list[OpenFile]) -> None:
         with writing(self.path):
