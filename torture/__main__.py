@@ -51,8 +51,9 @@ def _run(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]:
                 only=options.trial,
             )
     except Unavailable as reason:
-        print(f"{scenario.name}: skipped: {reason}")
-        return {"scenario": scenario.name, "unavailable": str(reason)}
+        count = options.count or scenario.count_of(options.column)
+        print(f"{scenario.name}: {count} {scenario.unit} skipped: {reason}")
+        return {"scenario": scenario.name, "unavailable": str(reason), "skipped": count}
     _tell(run)
     return run.as_dict()
 

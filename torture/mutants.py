@@ -19,6 +19,7 @@ from poe.storage import recovery, segment, segment_files, segment_lock, segment_
 from poe.storage.data_file import DataFile
 from poe.storage.index import Index
 from poe.storage.real_files import RealFile, RealFiles
+from poe.storage.sum_file import Flag
 from poe.storage.sum_writer import SumWriter
 
 VARIABLE = "TORTURE_MUTANT"
@@ -45,6 +46,8 @@ Mutant = Literal[
     "no-store-lock",
     "leak-per-client",
     "long-pause",
+    "cut-foreign",
+    "blind-to-original",
 ]
 
 Patch: TypeAlias = Any
@@ -235,6 +238,21 @@ def _long_pause(patch: Patch) -> None:
     patch(listener, "_PAUSE_S", 10.0)
 
 
+def _cut_foreign(patch: Patch) -> None:
+    """Take what another program appended behind a clean close for the rest of a crash."""
+    adopted_end = recovery._Recovery._adopted_end
+
+    def end(self: Any, survey: Any) -> int:
+        return survey.end if survey.last_flags & Flag.CLEAN else adopted_end(self, survey)
+
+    patch(recovery._Recovery, "_adopted_end", end)
+
+
+def _blind_to_original(patch: Patch) -> None:
+    """Take the original's lock for a stale one, without looking for who holds it."""
+    patch(RealFiles, "is_open_elsewhere", lambda *_: False)
+
+
 _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "ack-in-memory": _ack_in_memory,
     "no-data-sync": _no_data_sync,
@@ -256,6 +274,8 @@ _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "no-store-lock": _no_store_lock,
     "leak-per-client": _leak_per_client,
     "long-pause": _long_pause,
+    "cut-foreign": _cut_foreign,
+    "blind-to-original": _blind_to_original,
 }
 assert set(_MUTANTS) == set(get_args(Mutant))
 

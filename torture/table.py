@@ -389,8 +389,17 @@ SCENARIOS = {
             release=4,
             unit="checks",
         ),
-        _missing(
-            "compat", "R19", "the original and we read each other", 20, 200, "needs its build"
+        Scenario(
+            name="compat",
+            rows="R19",
+            claim="the original and we read, continue and survive each other on one folder",
+            module="compat",
+            ci=20,
+            release=200,
+            unit="histories of 8 turns",
+            needs=("erl", "original"),
+            mutants=("cut-foreign", "blind-to-original", "no-repair"),
+            bite_count=4,
         ),
         _missing(
             "slab", "R20", "the embedded log, as the rows before", 20, 200, "needs to be written"
