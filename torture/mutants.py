@@ -21,6 +21,7 @@ from poe.storage.index import Index
 from poe.storage.real_files import RealFile, RealFiles
 from poe.storage.sum_file import Flag
 from poe.storage.sum_writer import SumWriter
+from torture.slab_mutants import SLAB_MUTANTS, SlabMutant
 
 VARIABLE = "TORTURE_MUTANT"
 _ABSENT = object()
@@ -48,6 +49,7 @@ Mutant = Literal[
     "long-pause",
     "cut-foreign",
     "blind-to-original",
+    SlabMutant,
 ]
 
 Patch: TypeAlias = Any
@@ -253,7 +255,7 @@ def _blind_to_original(patch: Patch) -> None:
     patch(RealFiles, "is_open_elsewhere", lambda *_: False)
 
 
-_MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
+_MUTANTS: dict[str, Callable[[Patch], None]] = {
     "ack-in-memory": _ack_in_memory,
     "no-data-sync": _no_data_sync,
     "no-sum-sync": _no_sum_sync,
@@ -276,6 +278,7 @@ _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "long-pause": _long_pause,
     "cut-foreign": _cut_foreign,
     "blind-to-original": _blind_to_original,
+    **SLAB_MUTANTS,
 }
 assert set(_MUTANTS) == set(get_args(Mutant))
 
@@ -284,7 +287,7 @@ def apply_chosen() -> None:
     """In a victim: break what the environment names; nothing where it names nothing."""
     name = os.environ.get(VARIABLE)
     if name:
-        _MUTANTS[name](setattr)  # type: ignore[index]  # a KeyError tells it
+        _MUTANTS[name](setattr)
 
 
 @contextlib.contextmanager
