@@ -436,7 +436,6 @@ SCENARIOS = {
                 "slab-no-data-sync",
                 "slab-no-sum-sync",
                 "slab-no-name-sync",
-                "slab-ack-in-memory",
             ),
         ),
         Scenario(
