@@ -20,7 +20,9 @@ from poe.storage.data_file import DataFile
 from poe.storage.files import OpenFile
 from poe.storage.real_files import RealFile, RealFiles
 from poe.storage.segment_files import SegmentFiles
+from poe.storage.sum_file import Flag
 from poe.storage.sum_writer import SumWriter
+from torture.slab_mutants import SLAB_MUTANTS, SlabMutant
 
 VARIABLE = "TORTURE_MUTANT"
 _ABSENT = object()
@@ -46,6 +48,9 @@ Mutant = Literal[
     "no-store-lock",
     "leak-per-client",
     "long-pause",
+    "cut-foreign",
+    "blind-to-original",
+    SlabMutant,
 ]
 
 Patch: TypeAlias = Any
@@ -239,7 +244,22 @@ def _long_pause(patch: Patch) -> None:
     patch(listener, "_PAUSE_S", 10.0)
 
 
-_MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
+def _cut_foreign(patch: Patch) -> None:
+    """Take what another program appended behind a clean close for the rest of a crash."""
+    adopted_end = recovery._Recovery._adopted_end
+
+    def end(self: Any, survey: Any) -> int:
+        return survey.end if survey.last_flags & Flag.CLEAN else adopted_end(self, survey)
+
+    patch(recovery._Recovery, "_adopted_end", end)
+
+
+def _blind_to_original(patch: Patch) -> None:
+    """Take the original's lock for a stale one, without looking for who holds it."""
+    patch(RealFiles, "is_open_elsewhere", lambda *_: False)
+
+
+_MUTANTS: dict[str, Callable[[Patch], None]] = {
     "ack-in-memory": _ack_in_memory,
     "no-data-sync": _no_data_sync,
     "no-sum-sync": _no_sum_sync,
@@ -260,6 +280,9 @@ _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "no-store-lock": _no_store_lock,
     "leak-per-client": _leak_per_client,
     "long-pause": _long_pause,
+    "cut-foreign": _cut_foreign,
+    "blind-to-original": _blind_to_original,
+    **SLAB_MUTANTS,
 }
 assert set(_MUTANTS) == set(get_args(Mutant))
 
@@ -268,7 +291,7 @@ def apply_chosen() -> None:
     """In a victim: break what the environment names; nothing where it names nothing."""
     name = os.environ.get(VARIABLE)
     if name:
-        _MUTANTS[name](setattr)  # type: ignore[index]  # a KeyError tells it
+        _MUTANTS[name](setattr)
 
 
 @contextlib.contextmanager

@@ -19,10 +19,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
+from torture import original
 from torture.mutants import Mutant
 
 Column = Literal["ci", "release"]
-Need = Literal["root", "loop", "gcc", "strace", "erl", "atheris"]
+Need = Literal["root", "loop", "gcc", "strace", "erl", "original", "atheris"]
 
 _log = logging.getLogger("torture")
 _FAILURES_MAX = 100
@@ -61,6 +62,10 @@ class Scenario:
 
     not_yet: str = ""
     """What the product lacks for it; it is not run then. To switch it on, empty this line."""
+
+    def count_of(self, column: Column) -> int:
+        """Tell how many trials a column of the table asks for."""
+        return self.ci if column == "ci" else self.release
 
     def play(self, run: "Run") -> None:
         """Do all trials."""
@@ -198,7 +203,7 @@ def play(
     for need in scenario.needs:
         if (reason := _missing(need)) is not None:
             raise Unavailable(f"needs {need}: {reason}")
-    wanted = count or (scenario.ci if column == "ci" else scenario.release)
+    wanted = count or scenario.count_of(column)
     with run_folder() as folder:
         run = Run(scenario, seed, wanted, column, folder, mutant, only)
         started_s = time.monotonic()
@@ -215,6 +220,8 @@ def _missing(need: Need) -> str | None:
         if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
             return "loop devices cannot be mounted here"
         return None if shutil.which("mkfs.ext4") else "mkfs.ext4 is not installed"
+    if need == "original":
+        return original.missing()
     if need == "atheris":
         return None if find_spec("atheris") else "pip install atheris"
     return None if shutil.which(need) else f"{need} is not installed"

@@ -16,6 +16,8 @@ from torture.checker import Journal, Put, Record, Sender
 START_US = 1_700_000_000_000_000
 _STEP_US = 1_000_000
 Ack = Literal["memory", "flushed", "fsync"]
+Acked = Callable[[Put, int], None]
+"""Is told of each acknowledgement: the put, and the pointer of its last message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,7 @@ def make_steps(
     return steps
 
 
-def do_steps(
-    files: Files, steps: list[Step], ack: Ack, acked: Callable[[Put, int], None], now_us: int
-) -> Store:
+def do_steps(files: Files, steps: list[Step], ack: Ack, acked: Acked, now_us: int) -> Store:
     """Do steps on a store; tell each acknowledgement. The store is open afterwards."""
     options = SegmentOptions(ack=ack)
     store = open_store(files, options)
