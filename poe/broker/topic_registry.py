@@ -23,6 +23,7 @@ from poe.broker.appendix_message import (
     Unseal,
 )
 from poe.broker.appendix_server import AppendixOptions
+from poe.broker.crash_limit import CrashLimit
 from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_quota import TopicQuota
@@ -132,6 +133,7 @@ class TopicRegistry(GenServer):
         self._clock = parts.clock
         self._owned: dict[ActorRef, tuple[bytes, Segment]] = {}
         self._to_restart: dict[ActorRef, tuple[bytes, Segment]] = {}
+        self._crashes = CrashLimit()
         self._quota = TopicQuota(parts.options.topics_max, parts.options.topic_creation_rate)
         await self._stop_leftovers()
         self._routes.failures = self._store.failed
@@ -149,7 +151,7 @@ class TopicRegistry(GenServer):
             if isinstance(request, EnsureWriter):
                 return await self._ensure_writer(request.topic, request.messages)
             if isinstance(request, SyncAll):
-                return await self._sync_all(request.topic)
+                return await _sync_all(self, self._store, self._routes, request.topic)
         except PoeError as error:
             return Error(error)
         return super().handle_call(request, caller)
@@ -273,6 +275,7 @@ class TopicRegistry(GenServer):
         elif route.writer in self._to_restart:
             await self._bring_back(route.writer)
         elif not self._owned[route.writer][1].is_writer:
+            self._crashes.check(topic, self.monotonic_s())
             await self.call(route.writer, Unseal(), timeout_s=None)
         return self._routes[topic].writer
 
@@ -324,6 +327,8 @@ class TopicRegistry(GenServer):
         topic, segment = self._owned.pop(message.ref)
         logger.error("appendix server of %s ended: %r", segment.path, message.reason)
         self._to_restart[message.ref] = (topic, segment)
+        if self._routes[topic].writer is message.ref:
+            self._crashes.count(topic, self.monotonic_s())
         await self._restart_failed()
 
     async def _restart_failed(self) -> None:
@@ -352,7 +357,7 @@ class TopicRegistry(GenServer):
                 return
             repaired = self._store.create_segment(topic, self._clock.now_us())
         self._to_restart[dead] = (topic, repaired)
-        if is_newest:
+        if is_newest and self._crashes.allows_puts(topic, self.monotonic_s()):
             repaired.unseal()
         ref = await self._start_appendix(topic, repaired)
         del self._to_restart[dead]
@@ -393,23 +398,24 @@ class TopicRegistry(GenServer):
         self._routes.drop(topic, ref)
         self._destroy_segment(topic, await self._end_appendix(ref))
 
-    # ---- syncs ----------------------------------------------------------------------------------
 
-    async def _sync_all(self, wanted: bytes | None) -> None:
-        """Sync all topics, whatever becomes of one; then say what the first one failed of."""
-        # All at once: the disk serves them together, and the slowest one sets the time.
-        syncs = [
-            (topic, [self.call(ref, Sync(), timeout_s=None) for ref in route.refs])
-            for topic, route in self._routes
-            if wanted in (None, topic)
-        ]
-        first_error: PoeError | None = None
-        for topic, calls in syncs:
-            try:
-                for call in calls:
-                    await call
-                self._store.sync_folder(topic)
-            except PoeError as error:
-                first_error = first_error or error
-        if first_error is not None:
-            raise first_error
+async def _sync_all(
+    registry: GenServer, store: Store, routes: RoutingTable, wanted: bytes | None
+) -> None:
+    """Sync all topics, whatever becomes of one; then say what the first one failed of."""
+    # All at once: the disk serves them together, and the slowest one sets the time.
+    syncs = [
+        (topic, [registry.call(ref, Sync(), timeout_s=None) for ref in route.refs])
+        for topic, route in routes
+        if wanted in (None, topic)
+    ]
+    first_error: PoeError | None = None
+    for topic, calls in syncs:
+        try:
+            for call in calls:
+                await call
+            store.sync_folder(topic)
+        except PoeError as error:
+            first_error = first_error or error
+    if first_error is not None:
+        raise first_error
