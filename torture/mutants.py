@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+from poe.actors import Work
 from poe.broker import appendix_server, listener
 from poe.broker.appendix_message import Seal
 from poe.broker.connection import Connection
+from poe.broker.crash_limit import CrashLimit
 from poe.broker.topic_registry import TopicRegistry
 from poe.errors import StorageError
 from poe.storage import recovery, segment, segment_files, segment_lock, segment_options, store
@@ -45,6 +47,9 @@ Mutant = Literal[
     "no-store-lock",
     "leak-per-client",
     "long-pause",
+    "sync-in-loop",
+    "restart-for-ever",
+    "crash-takes-all",
 ]
 
 Patch: TypeAlias = Any
@@ -235,6 +240,31 @@ def _long_pause(patch: Patch) -> None:
     patch(listener, "_PAUSE_S", 10.0)
 
 
+def _sync_in_loop(patch: Patch) -> None:
+    """P21: wait for the disk where all actors run."""
+    init = Work.__init__
+
+    def wait(work: Work, *arguments: Any) -> None:
+        init(work, *arguments)
+        work.wait()
+
+    patch(Work, "__init__", wait)
+
+
+def _restart_for_ever(patch: Patch) -> None:
+    """Feed a writer again and again what crashes it."""
+    patch(CrashLimit, "count", lambda *_: None)
+
+
+def _crash_takes_all(patch: Patch) -> None:
+    """P22: whoever has a topic that crashes, crashes as well."""
+
+    async def crash(_: TopicRegistry, end: Any) -> None:
+        raise RuntimeError(end.reason)
+
+    patch(TopicRegistry, "_appendix_ended", crash)
+
+
 _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "ack-in-memory": _ack_in_memory,
     "no-data-sync": _no_data_sync,
@@ -256,6 +286,9 @@ _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "no-store-lock": _no_store_lock,
     "leak-per-client": _leak_per_client,
     "long-pause": _long_pause,
+    "sync-in-loop": _sync_in_loop,
+    "restart-for-ever": _restart_for_ever,
+    "crash-takes-all": _crash_takes_all,
 }
 assert set(_MUTANTS) == set(get_args(Mutant))
 
