@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from poe.actors import Work
-from poe.broker import appendix_server, listener
+from poe.broker import appendix_server, connection, listener
 from poe.broker.appendix_message import Seal
 from poe.broker.connection import Connection
 from poe.broker.crash_limit import CrashLimit
@@ -50,6 +50,7 @@ Mutant = Literal[
     "sync-in-loop",
     "restart-for-ever",
     "crash-takes-all",
+    "no-turns",
 ]
 
 Patch: TypeAlias = Any
@@ -265,6 +266,11 @@ def _crash_takes_all(patch: Patch) -> None:
     patch(TopicRegistry, "_appendix_ended", crash)
 
 
+def _no_turns(patch: Patch) -> None:
+    """Serve whoever sends most for as long as it sends."""
+    patch(connection, "_REQUESTS", range(1 << 30))
+
+
 _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "ack-in-memory": _ack_in_memory,
     "no-data-sync": _no_data_sync,
@@ -289,6 +295,7 @@ _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "sync-in-loop": _sync_in_loop,
     "restart-for-ever": _restart_for_ever,
     "crash-takes-all": _crash_takes_all,
+    "no-turns": _no_turns,
 }
 assert set(_MUTANTS) == set(get_args(Mutant))
 

@@ -433,8 +433,16 @@ SCENARIOS = {
             not_yet="the actors' thread writes, see docs/decisions/0012",
         ),
         _missing("memory", "L7", "200 MB of memory are enough", 5, 50, "needs to be written"),
-        _missing(
-            "overload", "L8", "overload is bounded and loses nothing", 1, 30, "needs to be written"
+        Scenario(
+            name="overload",
+            rows="L8",
+            claim="ten times too many producers: p99 2 s, bounded memory, nothing lost by a kill",
+            module="overload",
+            ci=2,
+            release=60,
+            unit="times 15 s",
+            mutants=("no-turns", "ack-in-memory"),
+            bite_count=1,
         ),
     )
 }
