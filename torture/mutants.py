@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from poe.actors import Work
 from poe.broker import appendix_server, connection, listener
 from poe.broker.appendix_message import Seal
+from poe.broker.byte_budget import ByteBudget
 from poe.broker.connection import Connection
 from poe.broker.crash_limit import CrashLimit
 from poe.broker.topic_registry import TopicRegistry
@@ -51,6 +52,7 @@ Mutant = Literal[
     "restart-for-ever",
     "crash-takes-all",
     "no-turns",
+    "no-budget",
 ]
 
 Patch: TypeAlias = Any
@@ -271,6 +273,15 @@ def _no_turns(patch: Patch) -> None:
     patch(connection, "_REQUESTS", range(1 << 30))
 
 
+def _no_budget(patch: Patch) -> None:
+    """P45: take whatever clients send."""
+
+    def change(budget: ByteBudget, difference_bytes: int) -> None:
+        budget.held_bytes += difference_bytes
+
+    patch(ByteBudget, "change", change)
+
+
 _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "ack-in-memory": _ack_in_memory,
     "no-data-sync": _no_data_sync,
@@ -296,6 +307,7 @@ _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "restart-for-ever": _restart_for_ever,
     "crash-takes-all": _crash_takes_all,
     "no-turns": _no_turns,
+    "no-budget": _no_budget,
 }
 assert set(_MUTANTS) == set(get_args(Mutant))
 

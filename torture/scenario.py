@@ -22,10 +22,12 @@ from typing import Any, Literal
 from torture.mutants import Mutant
 
 Column = Literal["ci", "release"]
-Need = Literal["root", "loop", "gcc", "strace", "erl", "atheris"]
+Need = Literal["root", "loop", "gcc", "strace", "erl", "atheris", "cgroup"]
 
 _log = logging.getLogger("torture")
 _FAILURES_MAX = 100
+MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
+"""Where cgroups of version 1 limit memory."""
 
 
 class Unavailable(Exception):
@@ -215,6 +217,9 @@ def _missing(need: Need) -> str | None:
         if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
             return "loop devices cannot be mounted here"
         return None if shutil.which("mkfs.ext4") else "mkfs.ext4 is not installed"
+    if need == "cgroup":
+        is_there = os.access(MEMORY_GROUPS / "cgroup.procs", os.W_OK)
+        return None if is_there else f"{MEMORY_GROUPS} (cgroups of version 1) cannot be written"
     if need == "atheris":
         return None if find_spec("atheris") else "pip install atheris"
     return None if shutil.which(need) else f"{need} is not installed"

@@ -432,7 +432,17 @@ SCENARIOS = {
             options={"kind": "pwrite"},
             not_yet="the actors' thread writes, see docs/decisions/0012",
         ),
-        _missing("memory", "L7", "200 MB of memory are enough", 5, 50, "needs to be written"),
+        Scenario(
+            name="memory",
+            rows="L7",
+            claim="200 MB of memory: who asks for more waits or is refused, the server lives on",
+            module="memory",
+            ci=5,
+            release=50,
+            needs=("cgroup",),
+            mutants=("no-budget",),
+            bite_count=1,
+        ),
         Scenario(
             name="overload",
             rows="L8",

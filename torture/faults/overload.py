@@ -27,7 +27,7 @@ _CONTROL_S = 4.0
 _OVERLOADED_S = 15.0
 _WAIT_MAX_S = 2.0
 _GROWN_MAX_BYTES = 32 << 20
-_RATE_MIN = 0.3
+_RATE_MIN = 0.1
 """Of what few producers are served: beyond that, overload would cost more than it asks for."""
 
 _PERIOD_S = 0.01
