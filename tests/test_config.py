@@ -47,6 +47,7 @@ def test_defaults_are_those_of_the_design():
         "frame_max": 64 * 1024 * 1024,
         "frame_timeout": 10.0,
         "send_timeout": 30.0,
+        "put_timeout": 30.0,
         "idle_timeout": 600.0,
         "connections_per_address_max": None,
         "topics_max": 100_000,
@@ -192,6 +193,7 @@ def test_an_unknown_name_is_refused_where_it_stands(tmp_path, source):
         ({"frame_max": 10}, "frame_max"),
         ({"frame_timeout": 0}, "frame_timeout"),
         ({"send_timeout": -1}, "send_timeout"),
+        ({"put_timeout": 0}, "put_timeout"),
         ({"idle_timeout": -1}, "idle_timeout"),
         ({"in_flight_max": 65_535}, "in_flight_max"),
         ({"connections_per_address_max": 0}, "connections_per_address_max"),
@@ -303,7 +305,7 @@ def test_what_an_error_recommends_is_accepted():
 
 
 @pytest.mark.parametrize(
-    "name", ["worker_timeout", "check_interval", "frame_timeout", "send_timeout"]
+    "name", ["worker_timeout", "check_interval", "frame_timeout", "send_timeout", "put_timeout"]
 )
 def test_a_time_that_never_ends_is_refused_as_infinite(name):
     with pytest.raises(OptionError, match=r"more than 0 \(finite seconds\)"):

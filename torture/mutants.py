@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from poe.broker import appendix_server, listener
+from poe.actors import Work
+from poe.broker import appendix_server, connection, listener
 from poe.broker.appendix_message import Seal
+from poe.broker.byte_budget import ByteBudget
 from poe.broker.connection import Connection
+from poe.broker.crash_limit import CrashLimit
 from poe.broker.topic_registry import TopicRegistry
 from poe.errors import StorageError
 from poe.storage import recovery, segment, segment_files, segment_lock, segment_options, store
@@ -51,6 +54,11 @@ Mutant = Literal[
     "cut-foreign",
     "blind-to-original",
     SlabMutant,
+    "sync-in-loop",
+    "restart-for-ever",
+    "crash-takes-all",
+    "no-turns",
+    "no-budget",
 ]
 
 Patch: TypeAlias = Any
@@ -259,6 +267,45 @@ def _blind_to_original(patch: Patch) -> None:
     patch(RealFiles, "is_open_elsewhere", lambda *_: False)
 
 
+def _sync_in_loop(patch: Patch) -> None:
+    """P21: wait for the disk where all actors run."""
+    init = Work.__init__
+
+    def wait(work: Work, *arguments: Any) -> None:
+        init(work, *arguments)
+        work.wait()
+
+    patch(Work, "__init__", wait)
+
+
+def _restart_for_ever(patch: Patch) -> None:
+    """Feed a writer again and again what crashes it."""
+    patch(CrashLimit, "count", lambda *_: None)
+
+
+def _crash_takes_all(patch: Patch) -> None:
+    """P22: whoever has a topic that crashes, crashes as well."""
+
+    async def crash(_: TopicRegistry, end: Any) -> None:
+        raise RuntimeError(end.reason)
+
+    patch(TopicRegistry, "_appendix_ended", crash)
+
+
+def _no_turns(patch: Patch) -> None:
+    """Serve whoever sends most for as long as it sends."""
+    patch(connection, "_REQUESTS", range(1 << 30))
+
+
+def _no_budget(patch: Patch) -> None:
+    """P45: take whatever clients send."""
+
+    def change(budget: ByteBudget, difference_bytes: int) -> None:
+        budget.held_bytes += difference_bytes
+
+    patch(ByteBudget, "change", change)
+
+
 _MUTANTS: dict[str, Callable[[Patch], None]] = {
     "ack-in-memory": _ack_in_memory,
     "no-data-sync": _no_data_sync,
@@ -283,6 +330,11 @@ _MUTANTS: dict[str, Callable[[Patch], None]] = {
     "cut-foreign": _cut_foreign,
     "blind-to-original": _blind_to_original,
     **SLAB_MUTANTS,
+    "sync-in-loop": _sync_in_loop,
+    "restart-for-ever": _restart_for_ever,
+    "crash-takes-all": _crash_takes_all,
+    "no-turns": _no_turns,
+    "no-budget": _no_budget,
 }
 assert set(_MUTANTS) == set(get_args(Mutant))
 

@@ -1,13 +1,13 @@
 """Producers: threads that put as fast as the server takes it, and note what they were told."""
 
 import threading
+import time
 from collections import deque
 from random import Random
 
-from poe.errors import PoeError
+from poe.errors import ActorDead, CallTimeout, PoeError, SyncFailed
 from poe.protocol import (
     SCRATCH_SIZE,
-    ErrorReply,
     FrameReader,
     PutReply,
     PutRequest,
@@ -17,13 +17,14 @@ from torture.checker import Journal, Put, Sender
 from torture.server import Server
 
 _WINDOW_COUNT = 32
-_FAILED_TO_SYNC = 212
+_MAY_BE_STORED = frozenset({SyncFailed.code, ActorDead.code, CallTimeout.code})
 
 
 class Producer(threading.Thread):
     """Puts onto one topic until it is stopped or the server is gone; owns one connection.
 
-    It notes a put before it is sent, and its pointer when the reply is there.
+    It notes a put before it is sent, and its pointer when the reply is there. With a window of 1,
+    `pause_s` is the time between a reply and the next put.
     """
 
     def __init__(
@@ -37,18 +38,23 @@ class Producer(threading.Thread):
         count_max: int = 20,
         length_max: int = 120,
         puts_max: int | None = None,
+        pause_s: float = 0.0,
     ) -> None:
         super().__init__(daemon=True)
         self.acked_count = 0
-        self.refused: list[str] = []
+        self.refused: list[PoeError] = []
         self.is_gone = False
+        self.waits: list[tuple[float, float]] = []
+        """Of each reply: when its put was begun, and how many seconds the reply took."""
+
         self._sender = Sender(journal, random)
         self._topic = topic
         self._sizes = {"count_max": count_max, "length_max": length_max}
         self._puts_left = puts_max if puts_max is not None else 1 << 60
         self._window = window
         self._has_to_stop = threading.Event()
-        self._under_way: deque[Put] = deque()
+        self._pause_s = pause_s
+        self._under_way: deque[tuple[float, Put]] = deque()
         self._socket = server.connect_raw()
         self._reader = FrameReader()
         self._scratch = memoryview(bytearray(SCRATCH_SIZE))
@@ -73,9 +79,10 @@ class Producer(threading.Thread):
         while len(self._under_way) < self._window:
             if self._has_to_stop.is_set() or not self._puts_left:
                 break
+            self._has_to_stop.wait(self._pause_s)
             self._puts_left -= 1
             put = self._sender.begin(self._topic, **self._sizes)
-            self._under_way.append(put)
+            self._under_way.append((time.monotonic(), put))
             frames.append(PutRequest(self._topic, put.messages).encode())
         if frames:
             self._socket.sendall(b"".join(frames))
@@ -87,13 +94,12 @@ class Producer(threading.Thread):
             if not size:
                 raise ConnectionError("the server closed the connection")
             self._reader.received(size)
-        put = self._under_way.popleft()
+        begun_s, put = self._under_way.popleft()
+        self.waits.append((begun_s, time.monotonic() - begun_s))
         reply = decode_reply(PutReply, *frame)
         if isinstance(reply, PutReply):
             put.pointer = reply.pointer
             self.acked_count += 1
             return
-        assert not isinstance(reply, ErrorReply)
-        self.refused.append(str(reply))
-        # Of these alone it may be stored.
-        put.is_refused = getattr(reply, "code", None) not in {_FAILED_TO_SYNC, 601}
+        self.refused.append(reply)
+        put.is_refused = reply.code not in _MAY_BE_STORED

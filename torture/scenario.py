@@ -23,10 +23,12 @@ from torture import original
 from torture.mutants import Mutant
 
 Column = Literal["ci", "release"]
-Need = Literal["root", "loop", "gcc", "strace", "erl", "original", "atheris"]
+Need = Literal["root", "loop", "gcc", "strace", "erl", "original", "atheris", "cgroup"]
 
 _log = logging.getLogger("torture")
 _FAILURES_MAX = 100
+MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
+"""Where cgroups of version 1 limit memory."""
 
 
 class Unavailable(Exception):
@@ -214,17 +216,23 @@ def play(
 
 def _missing(need: Need) -> str | None:
     """Tell why a need is not met."""
-    if need == "root":
-        return None if os.geteuid() == 0 else "only root may do this"
-    if need == "loop":
-        if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
-            return "loop devices cannot be mounted here"
-        return None if shutil.which("mkfs.ext4") else "mkfs.ext4 is not installed"
     if need == "original":
         return original.missing()
-    if need == "atheris":
-        return None if find_spec("atheris") else "pip install atheris"
-    return None if shutil.which(need) else f"{need} is not installed"
+    is_met, reason = {
+        "root": (lambda: os.geteuid() == 0, "only root may do this"),
+        "loop": (_can_mount, "loop devices cannot be mounted, or mkfs.ext4 is not installed"),
+        "cgroup": (
+            lambda: os.access(MEMORY_GROUPS / "cgroup.procs", os.W_OK),
+            f"{MEMORY_GROUPS} (cgroups of version 1) cannot be written",
+        ),
+        "atheris": (lambda: find_spec("atheris"), "pip install atheris"),
+    }.get(need, (lambda: shutil.which(need), f"{need} is not installed"))
+    return None if is_met() else reason
+
+
+def _can_mount() -> bool:
+    has_loop = os.geteuid() == 0 and Path("/dev/loop-control").exists()
+    return has_loop and shutil.which("mkfs.ext4") is not None
 
 
 def _told(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """The whole server as a victim: `poe serve` in a process of its own, and what talks to it.
 
-Run as a program, this is `poe serve` as `TORTURE_MUTANT` and `TORTURE_BOOT_ID` want it.
+Run as a program, this is `poe serve` as variables want it: `TORTURE_MUTANT`, `TORTURE_BOOT_ID` and
+`TORTURE_POISON`.
 """
 
 import contextlib
@@ -11,9 +12,9 @@ import socket as tcp
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from poe import protocol
 from poe.errors import PoeError
@@ -23,6 +24,8 @@ from torture.checker import Record
 _ROOT = Path(__file__).parent.parent
 _READY = b"ready on "
 _BOOT_ID = "TORTURE_BOOT_ID"
+POISON = "TORTURE_POISON"
+"""Names a message that crashes whoever is to store it, as a bug in the product could."""
 
 
 class Server:
@@ -46,7 +49,7 @@ class Server:
         if boot:
             variables[_BOOT_ID] = f"{boot:036}"
         # Unchanged, where nothing is to be changed.
-        is_changed = boot or mutants.VARIABLE in variables
+        is_changed = not {_BOOT_ID, POISON, mutants.VARIABLE}.isdisjoint(variables)
         module = "torture.server" if is_changed else "poe"
         command = [sys.executable, "-m", module, "serve", "--dir", str(folder), "--port", "0"]
         for name, value in options.items():
@@ -168,7 +171,23 @@ def main() -> None:
     boot_id = os.environ.get(_BOOT_ID)
     if boot_id is not None:
         real_files._read_boot_id = lambda: boot_id
+    if POISON in os.environ:
+        _crash_at(os.environ[POISON].encode())
     sys.exit(poe_main())
+
+
+def _crash_at(poison: bytes) -> None:
+    from poe.storage import Segment
+
+    append = Segment.append
+
+    def crash(segment: Segment, messages: Sequence[bytes], now_us: int) -> int:
+        if bytes(messages[0]) == poison:
+            raise RuntimeError("poisoned")
+        return append(segment, messages, now_us)
+
+    patched: Any = Segment
+    patched.append = crash
 
 
 if __name__ == "__main__":

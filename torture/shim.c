@@ -1,4 +1,4 @@
-/* Makes system calls on files of one folder fail, or do nothing, as a shared control file says.
+/* Makes system calls on files of one folder fail, hang, or do half, as a shared control file says.
  *
  * Loaded by LD_PRELOAD. The calls are made by number, since mmap is called before the linker is
  * done. A failing write or sendfile with error 0 is a short one. */
@@ -20,11 +20,13 @@ enum { PWRITE, SYNC, OPEN, RENAME, UNLINK, TRUNCATE, MMAP, SENDFILE, PREAD, KIND
 struct control {
     int64_t kind;       /* what fails; -1 is nothing */
     int64_t nth;        /* how many others go before it */
-    int64_t error;
+    int64_t error;      /* HANG lets it wait until nothing is to fail any more */
     int64_t for_ever;
     int64_t failed;     /* how many have failed */
     int64_t seen[KINDS];
 };
+
+enum { HANG = -1 };
 
 static volatile struct control *control;
 static const char *base;
@@ -58,6 +60,11 @@ static int fails(int kind, int fd) {
     if (control->kind != kind || number < control->nth) return 0;
     if (!control->for_ever) control->kind = -1;
     __atomic_fetch_add(&control->failed, 1, __ATOMIC_SEQ_CST);
+    if (control->error == HANG) {
+        while (control->kind == kind) usleep(1000);
+        errno = before;
+        return 0;
+    }
     errno = control->error;
     return 1;
 }

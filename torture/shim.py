@@ -14,6 +14,7 @@ CALLS: tuple[Call, ...] = get_args(Call)
 SHORT = 0
 """Stands for an error number: the call does half."""
 
+_HANG = -1
 _NUMBER = struct.Struct("=q")
 _FAILED_AT, _SEEN_AT = 4, 5
 
@@ -47,13 +48,17 @@ class Shim:
         self._put(_FAILED_AT, 0)
         self._put(0, kind)
 
+    def hang(self, call: Call) -> None:
+        """Let each call of a kind wait until `heal`, and work then."""
+        self.fail(call, 0, _HANG, is_for_ever=True)
+
     def heal(self) -> None:
         """Let everything work."""
         self._put(0, -1)
 
     @property
     def failed_count(self) -> int:
-        """How many calls have failed since `fail`."""
+        """How many calls have failed, or hung, since they were told to."""
         return self._get(_FAILED_AT)
 
     def seen_count(self, call: Call) -> int:

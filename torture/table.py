@@ -504,12 +504,61 @@ SCENARIOS = {
         _missing(
             "formats", "R21", "older formats open, newer ones refuse", 1, 1, "needs to be written"
         ),
-        _missing(
-            "bulkhead", "L1", "a topic that hangs delays nobody", 5, 100, "needs to be written"
+        Scenario(
+            name="bulkhead",
+            rows="L1",
+            claim="a topic whose syncs hang for 10 s: others' p99 + 100 ms at most, no restart",
+            module="bulkhead",
+            ci=3,
+            release=60,
+            needs=("gcc",),
+            options={"kind": "sync"},
+            mutants=("sync-in-loop",),
+            bite_count=1,
         ),
-        _missing("memory", "L7", "200 MB of memory are enough", 5, 50, "needs to be written"),
-        _missing(
-            "overload", "L8", "overload is bounded and loses nothing", 1, 30, "needs to be written"
+        Scenario(
+            name="bulkhead-crash",
+            rows="L1",
+            claim="a topic that goes on crashing is read only after 5 restarts; no other notices",
+            module="bulkhead",
+            ci=2,
+            release=40,
+            options={"kind": "crash"},
+            mutants=("restart-for-ever", "crash-takes-all"),
+            bite_count=1,
+        ),
+        Scenario(
+            name="bulkhead-write",
+            rows="L1",
+            claim="a topic whose writes hang for 10 s delays nobody",
+            module="bulkhead",
+            ci=1,
+            release=10,
+            needs=("gcc",),
+            options={"kind": "pwrite"},
+            not_yet="the actors' thread writes, see docs/decisions/0012",
+        ),
+        Scenario(
+            name="memory",
+            rows="L7",
+            claim="200 MB of memory: who asks for more waits or is refused, the server lives on",
+            module="memory",
+            ci=5,
+            release=50,
+            needs=("cgroup",),
+            mutants=("no-budget",),
+            bite_count=1,
+        ),
+        Scenario(
+            name="overload",
+            rows="L8",
+            claim="ten times too many producers: p99 2 s, bounded memory, nothing lost by a kill",
+            module="overload",
+            ci=2,
+            release=60,
+            unit="times 15 s",
+            mutants=("no-turns", "ack-in-memory"),
+            bite_count=1,
         ),
     )
 }

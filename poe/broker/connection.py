@@ -77,6 +77,9 @@ class ConnectionOptions:
     send_timeout: float = 30.0
     """Seconds that a peer may take no bytes of a reply."""
 
+    put_timeout: float = 30.0
+    """Seconds that a put may wait for its disk; then the peer is told that it may be stored."""
+
     idle_timeout: float = 600.0
     """Seconds without a request until a connection is closed; 0 keeps it for ever."""
 
@@ -88,6 +91,8 @@ class ConnectionOptions:
             raise OptionError("frame_timeout", self.frame_timeout, "more than 0 (finite seconds)")
         if not 0 < self.send_timeout < math.inf:
             raise OptionError("send_timeout", self.send_timeout, "more than 0 (finite seconds)")
+        if not 0 < self.put_timeout < math.inf:
+            raise OptionError("put_timeout", self.put_timeout, "more than 0 (finite seconds)")
         if not 0 <= self.idle_timeout < math.inf:
             raise OptionError("idle_timeout", self.idle_timeout, "0 or more (seconds); 0 is never")
 
@@ -118,7 +123,7 @@ class Connection(GenServer):
         """Take over an accepted, non-blocking socket; `leave` is called once it is closed."""
         self._socket = peer
         self._options = options = parts.options
-        self._handler = RequestHandler(self, parts.routes, self._is_peer_there)
+        self._handler = RequestHandler(self, parts.routes, self._is_peer_there, options.put_timeout)
         self._deadline = InputDeadline(self, options.frame_timeout, options.idle_timeout)
         self._is_hanging_up = False
         self._budget = parts.budget

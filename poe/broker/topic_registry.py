@@ -22,6 +22,7 @@ from poe.broker.appendix_message import (
     Unseal,
 )
 from poe.broker.appendix_server import AppendixOptions
+from poe.broker.crash_limit import CrashLimit
 from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_quota import TopicQuota
@@ -134,6 +135,7 @@ class TopicRegistry(GenServer):
         self._clock = parts.clock
         self._owned: dict[ActorRef, tuple[bytes, Segment]] = {}
         self._to_restart: dict[ActorRef, tuple[bytes, Segment]] = {}
+        self._crashes = CrashLimit()
         self._quota = TopicQuota(parts.options.topics_max, parts.options.topic_creation_rate)
         await self._stop_leftovers()
         self._routes.failures = self._store.failed
@@ -280,6 +282,7 @@ class TopicRegistry(GenServer):
         elif route.writer in self._to_restart:
             await self._bring_back(route.writer)
         elif not self._owned[route.writer][1].is_writer:
+            self._crashes.check(topic, self.monotonic_s())
             await self.call(route.writer, Unseal(), timeout_s=None)
         return self._routes[topic].writer
 
@@ -333,6 +336,8 @@ class TopicRegistry(GenServer):
         topic, segment = self._owned.pop(message.ref)
         logger.error("appendix server of %s ended: %r", segment.path, message.reason)
         self._to_restart[message.ref] = (topic, segment)
+        if self._routes[topic].writer is message.ref:
+            self._crashes.count(topic, self.monotonic_s())
         await self._restart_failed()
 
     async def _restart_failed(self) -> None:
@@ -361,7 +366,7 @@ class TopicRegistry(GenServer):
                 return
             repaired = self._store.create_segment(topic, self._clock.now_us())
         self._to_restart[dead] = (topic, repaired)
-        if is_newest:
+        if is_newest and self._crashes.allows_puts(topic, self.monotonic_s()):
             repaired.unseal()
         ref = await self._start_appendix(topic, repaired)
         del self._to_restart[dead]

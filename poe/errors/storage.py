@@ -134,7 +134,10 @@ class ReadFailed(StorageError):
 
 
 class TopicFailed(StorageError):
-    """A topic cannot be opened or repaired; other topics work, and each request tries again."""
+    """A topic cannot be opened or repaired, or its writer goes on crashing; other topics work.
+
+    Each request tries again, but for puts in the minute of the crashes.
+    """
 
     code = 211
     retriable = True

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from poe.errors import SyncFailed
+from poe.errors import CallTimeout, SyncFailed
 from tests.broker.nodes import connect, read_by_next
 from tests.waiting import wait_until
 
@@ -100,6 +100,17 @@ def test_other_topics_are_served_while_one_waits_for_the_disk(node, disk):
     assert producer.answer is None
     disk.gate.set()
     assert isinstance(producer.result(), int)
+
+
+def test_a_put_that_waits_too_long_is_told_and_may_be_stored(serve, disk):
+    node = start(serve, disk, put_timeout=0.1)
+    with connect(node) as client:
+        for message in (b"1", b"2"):
+            with pytest.raises(CallTimeout, match=r"0\.1 s; the work may have been done"):
+                client.write(SLOW, [message])
+        disk.gate.set()
+        client.write(SLOW, [b"3"])
+    assert [message for _, message in read_by_next(node, SLOW)] == [b"first", b"1", b"2", b"3"]
 
 
 def test_a_full_segment_does_not_wait_for_its_disk_in_everybody_s_way(serve, disk):
