@@ -18,12 +18,19 @@ from poe.broker.connection import Connection
 from poe.broker.crash_limit import CrashLimit
 from poe.broker.topic_registry import TopicRegistry
 from poe.errors import StorageError
-from poe.storage import recovery, segment, segment_files, segment_lock, segment_options, store
+from poe.storage import (
+    recovery,
+    segment,
+    segment_files,
+    segment_lock,
+    segment_options,
+    store,
+    sum_file,
+)
 from poe.storage.data_file import DataFile
 from poe.storage.files import OpenFile
 from poe.storage.real_files import RealFile, RealFiles
 from poe.storage.segment_files import SegmentFiles
-from poe.storage.sum_file import Flag
 from poe.storage.sum_writer import SumWriter
 from torture.slab_mutants import SLAB_MUTANTS, SlabMutant
 
@@ -53,6 +60,8 @@ Mutant = Literal[
     "long-pause",
     "cut-foreign",
     "blind-to-original",
+    "any-feature",
+    "no-adoption",
     SlabMutant,
     "sync-in-loop",
     "restart-for-ever",
@@ -257,7 +266,7 @@ def _cut_foreign(patch: Patch) -> None:
     adopted_end = recovery._Recovery._adopted_end
 
     def end(self: Any, survey: Any) -> int:
-        return survey.end if survey.last_flags & Flag.CLEAN else adopted_end(self, survey)
+        return survey.end if survey.last_flags & sum_file.Flag.CLEAN else adopted_end(self, survey)
 
     patch(recovery._Recovery, "_adopted_end", end)
 
@@ -306,6 +315,16 @@ def _no_budget(patch: Patch) -> None:
     patch(ByteBudget, "change", change)
 
 
+def _any_feature(patch: Patch) -> None:
+    """Read and write what a newer version may mean otherwise."""
+    patch(sum_file, "_REQUIRED_FEATURES", 0)
+
+
+def _no_adoption(patch: Patch) -> None:
+    """Cut off what no sums cover, as if all versions had had sums."""
+    patch(recovery._Recovery, "_adopted_end", lambda _, survey: survey.end)
+
+
 _MUTANTS: dict[str, Callable[[Patch], None]] = {
     "ack-in-memory": _ack_in_memory,
     "no-data-sync": _no_data_sync,
@@ -329,6 +348,8 @@ _MUTANTS: dict[str, Callable[[Patch], None]] = {
     "long-pause": _long_pause,
     "cut-foreign": _cut_foreign,
     "blind-to-original": _blind_to_original,
+    "any-feature": _any_feature,
+    "no-adoption": _no_adoption,
     **SLAB_MUTANTS,
     "sync-in-loop": _sync_in_loop,
     "restart-for-ever": _restart_for_ever,

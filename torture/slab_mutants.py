@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from poe.errors import StorageError
 from poe.storage.real_files import RealFiles
-from poe.storage.slab_log import record, writer
+from poe.storage.slab_log import record, slab_sum, writer
 from poe.storage.slab_log.reader import Reader
 from poe.storage.slab_log.record import Window
 from poe.storage.slab_log.slab_name import LOCK_FILE
@@ -26,6 +26,7 @@ SlabMutant = Literal[
     "slab-begin-again",
     "slab-ignore-write-errors",
     "slab-no-lock",
+    "slab-any-feature",
 ]
 
 
@@ -117,6 +118,11 @@ def _no_lock(patch: Any) -> None:
     patch(writer, "_lock", lambda files: files.open(LOCK_FILE, "w+"))
 
 
+def _any_feature(patch: Any) -> None:
+    """Read and write what a newer version may mean otherwise."""
+    patch(slab_sum, "_MUST_KNOW_FLAGS", 0)
+
+
 SLAB_MUTANTS: dict[str, Callable[[Any], None]] = {
     "slab-ack-in-memory": _ack_in_memory,
     "slab-no-data-sync": _no_sync(".slab"),
@@ -128,5 +134,6 @@ SLAB_MUTANTS: dict[str, Callable[[Any], None]] = {
     "slab-begin-again": _begin_again,
     "slab-ignore-write-errors": _ignore_write_errors,
     "slab-no-lock": _no_lock,
+    "slab-any-feature": _any_feature,
 }
 assert set(SLAB_MUTANTS) == set(get_args(SlabMutant))

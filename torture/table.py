@@ -501,8 +501,25 @@ SCENARIOS = {
             mutants=("slab-no-lock",),
             bite_count=1,
         ),
-        _missing(
-            "formats", "R21", "older formats open, newer ones refuse", 1, 1, "needs to be written"
+        Scenario(
+            name="slab-formats",
+            rows="R20, R21",
+            claim="slab log: queuefka's opens, and a newer one is refused untouched",
+            module="slab_formats",
+            ci=1,
+            release=1,
+            unit="times each case",
+            mutants=("slab-any-feature",),
+        ),
+        Scenario(
+            name="formats",
+            rows="R21",
+            claim="stores of older versions open, and what a newer one wrote is refused untouched",
+            module="formats",
+            ci=1,
+            release=1,
+            unit="times each case",
+            mutants=("any-feature", "no-adoption"),
         ),
         Scenario(
             name="bulkhead",

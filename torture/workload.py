@@ -84,10 +84,11 @@ def open_store(files: Files, options: SegmentOptions) -> Store:
 
 def read_store(store: Store) -> dict[bytes, list[Record]]:
     """Read all of a store in slices, as connections do."""
-    return {topic: list(_read_topic(store, topic)) for topic in store.topics}
+    return {topic: list(read_topic(store, topic)) for topic in store.topics}
 
 
-def _read_topic(store: Store, topic: bytes) -> Iterator[Record]:
+def read_topic(store: Store, topic: bytes) -> Iterator[Record]:
+    """Read one topic."""
     for segment in store.topics[topic]:
         pointer = 0
         while (found := segment.read(pointer, 1000, 1 << 26)) is not None:

@@ -195,7 +195,8 @@ class Segment(ReadableSegment):
         Raises:
             StorageFull: no room for a lock file; the segment is still a reader.
             WriteFailed: another failure; likewise.
-            ReadFailed: the files of another program's segment cannot be read.
+            ReadFailed: its sums, or the files of another program's segment, cannot be read.
+            FormatNotSupported: a newer version has written it.
             TopicDamaged: with `recovery="strict"`, data of the topic was found to be damaged.
         """
         if self.is_writer:
@@ -204,6 +205,8 @@ class Segment(ReadableSegment):
         self._forget_files()
         if self._sums is None:
             self._sums = self._files.adopt()
+        else:
+            self._files.check_format()
         self._files.lock(self.size_bytes, is_synced=self.options.ack != "memory")
         self.is_locked = False
         self.is_writer = True

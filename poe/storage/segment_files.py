@@ -120,6 +120,17 @@ class SegmentFiles:
         """Make sums for a segment of another program, see `recovery.adopt`."""
         return adopt(self.files, self.path, self._store_id)
 
+    def check_format(self) -> None:
+        """Refuse sums of a newer version: with its event, a segment may not have been opened yet.
+
+        Raises:
+            FormatNotSupported: a newer version has written them.
+            ReadFailed: they cannot be opened or read.
+        """
+        path = self.path + "_sum"
+        with reading(path):
+            SumHeader.decode(self.files.open(path, "r").read_at(SUM_HEADER_BYTES, 0), path)
+
     def open_reader(self, count: int) -> RecordReader:
         """Open data and index of a segment of `count` records for reading.
 
