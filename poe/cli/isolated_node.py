@@ -90,8 +90,11 @@ class IsolatedNode:
         assert listening is not None
         assert self._bound.port is not None
         descriptor = listening.fileno()
+        options = self._config.without_service().as_dict()
+        # As they stand in a file: JSON knows no options of topics.
+        options["topics"] = {each.topic: {"ack": each.ack} for each in options["topics"]}
         arguments = NodeArguments(
-            options=self._config.without_service().as_dict(),
+            options=options,
             log_level=self._log_level,
             descriptor=descriptor,
             port=self._bound.port,
