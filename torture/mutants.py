@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from poe.actors import Work
-from poe.broker import appendix_server, connection, listener
+from poe.broker import appendix_server, connection, input_deadline, listener
 from poe.broker.appendix_message import Seal
 from poe.broker.byte_budget import ByteBudget
 from poe.broker.connection import Connection
 from poe.broker.crash_limit import CrashLimit
+from poe.broker.input_deadline import InputDeadline
 from poe.broker.topic_registry import TopicRegistry
-from poe.errors import StorageError
+from poe.errors import PoeError, StorageError
+from poe.protocol import PutRequest
+from poe.protocol.frames import HEADER_SIZE
 from poe.storage import recovery, segment, segment_files, segment_lock, segment_options, store
 from poe.storage.data_file import DataFile
 from poe.storage.index import Index
@@ -53,6 +56,8 @@ Mutant = Literal[
     "crash-takes-all",
     "no-turns",
     "no-budget",
+    "no-patience",
+    "half-puts",
 ]
 
 Patch: TypeAlias = Any
@@ -282,6 +287,33 @@ def _no_budget(patch: Patch) -> None:
     patch(ByteBudget, "change", change)
 
 
+def _no_patience(patch: Patch) -> None:
+    """Take a slow network for a hostile client."""
+    init = InputDeadline.__init__
+
+    def hurry(deadline: InputDeadline, actor: Any, _: float, idle_s: float) -> None:
+        init(deadline, actor, 0.2, idle_s)
+
+    patch(InputDeadline, "__init__", hurry)
+    patch(input_deadline, "_SLOWEST_BYTES_PER_S", 1 << 30)
+
+
+def _half_puts(patch: Patch) -> None:
+    """Store the whole messages of a request whose client has gone."""
+    give_up = Connection._give_up
+
+    def store(self: Connection, error: Exception | None) -> Any:
+        reader = self._input.reader
+        body = memoryview(bytes(reader._view[reader._start : reader._end]))[HEADER_SIZE:]
+        for size in range(len(body), 0, -1):
+            with contextlib.suppress(PoeError):
+                self._handler.begin_put(*PutRequest.decode(body[:size]))
+                break
+        return give_up(self, error)
+
+    patch(Connection, "_give_up", store)
+
+
 _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "ack-in-memory": _ack_in_memory,
     "no-data-sync": _no_data_sync,
@@ -308,6 +340,8 @@ _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "crash-takes-all": _crash_takes_all,
     "no-turns": _no_turns,
     "no-budget": _no_budget,
+    "no-patience": _no_patience,
+    "half-puts": _half_puts,
 }
 assert set(_MUTANTS) == set(get_args(Mutant))
 

@@ -19,10 +19,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
+from torture import network
 from torture.mutants import Mutant
 
 Column = Literal["ci", "release"]
-Need = Literal["root", "loop", "gcc", "strace", "erl", "atheris", "cgroup"]
+Need = Literal["root", "loop", "gcc", "strace", "erl", "atheris", "cgroup", "network"]
 
 _log = logging.getLogger("torture")
 _FAILURES_MAX = 100
@@ -211,18 +212,23 @@ def play(
 
 def _missing(need: Need) -> str | None:
     """Tell why a need is not met."""
-    if need == "root":
-        return None if os.geteuid() == 0 else "only root may do this"
-    if need == "loop":
-        if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
-            return "loop devices cannot be mounted here"
-        return None if shutil.which("mkfs.ext4") else "mkfs.ext4 is not installed"
-    if need == "cgroup":
-        is_there = os.access(MEMORY_GROUPS / "cgroup.procs", os.W_OK)
-        return None if is_there else f"{MEMORY_GROUPS} (cgroups of version 1) cannot be written"
-    if need == "atheris":
-        return None if find_spec("atheris") else "pip install atheris"
-    return None if shutil.which(need) else f"{need} is not installed"
+    match need:
+        case "root":
+            is_met, reason = os.geteuid() == 0, "only root may do this"
+        case "loop" if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
+            is_met, reason = False, "loop devices cannot be mounted here"
+        case "loop":
+            is_met, reason = bool(shutil.which("mkfs.ext4")), "mkfs.ext4 is not installed"
+        case "cgroup":
+            is_met = os.access(MEMORY_GROUPS / "cgroup.procs", os.W_OK)
+            reason = f"{MEMORY_GROUPS} (cgroups of version 1) cannot be written"
+        case "network":
+            return network.reason_for_none()
+        case "atheris":
+            is_met, reason = find_spec("atheris") is not None, "pip install atheris"
+        case _:
+            is_met, reason = bool(shutil.which(need)), f"{need} is not installed"
+    return None if is_met else reason
 
 
 def _told(error: Exception) -> str:
