@@ -28,13 +28,20 @@ def main() -> int:
         for scenario in SCENARIOS.values():
             print(_described(scenario))
         return _PASSED
-    names = list(SCENARIOS) if options.name == "all" else [options.name]
+    names = _names(options.name)
     told = [_run(SCENARIOS[name], options) for name in names]
     if options.json:
         Path(options.json).write_text(json.dumps(told if len(told) > 1 else told[0], indent=1))
     if any(row.get("failed") for row in told):
         return _FAILED
     return _UNAVAILABLE if all("unavailable" in row for row in told) else _PASSED
+
+
+def _names(name: str) -> list[str]:
+    """Tell which scenarios a name stands for: one, `all`, or those that begin with it (`slab`)."""
+    if name in SCENARIOS:
+        return [name]
+    return [each for each in SCENARIOS if name == "all" or each.startswith(f"{name}-")]
 
 
 def _run(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]:
@@ -51,8 +58,9 @@ def _run(scenario: Scenario, options: argparse.Namespace) -> dict[str, object]:
                 only=options.trial,
             )
     except Unavailable as reason:
-        print(f"{scenario.name}: skipped: {reason}")
-        return {"scenario": scenario.name, "unavailable": str(reason)}
+        count = options.count or scenario.count_of(options.column)
+        print(f"{scenario.name}: {count} {scenario.unit} skipped: {reason}")
+        return {"scenario": scenario.name, "unavailable": str(reason), "skipped": count}
     _tell(run)
     return run.as_dict()
 
@@ -78,7 +86,7 @@ def _described(scenario: Scenario) -> str:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m torture", description=__doc__)
-    parser.add_argument("name", help="a scenario, all, or list")
+    parser.add_argument("name", help="a scenario, all, list, or slab")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
     parser.add_argument("--count", type=int, help="trials; else what the column says")
     parser.add_argument("--column", choices=get_args(Column), default="ci")
@@ -89,7 +97,7 @@ def _parse() -> argparse.Namespace:
     # `crash --nested` is another way to say `crash-nested`.
     options, kinds = parser.parse_known_args()
     options.name = "-".join([options.name, *(kind.removeprefix("--") for kind in kinds)])
-    if options.name not in {*SCENARIOS, "all", "list"}:
+    if options.name != "list" and not _names(options.name):
         parser.error(f"no scenario {options.name}; see: python -m torture list")
     return options
 

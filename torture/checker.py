@@ -37,6 +37,12 @@ class Put:
     is_refused: bool = False
     """It must not be there, and must never come back."""
 
+    acked_s: float | None = None
+    """When it was acknowledged, where a fault may take away what is newer than some time."""
+
+    is_unanswered: bool = False
+    """It was found, but nobody was promised that it is there."""
+
     is_halved: bool = False
     """A part of it is there, or its bytes are torn, by a fault that may do that."""
 
@@ -70,17 +76,18 @@ class Journal:
         Args:
             stored: what was read.
             may_lose: which acknowledged puts this fault may take away.
-            are_halves_told: whether a part of an unacknowledged put is a failure, or torn bytes
-                in it.
+            are_halves_told: whether a part of a put is a failure, or torn bytes in it, where the
+                put is unacknowledged, or may be lost.
         """
         failures: list[str] = []
         for topic in sorted({*self.puts, *stored}):
             puts = self.puts.get(topic, [])
-            judge = _TopicJudge(puts, are_halves_told=are_halves_told)
+            judge = _TopicJudge(puts, may_lose, are_halves_told=are_halves_told)
             judge.judge(stored.get(topic, ()))
             for put in puts:
                 if put not in judge.pointers and put.pointer is not None and not may_lose(put):
                     judge.failures.append(f"{put} was acknowledged and is not there")
+                put.is_unanswered |= put.pointer is None
                 put.pointer = judge.pointers.get(put)
                 put.is_refused = put.pointer is None
             failures += [f"{topic!r}: {failure}" for failure in judge.failures]
@@ -92,7 +99,10 @@ class Journal:
 class _TopicJudge:
     """Walks through the records of one topic, put by put."""
 
-    def __init__(self, puts: Iterable[Put], *, are_halves_told: bool) -> None:
+    def __init__(
+        self, puts: Iterable[Put], may_lose: Callable[[Put], bool], *, are_halves_told: bool
+    ) -> None:
+        self._may_lose = may_lose
         self._by_message = {
             message: (put, at) for put in puts for at, message in enumerate(put.messages)
         }
@@ -134,7 +144,7 @@ class _TopicJudge:
 
     def _may_be_torn(self, put: Put | None) -> bool:
         """Tell whether a part of a put may be there, and remember it."""
-        if put is None or put.pointer is not None:
+        if put is None or (put.pointer is not None and not self._may_lose(put)):
             return False
         put.is_halved = put.is_halved or not self._are_halves_told
         return put.is_halved

@@ -21,11 +21,21 @@ from poe.broker.topic_registry import TopicRegistry
 from poe.errors import PoeError, StorageError
 from poe.protocol import PutRequest
 from poe.protocol.frames import HEADER_SIZE
-from poe.storage import recovery, segment, segment_files, segment_lock, segment_options, store
+from poe.storage import (
+    recovery,
+    segment,
+    segment_files,
+    segment_lock,
+    segment_options,
+    store,
+    sum_file,
+)
 from poe.storage.data_file import DataFile
-from poe.storage.index import Index
+from poe.storage.files import OpenFile
 from poe.storage.real_files import RealFile, RealFiles
+from poe.storage.segment_files import SegmentFiles
 from poe.storage.sum_writer import SumWriter
+from torture.slab_mutants import SLAB_MUTANTS, SlabMutant
 
 VARIABLE = "TORTURE_MUTANT"
 _ABSENT = object()
@@ -51,6 +61,11 @@ Mutant = Literal[
     "no-store-lock",
     "leak-per-client",
     "long-pause",
+    "cut-foreign",
+    "blind-to-original",
+    "any-feature",
+    "no-adoption",
+    SlabMutant,
     "sync-in-loop",
     "restart-for-ever",
     "crash-takes-all",
@@ -95,8 +110,11 @@ def _no_fsync(patch: Patch) -> None:
 
 
 def _no_index_sync(patch: Patch) -> None:
-    cut = Index.cut
-    patch(Index, "cut", lambda index, **_: cut(index, is_synced=False))
+    def sync(self: SegmentFiles, files: list[OpenFile]) -> None:
+        for file in (files[0], *files[2:]):
+            file.sync()
+
+    patch(SegmentFiles, "_sync", sync)
 
 
 def _no_folder_sync(depth: int) -> Callable[[Patch], None]:
@@ -248,6 +266,21 @@ def _long_pause(patch: Patch) -> None:
     patch(listener, "_PAUSE_S", 10.0)
 
 
+def _cut_foreign(patch: Patch) -> None:
+    """Take what another program appended behind a clean close for the rest of a crash."""
+    adopted_end = recovery._Recovery._adopted_end
+
+    def end(self: Any, survey: Any) -> int:
+        return survey.end if survey.last_flags & sum_file.Flag.CLEAN else adopted_end(self, survey)
+
+    patch(recovery._Recovery, "_adopted_end", end)
+
+
+def _blind_to_original(patch: Patch) -> None:
+    """Take the original's lock for a stale one, without looking for who holds it."""
+    patch(RealFiles, "is_open_elsewhere", lambda *_: False)
+
+
 def _sync_in_loop(patch: Patch) -> None:
     """P21: wait for the disk where all actors run."""
     init = Work.__init__
@@ -314,7 +347,17 @@ def _half_puts(patch: Patch) -> None:
     patch(Connection, "_give_up", store)
 
 
-_MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
+def _any_feature(patch: Patch) -> None:
+    """Read and write what a newer version may mean otherwise."""
+    patch(sum_file, "_REQUIRED_FEATURES", 0)
+
+
+def _no_adoption(patch: Patch) -> None:
+    """Cut off what no sums cover, as if all versions had had sums."""
+    patch(recovery._Recovery, "_adopted_end", lambda _, survey: survey.end)
+
+
+_MUTANTS: dict[str, Callable[[Patch], None]] = {
     "ack-in-memory": _ack_in_memory,
     "no-data-sync": _no_data_sync,
     "no-sum-sync": _no_sum_sync,
@@ -335,6 +378,11 @@ _MUTANTS: dict[Mutant, Callable[[Patch], None]] = {
     "no-store-lock": _no_store_lock,
     "leak-per-client": _leak_per_client,
     "long-pause": _long_pause,
+    "cut-foreign": _cut_foreign,
+    "blind-to-original": _blind_to_original,
+    "any-feature": _any_feature,
+    "no-adoption": _no_adoption,
+    **SLAB_MUTANTS,
     "sync-in-loop": _sync_in_loop,
     "restart-for-ever": _restart_for_ever,
     "crash-takes-all": _crash_takes_all,
@@ -350,7 +398,7 @@ def apply_chosen() -> None:
     """In a victim: break what the environment names; nothing where it names nothing."""
     name = os.environ.get(VARIABLE)
     if name:
-        _MUTANTS[name](setattr)  # type: ignore[index]  # a KeyError tells it
+        _MUTANTS[name](setattr)
 
 
 @contextlib.contextmanager

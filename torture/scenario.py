@@ -19,11 +19,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from torture import network
+from torture import network, original
 from torture.mutants import Mutant
 
 Column = Literal["ci", "release"]
-Need = Literal["root", "loop", "gcc", "strace", "erl", "atheris", "cgroup", "network"]
+Need = Literal["root", "loop", "gcc", "strace", "erl", "original", "atheris", "cgroup", "network"]
 
 _log = logging.getLogger("torture")
 _FAILURES_MAX = 100
@@ -64,6 +64,10 @@ class Scenario:
 
     not_yet: str = ""
     """What the product lacks for it; it is not run then. To switch it on, empty this line."""
+
+    def count_of(self, column: Column) -> int:
+        """Tell how many trials a column of the table asks for."""
+        return self.ci if column == "ci" else self.release
 
     def play(self, run: "Run") -> None:
         """Do all trials."""
@@ -201,7 +205,7 @@ def play(
     for need in scenario.needs:
         if (reason := _missing(need)) is not None:
             raise Unavailable(f"needs {need}: {reason}")
-    wanted = count or (scenario.ci if column == "ci" else scenario.release)
+    wanted = count or scenario.count_of(column)
     with run_folder() as folder:
         run = Run(scenario, seed, wanted, column, folder, mutant, only)
         started_s = time.monotonic()
@@ -212,23 +216,25 @@ def play(
 
 def _missing(need: Need) -> str | None:
     """Tell why a need is not met."""
-    match need:
-        case "root":
-            is_met, reason = os.geteuid() == 0, "only root may do this"
-        case "loop" if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
-            is_met, reason = False, "loop devices cannot be mounted here"
-        case "loop":
-            is_met, reason = bool(shutil.which("mkfs.ext4")), "mkfs.ext4 is not installed"
-        case "cgroup":
-            is_met = os.access(MEMORY_GROUPS / "cgroup.procs", os.W_OK)
-            reason = f"{MEMORY_GROUPS} (cgroups of version 1) cannot be written"
-        case "network":
-            return network.reason_for_none()
-        case "atheris":
-            is_met, reason = find_spec("atheris") is not None, "pip install atheris"
-        case _:
-            is_met, reason = bool(shutil.which(need)), f"{need} is not installed"
-    return None if is_met else reason
+    if need == "original":
+        return original.missing()
+    if need == "network":
+        return network.reason_for_none()
+    is_met, reason = {
+        "root": (lambda: os.geteuid() == 0, "only root may do this"),
+        "loop": (_can_mount, "loop devices cannot be mounted, or mkfs.ext4 is not installed"),
+        "cgroup": (
+            lambda: os.access(MEMORY_GROUPS / "cgroup.procs", os.W_OK),
+            f"{MEMORY_GROUPS} (cgroups of version 1) cannot be written",
+        ),
+        "atheris": (lambda: find_spec("atheris"), "pip install atheris"),
+    }.get(need, (lambda: shutil.which(need), f"{need} is not installed"))
+    return None if is_met() else reason
+
+
+def _can_mount() -> bool:
+    has_loop = os.geteuid() == 0 and Path("/dev/loop-control").exists()
+    return has_loop and shutil.which("mkfs.ext4") is not None
 
 
 def _told(error: Exception) -> str:

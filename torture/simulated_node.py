@@ -56,7 +56,7 @@ class SimulatedNode:
         parts = NodeParts(registry, listener, ScrubberOptions())
         self._sup = _started(self.system.start(NodeSup, parts))
         self._clients = [
-            _started(self.system.start(_Client, self._routes)) for _ in range(_CLIENTS)
+            _started(self.system.start(_Client, self._routes, self.clock)) for _ in range(_CLIENTS)
         ]
 
     def stop(self) -> None:
@@ -124,13 +124,16 @@ class _Wall:
 class _Client(GenServer):
     """Puts and reads through a request handler, as a connection does, one request at a time."""
 
-    def init(self, routes: RoutingTable) -> None:
+    def init(self, routes: RoutingTable, clock: SimulatedClock) -> None:
         self._handler = RequestHandler(self, routes)
+        self._clock = clock
 
     async def handle_cast(self, message: Put) -> None:
         begun = self._handler.begin_put(message.topic, message.messages)
         try:
             message.pointer = await self._handler.put(message.topic, message.messages, begun)
+            message.acked_s = self._clock.monotonic_s()
+            message.is_unanswered = False
         except (ActorDead, SyncFailed):
             pass  # it may be stored
         except PoeError:

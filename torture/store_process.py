@@ -5,13 +5,13 @@ import pickle
 import struct
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from poe.storage import Files, RealFiles, SegmentOptions
 from torture.checker import Put, Stored
 from torture.layers.watched import Before, WatchedFiles
-from torture.workload import Ack, Step, do_steps, open_store, read_store
+from torture.workload import Ack, Acked, Step, do_steps, open_store, read_store
 
 _ACKED = struct.Struct("=IQ")
 _FAILED = 70
@@ -29,21 +29,33 @@ def run_steps(
 
     It tells `before` of operations on files, which may end it.
     """
-    numbers = {id(step.put): number for number, step in enumerate(steps)}
-    read_end, write_end = os.pipe()
 
-    def work(files: Files) -> None:
-        def acked(put: Put, pointer: int) -> None:
-            os.write(write_end, _ACKED.pack(numbers[id(put)], pointer))
-
+    def work(files: Files, acked: Acked) -> None:
         do_steps(files, steps, ack, acked, now_us).close()
 
-    pid = _fork(folder, before, work, boot_id)
+    return run_acking(folder, [step.put for step in steps], before, work, boot_id)
+
+
+def run_acking(
+    folder: Path,
+    puts: Sequence[Put | None],
+    before: Before,
+    work: Callable[[Files, Acked], object],
+    boot_id: str | None = None,
+) -> bool:
+    """Have a process do anything with puts; otherwise as `run_steps`."""
+    numbers = {id(put): number for number, put in enumerate(puts)}
+    read_end, write_end = os.pipe()
+
+    def acked(put: Put, pointer: int) -> None:
+        os.write(write_end, _ACKED.pack(numbers[id(put)], pointer))
+
+    pid = _fork(folder, before, lambda files: work(files, acked), boot_id)
     os.close(write_end)
     with os.fdopen(read_end, "rb") as pipe:
         told = pipe.read()
     for number, pointer in _ACKED.iter_unpack(told):
-        put = steps[number].put
+        put = puts[number]
         assert put is not None
         put.pointer = pointer
     return _was_killed(pid)

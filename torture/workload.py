@@ -16,6 +16,8 @@ from torture.checker import Journal, Put, Record, Sender
 START_US = 1_700_000_000_000_000
 _STEP_US = 1_000_000
 Ack = Literal["memory", "flushed", "fsync"]
+Acked = Callable[[Put, int], None]
+"""Is told of each acknowledgement: the put, and the pointer of its last message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,7 @@ def make_steps(
     return steps
 
 
-def do_steps(
-    files: Files, steps: list[Step], ack: Ack, acked: Callable[[Put, int], None], now_us: int
-) -> Store:
+def do_steps(files: Files, steps: list[Step], ack: Ack, acked: Acked, now_us: int) -> Store:
     """Do steps on a store; tell each acknowledgement. The store is open afterwards."""
     options = SegmentOptions(ack=ack)
     store = open_store(files, options)
@@ -84,10 +84,11 @@ def open_store(files: Files, options: SegmentOptions) -> Store:
 
 def read_store(store: Store) -> dict[bytes, list[Record]]:
     """Read all of a store in slices, as connections do."""
-    return {topic: list(_read_topic(store, topic)) for topic in store.topics}
+    return {topic: list(read_topic(store, topic)) for topic in store.topics}
 
 
-def _read_topic(store: Store, topic: bytes) -> Iterator[Record]:
+def read_topic(store: Store, topic: bytes) -> Iterator[Record]:
+    """Read one topic."""
     for segment in store.topics[topic]:
         pointer = 0
         while (found := segment.read(pointer, 1000, 1 << 26)) is not None:

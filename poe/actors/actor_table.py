@@ -37,6 +37,11 @@ class ActorTable(RunQueue):
         self._names: dict[str, ActorCell] = {}
         self._alive: set[ActorCell] = set()
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether time moves by `advance` alone, and nothing runs beside the actors."""
+        return self._clock is not None
+
     def spawn(
         self, actor_class: type[GenServer], parent: ActorCell | None, name: str | None
     ) -> ActorCell:

@@ -128,11 +128,6 @@ class RunQueue:
         """Tell whether the calling thread is the one that runs actors right now."""
         return self._is_owned()
 
-    @property
-    def is_simulated(self) -> bool:
-        """Whether time moves by `advance` alone, and nothing runs beside the actors."""
-        return self._clock is not None
-
     def is_quiet(self) -> bool:
         """Tell whether nothing can happen any more without a message from outside."""
         return not (self._is_running or self._timers or self._run_queue or self._pinned_queue)

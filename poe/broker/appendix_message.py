@@ -66,6 +66,9 @@ class Unseal:
 class Sync:
     """Make everything appended so far durable (fsync); answers None."""
 
+    is_new_only: bool = False
+    """Not what was there when the server started."""
+
 
 @dataclass(frozen=True, slots=True)
 class Describe:

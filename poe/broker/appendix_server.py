@@ -194,7 +194,7 @@ class AppendixServer(GenServer):
             return MOVED
         pointer = segment.append(request.messages, self._clock.now_us())
         commit = self._commit
-        if not commit.is_dirty:
+        if not commit.is_due:
             commit.mark_dirty()
         if self._waiting and commit.visible is None:
             self._release_waiting()
@@ -282,15 +282,19 @@ class AppendixServer(GenServer):
             case Seal():
                 self._commit.finish()
                 self._segment.seal()
+                self._commit.mark_dirty()
                 self._release_waiting()
                 return self._segment.pointer_high
             case Unseal():
                 self._segment.unseal()
                 self._reported_full = False
                 return None
-            case Sync():
-                if self._commit.is_dirty or self._commit.work is not None:
-                    return self._commit.join(caller, None)
+            case Sync(is_new_only):
+                commit = self._commit
+                is_wanted = commit.is_dirty or commit.work is not None
+                is_new = commit.is_due or commit.work is not None
+                if is_wanted and (is_new or not is_new_only):
+                    return commit.join(caller, None)
                 return None
         return super().handle_call(request, caller)
 

@@ -38,6 +38,7 @@ class GroupCommit:
         "_timer",
         "_to_be_visible",
         "is_dirty",
+        "is_due",
         "visible",
         "visible_pointer",
         "work",
@@ -53,6 +54,8 @@ class GroupCommit:
         self._to_be_visible = (0, 0, 0)
         self.work: Work | None = None
         self.is_dirty = segment.count > 0
+        self.is_due = False
+        """Something was put since the last sync began."""
         self.visible: tuple[int, int] | None = None
         """Records and bytes that consumers may see; None stands for all of them."""
         self.visible_pointer = 0
@@ -74,7 +77,7 @@ class GroupCommit:
 
     def mark_dirty(self) -> None:
         """Note that something was put."""
-        self.is_dirty = True
+        self.is_dirty = self.is_due = True
         if self._timer is None and self._interval_s:
             self._timer = self._server.send_after(self._interval_s, SYNC_TICK)
 
@@ -146,7 +149,7 @@ class GroupCommit:
             self.mark_dirty()
             logger.error("%s", self._refuse(str(error)))
         else:
-            self.is_dirty = False
+            self.is_dirty = self.is_due = False
             self.work = Work(self._server, sync)
 
     def _refuse(self, reason: str) -> SyncFailed:

@@ -4,12 +4,15 @@ What the kernel does not take at once stays here as the rest of one reply, never
 connection reads no further request before the reply is out.
 """
 
+import logging
 import os
 import socket
 
 from poe.actors import SocketWatch
 from poe.errors import ConnectionClosed
 from poe.storage import FileSlice, OpenFile
+
+logger = logging.getLogger("poe.broker")
 
 _NOTHING: tuple[bytes, None, int, int] = (b"", None, 0, 0)
 # A global of this module is found faster than an attribute of another.
@@ -88,6 +91,7 @@ class ReplySender:
                 if not sent:
                     # Padding would be taken for records; a closed connection is understood.
                     msg = "data file is shorter than announced"
+                    logger.error("a reply was cut short: the %s", msg)
                     raise ConnectionClosed(msg)
                 offset += sent
         except BlockingIOError:

@@ -14,12 +14,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from poe.actors import ActorRef, Call, Error, Exit, GenServer
+from poe.actors import ActorRef, Call, Error, Exit, GenServer, Reason, is_orderly
 from poe.broker.appendix_message import (
     CheckLimits,
     LimitReached,
     Seal,
-    Sync,
     Unseal,
 )
 from poe.broker.appendix_server import AppendixOptions
@@ -27,6 +26,7 @@ from poe.broker.crash_limit import CrashLimit
 from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_quota import TopicQuota
+from poe.broker.topic_sync import sync_news, sync_topics
 from poe.errors import (
     ActorError,
     ChildRequestRefused,
@@ -45,6 +45,8 @@ logger = logging.getLogger("poe.broker")
 APPENDIX_SUP = "appendix_sup"
 
 _EXPIRY_TICK_MAX_S = 600.0
+_LAST_SYNC_S = 3.0
+"""Of the five seconds that a node has to stop."""
 _CHECK_TICK = object()
 _EXPIRY_TICK = object()
 
@@ -151,7 +153,7 @@ class TopicRegistry(GenServer):
             if isinstance(request, EnsureWriter):
                 return await self._ensure_writer(request.topic, request.messages)
             if isinstance(request, SyncAll):
-                return await _sync_all(self, self._store, self._routes, request.topic)
+                return await sync_topics(self, self._routes, request.topic)
         except PoeError as error:
             return Error(error)
         return super().handle_call(request, caller)
@@ -177,6 +179,11 @@ class TopicRegistry(GenServer):
             await self._appendix_ended(message)
         else:
             super().handle_info(message)
+
+    async def terminate(self, reason: Reason) -> None:
+        """At an orderly end, give the disk time to take what was put: for all topics at once."""
+        if is_orderly(reason):
+            await sync_news(self, self._routes, _LAST_SYNC_S)
 
     def _tick_later(self) -> None:
         self.send_after(self._parts.options.check_interval, _CHECK_TICK)
@@ -323,6 +330,8 @@ class TopicRegistry(GenServer):
     async def _appendix_ended(self, message: Exit) -> None:
         """Repair the segment of an appendix server that ended, and start another on it."""
         if message.ref not in self._owned:
+            # One that was stopped just before we unlinked it, or nobody of ours.
+            logger.info("%s ended, which is no appendix server: %r", message.ref, message.reason)
             return
         topic, segment = self._owned.pop(message.ref)
         logger.error("appendix server of %s ended: %r", segment.path, message.reason)
@@ -397,25 +406,3 @@ class TopicRegistry(GenServer):
         """Take the oldest reader out of service, then delete its files."""
         self._routes.drop(topic, ref)
         self._destroy_segment(topic, await self._end_appendix(ref))
-
-
-async def _sync_all(
-    registry: GenServer, store: Store, routes: RoutingTable, wanted: bytes | None
-) -> None:
-    """Sync all topics, whatever becomes of one; then say what the first one failed of."""
-    # All at once: the disk serves them together, and the slowest one sets the time.
-    syncs = [
-        (topic, [registry.call(ref, Sync(), timeout_s=None) for ref in route.refs])
-        for topic, route in routes
-        if wanted in (None, topic)
-    ]
-    first_error: PoeError | None = None
-    for topic, calls in syncs:
-        try:
-            for call in calls:
-                await call
-            store.sync_folder(topic)
-        except PoeError as error:
-            first_error = first_error or error
-    if first_error is not None:
-        raise first_error

@@ -94,7 +94,6 @@ class Index:
     """
 
     __slots__ = (
-        "_file",
         "_flushed_count",
         "_hints",
         "_map",
@@ -103,12 +102,13 @@ class Index:
         "_pending",
         "_runs",
         "count",
+        "file",
     )
 
     def __init__(self, file: OpenFile, path: str, count: int) -> None:
         """Take over an index file that holds `count` entries."""
         self.count = count
-        self._file = file
+        self.file = file
         self._path = path
         self._flushed_count = count
         self._pending = bytearray()
@@ -154,24 +154,22 @@ class Index:
         if not self._pending:
             return self._pending
         try:
-            self._file.write_at(self._pending, self._flushed_count * ENTRY_BYTES)
+            self.file.write_at(self._pending, self._flushed_count * ENTRY_BYTES)
         except OSError as error:
             raise as_storage_error(error, self._path) from error
         self._flushed_count = self.count
         written, self._pending = self._pending, bytearray()
         return written
 
-    def cut(self, *, is_synced: bool) -> None:
-        """Cut off what a failed write may have left, and make the rest durable if asked to.
+    def cut(self) -> None:
+        """Cut off what a failed write may have left.
 
         Raises:
             OSError: as reported by the file layer.
         """
         size = self._flushed_count * ENTRY_BYTES
-        if self._file.size() != size:
-            self._file.truncate(size)
-        if is_synced:
-            self._file.sync()
+        if self.file.size() != size:
+            self.file.truncate(size)
 
     def entry(self, number: int) -> tuple[int, int]:
         """Tell pointer and offset of a record; `number` is 0 to `count` - 1.
@@ -245,7 +243,7 @@ class Index:
 
     def _remap(self) -> None:
         try:
-            self._map = self._file.map(self._flushed_count * ENTRY_BYTES)
+            self._map = self.file.map(self._flushed_count * ENTRY_BYTES)
         except (OSError, ValueError) as error:
             # Python refuses, with a ValueError, to map more than a file has.
             raise ReadFailed(self._path, str(error)) from error

@@ -24,6 +24,7 @@ class ReadableSegment:
     """
 
     __slots__ = (
+        "_are_names_synced",
         "_files",
         "_reader",
         "_sums",
@@ -32,6 +33,7 @@ class ReadableSegment:
         "count",
         "damage",
         "has_failed_to_sync",
+        "is_locked",
         "is_writer",
         "last_pointer",
         "options",
@@ -49,6 +51,8 @@ class ReadableSegment:
         self.timestamp = timestamp
         self.is_writer = False
         self.has_failed_to_sync = False
+        self.is_locked = False  # as a reader: sealed, and not durable yet
+        self._are_names_synced = False
         self.options = options
         self._files = files
         self._reader: RecordReader | None = None
@@ -189,8 +193,9 @@ class ReadableSegment:
         extent = self._files.recover(self.options.recovery, is_thorough=True)
         if extent is not None:
             self._take(extent)
+        self.is_locked = False
         if self.is_writer:
-            self._files.lock(self.size_bytes, is_synced=self.options.ack == "fsync")
+            self._files.lock(self.size_bytes, is_synced=self.options.ack != "memory")
 
     def _flushed_extent(self) -> tuple[int, int]:
         """Write what is buffered, and tell how many records and bytes can be read."""

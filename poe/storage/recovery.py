@@ -9,8 +9,10 @@ derived. Strategy, from cheap to thorough:
   entries are compared. Behind them, records are taken in up to the offset that the lock tells.
 - lock from before a reboot: all is compared. Behind the last entry that fits, nothing can be
   trusted, and it is cut off; but what was durable before is damaged then, and stays.
+- no lock, or an empty one, and sums that say nothing of a close: ours, whose lock a power cut has
+  taken; likewise.
 - else (damage, the original has appended, a segment without sums): all is compared, what has no
-  sums is taken in as far as it looks like records, nothing is cut off for lack of sums.
+  sums is taken in as far as it looks like records; behind sums, those that are in the index, too.
 
 What is cut off is kept in quarantine. Data that is not what was written is marked, and kept where
 it is. Dying on the way is harmless: each step leads to the same bytes when done again, and the lock
@@ -27,6 +29,7 @@ from poe.storage.index import ENTRY_BYTES, decode_entries, decode_entry
 from poe.storage.quarantine import keep_bytes, keep_file
 from poe.storage.record import HEADER_BYTES, POINTER_BYTES, POINTER_MAX, SIZE_BYTES
 from poe.storage.segment_lock import FoundLock, find_lock
+from poe.storage.store_meta import Kind
 from poe.storage.sum_file import (
     SUM_ENTRY_BYTES,
     SUM_HEADER_BYTES,
@@ -78,7 +81,7 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
     *,
     mode: RecoveryMode = "point-in-time",
     is_thorough: bool = False,
-    has_had_sums: bool = False,
+    noted: Kind | None = None,
 ) -> Extent | None:
     """Make a segment trustworthy and unlocked; `path` is its path less `_data`.
 
@@ -88,7 +91,7 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
         store_id: of the store that the segment belongs to.
         mode: see `SegmentOptions`.
         is_thorough: compare all data, however the segment was left.
-        has_had_sums: a sum file that is missing was lost.
+        noted: what the store has noted of it last.
 
     Returns:
         What it holds, or None when there is no data file; what else there was is put away then.
@@ -105,7 +108,7 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
         data = open_maybe(files, path + "_data")
         index = open_maybe(files, path + "_index")
         sums = read_sums(files, path, store_id)
-        if has_had_sums and sums.file is None and data is not None:
+        if noted is not None and sums.file is None and data is not None:
             _log.error("%s_sum is lost; it is made from the data as that is", path)
             is_thorough = True
         if data is not None and index is not None and lock is None and not is_thorough:
@@ -119,6 +122,8 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
             keep_file(files, path, "_sum")
             extent = None
         else:
+            if _is_lock_torn(lock, sums, noted):
+                lock = FoundLock(None, is_ours=True)
             recovery = _Recovery(files, path, lock, index, sums, mode)
             extent = recovery.run()
         files.unlink(path + "_lock")
@@ -189,6 +194,19 @@ def open_maybe(files: Files, path: str, mode: Mode = "r") -> OpenFile | None:
 
 def _header_of(path: str, store_id: bytes) -> SumHeader:
     return SumHeader(store_id, int(path.rpartition("/")[2]))
+
+
+def _is_lock_torn(lock: FoundLock | None, sums: FoundSums, noted: Kind | None) -> bool:
+    """Tell whether a power cut has taken the lock of a writer of ours, or what it said.
+
+    The lock of a new segment is not synced; of one that is opened again, it is.
+    """
+    if sums.file is None or (lock is not None and lock.is_ours):
+        return False
+    flags = next((each.entry.flags for each in reversed(sums.entries) if each.is_chained), 0)
+    if flags & Flag.CLEAN:
+        return False
+    return noted is Kind.CREATE or (noted is None and lock is not None)
 
 
 def _closed(data: OpenFile, index: OpenFile, sums: FoundSums) -> Extent | None:
@@ -286,12 +304,11 @@ class _Recovery:
             survey.kept_count * ENTRY_BYTES,
             bytes(survey.index_bytes),
         )
-        if self._is_rebooted:
-            data.sync()
+        # As long as it is locked, a power cut is known to have torn what was not durable.
+        data.sync()
         state = self._complete_sums(survey)
-        if self._is_rebooted:
-            self._files.open(self._path + "_sum", "r+").sync()
-            self._files.sync_folder(self._path.rpartition("/")[0])
+        self._files.open(self._path + "_sum", "r+").sync()
+        self._files.sync_folder(self._path.rpartition("/")[0])
         for finding in survey.damage:
             _log.error("segment %s is damaged: %s", self._path, finding)
         pointer_low = 0
@@ -310,7 +327,9 @@ class _Recovery:
             cut_from = _synced_count(sums.entries)
         survey.walk(sums.entries, trusted_count=self._trusted_count(), cut_from=cut_from)
         end = self._adopted_end(survey)
-        survey.adopt(end)
+        # What the original has appended and closed is in the index; what it left locked may not be.
+        is_closed = self._lock is None and self._mode != "salvage"
+        survey.adopt(end, is_index_needed=is_closed and bool(sums.entries))
         is_promised = self._lock is None or self._is_same_boot
         if survey.end < end and is_promised:
             survey.damage.append(f"no valid record at offset {survey.end}, of {end} bytes")
@@ -333,6 +352,8 @@ class _Recovery:
 
     def _adopted_end(self, survey: Survey) -> int:
         """Tell up to where records without sums may be taken in."""
+        if survey.is_short and self._mode != "salvage":
+            return survey.end
         if self._lock is not None and self._lock.flushed_offset is not None:
             return min(survey.size_bytes, max(self._lock.flushed_offset, survey.end))
         if self._is_rebooted and self._sums.file is not None and self._mode != "salvage":
@@ -395,6 +416,8 @@ def complete_index(
 
 
 def _replace(files: Files, path: str, content: bytes) -> None:
-    """Put a file in place of another, so that at any time one of them is there."""
-    files.open(path + "_new", "w+").write_at(content, 0)
+    """Put a file in place of another, so that at any time one of them is there, and whole."""
+    file = files.open(path + "_new", "w+")
+    file.write_at(content, 0)
+    file.sync()
     files.rename(path + "_new", path)

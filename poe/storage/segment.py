@@ -6,13 +6,14 @@ Strategy: data goes to the file at once, index entries and sums follow in larger
 hibernates is a few numbers.
 """
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import Self
 
 import numpy as np
 
-from poe.errors import PointerOutOfRange, SegmentSealed, StorageFull, TopicDamaged
+from poe.errors import PointerOutOfRange, SegmentSealed, StorageFull, TopicDamaged, WriteFailed
 from poe.storage.files import Files
 from poe.storage.index import OFFSET_MAX
 from poe.storage.readable_segment import ReadableSegment
@@ -59,9 +60,10 @@ class Segment(ReadableSegment):
             WriteFailed: another failure; nothing is left behind.
         """
         place = SegmentFiles(files, f"{folder}/{timestamp}", meta)
-        extent = place.make(is_synced=options.ack == "fsync")
-        segment = cls(place, timestamp, options, extent)
+        is_synced = options.ack == "fsync"
+        segment = cls(place, timestamp, options, place.make(is_synced=is_synced))
         segment.is_writer = True
+        segment._are_names_synced = is_synced
         return segment
 
     @classmethod
@@ -146,7 +148,7 @@ class Segment(ReadableSegment):
         return last_pointer
 
     def begin_sync(self) -> Callable[[], None]:
-        """Write what waits; return what makes all data durable, and its sums, in any thread.
+        """Write what waits; return what makes all data, sums and names durable, in any thread.
 
         The index is not made so, it can be made from the data. Both raise StorageError. What was
         not durable before the latter did may then never be, as `has_failed_to_sync` tells from
@@ -164,7 +166,10 @@ class Segment(ReadableSegment):
         self.begin_sync()()
 
     def seal(self) -> None:
-        """Become a reader: write what waits, cut the files to their exact size, unlock.
+        """Become a reader: write what waits, and cut the files to their exact size.
+
+        They stay locked until the next sync, or `close`: only of a locked segment is it known that
+        a power cut may have torn it.
 
         Raises:
             StorageFull: no room for what waits.
@@ -174,11 +179,8 @@ class Segment(ReadableSegment):
         if not self.is_writer:
             return
         writer = self._writer or self._wake_writer()
-        is_synced = self.options.ack == "fsync"
-        if is_synced and not self.has_failed_to_sync and not writer.is_durable(self.size_bytes):
-            self.sync()
-        writer.finish(self.pointer_high or 0, is_synced=is_synced)
-        self._files.unlock()
+        writer.finish(self.pointer_high or 0)
+        self.is_locked = True
         self.is_writer = False
         self._sums = writer.sums.state
         self._writer = None
@@ -193,7 +195,8 @@ class Segment(ReadableSegment):
         Raises:
             StorageFull: no room for a lock file; the segment is still a reader.
             WriteFailed: another failure; likewise.
-            ReadFailed: the files of another program's segment cannot be read.
+            ReadFailed: its sums, or the files of another program's segment, cannot be read.
+            FormatNotSupported: a newer version has written it.
             TopicDamaged: with `recovery="strict"`, data of the topic was found to be damaged.
         """
         if self.is_writer:
@@ -202,7 +205,10 @@ class Segment(ReadableSegment):
         self._forget_files()
         if self._sums is None:
             self._sums = self._files.adopt()
-        self._files.lock(self.size_bytes, is_synced=self.options.ack == "fsync")
+        else:
+            self._files.check_format()
+        self._files.lock(self.size_bytes, is_synced=self.options.ack != "memory")
+        self.is_locked = False
         self.is_writer = True
 
     def check_damage(self) -> None:
@@ -215,7 +221,9 @@ class Segment(ReadableSegment):
             raise TopicDamaged(self.path, self.damage[0])
 
     def close(self) -> None:
-        """Seal and hibernate; what lies on disk then is complete.
+        """Seal, sync and hibernate; what lies on disk then is complete.
+
+        After a sync that failed it stays locked, and the next start looks what is there.
 
         Raises:
             StorageFull: no room for what waits.
@@ -223,6 +231,8 @@ class Segment(ReadableSegment):
             ReadFailed: the files could not be opened again.
         """
         self.seal()
+        if self.is_locked and not self.has_failed_to_sync:
+            self.sync()
         self.hibernate()
 
     def destroy(self) -> None:
@@ -240,10 +250,18 @@ class Segment(ReadableSegment):
     def _sync(self, sync: Callable[[], None]) -> None:
         try:
             sync()
+            if not self._are_names_synced:
+                self._files.sync_names()
+                self._are_names_synced = True
         except Exception:
             # The kernel may have dropped what it could not write; the next sync would not tell.
             self.has_failed_to_sync = True
             raise
+        if self.is_locked:
+            # Should that fail, it is harmless, and `close` tries again.
+            with contextlib.suppress(WriteFailed):
+                self._files.unlock()
+                self.is_locked = False
 
     def _wake_writer(self) -> SegmentWriter:
         self._wake()

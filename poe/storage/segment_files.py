@@ -36,7 +36,7 @@ class SegmentFiles:
         self._store_id = NO_STORE if meta is None else meta.store_id
 
     def make(self, *, is_synced: bool) -> Extent:
-        """Make the files of an empty segment, locked.
+        """Make the files of an empty segment, locked; their names survive power cuts if asked to.
 
         Raises:
             StorageFull: no room; nothing is left behind.
@@ -47,12 +47,12 @@ class SegmentFiles:
             # First, and outside of the cleaning up: should it be there, nothing may be touched.
             files.open(path + "_data", "x+")
             try:
-                make_lock(files, path + "_lock", 0, is_synced=is_synced)
+                make_lock(files, path + "_lock", 0)
                 files.open(path + "_index", "w+")
                 header = SumHeader(self._store_id, self.timestamp, self.timestamp)
                 files.open(path + "_sum", "w+").write_at(header.encode(), 0)
                 if is_synced:
-                    files.sync_folder(path.rpartition("/")[0])
+                    self._sync_names()
             except OSError:
                 for suffix in _SUFFIXES:
                     with contextlib.suppress(OSError):
@@ -64,13 +64,14 @@ class SegmentFiles:
 
     def recover(self, mode: RecoveryMode, *, is_thorough: bool = False) -> Extent | None:
         """Make the files trustworthy and unlocked, see `recovery.recover`."""
+        event = self._last_event()
         extent = recover(
             self.files,
             self.path,
             self._store_id,
             mode=mode,
             is_thorough=is_thorough,
-            has_had_sums=self._last_event() is not None,
+            noted=None if event is None else event.kind,
         )
         if extent is not None:
             self.note_sealed(extent)
@@ -119,6 +120,17 @@ class SegmentFiles:
         """Make sums for a segment of another program, see `recovery.adopt`."""
         return adopt(self.files, self.path, self._store_id)
 
+    def check_format(self) -> None:
+        """Refuse sums of a newer version: with its event, a segment may not have been opened yet.
+
+        Raises:
+            FormatNotSupported: a newer version has written them.
+            ReadFailed: they cannot be opened or read.
+        """
+        path = self.path + "_sum"
+        with reading(path):
+            SumHeader.decode(self.files.open(path, "r").read_at(SUM_HEADER_BYTES, 0), path)
+
     def open_reader(self, count: int) -> RecordReader:
         """Open data and index of a segment of `count` records for reading.
 
@@ -149,14 +161,14 @@ class SegmentFiles:
         return reader, writer
 
     def begin_sync(self, reader: RecordReader) -> Callable[[], None]:
-        """Return what makes data and sums of a closed segment durable, in any thread.
+        """Return what makes a closed segment durable, with its index, in any thread.
 
         Raises:
             ReadFailed: the sums cannot be opened. What is returned raises WriteFailed.
         """
         with reading(self.path):
             sums = open_maybe(self.files, self.path + "_sum", "r+")
-        return partial(self._sync, reader.file, sums)
+        return partial(self._sync, [reader.file, reader.index.file, *([sums] if sums else [])])
 
     def lock(self, size_bytes: int, *, is_synced: bool) -> None:
         """Make the lock file; when `is_synced`, one that survives a power cut.
@@ -170,6 +182,15 @@ class SegmentFiles:
             if is_synced:
                 # Without the lock, recovery would trust an index that a power cut has torn.
                 self.files.sync_folder(self.path.rpartition("/")[0])
+
+    def sync_names(self) -> None:
+        """Make the names of the files, and of the topic's folder, survive a power cut.
+
+        Raises:
+            WriteFailed: the disk did not take them.
+        """
+        with writing(self.path):
+            self._sync_names()
 
     def unlock(self) -> None:
         """Remove the lock file.
@@ -198,11 +219,15 @@ class SegmentFiles:
         event = self._last_event()
         return event is not None and event.kind is Kind.TOMBSTONE
 
-    def _sync(self, data: OpenFile, sums: OpenFile | None) -> None:
+    def _sync_names(self) -> None:
+        folder = self.path.rpartition("/")[0]
+        self.files.sync_folder(folder)
+        self.files.sync_folder(folder.rpartition("/")[0])
+
+    def _sync(self, files: list[OpenFile]) -> None:
         with writing(self.path):
-            data.sync()
-            if sums is not None:
-                sums.sync()
+            for file in files:
+                file.sync()
 
     def _last_event(self) -> Event | None:
         return None if self._meta is None else self._meta.live.get((self.topic, self.timestamp))

@@ -83,10 +83,6 @@ class SegmentWriter:
         self.sums.begin_sync()
         return self._sync
 
-    def is_durable(self, size_bytes: int) -> bool:
-        """Tell whether a sync has covered that much data."""
-        return self.sums.is_synced(size_bytes)
-
     def rest(self, last_pointer: int) -> None:
         """Write what waits, and give back what was reserved behind the data.
 
@@ -98,7 +94,7 @@ class SegmentWriter:
         with writing(self._path):
             self.data.cut()
 
-    def finish(self, last_pointer: int, *, is_synced: bool) -> None:
+    def finish(self, last_pointer: int) -> None:
         """Write what waits and that this is the end, and cut the files to their exact size.
 
         Raises:
@@ -107,7 +103,7 @@ class SegmentWriter:
         """
         self.rest(last_pointer)
         with writing(self._path):
-            self.index.cut(is_synced=is_synced)
+            self.index.cut()
             self.sums.write_end(last_pointer)
 
     def _sync(self) -> None:

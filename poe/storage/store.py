@@ -102,8 +102,7 @@ class Store:
                 _log.warning("the last server on %s was not stopped, %s", files.base, when)
             meta.add(Event(Kind.OPEN))
             store = cls(files, options or SegmentOptions(), lock, meta)
-            is_new = files.make_folder(TOPICS_FOLDER)
-            if is_new and any(each.ack == "fsync" for each in store._all_options()):
+            if files.make_folder(TOPICS_FOLDER):
                 files.sync_folder("")
             names = files.list_folder(TOPICS_FOLDER)
         except OSError as error:
@@ -182,8 +181,7 @@ class Store:
             timestamp = max(timestamp, segments[-1].timestamp + 1)
         try:
             with writing(folder):
-                if self._files.make_folder(folder) and options.ack == "fsync":
-                    self._files.sync_folder(TOPICS_FOLDER)
+                self._files.make_folder(folder)
             segment = Segment.create(self._files, folder, timestamp, options, self._meta)
         except StorageError:
             if not segments:
@@ -191,17 +189,6 @@ class Store:
             raise
         self.topics[topic] = [*segments, segment]
         return segment
-
-    def sync_folder(self, topic: bytes) -> None:
-        """Make the names of a topic's files, and its own, survive a power cut.
-
-        Raises:
-            WriteFailed: the disk did not take them.
-        """
-        folder = f"{TOPICS_FOLDER}/{check_topic(topic)}"
-        with writing(folder):
-            self._files.sync_folder(folder)
-            self._files.sync_folder(TOPICS_FOLDER)
 
     def repair_segment(self, topic: bytes, segment: Segment) -> Segment | None:
         """Recover a segment whose owner died, and put the result in its place.
@@ -281,9 +268,6 @@ class Store:
 
     def _options_of(self, topic: bytes) -> SegmentOptions:
         return self._options_by_topic.get(topic, self._options)
-
-    def _all_options(self) -> list[SegmentOptions]:
-        return [self._options, *self._options_by_topic.values()]
 
     def _recover_segments(self, folder: str, options: SegmentOptions) -> list[Segment]:
         """Recover what a folder holds, oldest first."""

@@ -46,10 +46,6 @@ class SumWriter:
         self._cuts: list[tuple[int, int, int, int]] = []
         self._begin(size_bytes, count)
 
-    def is_synced(self, size_bytes: int) -> bool:
-        """Tell whether the entries are durable, and cover that much data."""
-        return self._is_all_synced() and size_bytes == self.cut_at - SUM_DATA_BYTES
-
     def cut(self, size_bytes: int, count: int, last_pointer: int) -> None:
         """Let what was taken in be an entry; it ends at `size_bytes` of data, with `count`."""
         if count > self._counted:
@@ -116,9 +112,6 @@ class SumWriter:
                 raise
         if self._file.size() != self.state.size_bytes:
             self._file.truncate(self.state.size_bytes)
-
-    def _is_all_synced(self) -> bool:
-        return not self._pending and self._synced_bytes == self.state.size_bytes
 
     def _begin(self, size_bytes: int, count: int) -> None:
         hash_ = xxh3_64()

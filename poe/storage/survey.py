@@ -8,7 +8,7 @@ follows from it.
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import numpy as np
 from xxhash import xxh3_64, xxh3_64_intdigest
@@ -80,6 +80,9 @@ class Survey:
     entries: list[SumEntry] = field(default_factory=list)
     index_bytes: bytearray = field(default_factory=bytearray)
     damage: list[str] = field(default_factory=list)
+    is_short: bool = False
+    """Whether the data ends inside of what an entry covers; no hash can tell of that part."""
+
     _is_index_aligned: bool = True
     """Whether record numbers are still those of the index file."""
 
@@ -106,6 +109,7 @@ class Survey:
                 return
             if each.is_chained and each.entry.end > self.size_bytes:
                 self.damage.append(f"data ends at {self.size_bytes}, its sums at {each.entry.end}")
+                self.is_short = True
                 return
             if not is_usable:
                 self.damage.append(f"entry {number} of the sums is damaged")
@@ -119,10 +123,25 @@ class Survey:
             elif not self._compare(each, is_cut=number >= cut_from):
                 return
 
-    def adopt(self, end: int) -> None:
-        """Take in what looks like records behind the sums, up to an offset."""
+    def adopt(self, end: int, *, is_index_needed: bool) -> None:
+        """Take in what looks like records behind the sums, up to an offset.
+
+        Where `is_index_needed`, only what the index tells the same of.
+        """
         places = scan_records(self.data, self.end, end, self.last_pointer)
+        if is_index_needed:
+            _cut_places(places, self._indexed_count(places))
         self._add_places(places)
+
+    def _indexed_count(self, places: RecordPlaces) -> int:
+        """Tell how many of the records that come next are in the index."""
+        if self.index is None or not self._is_index_aligned:
+            return 0
+        wanted = _index_bytes(places)
+        found = self.index.read_at(len(wanted), self.count * ENTRY_BYTES)
+        starts = range(0, len(wanted), ENTRY_BYTES)
+        same = (wanted[at : at + ENTRY_BYTES] == found[at : at + ENTRY_BYTES] for at in starts)
+        return sum(takewhile(bool, same))
 
     def _any_fits(self, found: list[FoundEntry]) -> bool:
         """Tell whether any entry behind the first has the hash of its data.

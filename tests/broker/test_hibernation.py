@@ -1,5 +1,7 @@
 """A segment that nobody asks for closes its files, and only a request opens them again."""
 
+import gc
+
 from tests.broker.nodes import open_files, read_by_frames, read_by_next
 
 TOPIC = b"t"
@@ -87,3 +89,20 @@ def test_a_slice_outlives_the_sleep_of_its_segment(simulate):
     assert any(name.endswith("_data") for name in segment_files)
     sim.advance(3)
     assert len(sim.read(TOPIC, 0, 10)) == 10
+
+
+def test_ten_thousand_polls_at_the_end_of_a_sleeping_topic_leave_nothing(simulate):
+    """The original woke the segment for each, and leaked two descriptors."""
+    sim = simulate()
+    pointer = sim.node.put(TOPIC, b"1")
+    sim.advance(3)
+
+    def poll(count):
+        for _ in range(count):
+            assert sim.read(TOPIC, pointer, 100) == []
+        gc.collect()
+        return len(gc.get_objects())
+
+    before = poll(100)
+    assert poll(10_000) - before < 100
+    assert open_files(sim.folder) == ASLEEP

@@ -1,5 +1,6 @@
 """Whoever crashes is replaced, what was acknowledged stays, and topics keep accepting."""
 
+import logging
 import shutil
 import threading
 import time
@@ -33,6 +34,37 @@ def texts(sim):
     by_next = read_by_next(sim.node, TOPIC)
     assert read_by_frames(sim.read, TOPIC, 2) == by_next
     return [int(message) for _, message in by_next]
+
+
+def test_a_registry_that_was_restarted_has_one_tick(sim):
+    """The original's timers went on behind its back, one more after each restart."""
+    for _ in range(5):
+        sim.kill("topic_registry")
+        sim.advance(0.13)
+    sim.advance(3)  # nothing that was put is left to be written or synced
+    start_s = sim.clock.monotonic_s()
+    ticks_count = 0
+    while (next_s := sim.system.next_deadline_s()) <= start_s + 10:
+        sim.advance(next_s - sim.clock.monotonic_s())
+        ticks_count += 1
+    assert ticks_count == 20
+
+
+def test_the_end_of_somebody_unknown_is_told_and_ends_nobody(sim, caplog):
+    """In the original it ended the dispatcher, and with that the application."""
+    registry = sim.system.find("topic_registry").address
+    servers = sim.servers()
+    stranger = sim.frame_reads
+
+    def tell():
+        registry.cell.post(ExitSignal(stranger, "some bug", linked=False))
+
+    with caplog.at_level(logging.INFO, "poe"):
+        sim.system.run_outside(tell)
+    assert "some bug" in caplog.text
+    assert texts(sim) == [0, 1, 2, 3, 4, 5]
+    assert sim.servers() == servers
+    assert sim.system.find("topic_registry").address is registry
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])

@@ -1,12 +1,14 @@
 """A full writer is sealed and followed by a new one, and no message falls between the two."""
 
+import os
 import threading
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from poe.broker import MOVED, Put
-from tests.broker.nodes import connect, read_by_frames, read_by_next
+from tests.broker.nodes import connect, open_files, read_by_frames, read_by_next
 
 TOPIC = b"t"
 
@@ -142,3 +144,45 @@ def test_no_put_is_lost_or_doubled_while_segments_roll_every_millisecond(serve):
         found[int(text.split()[0])].append(text)
     assert found == expected
     assert len(by_next) == 200_000
+
+
+def test_a_thousand_rotations_leave_no_descriptor_open(simulate):
+    """The original kept one descriptor and one process for every segment that it ever opened."""
+    sim = simulate(count_limit=1)
+    for _ in range(1000):
+        sim.node.put(TOPIC, b"x")
+        sim.advance(0.5)
+    assert len(counts(sim)) == 1001
+    sim.advance(3)
+    assert open_files(sim.folder) == ["store.lock"]
+
+
+def test_a_sealed_segment_keeps_its_lock_until_it_is_synced(simulate):
+    sim = simulate(count_limit=1, check_interval=0.25, sync_interval=1)
+    sim.node.put(TOPIC, b"1")
+    sim.advance(0.3)
+    assert counts(sim) == [1, 0]
+    assert len(list(sim.folder.glob("topics/*/*_lock"))) == 2
+    sim.advance(1)
+    assert len(list(sim.folder.glob("topics/*/*_lock"))) == 1
+
+
+def test_a_node_that_stops_has_synced_what_was_put(simulate, monkeypatch):
+    sim = simulate()
+    sim.node.put(b"idle", b"1")
+    sim.advance(3)
+    sim.node.put(TOPIC, b"1")
+    synced = []
+    real_sync = os.fdatasync
+
+    def sync(descriptor):
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        real_sync(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    sim.stop()
+    assert "/t/" in synced[0]  # what was put, of all topics at once
+    files = [name.rpartition("_")[2] for name in synced]
+    # Then the closed segments, with their indexes.
+    assert files == ["data", "sum"] + ["data", "index", "sum"] * 2
+    assert not list(sim.folder.glob("topics/*/*_lock"))

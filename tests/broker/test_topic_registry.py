@@ -286,3 +286,17 @@ def test_a_sync_covers_the_names_of_files(broker, monkeypatch):
     monkeypatch.setattr(broker.files, "sync_folder", synced.append)
     broker.control("sync")
     assert {"topics", "topics/a", "topics/b", "topics/c"} <= set(synced)
+
+
+def test_empty_segments_behind_which_there_are_others_go_at_the_start(tmp_path):
+    """In the original they never expired, since an atom is greater than any number."""
+    store = Store.open(tmp_path)
+    for _ in range(3):
+        store.create_segment(b"t", START_US)
+    store.create_segment(b"t", START_US).append([b"1"], START_US)
+    store.close()
+    broker = FaultyBroker(tmp_path)
+    broker.start()
+    assert broker.texts(b"t") == [b"1"]
+    assert broker.server_count() == len(list(tmp_path.glob("topics/t/*_data"))) == 1
+    broker.stop()

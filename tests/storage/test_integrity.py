@@ -118,7 +118,7 @@ def test_whatever_byte_beside_the_data_is_changed_nothing_is_lost(tmp_path, file
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_wherever_a_file_is_cut_what_was_before_is_there(tmp_path, file):
+def test_wherever_a_file_is_cut_the_batches_before_are_there(tmp_path, file):
     files = closed(tmp_path)
     contents = {suffix: path_of(tmp_path, suffix).read_bytes() for suffix in FILES}
     ends = [0]
@@ -130,7 +130,7 @@ def test_wherever_a_file_is_cut_what_was_before_is_there(tmp_path, file):
         path_of(tmp_path, file).write_bytes(contents[file][:size])
         expected = STORED
         if file == "data":
-            expected = STORED[: max(n for n, end in enumerate(ends) if end <= size)]
+            expected = STORED[: max(n for n in bounds() if ends[n] <= size)]
         assert read_all(reopen(files)) == expected
         [check] = check_segments(files)
         assert not check.damage

@@ -4,14 +4,18 @@ The cut is simulated on the files: what was written behind the last sync is ther
 zeros, or not at all, for each page on its own. Real cuts of real disks are in `torture/`.
 """
 
+import errno
 import random
 from pathlib import Path
 
 import pytest
 
-from poe.errors import CorruptRecord
+from poe.errors import CorruptRecord, WriteFailed
+from poe.storage import Segment, SegmentOptions
+from poe.storage.record import encode_records
+from poe.storage.store_meta import StoreMeta
 from tests.storage.faulty_files import FaultyFiles
-from tests.storage.segments import NOW, create, files_at, path_of, read_all, reopen
+from tests.storage.segments import FOLDER, NOW, create, files_at, path_of, read_all, reopen
 
 PAGE_BYTES = 512
 SEEDS = range(150)
@@ -106,3 +110,70 @@ def test_without_sums_a_power_cut_would_be_noticed_by_nobody(tmp_path):
     path_of(tmp_path, "sum").unlink()
     layer.boot_id = "another boot"
     assert read_all(reopen(layer))[0] != (NOW, b"x" * 3000)
+
+
+def test_a_sealed_segment_stays_locked_until_it_is_durable(tmp_path):
+    segment = create(files_at(tmp_path), ack="fsync")
+    segment.append([b"a"], NOW)
+    segment.seal()
+    assert path_of(tmp_path, "lock").exists()
+    segment.sync()
+    assert not path_of(tmp_path, "lock").exists()
+
+
+def test_after_a_sync_that_failed_a_segment_stays_locked(tmp_path):
+    layer = FaultyFiles(files_at(tmp_path))
+    segment = create(layer, ack="fsync")
+    segment.append([b"a"], NOW)
+    layer.fail(0, errno.EIO, "sync")
+    with pytest.raises(WriteFailed):
+        segment.sync()
+    segment.close()
+    assert path_of(tmp_path, "lock").exists()
+    assert read_all(reopen(layer)) == [(NOW, b"a")]
+    assert not path_of(tmp_path, "lock").exists()
+
+
+def half_of(*messages):
+    """Return a batch of which only the first message reached the disk."""
+    batch = bytes(encode_records(list(messages), NOW + 100, 100)[0])
+    return batch[: 11 + len(messages[0])]
+
+
+@pytest.mark.parametrize("lock", ["whole", "empty", "missing"])
+def test_what_a_power_cut_leaves_of_a_sealed_segment_is_cut_to_whole_batches(tmp_path, lock):
+    """The lock of a new segment is not synced: of what it says, or of it, nothing may be left."""
+    layer = FaultyFiles(files_at(tmp_path))
+    meta = StoreMeta(layer, bytes(16))
+    place = (layer, FOLDER, NOW, SegmentOptions())
+    segment = Segment.create(*place, meta)
+    segment.append([b"first"], NOW)
+    segment.sync()
+    segment.append([b"half", b"batch"], NOW + 100)
+    segment.flush()
+    del segment
+    with path_of(tmp_path, "data").open("r+b") as data:
+        data.truncate(16 + len(half_of(b"half", b"batch")))
+    if lock == "empty":
+        path_of(tmp_path, "lock").write_bytes(b"")
+    elif lock == "missing":
+        path_of(tmp_path, "lock").unlink()
+    layer.boot_id = "another boot"
+    meta = StoreMeta(layer, bytes(16))
+    recovered = Segment.open(*place, meta, is_locked=lock != "missing")
+    assert recovered is not None
+    assert read_all(recovered) == [(NOW, b"first")]
+    assert not recovered.damage
+
+
+def test_records_that_the_original_appended_behind_its_own_lock_are_taken_in(tmp_path):
+    layer = FaultyFiles(files_at(tmp_path))
+    segment = create(layer)
+    segment.append([b"ours"], NOW)
+    segment.close()
+    with path_of(tmp_path, "data").open("ab") as data:
+        data.write(half_of(b"theirs", b"x"))
+    with path_of(tmp_path, "index").open("ab") as index:
+        index.write((NOW + 100).to_bytes(7, "big") + (15).to_bytes(5, "big"))
+    path_of(tmp_path, "lock").write_bytes(b"")
+    assert read_all(reopen(layer)) == [(NOW, b"ours"), (NOW + 100, b"theirs")]

@@ -38,10 +38,12 @@ def files(tmp_path):
     return files_at(tmp_path)
 
 
-def filled(files, **options):
+def filled(files, *, is_flushed_each_time=False, **options):
     segment = create(files, **options)
     for batch in BATCHES:
         segment.append(batch, NOW)
+        if is_flushed_each_time:
+            segment.flush()
     return segment
 
 
@@ -166,19 +168,24 @@ def test_zeros_at_the_end_are_cut(tmp_path, files, boot_id, zeros):
     assert quarantined(tmp_path) == []
 
 
-@pytest.mark.parametrize("state", ["closed", "crashed", "crashed, index flushed"])
-def test_data_torn_at_any_byte_keeps_the_whole_records_before_it(tmp_path, state):
+@pytest.mark.parametrize("state", ["closed", "crashed", "crashed, sums flushed"])
+def test_data_cut_at_any_byte_keeps_what_is_known_to_be_true_before_it(tmp_path, state):
+    """Whole records where there are no sums yet, else what whole entries of them cover."""
+    summed = [0]
+    for batch in BATCHES:
+        summed.append(summed[-1] + len(batch))
     for size in range(ENDS[-4], ENDS[-1]):
         base = tmp_path / str(size)
         files = files_at(base)
-        segment = filled(files)
+        segment = filled(files, is_flushed_each_time=state != "crashed")
         if state == "closed":
             segment.close()
-        elif state == "crashed, index flushed":
-            segment.flush()
         del segment
         os.truncate(path_of(base, "data"), size)
-        expected = STORED[: count_up_to(size)]
+        count = count_up_to(size)
+        if state != "crashed":
+            count = max(each for each in summed if each <= count)
+        expected = STORED[:count]
         assert read_all(reopen(files)) == expected
         assert_clean(base, expected)
         assert read_all(reopen(files)) == expected
@@ -226,13 +233,28 @@ def test_after_a_reboot_damage_inside_the_index_is_found(tmp_path, files):
     assert_clean(tmp_path, STORED)
 
 
-def test_data_that_the_original_appended_is_kept(tmp_path, files):
+@pytest.mark.parametrize("end", ["closed", "died", "no end: other bytes"])
+def test_data_that_the_original_appended_is_kept(tmp_path, files, end):
+    """Closed, its index is complete; when it died, its lock is there."""
     filled(files).close()
     more, _ = encode_records([b"of the", b"original"], NOW + 100, 100)
     with path_of(tmp_path, "data").open("ab") as data:
         data.write(more)
-    expected = [*STORED, (NOW + 100, b"of the"), (NOW + 101, b"original")]
-    assert read_all(reopen(files)) == expected
+    if end == "closed":
+        with path_of(tmp_path, "index").open("ab") as index:
+            for number, offset in ((NOW + 100, ENDS[-1]), (NOW + 101, ENDS[-1] + 17)):
+                index.write(number.to_bytes(7, "big") + offset.to_bytes(5, "big"))
+    elif end == "died":
+        path_of(tmp_path, "lock").touch()
+    appended = [(NOW + 100, b"of the"), (NOW + 101, b"original")]
+    recovered = reopen(files)
+    if end in {"closed", "died"}:
+        assert read_all(recovered) == STORED + appended
+        assert not recovered.damage
+    else:
+        assert read_all(recovered) == STORED
+        assert recovered.damage
+        assert quarantined(tmp_path) == [bytes(more)]
 
 
 @pytest.mark.parametrize("lock", [b"", b"something else", b"poe-lock", b"\0" * 72])

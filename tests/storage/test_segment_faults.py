@@ -2,10 +2,12 @@
 
 import contextlib
 import errno
+import re
 
 import pytest
 
 from poe.errors import ReadFailed, StorageError, StorageFull, WriteFailed
+from poe.storage.index import OFFSET_MAX
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, create, files_at, names_in, path_of, read_all, reopen
 
@@ -250,3 +252,44 @@ def test_a_small_segment_reserves_nothing(tmp_path, layer):
     layer.fail(0, errno.EIO, "reserve")
     segment.append(LARGE, NOW)
     assert not layer.failed_count
+
+
+def test_waking_reads_no_index_however_long_it_is(tmp_path):
+    """The original read all of it, within five seconds or not at all; it is mapped here."""
+    layer = FaultyFiles(files_at(tmp_path))
+    segment = create(layer)
+    last = segment.append([b"x"] * 100_000, NOW)
+    segment.close()
+    # The two that are left look at the first and the last record of the slice.
+    layer.fail(2, errno.EIO, "read_at", is_for_ever=True)
+    assert not segment.is_awake
+    assert segment.read(last - 2, 10, 10_000).record_count == 2
+    assert layer.failed_count == 0
+
+
+def test_a_read_at_the_end_writes_nothing(tmp_path):
+    """In the original readers made the writer flush, so that they set its pace."""
+    layer = FaultyFiles(files_at(tmp_path))
+    segment = create(layer)
+    last = segment.append([b"1", b"2", b"3"], NOW)
+    layer.fail(0, errno.EIO, "write_at", "truncate", "sync", is_for_ever=True)
+    assert segment.read(last - 1, 10, 10_000).record_count == 1
+    assert segment.next(last - 1) == (last, b"3")
+    assert segment.read(last, 10, 10_000) is None
+    assert layer.failed_count == 0
+
+
+def test_a_segment_takes_no_byte_beyond_what_an_index_entry_can_name(tmp_path):
+    """The original cut the offset, and served other records from then on."""
+    layer = FaultyFiles(files_at(tmp_path))
+    segment = create(layer)
+    last = segment.append([b"1"], NOW)
+    size_bytes = segment.size_bytes
+    segment.size_bytes = OFFSET_MAX - 20
+    layer.fail(0, errno.EIO, "write_at", is_for_ever=True)
+    with pytest.raises(StorageFull, match=re.escape("2^40 - 1 bytes")):
+        segment.append([b"x" * 10], NOW)
+    assert layer.failed_count == 0
+    segment.size_bytes = size_bytes
+    layer.heal()
+    assert read_all(segment) == [(last, b"1")]

@@ -356,10 +356,11 @@ def test_closing_goes_on_behind_a_segment_that_fails(tmp_path):
     assert [messages_of(found[topic]) for topic in (b"a", b"b")] == [[[b"a"]], [[b"b"]]]
 
 
-def test_with_fsync_the_names_of_all_folders_are_durable(tmp_path, monkeypatch):
+def test_a_sync_makes_the_names_of_all_folders_durable(tmp_path, monkeypatch):
     files = FaultyFiles(RealFiles.at(tmp_path / "new"))
     synced: list[str] = []
     monkeypatch.setattr(files, "sync_folder", synced.append)
-    store = Store.open(files, SegmentOptions(ack="fsync"))
-    store.create_segment(b"t", NOW)
+    segment = Store.open(files).create_segment(b"t", NOW)
+    segment.append([b"a"], NOW)
+    segment.sync()
     assert set(synced) == {"", "topics", "topics/t"}

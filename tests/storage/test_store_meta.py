@@ -8,8 +8,9 @@ import shutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xxhash import xxh3_64_digest
 
-from poe.errors import TopicDamaged
+from poe.errors import FormatNotSupported, TopicDamaged
 from poe.storage import RealFiles, SegmentOptions, Store
 from poe.storage.store_meta import Event, Kind, decode_events, encode_event
 from tests.storage.faulty_files import FaultyFiles
@@ -45,11 +46,12 @@ def closed_store(base):
     store.close()
 
 
+def messages_in_topic(store, topic):
+    return [message for segment in store.topics[topic] for _, message in read_all(segment)]
+
+
 def messages_in(store):
-    return {
-        topic: [message for segment in segments for _, message in read_all(segment)]
-        for topic, segments in store.topics.items()
-    }
+    return {topic: messages_in_topic(store, topic) for topic in store.topics}
 
 
 EXPECTED = {b"t": [b"t0"] * 3 + [b"t1"] * 3, b"u": [b"u"]}
@@ -65,6 +67,27 @@ def test_sealed_segments_are_not_opened_at_a_start(tmp_path):
     assert [segment.count for segment in store.topics[b"t"]] == [3, 3]
     layer.heal()
     assert messages_in(store) == EXPECTED
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_sealed_segment_of_a_newer_version_is_neither_read_nor_written(tmp_path, number):
+    closed_store(tmp_path)
+    path = sorted((tmp_path / "topics" / "t").glob("*_sum"))[number]
+    content = bytearray(path.read_bytes())
+    content[11] = 1  # a feature that nobody knows yet
+    content[56:64] = xxh3_64_digest(content[:56])
+    path.write_bytes(content)
+    store = Store.open(tmp_path)
+    segment = store.topics[b"t"][number]
+    with pytest.raises(FormatNotSupported):
+        segment.read(0, 10, 1000)
+    with pytest.raises(FormatNotSupported):
+        segment.unseal()
+    assert not segment.is_writer
+    assert messages_in_topic(store, b"u") == EXPECTED[b"u"]
+    store.close()
+    assert path.read_bytes() == content
+    assert not path.with_name(path.name.replace("sum", "lock")).exists()
 
 
 @pytest.mark.parametrize("kind", ["flipped", "cut"])

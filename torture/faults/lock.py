@@ -2,9 +2,10 @@
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
-from poe.errors import StoreLocked
+from poe.errors import PoeError, StoreLocked
 from poe.storage import SegmentOptions, Store
 from torture.scenario import Run, Trial
 from torture.store_process import recover_and_read
@@ -21,10 +22,23 @@ def play(run: Run) -> None:
 def _trial(trial: Trial) -> None:
     folder = trial.folder / "data"
     _make_stale_locks(folder)
+    start_at_once(trial, lambda: _start(folder), StoreLocked)
+    found = recover_and_read(folder, "flushed")
+    trial.expect(is_true=found == {b"t": []}, otherwise=f"then {found} was there")
+
+
+def _start(folder: Path) -> Store:
+    store = Store.open(folder, SegmentOptions())
+    store.topics[b"t"][-1].unseal()
+    return store
+
+
+def start_at_once(trial: Trial, start: Callable[[], object], refusal: type[PoeError]) -> None:
+    """Have processes start something, expect that one of them runs, and kill them; twice."""
     for _ in range(2):  # the second time over the stale lock of the first
         begin_read, begin_write = os.pipe()
         told_read, told_write = os.pipe()
-        pids = [_fork_start(folder, begin_read, told_write) for _ in range(_STARTS)]
+        pids = [_fork_start(start, refusal, begin_read, told_write) for _ in range(_STARTS)]
         os.close(told_write)
         os.close(begin_read)
         os.write(begin_write, b"!" * _STARTS)
@@ -39,23 +53,23 @@ def _trial(trial: Trial) -> None:
         running_count = told.count(_RUNS)
         trial.expect(is_true=running_count == 1, otherwise=f"{running_count} of them run")
         trial.expect(is_true=len(told) == _STARTS, otherwise=f"{len(told)} have told anything")
-    found = recover_and_read(folder, "flushed")
-    trial.expect(is_true=found == {b"t": []}, otherwise=f"then {found} was there")
     trial.note(starts=2 * _STARTS)
 
 
-def _fork_start(folder: Path, begin_read: int, told_write: int) -> int:
+def _fork_start(
+    start: Callable[[], object], refusal: type[PoeError], begin_read: int, told_write: int
+) -> int:
     pid = os.fork()
     if pid:
         return pid
     try:
         os.read(begin_read, 1)
         try:
-            store = Store.open(folder, SegmentOptions())
+            kept = start()
             os.write(told_write, _RUNS)
-            store.topics[b"t"][-1].unseal()
             signal.pause()
-        except StoreLocked:
+            del kept
+        except refusal:
             os.write(told_write, _LOCKED)
     finally:
         os._exit(1)

@@ -1,11 +1,11 @@
 """A whole node in simulated time meets everything: kills, power cuts, failing disks, odd clocks."""
 
 import contextlib
+from collections.abc import Callable
 from random import Random
 
 from poe.errors import PoeError
-from torture import product
-from torture.checker import Journal, Sender
+from torture.checker import Journal, Put, Sender
 from torture.layers.simulated_disk import SimulatedDisk
 from torture.layers.watched import ERRORS
 from torture.scenario import Run, Trial
@@ -14,6 +14,9 @@ from torture.workload import Ack
 
 _STEPS = 400
 _TOPICS = [b"a", b"b", b"c"]
+_WINDOW_S = 1.5
+"""What is older is durable, though nobody has waited for it: `sync_interval`, and some."""
+
 _REPAIR_S = 3.0
 """Time within which a node gets over faults that have passed."""
 
@@ -34,10 +37,9 @@ class _History:
         self.journal = Journal()
         self.senders = [Sender(self.journal, self.random) for _ in range(4)]
         self.node = SimulatedNode(SimulatedDisk(), self.ack, self.random.choice([20, 60]))
-        # Where a write failed half way and the power before the next sync, only sums can tell what
-        # is whole; without them a history has one or the other.
-        self.has_power_cuts = self.ack == "fsync" and self.random.random() < 0.6
-        self.has_failures = product.HAS_SUMS or not self.has_power_cuts
+        self.has_power_cuts = self.random.random() < 0.6
+        # How much a power cut may take of what was not waited for, is promised of sound disks only.
+        self.has_failures = self.ack == "fsync" or not self.has_power_cuts
 
     def play(self) -> None:
         """Do steps; they stop at the first that shows a fault."""
@@ -108,8 +110,14 @@ class _History:
             self.node.abandon(disk.kill)
         disk.failing.heal()
         self.trial.note(power_cuts=is_power_cut, kills=not is_power_cut)
+        died_s = self.node.clock.monotonic_s()
         self.node.start()
-        self.judge(are_halves_told=product.HAS_SUMS or not is_power_cut)
+        if is_power_cut:
+            # Of a segment that is younger than the first sync of it, sums and lock may be gone.
+            is_told = self.ack == "fsync"
+            self.judge(self._may_be_cut(died_s), are_halves_told=is_told)
+        else:
+            self.judge()
 
     def restart(self) -> None:
         self.node.disk.failing.heal()
@@ -123,6 +131,18 @@ class _History:
         self.node.advance(_REPAIR_S)
         self.judge()
 
-    def judge(self, *, are_halves_told: bool = True) -> None:
-        found = self.journal.judge(self.node.read_all(), are_halves_told=are_halves_told)
-        self.trial.failures += found
+    def judge(
+        self, may_lose: Callable[[Put], bool] = lambda _: False, *, are_halves_told: bool = True
+    ) -> None:
+        self.trial.failures += self.journal.judge(
+            self.node.read_all(), may_lose=may_lose, are_halves_told=are_halves_told
+        )
+
+    def _may_be_cut(self, now_s: float) -> Callable[[Put], bool]:
+        """Tell what a power cut may take: what nobody was promised, and what is too new."""
+
+        def may_lose(put: Put) -> bool:
+            is_new = put.acked_s is not None and put.acked_s > now_s - _WINDOW_S
+            return put.is_unanswered or (is_new and self.ack == "flushed")
+
+        return may_lose

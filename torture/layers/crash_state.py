@@ -22,7 +22,7 @@ def after_kill(
     """Rebuild what a process leaves that dies in the last event, `share` of which is done."""
     files = begun_with or MemoryFiles()
     for event in events[:-1]:
-        _apply(files, event)
+        apply(files, event)
     if events:
         last = events[-1]
         if last.kind == "write":
@@ -30,7 +30,7 @@ def after_kill(
             last = Event("write", last.path, part, last.offset if part else 0)
         elif share < 1:
             return files
-        _apply(files, last)
+        apply(files, last)
     return files
 
 
@@ -108,7 +108,7 @@ def _synced(events: Sequence[Event], inodes: list[int]) -> list[bool]:
     return synced
 
 
-def _apply(files: MemoryFiles, event: Event) -> None:
+def apply(files: MemoryFiles, event: Event) -> None:
     match event.kind:
         case "make":
             files.inodes[event.path] = Inode()

@@ -1,0 +1,42 @@
+"""Makes what was acknowledged durable when somebody asks for it, on one topic or on all."""
+
+import contextlib
+
+from poe.actors import GenServer
+from poe.broker.appendix_message import Sync
+from poe.broker.routing_table import RoutingTable
+from poe.errors import PoeError
+
+
+async def sync_topics(actor: GenServer, routes: RoutingTable, wanted: bytes | None) -> None:
+    """Sync a topic, or all, whatever becomes of one, on behalf of `actor`.
+
+    Raises:
+        PoeError: what the first one failed of.
+    """
+    # All at once: the disk serves them together, and the slowest one sets the time.
+    syncs = [
+        [actor.call(ref, Sync(), timeout_s=None) for ref in route.refs]
+        for topic, route in routes
+        if wanted in (None, topic)
+    ]
+    first_error: PoeError | None = None
+    for calls in syncs:
+        try:
+            for call in calls:
+                await call
+        except PoeError as error:
+            first_error = first_error or error
+    if first_error is not None:
+        raise first_error
+
+
+async def sync_news(actor: GenServer, routes: RoutingTable, timeout_s: float) -> None:
+    """Sync what was put and is not synced yet; what the disk has not taken in time is not."""
+    sync = Sync(is_new_only=True)
+    calls = [
+        actor.call(ref, sync, timeout_s=timeout_s) for _, route in routes for ref in route.refs
+    ]
+    for call in calls:
+        with contextlib.suppress(PoeError):  # its lock stays, and the next start looks at it
+            await call
