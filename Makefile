@@ -16,8 +16,7 @@ STAMP := $(VENV)/.installed
 CODE := conftest.py $(wildcard poe tests properties torture examples bench tools)
 TYPED := $(filter-out examples,$(CODE))
 # Quick: what a developer waits for. The full set runs in `make test`.
-QUICK := not slow and not torture and not spark and not kafka and not erlang and not conformance
-UNTORTURED := not torture
+QUICK := not slow and not spark and not kafka and not erlang and not conformance
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help demo test check format lint types imports props torture conformance bench docs run lock test-lowest clean
@@ -38,8 +37,8 @@ $(STAMP): pyproject.toml requirements/ci.txt
 demo: $(STAMP)  ## run the main job: a real server, real logs, a kill in the middle
 	$(BIN)/python examples/demo.py
 
-test: $(STAMP) lint types imports  ## everything: lint, types, imports, all tests, properties, examples
-	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(BIN)/python -m pytest -m '$(UNTORTURED)'
+test: $(STAMP) lint types imports  ## everything: lint, types, imports, tests, properties, torture's CI column
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(BIN)/python -m pytest
 
 check: $(STAMP) lint types imports  ## the same without slow tests, in under two minutes
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(BIN)/python -m pytest -q -m '$(QUICK)' tests

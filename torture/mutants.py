@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from poe.actors import Work
-from poe.broker import appendix_server, connection, listener
+from poe.broker import appendix_server, connection, input_deadline, listener
 from poe.broker.appendix_message import Seal
 from poe.broker.byte_budget import ByteBudget
 from poe.broker.connection import Connection
 from poe.broker.crash_limit import CrashLimit
+from poe.broker.input_deadline import InputDeadline
 from poe.broker.topic_registry import TopicRegistry
-from poe.errors import StorageError
+from poe.errors import PoeError, StorageError
+from poe.protocol import PutRequest
+from poe.protocol.frames import HEADER_SIZE
 from poe.storage import (
     recovery,
     segment,
@@ -68,6 +71,8 @@ Mutant = Literal[
     "crash-takes-all",
     "no-turns",
     "no-budget",
+    "no-patience",
+    "half-puts",
 ]
 
 Patch: TypeAlias = Any
@@ -315,6 +320,33 @@ def _no_budget(patch: Patch) -> None:
     patch(ByteBudget, "change", change)
 
 
+def _no_patience(patch: Patch) -> None:
+    """Take a slow network for a hostile client."""
+    init = InputDeadline.__init__
+
+    def hurry(deadline: InputDeadline, actor: Any, _: float, idle_s: float) -> None:
+        init(deadline, actor, 0.2, idle_s)
+
+    patch(InputDeadline, "__init__", hurry)
+    patch(input_deadline, "_SLOWEST_BYTES_PER_S", 1 << 30)
+
+
+def _half_puts(patch: Patch) -> None:
+    """Store the whole messages of a request whose client has gone."""
+    give_up = Connection._give_up
+
+    def store(self: Connection, error: Exception | None) -> Any:
+        reader = self._input.reader
+        body = memoryview(bytes(reader._view[reader._start : reader._end]))[HEADER_SIZE:]
+        for size in range(len(body), 0, -1):
+            with contextlib.suppress(PoeError):
+                self._handler.begin_put(*PutRequest.decode(body[:size]))
+                break
+        return give_up(self, error)
+
+    patch(Connection, "_give_up", store)
+
+
 def _any_feature(patch: Patch) -> None:
     """Read and write what a newer version may mean otherwise."""
     patch(sum_file, "_REQUIRED_FEATURES", 0)
@@ -356,6 +388,8 @@ _MUTANTS: dict[str, Callable[[Patch], None]] = {
     "crash-takes-all": _crash_takes_all,
     "no-turns": _no_turns,
     "no-budget": _no_budget,
+    "no-patience": _no_patience,
+    "half-puts": _half_puts,
 }
 assert set(_MUTANTS) == set(get_args(Mutant))
 

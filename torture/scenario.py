@@ -19,11 +19,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from torture import original
+from torture import network, original
 from torture.mutants import Mutant
 
 Column = Literal["ci", "release"]
-Need = Literal["root", "loop", "gcc", "strace", "erl", "original", "atheris", "cgroup"]
+Need = Literal["root", "loop", "gcc", "strace", "erl", "original", "atheris", "cgroup", "network"]
 
 _log = logging.getLogger("torture")
 _FAILURES_MAX = 100
@@ -218,6 +218,8 @@ def _missing(need: Need) -> str | None:
     """Tell why a need is not met."""
     if need == "original":
         return original.missing()
+    if need == "network":
+        return network.reason_for_none()
     is_met, reason = {
         "root": (lambda: os.geteuid() == 0, "only root may do this"),
         "loop": (_can_mount, "loop devices cannot be mounted, or mkfs.ext4 is not installed"),

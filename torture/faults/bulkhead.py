@@ -137,9 +137,12 @@ class _Trial:
     def _begin_another(self, server: Server) -> None:
         """Expect that a new client and a new topic are served."""
         begun_s = time.monotonic()
-        with server.connect(_HANG_S) as client:
-            put = Sender(self.journal, self.trial.random).begin(b"new")
-            put.pointer = client.write(b"new", put.messages)
+        put = Sender(self.journal, self.trial.random).begin(b"new")
+        try:
+            with server.connect(_HANG_S) as client:
+                put.pointer = client.write(b"new", put.messages)
+        except PoeError as error:
+            self.trial.failures.append(f"a new client is not served: {error}")
         self.run.measure("new_s", time.monotonic() - begun_s)
 
     def _compare(self, producers: list[Producer], begun_s: float, ended_s: float) -> None:
