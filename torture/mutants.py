@@ -6,10 +6,12 @@ a mistake that somebody could make, or that the original made.
 
 import contextlib
 import os
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+from poe import config, protocol, storage
 from poe.actors import Work
 from poe.broker import appendix_server, connection, input_deadline, listener
 from poe.broker.appendix_message import Seal
@@ -21,6 +23,7 @@ from poe.broker.topic_registry import TopicRegistry
 from poe.errors import PoeError, StorageError
 from poe.protocol import PutRequest
 from poe.protocol.frames import HEADER_SIZE
+from poe.protocol.messages import REQUESTS
 from poe.storage import (
     recovery,
     segment,
@@ -28,12 +31,14 @@ from poe.storage import (
     segment_lock,
     segment_options,
     store,
+    store_meta,
     sum_file,
 )
 from poe.storage.data_file import DataFile
 from poe.storage.files import OpenFile
 from poe.storage.real_files import RealFile, RealFiles
 from poe.storage.segment_files import SegmentFiles
+from poe.storage.slab_log import record as slab_record
 from poe.storage.sum_writer import SumWriter
 from torture.slab_mutants import SLAB_MUTANTS, SlabMutant
 
@@ -65,6 +70,7 @@ Mutant = Literal[
     "blind-to-original",
     "any-feature",
     "no-adoption",
+    "trusting-readers",
     SlabMutant,
     "sync-in-loop",
     "restart-for-ever",
@@ -357,6 +363,38 @@ def _no_adoption(patch: Patch) -> None:
     patch(recovery._Recovery, "_adopted_end", lambda _, survey: survey.end)
 
 
+def _trusting_readers(patch: Patch) -> None:
+    """P54, Q07: take it for granted that what was announced is there, and of a known kind."""
+    decode_sums = sum_file.decode_sums
+
+    def sums(content: bytes, seed: int) -> list[sum_file.FoundEntry]:
+        return [each._replace(is_chained=True) for each in decode_sums(content, seed)]
+
+    def toml(path: Any, _: object) -> dict[str, tuple[str, Any]]:
+        return {key: (key, value) for key, value in tomllib.loads(Path(path).read_text()).items()}
+
+    patch(protocol, "decode_request", lambda kind, body: REQUESTS[kind].decode(body))
+    patch(storage, "decode_records", lambda data: list(_unchecked_records(bytes(data))))
+    patch(recovery, "decode_sums", sums)
+    patch(store_meta, "decode_events", _unchecked_events)
+    patch(slab_record, "_split_checked", slab_record._split)
+    patch(config, "_from_toml", toml)
+
+
+def _unchecked_records(data: bytes) -> Iterator[tuple[int, bytes]]:
+    while data:
+        end = 4 + int.from_bytes(data[:4], "big")
+        yield int.from_bytes(data[4:11], "big"), data[11:end]
+        data = data[end:]
+
+
+def _unchecked_events(content: bytes, _: bytes) -> Iterator[store_meta.Event]:
+    while content:
+        kind, size, *numbers = store_meta._EVENT.unpack_from(content)
+        topic, content = content[60 : 60 + size], content[60 + size + 8 :]
+        yield store_meta.Event(store_meta.Kind(kind), topic, *numbers)
+
+
 _MUTANTS: dict[str, Callable[[Patch], None]] = {
     "ack-in-memory": _ack_in_memory,
     "no-data-sync": _no_data_sync,
@@ -382,6 +420,7 @@ _MUTANTS: dict[str, Callable[[Patch], None]] = {
     "blind-to-original": _blind_to_original,
     "any-feature": _any_feature,
     "no-adoption": _no_adoption,
+    "trusting-readers": _trusting_readers,
     **SLAB_MUTANTS,
     "sync-in-loop": _sync_in_loop,
     "restart-for-ever": _restart_for_ever,

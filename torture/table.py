@@ -254,10 +254,12 @@ SCENARIOS = {
             rows="S2",
             claim="no bytes make a reader fail in a way that it does not say",
             module="fuzz",
-            ci=15,
+            ci=8,
             release=7200,
             unit="s each target",
             needs=("atheris",),
+            mutants=("trusting-readers",),
+            bite_count=3,
         ),
         Scenario(
             name="names",
