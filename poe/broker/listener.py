@@ -45,6 +45,8 @@ ACCEPTORS_COUNT = 10
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 16
 _PAUSE_S = 0.2
+_FILES_RESERVED = 16
+"""Descriptors that clients leave to segments: what one needs to be opened, a few times over."""
 _IN_FLIGHT_MIN = 64 * 1024
 _LINGER_S = 1.0
 """How long a client that was refused has to read why."""
@@ -334,6 +336,10 @@ class Acceptor(GenServer):
             self._refuse_waiting()
             await self.sleep(_PAUSE_S)
             return False
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if peer.fileno() >= limit - _FILES_RESERVED:
+            self._turn_away(peer, limit)
+            return True
         # Closed if anything goes wrong, and at once: a client of a socket that merely nobody refers
         # to any more would wait until the next garbage collection.
         with contextlib.ExitStack() as until_handed_over:
@@ -355,14 +361,19 @@ class Acceptor(GenServer):
     def _refuse_waiting(self) -> None:
         """Without a descriptor to serve them, tell the clients that wait, and close them."""
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        refusal = ErrorReply.from_error(Overloaded("of open files", limit)).encode()
         with contextlib.suppress(OSError):  # nobody waits any more, or one has gone meanwhile
             for _ in range(_ACCEPTS_PER_TURN):
-                with self._spare.lent(), self._listening.accept()[0] as peer:
-                    peer.setblocking(False)
-                    peer.send(refusal)
-                    peer.shutdown(socket.SHUT_WR)
-                    peer.recv(_DISCARDED_BYTES)
+                with self._spare.lent():
+                    self._turn_away(self._listening.accept()[0], limit)
+
+    def _turn_away(self, peer: socket.socket, limit: int) -> None:
+        """Tell a client that there is no descriptor for it, and close it at once."""
+        refusal = ErrorReply.from_error(Overloaded("of open files", limit)).encode()
+        with peer, contextlib.suppress(OSError):  # it may have gone meanwhile
+            peer.setblocking(False)
+            peer.send(refusal)
+            peer.shutdown(socket.SHUT_WR)
+            peer.recv(_DISCARDED_BYTES)
 
     def _see_off(self, peer: socket.socket, refusal: PoeError) -> None:
         """Let a client that is refused read why: closed with its request unread, it is reset."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import resource
+from pathlib import Path
 
 import pytest
 
@@ -64,7 +65,8 @@ def test_without_descriptors_requests_are_refused_until_there_are_some(server, c
     with server.connect() as client:
         client.write(TOPIC, [b"x"])
         _, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (60, hard))
+        in_use = max(int(link.name) for link in Path(f"/proc/{server.pid}/fd").iterdir())
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (in_use + 1, hard))
         eager = crowd(server.address, 100)
         for topic in (b"new1", b"new2"):
             with pytest.raises(StorageError, match="Too many open files"):
