@@ -27,6 +27,7 @@ def torture(*arguments):
     return run.returncode, run.stdout[-20_000:] + run.stderr[-3000:]
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
@@ -35,6 +36,7 @@ def test_ci_column_passes(name):
     assert code == PASSED, told
 
 
+@pytest.mark.torture
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
