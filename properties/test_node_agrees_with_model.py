@@ -6,6 +6,8 @@ and reads. `properties/test_ways_agree.py` does the same over sockets in real ti
 """
 
 import shutil
+from collections import deque
+from math import inf
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -21,8 +23,11 @@ COUNT_LIMIT = 5
 MAX_AGE_S = 30.0
 EXPIRY_SLACK_US = 4_000_000
 """An expiry tick each max_age / 10, and one more for a writer that had to get a successor."""
-DESCRIPTORS_MAX = 4
-"""Of one awake segment: data and index, and the maps of index and lock."""
+CRASHES_MAX = 5
+CRASHES_PERIOD_S = 60.0
+"""A topic whose writer crashes more often than that takes no messages for a while."""
+DESCRIPTORS_MAX = 5
+"""Of one awake segment: data and index, its map, sums and lock."""
 
 
 class NodeAgreement(RuleBasedStateMachine):
@@ -35,6 +40,7 @@ class NodeAgreement(RuleBasedStateMachine):
     def begin(self):
         self.home = Path(mkdtemp(prefix="poe-props-"))
         self.crash_count = 0
+        self.killed_at_s = deque([-inf] * CRASHES_MAX, maxlen=CRASHES_MAX)
         self.model = NodeModel()
         self.sim = SimulatedNode(
             self.home / "0",
@@ -137,7 +143,9 @@ class NodeAgreement(RuleBasedStateMachine):
     @rule(number=st.integers(0, 1000), reason=st.sampled_from(["kill", "some bug", "shutdown"]))
     def kill_an_appendix_server(self, number, reason):
         servers = self.sim.servers()
-        if servers:
+        now_s = self.sim.clock.monotonic_s()
+        if servers and self.killed_at_s[0] <= now_s - CRASHES_PERIOD_S:
+            self.killed_at_s.append(now_s)
             self.sim.system.exit(servers[number % len(servers)], reason)
 
     @rule(name=st.sampled_from(["topic_registry", "appendix_sup"]))
