@@ -6,9 +6,9 @@ then runs at once, and its end arrives as a message all the same.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
-from threading import Event
+from functools import partial
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 from poe.actors.event_loop import EventLoop
@@ -26,29 +26,31 @@ class Work:
     `error` is what the function raised, once it is done.
     """
 
-    __slots__ = ("_cell", "_done", "_function", "error")
+    __slots__ = ("_cell", "_function", "_running", "error")
 
     def __init__(self, actor: "GenServer", function: Callable[[], object]) -> None:
         self._cell = actor._myRef  # noqa: SLF001 - part of the runtime
         self._function = function
-        self._done = Event()
+        self._running = Lock()
+        self._running.acquire()
         self.error: Exception | None = None
         if self._cell.system.is_simulated:
             self._run()
             self._cell.post(self)
         else:
-            _threads().submit(self._run_and_tell, self._cell.system.event_loop())
+            _threads.submit(partial(self._run_and_tell, self._cell.system.event_loop()))
 
     def wait(self) -> None:
         """Block until it is done; for an actor that is about to end, or has to know now."""
-        self._done.wait()
+        with self._running:
+            pass
 
     def _run(self) -> None:
         try:
             self._function()
         except Exception as error:  # noqa: BLE001 - the actor decides what it means
             self.error = error
-        self._done.set()
+        self._running.release()
 
     def _run_and_tell(self, loop: EventLoop) -> None:
         self._run()
@@ -57,7 +59,36 @@ class Work:
         loop.wake(partial(self._cell.system.post_from_outside, self._cell, self, None))
 
 
-@cache
-def _threads() -> ThreadPoolExecutor:
-    """Return the threads that all systems of the process share; they start when first needed."""
-    return ThreadPoolExecutor(_THREADS_MAX, "poe-work")
+class _Threads:
+    """The threads that all systems of the process share; they start when they are needed.
+
+    Neither a `concurrent.futures` executor, whose futures cost as much as the rest of a sync that
+    is short, nor threads that have to end before the process may: a dead disk would keep it alive.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._lock = Lock()
+        self._count = 0
+        self._idle_count = 0
+
+    def submit(self, job: Callable[[], object]) -> None:
+        """Have a thread call `job`, which raises nothing."""
+        self._jobs.put(job)
+        with self._lock:
+            if self._idle_count:
+                self._idle_count -= 1
+                return
+            if self._count == _THREADS_MAX:
+                return
+            self._count += 1
+        Thread(target=self._serve, name="poe-work", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            self._jobs.get()()
+            with self._lock:
+                self._idle_count += 1
+
+
+_threads = _Threads()

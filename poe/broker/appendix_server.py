@@ -30,7 +30,7 @@ from poe.broker.appendix_message import (
     Unseal,
     WaitFor,
 )
-from poe.broker.group_commit import SYNC, SYNC_TICK, GroupCommit
+from poe.broker.group_commit import CommitAlarm, GroupCommit
 from poe.errors import CorruptRecord, OptionError, StorageError
 from poe.storage import Clock, Segment
 
@@ -76,6 +76,9 @@ class AppendixOptions:
     sync_interval: float = 1.0
     """Seconds until what was put is synced, unasked: what a power cut may cost; 0 is never."""
 
+    put_timeout: float = 30.0
+    """Seconds that a put waits for its disk, twice that at most; then it is told so."""
+
     read: Literal["flushed", "synced"] = "flushed"
     """What consumers see: all that is acknowledged, or only what no power cut undoes."""
 
@@ -87,6 +90,8 @@ class AppendixOptions:
             raise OptionError("size_limit", self.size_limit, "1 to 2^40 - 1 (bytes)")
         if not 0 < self.worker_timeout < math.inf:
             raise OptionError("worker_timeout", self.worker_timeout, "more than 0 (finite seconds)")
+        if not 0 < self.put_timeout < math.inf:
+            raise OptionError("put_timeout", self.put_timeout, "more than 0 (finite seconds)")
         if self.read not in ("flushed", "synced"):
             raise OptionError("read", self.read, "flushed or synced")
         if not 0 <= self.sync_interval < math.inf:
@@ -113,7 +118,7 @@ class AppendixServer(GenServer):
         self._options = options
         self._clock = clock
         self._flush_timer: Timer | None = None
-        self._commit = GroupCommit(self, segment, options.sync_interval)
+        self._commit = GroupCommit(self, segment, options.sync_interval, options.put_timeout)
         if options.read == "synced":
             self._commit.hide_unsynced()
         self._waiting: dict[Call, Timer] = {}
@@ -147,9 +152,9 @@ class AppendixServer(GenServer):
             return Error(error)
 
     def handle_cast(self, message: Any) -> None:  # noqa: ANN401
-        """Take the registry's tick, and its own reminder to sync a group of puts."""
-        if message is SYNC:
-            self._commit.begin()
+        """Take what is told to all segments, and its own reminder to sync a group of puts."""
+        if isinstance(message, CommitAlarm):
+            self._commit.ring(message)
         elif isinstance(message, ReleaseWaiting):
             self._release_waiting()
         elif isinstance(message, ReleaseFiles):
@@ -168,8 +173,8 @@ class AppendixServer(GenServer):
         elif message is _FLUSH_TICK:
             self._flush_timer = None
             self._flush()
-        elif message is SYNC_TICK:
-            self._commit.sync_unasked()
+        elif isinstance(message, CommitAlarm):
+            self._commit.ring(message)
         elif isinstance(message, _Expired):
             if self._waiting.pop(message.caller, None) is not None:
                 self.reply(message.caller, False)
@@ -229,7 +234,7 @@ class AppendixServer(GenServer):
         elif self._commit.visible is not None:
             self._release_waiting()
         self._report_full()
-        self._commit.begin()
+        self._commit.begin_gathered()
         if self._commit.work is None and self._flush_timer is None:
             # The sums of what came meanwhile have waited.
             self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)

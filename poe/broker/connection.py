@@ -77,9 +77,6 @@ class ConnectionOptions:
     send_timeout: float = 30.0
     """Seconds that a peer may take no bytes of a reply."""
 
-    put_timeout: float = 30.0
-    """Seconds that a put may wait for its disk; then the peer is told that it may be stored."""
-
     idle_timeout: float = 600.0
     """Seconds without a request until a connection is closed; 0 keeps it for ever."""
 
@@ -91,8 +88,6 @@ class ConnectionOptions:
             raise OptionError("frame_timeout", self.frame_timeout, "more than 0 (finite seconds)")
         if not 0 < self.send_timeout < math.inf:
             raise OptionError("send_timeout", self.send_timeout, "more than 0 (finite seconds)")
-        if not 0 < self.put_timeout < math.inf:
-            raise OptionError("put_timeout", self.put_timeout, "more than 0 (finite seconds)")
         if not 0 <= self.idle_timeout < math.inf:
             raise OptionError("idle_timeout", self.idle_timeout, "0 or more (seconds); 0 is never")
 
@@ -123,12 +118,12 @@ class Connection(GenServer):
         """Take over an accepted, non-blocking socket; `leave` is called once it is closed."""
         self._socket = peer
         self._options = options = parts.options
-        self._handler = RequestHandler(self, parts.routes, self._is_peer_there, options.put_timeout)
         self._deadline = InputDeadline(self, options.frame_timeout, options.idle_timeout)
         self._is_hanging_up = False
         self._budget = parts.budget
         self._holding = Holding(parts.budget, self._receive_again)
         self._input = FrameInput(peer, parts.scratch, self._holding, options.frame_max)
+        self._handler = RequestHandler(self, parts.routes, self._input.is_open)
         self._turn_bytes: int | None = None
         self._leave = leave
         self._watch = SocketWatch(self, peer, self._closed)
@@ -156,21 +151,6 @@ class Connection(GenServer):
     def _closed(self) -> None:
         self._holding.release()
         self._leave()
-
-    def _is_peer_there(self) -> bool:
-        """Look for the end of the stream, which nobody else does while a request is served."""
-        try:
-            return self._socket.recv(1, socket.MSG_PEEK) != b""
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-
-    def _has_input(self) -> bool:
-        try:
-            return self._socket.recv(1, socket.MSG_PEEK) != b""
-        except OSError:
-            return False
 
     # ---- receiving ----------------------------------------------------------------------------
 
@@ -259,9 +239,30 @@ class Connection(GenServer):
                 return self._reply(DataReply.header(found.length), found)
         elif type(request) is PutRequest:
             begun = self._handler.begin_put(*request)
-            if begun is not None and begun.is_done and type(begun.value) is int:
-                return self._reply(PutReply.frame(begun.value))
+            if begun is not None:
+                if not begun.is_done:
+                    return self._serve_put(request, begun)
+                if type(begun.value) is int:
+                    return self._reply(PutReply.frame(begun.value))
         return self._serve_waiting(request, begun)
+
+    async def _serve_put(self, request: PutRequest, begun: Call) -> None:
+        """Reply to a put when the disk has taken it: what `_serve_waiting` does, by a short way.
+
+        Raises:
+            ConnectionClosed, OSError: the reply cannot be sent.
+        """
+        held = self._input.let_go_of(request, begun)
+        try:
+            pointer = await begun
+        except PoeError:
+            pointer = None  # the long way raises it again, and tells the peer
+        if type(pointer) is not int:
+            await self._serve_waiting(held, begun)
+            return
+        rest = self._reply(PutReply.frame(pointer))
+        if rest is not None:
+            await rest
 
     async def _serve_waiting(self, request: Request, begun: Call | None) -> None:
         """Carry a request out, of which a first call may have begun, and reply.
@@ -351,7 +352,7 @@ class Connection(GenServer):
         elapsed_s = self._deadline.overdue_s(self._input.reader.pending_bytes)
         if elapsed_s is None:
             return None
-        if self._has_input():
+        if self._input.has_more():
             # Its bytes are here: it is this process that was late.
             self._deadline.look_again_after(_AFTER_STALL_S)
             return None
@@ -363,7 +364,7 @@ class Connection(GenServer):
 
     def _check_idle(self) -> Stop | None:
         """Close a connection whose peer says nothing."""
-        return Stop("normal") if self._deadline.is_idle() and not self._has_input() else None
+        return Stop("normal") if self._deadline.is_idle() and not self._input.has_more() else None
 
     # ---- back-pressure ------------------------------------------------------------------------
 
@@ -394,7 +395,7 @@ class Connection(GenServer):
         if not self._holding.is_going:
             return None
         is_slow = self._input.reader.pending_bytes - before_bytes < _TURN_BYTES
-        if is_slow and self._budget.has_line and not self._has_input():
+        if is_slow and self._budget.has_line and not self._input.has_more():
             return await self._hang_up(Overloaded("in_flight_max", self._budget.bytes_max))
         self._begin_turn()
         return None

@@ -44,7 +44,7 @@ class FrameInput:
         holding.size_bytes == bytes of own memory
     """
 
-    __slots__ = ("_budget", "_buffer", "_receive_into", "_scratch", "holding", "reader")
+    __slots__ = ("_budget", "_buffer", "_peer", "_receive_into", "_scratch", "holding", "reader")
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class FrameInput:
         holding: Holding,
         frame_max: int,
     ) -> None:
+        self._peer = peer
         self._receive_into = peer.recv_into
         self._scratch = scratch
         self._budget = holding.budget
@@ -74,6 +75,22 @@ class FrameInput:
         size = self._receive_into(room)
         reader.received(size)
         return size
+
+    def is_open(self) -> bool:
+        """Look for the end of the stream, which nobody else does while a request is served."""
+        try:
+            return self._peer.recv(1, socket.MSG_PEEK) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def has_more(self) -> bool:
+        """Tell whether there is something to receive."""
+        try:
+            return self._peer.recv(1, socket.MSG_PEEK) != b""
+        except OSError:
+            return False
 
     def settle(self) -> None:
         """Give the buffer back, once all whole frames of it are served."""

@@ -1,23 +1,34 @@
 """Makes what was put onto one segment durable: a sync at a time, shared by all who wait for it.
 
 A thread waits for the disk, and the appendix server goes on meanwhile. Whatever is put during a
-sync waits for the next one, which begins as soon as the first has ended; nobody waits on purpose
-for a group to fill. What nobody waits for is synced, too, `sync_interval` after it was put.
+sync waits for the next one, which begins when half of those who put lately are there, or a moment
+later. The others put while it runs: neither the disk nor this thread waits for the other for long.
+What nobody waits for is synced, too, `sync_interval` after it was put.
 """
 
 import logging
+from enum import Enum, auto
 from typing import Any
 
 from poe.actors import NO_REPLY, Call, GenServer, Timer, Work
-from poe.errors import StorageError, SyncFailed
+from poe.errors import CallTimeout, StorageError, SyncFailed
 from poe.storage import Segment
 
 logger = logging.getLogger("poe.broker")
 
-SYNC = object()
-"""Cast to the appendix server when a group has begun; it calls `begin`."""
-SYNC_TICK = object()
-"""Sent to it when something is to be synced, unasked; it calls `sync_unasked`."""
+_GATHER_S = 0.001
+"""The longest time that a group waits for others to join it."""
+
+
+class CommitAlarm(Enum):
+    """Sent to the appendix server, which gives it to `GroupCommit.ring`."""
+
+    GATHERED = auto()
+    """A group has waited for others to join it."""
+    LATE = auto()
+    """A sync takes long."""
+    UNASKED = auto()
+    """Something was put that nobody waits for."""
 
 
 class GroupCommit:
@@ -30,8 +41,13 @@ class GroupCommit:
     """
 
     __slots__ = (
+        "_enough",
+        "_gathering",
         "_group",
         "_interval_s",
+        "_late_count",
+        "_patience",
+        "_put_timeout_s",
         "_segment",
         "_server",
         "_syncing",
@@ -44,11 +60,18 @@ class GroupCommit:
         "work",
     )
 
-    def __init__(self, server: GenServer, segment: Segment, interval_s: float) -> None:
+    def __init__(
+        self, server: GenServer, segment: Segment, interval_s: float, put_timeout_s: float
+    ) -> None:
         self._server = server
         self._segment = segment
         self._interval_s = interval_s
+        self._put_timeout_s = put_timeout_s
+        self._patience: Timer | None = None
+        self._late_count = 0
         self._timer: Timer | None = None
+        self._gathering: Timer | None = None
+        self._enough = 1
         self._group: list[tuple[Call, object]] = []
         self._syncing: list[tuple[Call, object]] = []
         self._to_be_visible = (0, 0, 0)
@@ -79,24 +102,41 @@ class GroupCommit:
         """Note that something was put."""
         self.is_dirty = self.is_due = True
         if self._timer is None and self._interval_s:
-            self._timer = self._server.send_after(self._interval_s, SYNC_TICK)
+            self._timer = self._server.send_after(self._interval_s, CommitAlarm.UNASKED)
 
     def join(self, caller: Call, answer: object) -> Any:  # noqa: ANN401 - the runtime's directive
         """Answer after the next sync to begin, which covers all that was put before."""
-        if not self._group and self.work is None:
-            # Behind the puts that are already on their way.
-            self._server.cast(self._server.ref, SYNC)
         self._group.append((caller, answer))
+        if self.work is None:
+            if len(self._group) == self._enough:
+                # Behind the puts that are already on their way.
+                self._server.cast(self._server.ref, CommitAlarm.GATHERED)
+            elif len(self._group) < self._enough:
+                self._gather()
         return NO_REPLY
+
+    def begin_gathered(self) -> None:
+        """Sync for the group that waits: if it is large enough, or else in a moment."""
+        if len(self._group) >= self._enough:
+            self.begin()
+        elif self._group:
+            self._gather()
+
+    def _gather(self) -> None:
+        if self._gathering is None:
+            self._gathering = self._server.send_after(_GATHER_S, CommitAlarm.GATHERED)
 
     def begin(self) -> None:
         """Sync for the group that waits, if one does and no sync runs."""
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
         if self._group and self.work is None:
             self._syncing, self._group = self._group, []
             self._sync()
 
     def sync_unasked(self) -> None:
-        """Sync what nobody waits for, so that a power cut costs little. Answers `SYNC_TICK`."""
+        """Sync what nobody waits for, so that a power cut costs little."""
         self._timer = None
         if not self.is_dirty or self._segment.has_failed_to_sync:
             return
@@ -113,14 +153,41 @@ class GroupCommit:
         """
         work, self.work = self.work, None
         assert work is not None
+        assert self._patience is not None
+        self._patience.cancel()
         if work.error is not None:
             return self._refuse(str(work.error))
         if self.visible is not None:
             self._show()
         group, self._syncing = self._syncing, []
+        self._enough = (len(group) + len(self._group) + 1) // 2
         for caller, answer in group:
             self._server.reply(caller, answer)
         return None
+
+    def ring(self, alarm: CommitAlarm) -> None:
+        """Do what an alarm of this object's own reminds of."""
+        match alarm:
+            case CommitAlarm.GATHERED:
+                self.begin()
+            case CommitAlarm.LATE:
+                self._give_up_waiting()
+            case CommitAlarm.UNASKED:
+                self.sync_unasked()
+
+    def _give_up_waiting(self) -> None:
+        """Tell those who have waited for the disk for too long; they may be stored."""
+        late = self._syncing + self._group[: self._late_count]
+        del self._group[: self._late_count]
+        self._syncing = []
+        for caller, _ in late:
+            timeout = CallTimeout(self._server.ref, self._put_timeout_s)
+            self._server.reply_error(caller, timeout)
+        self._be_patient()
+
+    def _be_patient(self) -> None:
+        self._late_count = len(self._group)
+        self._patience = self._server.send_after(self._put_timeout_s, CommitAlarm.LATE)
 
     def finish(self) -> None:
         """Answer all who wait for a sync before anything else happens.
@@ -151,6 +218,7 @@ class GroupCommit:
         else:
             self.is_dirty = self.is_due = False
             self.work = Work(self._server, sync)
+            self._be_patient()
 
     def _refuse(self, reason: str) -> SyncFailed:
         self.is_dirty = True

@@ -64,23 +64,20 @@ def may_repeat(error: ActorDead, *, is_put: bool) -> bool:
 class RequestHandler:
     """Carries requests out on behalf of `actor`; holds no state of a request.
 
-    `is_wanted` tells whether the one who asked is still there, and `put_timeout_s` how long a put
-    may wait for its disk; None sets no limit.
+    `is_wanted` tells whether the one who asked is still there.
     """
 
-    __slots__ = ("_actor", "_is_wanted", "_put_timeout_s", "_routes")
+    __slots__ = ("_actor", "_is_wanted", "_routes")
 
     def __init__(
         self,
         actor: GenServer,
         routes: RoutingTable,
         is_wanted: Callable[[], bool] = lambda: True,
-        put_timeout_s: float | None = None,
     ) -> None:
         self._actor = actor
         self._routes = routes
         self._is_wanted = is_wanted
-        self._put_timeout_s = put_timeout_s
 
     def begin_put(self, topic: bytes, messages: Messages) -> Call | None:
         """Make the call that a put usually takes; None when the topic has no writer yet.
@@ -125,7 +122,7 @@ class RequestHandler:
                     writer = await actor.call(REGISTRY, ensure, timeout_s=None)
                     call = actor.call(writer, Put(messages), timeout_s=None)
                 is_put = True
-                pointer = await actor.wait_reply(call, self._put_timeout_s)
+                pointer = await call
             except ActorDead as error:
                 if not may_repeat(error, is_put=is_put):
                     raise

@@ -182,7 +182,7 @@ class PutRequest(_PutFields):
 
     def copied(self) -> Self:
         """Return the request with messages of its own, in place of views into received bytes."""
-        return self._replace(messages=copy_batch(self.messages))
+        return type(self)(self.topic, copy_batch(self.messages))
 
 
 @dataclass(frozen=True, slots=True)

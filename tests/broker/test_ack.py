@@ -203,6 +203,19 @@ def test_puts_that_come_together_share_a_sync(simulate, disk):
     assert [pointer for pointer, _ in read_by_next(sim.node, TOPIC)] == pointers
 
 
+def test_a_group_waits_for_half_of_the_last_one_but_not_for_long(simulate, disk):
+    sim = simulate(ack="fsync")
+    put_at_once(sim, [b"1", b"2", b"3", b"4", b"5", b"6"])
+    put_at_once(sim, [b"7", b"8"])
+    assert disk.events == ["data", "sum"]
+    put_at_once(sim, [b"9"])
+    assert disk.events == ["data", "sum"] * 2
+    put_at_once(sim, [b"10"])
+    assert disk.events == ["data", "sum"] * 2
+    sim.advance(0.001)
+    assert disk.events == ["data", "sum"] * 3
+
+
 def test_a_sync_that_fails_refuses_all_puts_that_wait_for_it(simulate, disk):
     sim = simulate(ack="fsync")
     disk.errors = [OSError(errno.EIO, "Input/output error")]
