@@ -3,13 +3,18 @@
 A thread waits for the disk, and the appendix server goes on meanwhile. Whatever is put during a
 sync waits for the next one, which begins as soon as the first has ended; nobody waits on purpose
 for a group to fill. What nobody waits for is synced, too, `sync_interval` after it was put.
+
+When a sync fails, what was put with `ack="fsync"` and is not acknowledged is cut off, and those who
+wait for it are told that the topic has moved: they still hold their messages, and put them onto
+its next segment. Messages that were acknowledged before their sync are never cut off.
 """
 
 import logging
 from typing import Any
 
 from poe.actors import NO_REPLY, Call, GenServer, Timer, Work
-from poe.errors import StorageError, SyncFailed
+from poe.broker.appendix_message import MOVED
+from poe.errors import StorageError, SyncFailed, WriteFailed
 from poe.storage import Segment
 
 logger = logging.getLogger("poe.broker")
@@ -25,13 +30,15 @@ class GroupCommit:
 
     Always:
 
-        a sync that fails is the segment's last
+        a sync that fails is the last of the files that were open for it
         visible_pointer <= pointer of the last message that a sync covered
     """
 
     __slots__ = (
         "_group",
         "_interval_s",
+        "_is_cutting",
+        "_moved",
         "_segment",
         "_server",
         "_syncing",
@@ -51,8 +58,11 @@ class GroupCommit:
         self._timer: Timer | None = None
         self._group: list[tuple[Call, object]] = []
         self._syncing: list[tuple[Call, object]] = []
+        self._moved: list[Call] = []
+        self._is_cutting = False
         self._to_be_visible = (0, 0, 0)
         self.work: Work | None = None
+        """A sync, or what makes a cut durable; nothing else may change the files meanwhile."""
         self.is_dirty = segment.count > 0
         self.is_due = False
         """Something was put since the last sync began."""
@@ -89,6 +99,16 @@ class GroupCommit:
         self._group.append((caller, answer))
         return NO_REPLY
 
+    def send_on(self, caller: Call) -> Any:  # noqa: ANN401 - the runtime's directive
+        """Answer that the topic has moved, once the disk has made up its mind.
+
+        Before, sealing would wait for it, and with it the registry.
+        """
+        if self.work is None:
+            return MOVED
+        self._moved.append(caller)
+        return NO_REPLY
+
     def begin(self) -> None:
         """Sync for the group that waits, if one does and no sync runs."""
         if self._group and self.work is None:
@@ -105,22 +125,36 @@ class GroupCommit:
         else:
             self.mark_dirty()
 
-    def end(self) -> StorageError | None:
-        """Answer those who waited for the sync that has ended; return what it failed of.
+    def end(self) -> None:
+        """Answer those who waited for the work that has ended.
 
-        The kernel may have dropped what it could not write, and a second sync would not tell.
-        Whatever is put from now on has to go to a new segment, on a file of its own.
+        After a sync that failed the kernel may have dropped what it could not write, and a second
+        one would not tell. Whatever is put from now on has to go to a new segment, on files of its
+        own.
         """
         work, self.work = self.work, None
         assert work is not None
-        if work.error is not None:
-            return self._refuse(str(work.error))
-        if self.visible is not None:
-            self._show()
-        group, self._syncing = self._syncing, []
-        for caller, answer in group:
-            self._server.reply(caller, answer)
-        return None
+        error = work.error
+        if self._is_cutting:
+            self._is_cutting = False
+            if error is None:
+                self._end_cut()
+            else:
+                self._refuse(str(error))
+        elif error is not None:
+            if not self._cut(str(error)):
+                self._refuse(str(error))
+        else:
+            self._segment.is_retry = False
+            if self.visible is not None:
+                self._show()
+            group, self._syncing = self._syncing, []
+            for caller, answer in group:
+                self._server.reply(caller, answer)
+        if self.work is None:
+            moved, self._moved = self._moved, []
+            for caller in moved:
+                self._server.reply(caller, MOVED)
 
     def finish(self) -> None:
         """Answer all who wait for a sync before anything else happens.
@@ -145,20 +179,60 @@ class GroupCommit:
         try:
             sync = self._segment.begin_sync()
         except StorageError as error:
+            if isinstance(error, WriteFailed) and self._cut(str(error)):
+                return
             # Nothing was tried that could not be tried again.
             self.mark_dirty()
-            logger.error("%s", self._refuse(str(error)))
+            self._refuse(str(error))
         else:
             self.is_dirty = self.is_due = False
             self.work = Work(self._server, sync)
 
-    def _refuse(self, reason: str) -> SyncFailed:
+    def _cut(self, reason: str) -> bool:
+        """Begin to cut off what waited for a sync that failed, and what came meanwhile.
+
+        False where that is not allowed.
+        """
+        segment = self._segment
+        if segment.options.ack != "fsync" or not segment.is_writer:
+            return False
+        logger.error("%s is cut behind its last good sync: %s", segment.path, reason)
+        self._syncing += self._group
+        self._group = []
+        try:
+            cut = segment.begin_cut(reason)
+        except StorageError as error:
+            self._refuse(str(error))
+        else:
+            self._is_cutting = True
+            self.work = Work(self._server, cut)
+        return True
+
+    def _end_cut(self) -> None:
+        """Have what was cut off put again; but not for ever, if one segment after another fails."""
+        segment = self._segment
+        if segment.is_retry:
+            self._refuse(segment.failure)
+            return
+        self.is_dirty = self.is_due = False
+        group, self._syncing = self._syncing, []
+        for caller, answer in group:
+            if answer is None:  # what it wanted to be durable was there before the cut
+                self._server.reply_error(caller, SyncFailed(segment.path, segment.failure))
+            else:
+                self._server.reply(caller, MOVED)
+
+    def _refuse(self, reason: str) -> None:
         self.is_dirty = True
+        if self._segment.has_failed_to_sync:
+            # It is acknowledged, and no sync will ever cover it. Hidden, it would be lost.
+            self.visible = None
+            self._segment.distrust()
         failed = SyncFailed(self._segment.path, reason)
+        logger.error("%s", failed)
         group, self._syncing = self._syncing, []
         for caller, _ in group:
             self._server.reply_error(caller, failed)
-        return failed
 
     def _show(self) -> None:
         count, size_bytes, self.visible_pointer = self._to_be_visible

@@ -203,15 +203,6 @@ def test_puts_that_come_together_share_a_sync(simulate, disk):
     assert [pointer for pointer, _ in read_by_next(sim.node, TOPIC)] == pointers
 
 
-def test_a_sync_that_fails_refuses_all_puts_that_wait_for_it(simulate, disk):
-    sim = simulate(ack="fsync")
-    disk.errors = [OSError(errno.EIO, "Input/output error")]
-    answers = put_at_once(sim, [b"1", b"2"])
-    assert [type(answer) for answer in answers] == [SyncFailed, SyncFailed]
-    assert sim.node.put(TOPIC, b"3")
-    assert texts(sim.node)[-1] == b"3"
-
-
 def end_the_writer_at_the_next_put(sim, reason):
     """Post an exit signal from within the next put: behind the put, before the sync."""
     sim.node.control("create", topic=TOPIC)
