@@ -188,7 +188,7 @@ def _ignore_write_errors(patch: Patch) -> None:
 def _ignore_sync_errors(patch: Patch) -> None:
     """Believe the second sync after one that failed."""
 
-    def ignore(_: Any, sync: Callable[[], None]) -> None:
+    def ignore(_: Any, sync: Callable[[], None], __: object) -> None:
         with contextlib.suppress(StorageError):
             sync()
 

@@ -23,7 +23,7 @@ MOVED: Final = Answer.MOVED
 
 @dataclass(slots=True)
 class Put:
-    """Append a batch; answers the pointer of its last message, or MOVED."""
+    """Append a batch; answers the pointer of its last message, or MOVED: it is not stored."""
 
     messages: Messages
 
@@ -59,7 +59,10 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Unseal:
-    """Take puts again; only the newest segment of a topic may. Answers None."""
+    """Take puts again, unless its disk has failed; only the newest segment of a topic may.
+
+    Answers None.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from poe.broker.appendix_message import (
     WaitFor,
 )
 from poe.broker.group_commit import CommitAlarm, GroupCommit
-from poe.errors import CorruptRecord, OptionError, StorageError
+from poe.errors import CorruptRecord, OptionError, StorageError, WriteFailed
 from poe.storage import Clock, Segment
 
 logger = logging.getLogger("poe.broker")
@@ -149,6 +149,10 @@ class AppendixServer(GenServer):
         except StorageError as error:
             if isinstance(error, CorruptRecord):
                 logger.error("topic %r is damaged: %s", self._topic, error)
+            elif kind is Put and isinstance(error, WriteFailed):
+                # The next put goes elsewhere. A full disk is another matter: it gets room.
+                logger.error("%s", error)
+                self._segment.failure = str(error)
             return Error(error)
 
     def handle_cast(self, message: Any) -> None:  # noqa: ANN401
@@ -195,8 +199,8 @@ class AppendixServer(GenServer):
 
     def _put(self, request: Put, caller: Call) -> Any:  # noqa: ANN401
         segment = self._segment
-        if not segment.is_writer or segment.has_failed_to_sync:
-            return MOVED
+        if not segment.is_writer or segment.failure:
+            return self._commit.send_on(caller) if segment.failure else MOVED
         pointer = segment.append(request.messages, self._clock.now_us())
         commit = self._commit
         if not commit.is_due:
@@ -216,25 +220,24 @@ class AppendixServer(GenServer):
     def _report_full(self) -> None:
         """Ask for a successor when one is due, but not during a sync: sealing would wait for it."""
         segment, options = self._segment, self._options
-        is_full = (
-            segment.has_failed_to_sync
-            or segment.count >= options.count_limit
-            or segment.size_bytes >= options.size_limit
-        )
-        if is_full and segment.is_writer and self._commit.work is None:
+        is_full = segment.count >= options.count_limit or segment.size_bytes >= options.size_limit
+        if is_full and segment.is_writer and self._commit.work is None and not segment.failure:
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
 
     # ---- durability ---------------------------------------------------------------------------
 
     def _end_sync(self) -> None:
         """Answer those who waited for a sync, and begin the next one; after a failure, rotate."""
-        error = self._commit.end()
-        if error is not None:
-            logger.error("%s", error)
-        elif self._commit.visible is not None:
+        commit, has_failed = self._commit, self._segment.failure != ""
+        commit.end()
+        if commit.visible is not None or has_failed:
             self._release_waiting()
-        self._report_full()
-        self._commit.begin_gathered()
+        if not has_failed:
+            self._report_full()
+        elif commit.work is None:
+            # Told once: what comes of it is tried again by puts, not for each topic at each tick.
+            self.cast(REGISTRY, LimitReached(self._topic, self.ref))
+        commit.begin_gathered()
         if self._commit.work is None and self._flush_timer is None:
             # The sums of what came meanwhile have waited.
             self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
@@ -291,8 +294,9 @@ class AppendixServer(GenServer):
                 self._release_waiting()
                 return self._segment.pointer_high
             case Unseal():
-                self._segment.unseal()
-                self._reported_full = False
+                if not self._segment.failure:
+                    self._segment.unseal()
+                    self._reported_full = False
                 return None
             case Sync(is_new_only):
                 commit = self._commit
@@ -309,7 +313,9 @@ class AppendixServer(GenServer):
 
     def _role(self) -> str:
         segment = self._segment
-        return "w" if segment.is_writer else "r" if segment.is_awake else "h"
+        if segment.is_writer and not segment.failure:
+            return "w"
+        return "r" if segment.is_awake else "h"
 
     def _describe(self) -> SegmentInfo:
         segment = self._segment

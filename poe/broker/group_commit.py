@@ -4,6 +4,10 @@ A thread waits for the disk, and the appendix server goes on meanwhile. Whatever
 sync waits for the next one, which begins when half of those who put lately are there, or a moment
 later. The others put while it runs: neither the disk nor this thread waits for the other for long.
 What nobody waits for is synced, too, `sync_interval` after it was put.
+
+When a sync fails, what was put with `ack="fsync"` and is not acknowledged is cut off, and those who
+wait for it are told that the topic has moved: they still hold their messages, and put them onto
+its next segment. Messages that were acknowledged before their sync are never cut off.
 """
 
 import logging
@@ -11,7 +15,8 @@ from enum import Enum, auto
 from typing import Any
 
 from poe.actors import NO_REPLY, Call, GenServer, Timer, Work
-from poe.errors import CallTimeout, StorageError, SyncFailed
+from poe.broker.appendix_message import MOVED
+from poe.errors import CallTimeout, StorageError, SyncFailed, WriteFailed
 from poe.storage import Segment
 
 logger = logging.getLogger("poe.broker")
@@ -36,7 +41,7 @@ class GroupCommit:
 
     Always:
 
-        a sync that fails is the segment's last
+        a sync that fails is the last of the files that were open for it
         visible_pointer <= pointer of the last message that a sync covered
     """
 
@@ -45,7 +50,9 @@ class GroupCommit:
         "_gathering",
         "_group",
         "_interval_s",
+        "_is_cutting",
         "_late_count",
+        "_moved",
         "_patience",
         "_put_timeout_s",
         "_segment",
@@ -74,8 +81,11 @@ class GroupCommit:
         self._enough = 1
         self._group: list[tuple[Call, object]] = []
         self._syncing: list[tuple[Call, object]] = []
+        self._moved: list[Call] = []
+        self._is_cutting = False
         self._to_be_visible = (0, 0, 0)
         self.work: Work | None = None
+        """A sync, or what makes a cut durable; nothing else may change the files meanwhile."""
         self.is_dirty = segment.count > 0
         self.is_due = False
         """Something was put since the last sync began."""
@@ -126,6 +136,16 @@ class GroupCommit:
         if self._gathering is None:
             self._gathering = self._server.send_after(_GATHER_S, CommitAlarm.GATHERED)
 
+    def send_on(self, caller: Call) -> Any:  # noqa: ANN401 - the runtime's directive
+        """Answer that the topic has moved, once the disk has made up its mind.
+
+        Before, sealing would wait for it, and with it the registry.
+        """
+        if self.work is None:
+            return MOVED
+        self._moved.append(caller)
+        return NO_REPLY
+
     def begin(self) -> None:
         """Sync for the group that waits, if one does and no sync runs."""
         if self._gathering is not None:
@@ -145,25 +165,39 @@ class GroupCommit:
         else:
             self.mark_dirty()
 
-    def end(self) -> StorageError | None:
-        """Answer those who waited for the sync that has ended; return what it failed of.
+    def end(self) -> None:
+        """Answer those who waited for the work that has ended.
 
-        The kernel may have dropped what it could not write, and a second sync would not tell.
-        Whatever is put from now on has to go to a new segment, on a file of its own.
+        After a sync that failed the kernel may have dropped what it could not write, and a second
+        one would not tell. Whatever is put from now on has to go to a new segment, on files of its
+        own.
         """
         work, self.work = self.work, None
         assert work is not None
         assert self._patience is not None
         self._patience.cancel()
-        if work.error is not None:
-            return self._refuse(str(work.error))
-        if self.visible is not None:
-            self._show()
-        group, self._syncing = self._syncing, []
-        self._enough = (len(group) + len(self._group) + 1) // 2
-        for caller, answer in group:
-            self._server.reply(caller, answer)
-        return None
+        error = work.error
+        if self._is_cutting:
+            self._is_cutting = False
+            if error is None:
+                self._end_cut()
+            else:
+                self._refuse(str(error))
+        elif error is not None:
+            if not self._cut(str(error)):
+                self._refuse(str(error))
+        else:
+            self._segment.is_retry = False
+            if self.visible is not None:
+                self._show()
+            group, self._syncing = self._syncing, []
+            self._enough = (len(group) + len(self._group) + 1) // 2
+            for caller, answer in group:
+                self._server.reply(caller, answer)
+        if self.work is None:
+            moved, self._moved = self._moved, []
+            for caller in moved:
+                self._server.reply(caller, MOVED)
 
     def ring(self, alarm: CommitAlarm) -> None:
         """Do what an alarm of this object's own reminds of."""
@@ -177,12 +211,12 @@ class GroupCommit:
 
     def _give_up_waiting(self) -> None:
         """Tell those who have waited for the disk for too long; they may be stored."""
-        late = self._syncing + self._group[: self._late_count]
+        late = [caller for caller, _ in self._syncing + self._group[: self._late_count]]
+        late += self._moved
         del self._group[: self._late_count]
-        self._syncing = []
-        for caller, _ in late:
-            timeout = CallTimeout(self._server.ref, self._put_timeout_s)
-            self._server.reply_error(caller, timeout)
+        self._syncing, self._moved = [], []
+        for caller in late:
+            self._server.reply_error(caller, CallTimeout(self._server.ref, self._put_timeout_s))
         self._be_patient()
 
     def _be_patient(self) -> None:
@@ -212,21 +246,62 @@ class GroupCommit:
         try:
             sync = self._segment.begin_sync()
         except StorageError as error:
+            if isinstance(error, WriteFailed) and self._cut(str(error)):
+                return
             # Nothing was tried that could not be tried again.
             self.mark_dirty()
-            logger.error("%s", self._refuse(str(error)))
+            self._refuse(str(error))
         else:
             self.is_dirty = self.is_due = False
             self.work = Work(self._server, sync)
             self._be_patient()
 
-    def _refuse(self, reason: str) -> SyncFailed:
+    def _cut(self, reason: str) -> bool:
+        """Begin to cut off what waited for a sync that failed, and what came meanwhile.
+
+        False where that is not allowed.
+        """
+        segment = self._segment
+        if segment.options.ack != "fsync" or not segment.is_writer:
+            return False
+        logger.error("%s is cut behind its last good sync: %s", segment.path, reason)
+        self._syncing += self._group
+        self._group = []
+        try:
+            cut = segment.begin_cut(reason)
+        except StorageError as error:
+            self._refuse(str(error))
+        else:
+            self._is_cutting = True
+            self.work = Work(self._server, cut)
+            self._be_patient()
+        return True
+
+    def _end_cut(self) -> None:
+        """Have what was cut off put again; but not for ever, if one segment after another fails."""
+        segment = self._segment
+        if segment.is_retry:
+            self._refuse(segment.failure)
+            return
+        self.is_dirty = self.is_due = False
+        group, self._syncing = self._syncing, []
+        for caller, answer in group:
+            if answer is None:  # what it wanted to be durable was there before the cut
+                self._server.reply_error(caller, SyncFailed(segment.path, segment.failure))
+            else:
+                self._server.reply(caller, MOVED)
+
+    def _refuse(self, reason: str) -> None:
         self.is_dirty = True
+        if self._segment.has_failed_to_sync:
+            # It is acknowledged, and no sync will ever cover it. Hidden, it would be lost.
+            self.visible = None
+            self._segment.distrust()
         failed = SyncFailed(self._segment.path, reason)
+        logger.error("%s", failed)
         group, self._syncing = self._syncing, []
         for caller, _ in group:
             self._server.reply_error(caller, failed)
-        return failed
 
     def _show(self) -> None:
         count, size_bytes, self.visible_pointer = self._to_be_visible

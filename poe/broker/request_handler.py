@@ -219,7 +219,8 @@ class RequestHandler:
         """
         match op:
             case "health":
-                result: Any = {"status": "ok", "version": VERSION}
+                read_only = sorted(self._routes.read_only)
+                result: Any = {"status": "ok", "version": VERSION, "read_only": read_only}
             case "topics":
                 result = self._routes.topics()
             case "status" | "info":

@@ -44,6 +44,8 @@ class RoutingTable:
         self._routes: dict[bytes, Route] = {}
         self.failures: dict[bytes, StorageError] = {}
         """Topics that cannot be served, and so have no route, and why; the store's own table."""
+        self.read_only: dict[bytes, str] = {}
+        """Topics that take no messages, and what their disk has failed of."""
         self.is_closing = False
         """Whether the listener is about to end: nobody may wait for news any more."""
 
@@ -74,12 +76,15 @@ class RoutingTable:
         return [] if route is None else route.refs
 
     def add(self, topic: bytes, ref: ActorRef, bound: int | None) -> None:
-        """Append a writer; `bound` is the newest pointer of the one it follows, if any."""
+        """Append a writer; `bound` is the newest pointer of the one it follows, 0 of an empty one.
+
+        It is None where it follows none.
+        """
         known = self._routes.get(topic)
         route = Route()
         if known is not None and bound is not None:
             route.refs = [*known.refs, ref]
-            route.bounds = [*known.bounds, bound]
+            route.bounds = [*known.bounds, max([bound, *known.bounds[-1:]])]
         else:
             route.refs = [ref]
         # A new object, so that a reader in another thread never sees half a change.

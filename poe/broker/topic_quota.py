@@ -2,7 +2,8 @@
 
 from collections import deque
 
-from poe.errors import Overloaded
+from poe.errors import Overloaded, TopicNotCreated
+from poe.storage import Messages, Store
 
 
 class TopicQuota:
@@ -11,19 +12,27 @@ class TopicQuota:
     Always: topics made in any second <= rate, where there is one.
     """
 
-    __slots__ = ("_made_at_s", "_rate", "_topics_max")
+    __slots__ = ("_auto_create", "_made_at_s", "_rate", "_topics_max")
 
-    def __init__(self, topics_max: int, rate: int | None) -> None:
+    def __init__(self, topics_max: int, rate: int | None, *, auto_create: bool) -> None:
         self._topics_max = topics_max
         self._rate = rate
+        self._auto_create = auto_create
         self._made_at_s: deque[float] = deque()
 
-    def count(self, topic_count: int, now_s: float) -> None:
-        """Count one more topic beside those that there are.
+    def count(self, store: Store, topic: bytes, messages: Messages | None, now_s: float) -> None:
+        """Count one more topic beside those that there are, unless what is put onto it is refused.
 
         Raises:
+            InvalidMessage: of what is put; the topic is not made.
+            TopicNotCreated: puts make no topics.
             Overloaded: there are too many, or too many new ones.
         """
+        if messages is not None:
+            store.check_sizes(messages)
+            if not self._auto_create:
+                raise TopicNotCreated(topic)
+        topic_count = len(store.topics) + len(store.failed)
         if topic_count >= self._topics_max:
             raise Overloaded("topics_max", self._topics_max)
         if self._rate is None:

@@ -23,6 +23,7 @@ from poe.broker.appendix_message import (
 )
 from poe.broker.appendix_server import AppendixOptions
 from poe.broker.crash_limit import CrashLimit
+from poe.broker.disk_failures import DiskFailures
 from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_quota import TopicQuota
@@ -35,7 +36,7 @@ from poe.errors import (
     PoeError,
     StorageError,
     TopicFailed,
-    TopicNotCreated,
+    TopicReadOnly,
 )
 from poe.storage import Clock, Messages, Segment, Store
 from poe.supervision import start_dynamic_child, terminate_child, which_children
@@ -136,7 +137,10 @@ class TopicRegistry(GenServer):
         self._owned: dict[ActorRef, tuple[bytes, Segment]] = {}
         self._to_restart: dict[ActorRef, tuple[bytes, Segment]] = {}
         self._crashes = CrashLimit()
-        self._quota = TopicQuota(parts.options.topics_max, parts.options.topic_creation_rate)
+        self._disk_failures = DiskFailures(parts.routes.read_only, self.monotonic_s)
+        options = parts.options
+        rate = options.topic_creation_rate
+        self._quota = TopicQuota(options.topics_max, rate, auto_create=options.auto_create)
         await self._stop_leftovers()
         self._routes.failures = self._store.failed
         for topic in list(self._store.topics):
@@ -277,26 +281,16 @@ class TopicRegistry(GenServer):
         if route is None and topic in self._store.topics:
             await self._open_topic(topic)
         elif route is None:
-            self._check_creation(topic, messages)
+            self._quota.count(self._store, topic, messages, self.monotonic_s())
             await self._add_writer(topic, None)
         elif route.writer in self._to_restart:
             await self._bring_back(route.writer)
+        elif self._owned[route.writer][1].failure:
+            await self._replace(topic)
         elif not self._owned[route.writer][1].is_writer:
             self._crashes.check(topic, self.monotonic_s())
             await self.call(route.writer, Unseal(), timeout_s=None)
         return self._routes[topic].writer
-
-    def _check_creation(self, topic: bytes, messages: Messages | None) -> None:
-        """Refuse to make a topic for a put that will be refused, or beyond what is allowed.
-
-        Raises:
-            InvalidMessage, TopicNotCreated, Overloaded: it is not made.
-        """
-        if messages is not None:
-            self._store.check_sizes(messages)
-            if not self._parts.options.auto_create:
-                raise TopicNotCreated(topic)
-        self._quota.count(len(self._store.topics) + len(self._store.failed), self.monotonic_s())
 
     async def _add_writer(self, topic: bytes, bound: int | None) -> None:
         segment = self._store.create_segment(topic, self._clock.now_us())
@@ -314,6 +308,10 @@ class TopicRegistry(GenServer):
         When that fails the old segment takes puts again, and the next tick tries anew.
         """
         writer = self._routes[topic].writer
+        if writer in self._owned and self._owned[writer][1].failure:
+            with contextlib.suppress(TopicReadOnly):  # the next put tries again
+                await self._replace(topic)
+            return
         try:
             bound = await self.call(writer, Seal(), timeout_s=None)
             if bound is not None:
@@ -324,6 +322,20 @@ class TopicRegistry(GenServer):
             logger.error("topic %r gets no new segment for now: %s", topic, error)
         with contextlib.suppress(StorageError, ActorError):  # then the next put tries again
             await self.call(writer, Unseal(), timeout_s=None)
+
+    async def _replace(self, topic: bytes) -> None:
+        """Give a topic another segment, since the disk has failed that of its writer.
+
+        Raises:
+            TopicReadOnly: that was tried a moment ago, or the disk fails again.
+        """
+        failed = self._routes[topic].writer
+        with self._disk_failures.trying(topic, self._owned[failed][1].failure):
+            bound = await self.call(failed, Seal(), timeout_s=None)
+            await self._add_writer(topic, bound or 0)
+        self._owned[self._routes[topic].writer][1].is_retry = True
+        if bound is None:
+            await self._destroy(topic, failed)  # nothing of it was ever durable
 
     # ---- crashes --------------------------------------------------------------------------------
 
@@ -377,10 +389,9 @@ class TopicRegistry(GenServer):
     async def _expire(self, now_us: int) -> None:
         """Delete the segments whose newest message is older than `max_age`.
 
-        After a jump of the clock it is one of each topic.
-
-        An idle writer that is too old gets a successor first, so that its data can go, too. Only
-        what is known of the segments is looked at: nothing wakes.
+        After a jump of the clock it is one of each topic. An idle writer that is too old gets a
+        successor first, so that its data can go, too. Only what is known of the segments is looked
+        at: nothing wakes.
         """
         max_age = self._parts.options.max_age
         assert max_age is not None
@@ -403,6 +414,6 @@ class TopicRegistry(GenServer):
             self._jumps.trust()
 
     async def _destroy(self, topic: bytes, ref: ActorRef) -> None:
-        """Take the oldest reader out of service, then delete its files."""
+        """Take a reader out of service, then delete its files."""
         self._routes.drop(topic, ref)
         self._destroy_segment(topic, await self._end_appendix(ref))

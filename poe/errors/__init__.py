@@ -71,6 +71,7 @@ from poe.errors.storage import (
     SyncFailed,
     TopicDamaged,
     TopicFailed,
+    TopicReadOnly,
     WriteFailed,
 )
 from poe.errors.supervision import (
@@ -137,6 +138,7 @@ __all__ = [
     "TopicDamaged",
     "TopicFailed",
     "TopicNotCreated",
+    "TopicReadOnly",
     "TopicUnavailable",
     "UnknownOption",
     "UnknownRequest",

@@ -200,3 +200,18 @@ class NoDescriptors(StorageError):
             f"cannot open {path}: {reason}; retry later, raise the limit on open files, or lower "
             "connections_max"
         )
+
+
+class TopicReadOnly(StorageError):
+    """The disk has failed two segments of a topic, one after the other; nothing was stored."""
+
+    code = 225
+    retriable = True
+
+    def __init__(self, topic: bytes, reason: str) -> None:
+        self.topic = topic
+        self.reason = reason
+        super().__init__(
+            f"topic {shown(topic)} can only be read, since its disk has failed: {reason}; mend the "
+            "disk, then put again (a new segment is tried once a second)"
+        )

@@ -58,6 +58,8 @@ class DataFile:
         self._path = path
         self._reserved_bytes = _RESERVE_FROM_BYTES
         self._lock_cell = lock_cell
+        # It is less than it was where a batch that was never durable is given up.
+        lock_cell[0] = flushed_bytes
 
     def append(self, data: bytes | memoryview, count: int) -> None:
         """Add a batch of `count` records; on an error nothing is changed.

@@ -28,12 +28,16 @@ class ReadableSegment:
         "_files",
         "_reader",
         "_sums",
+        "_synced",
         "_verification",
         "_writer",
         "count",
         "damage",
+        "failure",
+        "given_pointer",
         "has_failed_to_sync",
         "is_locked",
+        "is_retry",
         "is_writer",
         "last_pointer",
         "options",
@@ -50,7 +54,9 @@ class ReadableSegment:
         self.path = files.path
         self.timestamp = timestamp
         self.is_writer = False
+        self.failure = ""  # what its disk failed of: its topic has to go on in a new segment
         self.has_failed_to_sync = False
+        self.is_retry = False  # made in place of one that failed, and not synced yet
         self.is_locked = False  # as a reader: sealed, and not durable yet
         self._are_names_synced = False
         self.options = options
@@ -59,6 +65,7 @@ class ReadableSegment:
         self._writer: SegmentWriter | None = None
         self._verification: Verification | None = None
         self._take(extent)
+        self.given_pointer = self.last_pointer  # the highest one, of what was cut off, too
 
     @property
     def pointer_high(self) -> int | None:
@@ -136,7 +143,8 @@ class ReadableSegment:
         self._forget_files()
 
     def _take(self, extent: Extent) -> None:
-        """Be what recovery has found."""
+        """Be what recovery has found, or is left of a writer."""
+        self._synced = extent  # nothing of it may be cut off
         self.count = extent.count
         self.size_bytes = extent.size_bytes
         self.pointer_low = extent.pointer_low if extent.count else None
@@ -144,8 +152,17 @@ class ReadableSegment:
         self.last_pointer = extent.pointer_high if extent.count else self.timestamp - 1
         self.damage = extent.damage
         self._sums = extent.sums
-        if extent.count and extent.sums is not None and self.options.verify != "never":
-            is_once = self.options.verify == "once"
+        if extent.count and extent.sums is not None:
+            self._verify()
+
+    def _verify(self) -> None:
+        """From now on compare what is read with the sums, as `verify` asks for.
+
+        After a failed sync it is each time: the kernel holds pages that it could not write for
+        clean, and when it has dropped them, it reads what was on the disk before.
+        """
+        if self.options.verify != "never":
+            is_once = self.options.verify == "once" and not self.has_failed_to_sync
             self._verification = self._files.verification(is_once=is_once)
 
     def _reader_behind(self, pointer: int) -> RecordReader | None:

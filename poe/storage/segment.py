@@ -23,6 +23,7 @@ from poe.storage.segment_files import SegmentFiles
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.segment_writer import SegmentWriter
 from poe.storage.store_meta import StoreMeta
+from poe.storage.sum_file import SumState
 
 
 class Segment(ReadableSegment):
@@ -152,14 +153,30 @@ class Segment(ReadableSegment):
 
         The index is not made so, it can be made from the data. Both raise StorageError. What was
         not durable before the latter did may then never be, as `has_failed_to_sync` tells from
-        then on. Batches may be appended meanwhile, but the segment is to hibernate or be sealed
-        afterwards only.
+        then on, and `failure`. Batches may be appended meanwhile, but the segment is to hibernate
+        or be sealed afterwards only.
         """
         if self.is_writer:
-            sync = (self._writer or self._wake_writer()).begin_sync(self.pointer_high or 0)
-        else:
-            sync = self._files.begin_sync(self._reader or self._wake())
-        return partial(self._sync, sync)
+            writer = self._writer or self._wake_writer()
+            sync = writer.begin_sync(self.pointer_high or 0)
+            return partial(self._sync, sync, self._extent(writer.sums.state))
+        sync = self._files.begin_sync(self._reader or self._wake())
+        return partial(self._sync, sync, self._synced)
+
+    def begin_cut(self, failure: str) -> Callable[[], None]:
+        """Give up what no good sync has covered, and be a reader of the rest; for a failed writer.
+
+        Only what nobody was promised may be given up. Returns what makes the new end durable, in
+        any thread: on files that are opened anew, since those that failed are not believed again.
+        Both raise StorageError; what was given up may then be back after the next start.
+        """
+        self.failure = failure
+        self.given_pointer = max(self.given_pointer, self.last_pointer)
+        self._forget_files()
+        self.has_failed_to_sync = False
+        self._take(self._synced)
+        self.seal()
+        return self.begin_sync()
 
     def sync(self) -> None:
         """Make all data durable, here and now; raises as `begin_sync`."""
@@ -184,10 +201,14 @@ class Segment(ReadableSegment):
         self.is_writer = False
         self._sums = writer.sums.state
         self._writer = None
-        low, high = self.pointer_low or 0, self.pointer_high or 0
-        self._files.note_sealed(
-            Extent(self.count, self.size_bytes, low, high, self._sums, self.damage)
-        )
+        self._files.note_sealed(self._extent(self._sums))
+        if self.has_failed_to_sync:
+            self.distrust()
+
+    def distrust(self) -> None:
+        """Of a reader of which a sync has failed: compare what is read with the sums each time."""
+        if not self.is_writer:
+            self._verify()
 
     def unseal(self) -> None:
         """Become the writer again; only the newest segment of a topic may.
@@ -210,6 +231,7 @@ class Segment(ReadableSegment):
         self._files.lock(self.size_bytes, is_synced=self.options.ack != "memory")
         self.is_locked = False
         self.is_writer = True
+        self._synced = self._extent(self._sums)
 
     def check_damage(self) -> None:
         """Refuse to go on behind damage where that was asked for.
@@ -247,21 +269,28 @@ class Segment(ReadableSegment):
         self.pointer_low = None
         self._files.remove()
 
-    def _sync(self, sync: Callable[[], None]) -> None:
+    def _sync(self, sync: Callable[[], None], extent: Extent) -> None:
         try:
             sync()
             if not self._are_names_synced:
                 self._files.sync_names()
                 self._are_names_synced = True
-        except Exception:
+        except Exception as error:
             # The kernel may have dropped what it could not write; the next sync would not tell.
             self.has_failed_to_sync = True
+            self.failure = str(error)
             raise
+        self._synced = extent
         if self.is_locked:
             # Should that fail, it is harmless, and `close` tries again.
             with contextlib.suppress(WriteFailed):
                 self._files.unlock()
                 self.is_locked = False
+
+    def _extent(self, sums: SumState | None) -> Extent:
+        """Tell what it holds, and where its sums go on."""
+        low, high = self.pointer_low or 0, self.pointer_high or 0
+        return Extent(self.count, self.size_bytes, low, high, sums, self.damage)
 
     def _wake_writer(self) -> SegmentWriter:
         self._wake()

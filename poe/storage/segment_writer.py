@@ -101,6 +101,9 @@ class SegmentWriter:
             StorageFull: no room for what waits.
             WriteFailed: another failure.
         """
+        # First: sums of data that is there no more would tell recovery of damage.
+        with writing(self._path + "_sum"):
+            self.sums.truncate()
         self.rest(last_pointer)
         with writing(self._path):
             self.index.cut()

@@ -152,7 +152,8 @@ class Store:
         """Tell what the next pointer of a topic must exceed; 0 for an unknown topic."""
         segments = self.topics.get(topic, ())
         floor = self._floors.get(topic, 0)
-        return max(floor, *(segment.last_pointer for segment in segments), 0)
+        given = (max(segment.last_pointer, segment.given_pointer) for segment in segments)
+        return max(floor, *given, 0)
 
     def create_segment(self, topic: bytes, now_us: int) -> Segment:
         """Add a segment to a topic, new or known, as its writer; the one before it is sealed first.

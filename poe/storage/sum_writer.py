@@ -96,6 +96,15 @@ class SumWriter:
         self._file.sync()
         self._synced_bytes = self._to_be_synced
 
+    def truncate(self) -> None:
+        """Cut off what lies behind the entries that count: of a failed write, of what is given up.
+
+        Raises:
+            OSError: as reported by the file layer.
+        """
+        if self._file.size() != self.state.size_bytes:
+            self._file.truncate(self.state.size_bytes)
+
     def write_end(self, last_pointer: int) -> None:
         """Write that the segment was closed in good order, behind all other entries.
 
@@ -110,8 +119,6 @@ class SumWriter:
             except OSError:
                 self._pending.pop()
                 raise
-        if self._file.size() != self.state.size_bytes:
-            self._file.truncate(self.state.size_bytes)
 
     def _begin(self, size_bytes: int, count: int) -> None:
         hash_ = xxh3_64()

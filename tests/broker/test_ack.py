@@ -216,15 +216,6 @@ def test_a_group_waits_for_half_of_the_last_one_but_not_for_long(simulate, disk)
     assert disk.events == ["data", "sum"] * 3
 
 
-def test_a_sync_that_fails_refuses_all_puts_that_wait_for_it(simulate, disk):
-    sim = simulate(ack="fsync")
-    disk.errors = [OSError(errno.EIO, "Input/output error")]
-    answers = put_at_once(sim, [b"1", b"2"])
-    assert [type(answer) for answer in answers] == [SyncFailed, SyncFailed]
-    assert sim.node.put(TOPIC, b"3")
-    assert texts(sim.node)[-1] == b"3"
-
-
 def end_the_writer_at_the_next_put(sim, reason):
     """Post an exit signal from within the next put: behind the put, before the sync."""
     sim.node.control("create", topic=TOPIC)

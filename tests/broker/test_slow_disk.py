@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket as raw_socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from poe.errors import CallTimeout, SyncFailed
+from poe.protocol import SCRATCH_SIZE, FrameReader, PutReply, PutRequest, decode_reply
 from tests.broker.nodes import connect, read_by_next
 from tests.waiting import wait_until
 
@@ -23,14 +25,17 @@ class SlowDisk:
         self.gate = threading.Event()
         self.begun = 0
         self.ended = 0
-        self.error: OSError | None = None
+        self.errors: list[OSError] = []
+        self.stalls_after_error = False
 
     def fdatasync(self, fd):
         if Path(f"/proc/self/fd/{fd}").readlink().parent.name == SLOW.decode():
             self.begun += 1
             assert self.gate.wait(20)
-            if self.error is not None:
-                raise self.error
+            if self.errors:
+                if self.stalls_after_error:
+                    self.gate.clear()
+                raise self.errors.pop()
             self.ended += 1
         self.real(fd)
 
@@ -41,6 +46,10 @@ def disk(monkeypatch):
     monkeypatch.setattr(os, "fdatasync", disk.fdatasync)
     yield disk
     disk.gate.set()
+
+
+def io_error():
+    return OSError(errno.EIO, "Input/output error")
 
 
 class Producer(threading.Thread):
@@ -136,15 +145,67 @@ def test_all_that_come_during_a_sync_share_the_next_one(node, disk):
     assert pointers == [stored[producer.message] for producer in producers]
 
 
-def test_a_sync_that_fails_refuses_those_who_waited_for_it_and_those_behind(node, disk):
+def test_after_a_sync_that_fails_those_who_waited_and_those_behind_are_put_again(node, disk):
     producers = begin(node, disk, 5)
-    disk.error = OSError(errno.EIO, "Input/output error")
+    disk.errors = [io_error()]
+    disk.gate.set()
+    pointers = [producer.result() for producer in producers]
+    stored = {message: pointer for pointer, message in read_by_next(node, SLOW)}
+    assert pointers == [stored[producer.message] for producer in producers]
+    assert len(stored) == 6
+
+
+def test_where_all_syncs_fail_those_who_waited_and_those_behind_are_refused(node, disk):
+    producers = begin(node, disk, 5)
+    disk.errors = [io_error()] * 100
     disk.gate.set()
     assert [type(producer.result()) for producer in producers] == [SyncFailed] * 5
-    disk.error = None
+    disk.errors.clear()
     with connect(node) as client:
         pointer = client.write(SLOW, [b"again"])
     assert read_by_next(node, SLOW)[-1] == (pointer, b"again")
+
+
+def test_nobody_else_waits_while_what_failed_is_cut_off(node, disk):
+    producers = begin(node, disk, 2)
+    disk.errors, disk.stalls_after_error = [io_error()], True
+    disk.gate.set()
+    wait_until(lambda: disk.begun == 2)
+    producers.append(Producer(node, b"while it is cut"))
+    with connect(node) as client:
+        for number in range(100):
+            client.write(FAST, [b"%d" % number])
+        assert [message for _, message in client.read(SLOW, 0, 10)] == [b"first"]
+    assert [producer.answer for producer in producers] == [None] * 3
+    disk.gate.set()
+    pointers = [producer.result() for producer in producers]
+    assert sorted(pointers) == [pointer for pointer, _ in read_by_next(node, SLOW)[1:]]
+
+
+def test_puts_of_one_connection_keep_their_order_when_one_is_put_again(node, disk):
+    messages = [b"%d" % number for number in range(20)]
+    frames = b"".join(PutRequest(SLOW, [message]).encode() for message in messages)
+    with raw_socket.create_connection(node.address, 20) as client:
+        client.sendall(frames)
+        wait_until(lambda: disk.begun == 1)
+        disk.errors = [io_error()]
+        disk.gate.set()
+        pointers = receive_pointers(client, len(messages))
+    assert read_by_next(node, SLOW)[1:] == list(zip(pointers, messages, strict=True))
+
+
+def receive_pointers(client, count):
+    reader = FrameReader()
+    pointers: list[int] = []
+    while len(pointers) < count:
+        size = client.recv_into(reader.buffer(memoryview(bytearray(SCRATCH_SIZE))))
+        assert size
+        reader.received(size)
+        while (frame := reader.next_frame()) is not None:
+            reply = decode_reply(PutReply, *frame)
+            assert isinstance(reply, PutReply)
+            pointers.append(reply.pointer)
+    return pointers
 
 
 def test_a_node_that_stops_answers_those_who_wait_for_the_disk_first(node, disk):

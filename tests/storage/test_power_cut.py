@@ -4,13 +4,14 @@ The cut is simulated on the files: what was written behind the last sync is ther
 zeros, or not at all, for each page on its own. Real cuts of real disks are in `torture/`.
 """
 
+import contextlib
 import errno
 import random
 from pathlib import Path
 
 import pytest
 
-from poe.errors import CorruptRecord, WriteFailed
+from poe.errors import CorruptRecord, StorageError, WriteFailed
 from poe.storage import Segment, SegmentOptions
 from poe.storage.record import encode_records
 from poe.storage.store_meta import StoreMeta
@@ -73,6 +74,39 @@ def test_after_a_power_cut_nothing_synced_is_lost_and_nothing_is_wrong(tmp_path,
         stored = stored[: len(found)]
         segment = recovered
         segment.unseal()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_power_cut_while_a_batch_is_given_up_leaves_what_was_synced(tmp_path, seed):
+    rng = random.Random(seed)
+    layer = FaultyFiles(files_at(tmp_path))
+    segment = create(layer, ack="fsync")
+    stored: list[tuple[int, bytes]] = []
+    write_batches(segment, rng, stored, rng.randint(0, 6))
+    segment.sync()
+    synced_count = len(stored)
+    paths = [path_of(tmp_path, suffix) for suffix in ("data", "sum", "index")]
+    synced = [path.read_bytes() for path in paths]
+    write_batches(segment, rng, stored, rng.randint(1, 6))
+    segment.flush()
+    before = [path.read_bytes() for path in paths]
+    layer.fail(rng.randrange(20), errno.EIO)
+    with contextlib.suppress(StorageError):
+        segment.begin_cut("I/O error")()
+    is_durable = not layer.failed_count
+    layer.heal()
+    assert len(read_all(segment)) == synced_count
+    del segment
+    for path, old, new in zip(paths, synced, before, strict=True):
+        if not is_durable:
+            path.write_bytes(rng.choice([path.read_bytes(), new]))
+            tear(path, b"" if path.name.endswith("index") else old, rng)
+    layer.boot_id = "another boot"
+    recovered = reopen(layer, ack="fsync")
+    found = read_all(recovered)
+    assert not recovered.damage
+    assert found == stored[: len(found)]
+    assert len(found) == synced_count if is_durable else len(found) >= synced_count
 
 
 def test_what_was_synced_and_is_damaged_is_marked_and_nothing_behind_it_is_cut(tmp_path):

@@ -1,0 +1,348 @@
+"""A disk that fails: nothing is acknowledged that is not there, and puts go on."""
+
+import errno
+import itertools
+from typing import Any
+
+import pytest
+
+from poe.actors import GenServer
+from poe.broker import AppendixOptions, RoutingTable
+from poe.broker.request_handler import RequestHandler
+from poe.errors import CorruptRecord, PoeError, StorageFull, SyncFailed, TopicReadOnly, WriteFailed
+from poe.storage import check_segments
+from tests.broker.faulty_broker import FaultyBroker
+from tests.broker.nodes import read_by_frames
+
+TOPIC = b"t"
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+class Putter(GenServer):
+    """Puts one message as a connection does, when told to, and keeps the answer."""
+
+    answer: Any = None
+
+    def init(self, routes: RoutingTable):
+        self.handler = RequestHandler(self, routes)
+
+    async def handle_cast(self, message: bytes):
+        try:
+            self.answer = await self.handler.put(TOPIC, [message])
+        except PoeError as error:
+            self.answer = error
+
+
+class Broker(FaultyBroker):
+    """A broker whose topic has taken a message."""
+
+    def __init__(self, folder, **options: Any):
+        super().__init__(folder, **options)
+        self.start()
+        self.put(TOPIC, b"first")
+
+    def put_at_once(self, messages):
+        """Have several clients put before anything else happens, and tell their answers."""
+        putters: list[Any] = [self.system.start(Putter, self.routes) for _ in messages]
+
+        def tell_all():
+            for putter, message in zip(putters, messages, strict=True):
+                putter.cell.instance.cast(putter, message)
+
+        self.system.run_outside(tell_all)
+        return [putter.cell.instance.answer for putter in putters]
+
+    def fail(self, operation, nth=0, error_number=errno.EIO, *, is_for_ever=False):
+        self.files.fail(nth, error_number, operation, is_for_ever=is_for_ever)
+
+    def records(self):
+        return read_by_frames(self.read, TOPIC)
+
+    def segment_paths(self):
+        return sorted((self.folder / "topics/t").glob("*_data"))
+
+    def roles(self):
+        return "".join(role for _, role in self.control("status")[TOPIC])
+
+
+@pytest.fixture
+def start(tmp_path):
+    brokers: list[Broker] = []
+
+    def start(**options):
+        brokers.append(Broker(tmp_path, **options))
+        return brokers[-1]
+
+    yield start
+    for broker in brokers:
+        broker.files.heal()
+        broker.stop()
+
+
+@pytest.fixture
+def broker(start):
+    return start(ack="fsync")
+
+
+def check_after_restart(broker, expected):
+    """Expect the same messages after a restart, each once, and nothing that looks like damage."""
+    broker.stop()
+    assert not any(check.damage for check in check_segments(broker.files))
+    broker.start()
+    assert broker.texts(TOPIC) == expected
+
+
+# ---- a sync of what nobody was promised yet -----------------------------------------------------
+
+
+def test_what_waits_for_a_sync_that_fails_is_put_again_and_acknowledged(broker):
+    broker.fail("sync")
+    pointers = broker.put_at_once([b"1", b"2", b"3"])
+    assert broker.files.failed_count == 1
+    assert broker.records()[1:] == list(zip(pointers, [b"1", b"2", b"3"], strict=True))
+    old, new = broker.segment_paths()
+    assert old.read_bytes().endswith(b"first")
+    assert new.read_bytes().endswith(b"3")
+    assert broker.roles() in {"rw", "hw"}
+    broker.put(TOPIC, b"4")
+    check_after_restart(broker, [b"first", b"1", b"2", b"3", b"4"])
+
+
+def test_nothing_is_left_of_a_segment_that_never_was_durable(start):
+    broker = start(ack="fsync")
+    broker.control("create", topic=b"new")
+    broker.fail("sync")
+    broker.put(b"new", b"1")
+    assert broker.texts(b"new") == [b"1"]
+    assert len(list((broker.folder / "topics/new").iterdir())) == 4
+    assert len(broker.routes[b"new"].refs) == 1
+
+
+def test_consumers_may_see_a_message_again_but_never_another_one_at_its_pointer(broker):
+    """They may have read it before its sync has failed; the clock stands still meanwhile."""
+    seen: list[tuple[int, bytes]] = []
+    check = broker.files.check
+
+    def read_before_the_sync(operation):
+        if operation == "sync" and not seen:
+            segment = broker.store.topics[TOPIC][-1]
+            seen.append(segment.next(segment.last_pointer - 1))
+        check(operation)
+
+    broker.files.check = read_before_the_sync
+    broker.fail("sync")
+    pointer = broker.put(TOPIC, b"again")
+    ((seen_pointer, message),) = seen
+    assert message == b"again"
+    assert seen_pointer < pointer
+    assert broker.read(TOPIC, seen_pointer, 10) == [(pointer, b"again")]
+
+
+def test_who_asked_for_a_sync_that_failed_is_told_and_may_ask_again(broker):
+    broker.restart()  # of what a server finds it does not know whether it was synced
+    broker.fail("sync")
+    with pytest.raises(SyncFailed):
+        broker.control("sync")
+    broker.control("sync")
+    broker.put(TOPIC, b"1")
+    assert broker.texts(TOPIC) == [b"first", b"1"]
+
+
+# ---- the second failure -------------------------------------------------------------------------
+
+
+def fail_syncs(files, *numbers):
+    """Let the syncs with these numbers fail, the next one being 1."""
+    must_fail, count = files.must_fail, itertools.count(1)
+
+    def fail(operation):
+        return must_fail(operation) or (operation == "sync" and next(count) in numbers)
+
+    files.must_fail = fail
+    files.error_number = errno.EIO
+
+
+def test_a_put_is_made_again_once_and_then_refused(broker):
+    """Else its client might wait for as long as the disk takes to fail, again and again."""
+    # Between them, the cut syncs data, index and sums.
+    fail_syncs(broker.files, 1, 5)
+    (answer,) = broker.put_at_once([b"1"])
+    assert type(answer) is SyncFailed
+    with pytest.raises(TopicReadOnly):
+        broker.put(TOPIC, b"2")
+    broker.system.advance(1.0)
+    broker.put(TOPIC, b"3")
+    check_after_restart(broker, [b"first", b"3"])
+
+
+def test_a_segment_that_has_worked_may_fail_as_its_predecessor_did(broker):
+    fail_syncs(broker.files, 1, 7)
+    broker.put(TOPIC, b"1")
+    broker.system.advance(1.0)
+    broker.put(TOPIC, b"2")
+    check_after_restart(broker, [b"first", b"1", b"2"])
+
+
+def break_for_good(broker):
+    """Let all syncs fail, and the topic notice it."""
+    broker.fail("sync", is_for_ever=True)
+    for message in (b"1", b"2"):
+        with pytest.raises(SyncFailed):
+            broker.put(TOPIC, message)
+
+
+def test_after_a_second_failure_the_topic_can_only_be_read(broker):
+    break_for_good(broker)
+    assert broker.control("health")["read_only"] == [TOPIC]
+    for _ in range(3):
+        with pytest.raises(TopicReadOnly, match=r"Input/output error.*mend the disk"):
+            broker.put(TOPIC, b"3")
+    assert broker.texts(TOPIC) == [b"first"]
+    assert "w" not in broker.roles()
+
+
+def test_a_read_only_topic_takes_messages_again_when_its_disk_is_mended(broker):
+    break_for_good(broker)
+    broker.files.heal()
+    with pytest.raises(TopicReadOnly):
+        broker.put(TOPIC, b"too early")
+    broker.system.advance(1.0)
+    broker.put(TOPIC, b"3")
+    assert broker.control("health")["read_only"] == []
+    check_after_restart(broker, [b"first", b"3"])
+
+
+def test_a_new_segment_is_tried_once_a_second_and_none_is_left(broker):
+    break_for_good(broker)
+    tries = 0
+    for _ in range(12):
+        broker.system.advance(0.25)
+        before = broker.files.failed_count
+        with pytest.raises((SyncFailed, TopicReadOnly)):
+            broker.put(TOPIC, b"x")
+        tries += broker.files.failed_count > before
+        assert len(broker.segment_paths()) == 2
+    assert tries == 3
+
+
+@pytest.mark.parametrize("is_for_ever", [False, True])
+@pytest.mark.parametrize("first", ["sync", "write_at"])
+def test_whatever_fails_behind_a_failure_each_put_is_there_once_or_refused(
+    start, tmp_path, first, is_for_ever
+):
+    for nth in range(200):
+        broker = Broker(tmp_path / str(nth), ack="fsync")
+        fail_first_then_nth(broker.files, first, nth, is_for_ever=is_for_ever)
+        answers = broker.put_at_once([b"1", b"2"])
+        is_over = broker.files.failed_count == 0
+        broker.files.heal()
+        del broker.files.must_fail
+        broker.system.advance(1.0)
+        broker.put(TOPIC, b"3")
+        for _ in range(2):
+            texts = broker.texts(TOPIC)
+            assert texts[0] == b"first"
+            assert texts[-1] == b"3"
+            for message, answer in zip([b"1", b"2"], answers, strict=True):
+                if isinstance(answer, int):
+                    assert texts.count(message) == 1
+                elif not isinstance(answer, SyncFailed):
+                    assert message not in texts
+                assert texts.count(message) <= 1
+            broker.restart()
+        broker.stop()
+        if is_over:
+            break
+    assert 10 < nth < 200
+
+
+def fail_first_then_nth(files, first, nth, *, is_for_ever):
+    """Let the next operation of a kind fail, and then any one that `nth` others go before."""
+    must_fail = files.must_fail
+
+    def fail(operation):
+        if files.countdown < 0 and operation == first and not files.failed_count:
+            files.fail(nth, errno.EIO, is_for_ever=is_for_ever)
+            return True
+        return must_fail(operation)
+
+    files.must_fail = fail
+
+
+# ---- a sync of what is acknowledged -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ack", ["flushed", "memory"])
+def test_what_is_acknowledged_is_never_cut_off(start, ack):
+    broker = start(ack=ack)
+    broker.put(TOPIC, b"1")
+    broker.fail("sync")
+    broker.system.advance(1.1)
+    assert broker.files.failed_count == 1
+    broker.put(TOPIC, b"2")
+    assert broker.roles() in {"rw", "hw"}
+    check_after_restart(broker, [b"first", b"1", b"2"])
+
+
+def test_what_the_disk_has_lost_of_it_is_not_served(start):
+    broker = start()
+    broker.fail("sync")
+    broker.system.advance(1.1)
+    assert broker.texts(TOPIC) == [b"first"]
+    (old, _) = broker.segment_paths()
+    old.write_bytes(bytes(old.stat().st_size))
+    with pytest.raises(CorruptRecord):
+        broker.texts(TOPIC)
+
+
+def test_consumers_of_what_is_synced_get_by_a_sync_that_failed(start):
+    """What it should have covered is acknowledged: hidden for ever, it would be lost."""
+    broker = start(appendix=AppendixOptions(read="synced"))
+    broker.system.advance(1.1)
+    broker.put(TOPIC, b"1")
+    broker.fail("sync")
+    broker.system.advance(1.1)
+    broker.put(TOPIC, b"2")
+    assert broker.texts(TOPIC) == [b"first", b"1"]
+    broker.system.advance(1.1)
+    assert broker.texts(TOPIC) == [b"first", b"1", b"2"]
+
+
+# ---- a write ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ack", ["flushed", "fsync"])
+def test_a_write_that_fails_refuses_its_batch_and_the_next_one_goes_to_a_new_segment(start, ack):
+    broker = start(ack=ack)
+    broker.fail("write_at")
+    with pytest.raises(WriteFailed):
+        broker.put(TOPIC, b"refused")
+    broker.put(TOPIC, b"1")
+    old, new = broker.segment_paths()
+    assert old.read_bytes().endswith(b"first")
+    assert new.read_bytes().endswith(b"1")
+    check_after_restart(broker, [b"first", b"1"])
+
+
+def test_a_full_disk_is_no_reason_for_a_new_segment(broker):
+    broker.fail("write_at", error_number=errno.ENOSPC)
+    with pytest.raises(StorageFull):
+        broker.put(TOPIC, b"refused")
+    broker.put(TOPIC, b"1")
+    assert len(broker.segment_paths()) == 1
+
+
+def test_a_disk_that_takes_no_writes_makes_the_topic_read_only(broker):
+    broker.fail("write_at", is_for_ever=True)
+    with pytest.raises(WriteFailed):
+        broker.put(TOPIC, b"1")
+    for _ in range(3):
+        with pytest.raises(TopicReadOnly):
+            broker.put(TOPIC, b"2")
+    assert broker.texts(TOPIC) == [b"first"]
+    assert broker.control("health")["read_only"] == [TOPIC]
+    broker.files.heal()
+    broker.system.advance(1.0)
+    broker.put(TOPIC, b"3")
+    check_after_restart(broker, [b"first", b"3"])
