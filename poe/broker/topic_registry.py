@@ -169,6 +169,7 @@ class TopicRegistry(GenServer):
         """Take ticks, and the end of appendix servers."""
         if message is _CHECK_TICK:
             self._tick_later()
+            self._store.space.look(self.monotonic_s())
             for _, route in self._routes:
                 self.cast(route.writer, CheckLimits())
             await self._restart_failed()
@@ -248,7 +249,7 @@ class TopicRegistry(GenServer):
     async def _start_appendix(self, topic: bytes, segment: Segment) -> ActorRef:
         parts = self._parts
         ref = await start_dynamic_child(
-            self, APPENDIX_SUP, topic, segment, parts.appendix, parts.clock
+            self, APPENDIX_SUP, topic, segment, parts.appendix, parts.clock, self._store.space
         )
         assert ref is not None
         self.link(ref)
@@ -290,8 +291,9 @@ class TopicRegistry(GenServer):
         """Refuse to make a topic for a put that will be refused, or beyond what is allowed.
 
         Raises:
-            InvalidMessage, TopicNotCreated, Overloaded: it is not made.
+            InvalidMessage, TopicNotCreated, Overloaded, StorageFull: it is not made.
         """
+        self._store.space.check(topic.decode("ascii", "backslashreplace"), self.monotonic_s())
         if messages is not None:
             self._store.check_sizes(messages)
             if not self._parts.options.auto_create:

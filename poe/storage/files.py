@@ -128,6 +128,10 @@ class Files(Protocol):
         """Tell whether another process holds the file open, as far as can be seen."""
         ...
 
+    def free_bytes(self) -> int:
+        """Tell how many bytes may still be written to the disk."""
+        ...
+
 
 class FileSlice(NamedTuple):
     """Whole records that lie one behind the other in a data file, ready for `sendfile`.

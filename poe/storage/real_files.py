@@ -247,6 +247,11 @@ class RealFiles:
                         return True
         return False
 
+    def free_bytes(self) -> int:
+        """Tell how many bytes may still be written to the disk; what is kept for root is not."""
+        found = os.fstatvfs(self._base_fd)
+        return found.f_bavail * found.f_frsize
+
     @contextlib.contextmanager
     def _folder_of(self, path: str) -> Iterator[tuple[int, str]]:
         """Open the folder that holds the last name of a path, for the time of one operation."""

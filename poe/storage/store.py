@@ -22,12 +22,14 @@ from typing import Self
 from poe.errors import OptionError, SegmentLocked, StorageError, StoreLocked, TopicFailed
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, FolderEntry, OpenFile
+from poe.storage.free_space import FreeSpace
 from poe.storage.real_files import RealFiles
 from poe.storage.record import Messages, check_sizes
 from poe.storage.scrub import scrub
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.store_meta import Event, Kind, StoreMeta
+from poe.storage.store_options import StoreOptions
 from poe.storage.topic_name import check_topic, is_topic_folder
 
 _log = logging.getLogger(__name__)
@@ -59,13 +61,20 @@ class Store:
         "_options",
         "_options_by_topic",
         "failed",
+        "space",
         "topics",
     )
 
     def __init__(
-        self, files: Files, options: SegmentOptions, lock: OpenFile, meta: StoreMeta
+        self,
+        files: Files,
+        options: SegmentOptions,
+        lock: OpenFile,
+        meta: StoreMeta,
+        space: FreeSpace,
     ) -> None:
         """Stand for a locked base folder; use `open`."""
+        self.space = space
         self.topics: dict[bytes, list[Segment]] = {}
         self.failed: dict[bytes, StorageError] = {}
         self._files = files
@@ -76,7 +85,12 @@ class Store:
         self._options_by_topic = options.by_topic()
 
     @classmethod
-    def open(cls, base: Path | Files, options: SegmentOptions | None = None) -> Self:
+    def open(
+        cls,
+        base: Path | Files,
+        options: SegmentOptions | None = None,
+        store_options: StoreOptions | None = None,
+    ) -> Self:
         """Lock a base folder, making it when missing, and recover all its topics.
 
         A topic whose files cannot be read or repaired stands in `failed` with its error, and not
@@ -85,6 +99,7 @@ class Store:
         Args:
             base: the folder, or a file layer that stands for it.
             options: how segments store messages.
+            store_options: what is asked of the folder and its disk.
 
         Raises:
             OptionError: the folder cannot be made or written.
@@ -101,7 +116,8 @@ class Store:
                 when = "in this boot" if is_this_boot else "before a reboot"
                 _log.warning("the last server on %s was not stopped, %s", files.base, when)
             meta.add(Event(Kind.OPEN))
-            store = cls(files, options or SegmentOptions(), lock, meta)
+            space = FreeSpace(files, (store_options or StoreOptions()).min_free)
+            store = cls(files, options or SegmentOptions(), lock, meta, space)
             if files.make_folder(TOPICS_FOLDER):
                 files.sync_folder("")
             names = files.list_folder(TOPICS_FOLDER)
@@ -169,6 +185,7 @@ class Store:
         """
         folder = f"{TOPICS_FOLDER}/{check_topic(topic)}"
         options = self._options_of(topic)
+        self.space.measure()
         if topic in self.failed:
             raise self.failed[topic].with_traceback(None)
         segments = self.topics.get(topic, [])

@@ -2,7 +2,7 @@
 
 Operations are counted through the layer and all files it opened. `fail(nth, error_number)` makes
 the Nth call from now on raise; a failing write has written half of its bytes before, as a full disk
-does. With `is_for_ever`, all calls after it fail, too.
+does. With `is_for_ever`, all calls after it fail, too. `free` is what the disk says to have left.
 """
 
 import os
@@ -20,6 +20,7 @@ class FaultyFiles:
         self.is_for_ever = False
         self.operations: tuple[str, ...] = ()
         self.failed_count = 0
+        self.free: int | None = None
 
     def fail(self, nth, error_number, *operations, is_for_ever=False):
         self.countdown = nth
@@ -90,6 +91,11 @@ class FaultyFiles:
 
     def is_open_elsewhere(self, path: str) -> bool:
         return self.real.is_open_elsewhere(path)
+
+    def free_bytes(self) -> int:
+        if "free_bytes" in self.operations:  # a look, which is no operation on files
+            self.check("free_bytes")
+        return self.real.free_bytes() if self.free is None else self.free
 
 
 class FaultyFile:

@@ -93,6 +93,9 @@ class WatchedFiles:
     def is_open_elsewhere(self, path: str) -> bool:
         return self._files.is_open_elsewhere(path)
 
+    def free_bytes(self) -> int:
+        return self._files.free_bytes()
+
 
 class WatchedFile:
     """An open file of `WatchedFiles`."""
