@@ -25,7 +25,7 @@ from poe.broker import (
     ScrubberOptions,
 )
 from poe.errors import OptionError, UnknownOption
-from poe.storage import SegmentOptions, TopicOptions
+from poe.storage import SegmentOptions, StoreOptions, TopicOptions
 
 TOML_FILE = "poe.toml"
 ENVIRONMENT_PREFIX = "POE_"
@@ -82,6 +82,7 @@ _PARTS = {
     "appendix": AppendixOptions,
     "registry": RegistryOptions,
     "scrubber": ScrubberOptions,
+    "store": StoreOptions,
     "listener": ListenerOptions,
     "connection": ConnectionOptions,
     "service": ServiceOptions,
@@ -99,6 +100,7 @@ class Config:
     appendix: AppendixOptions
     registry: RegistryOptions
     scrubber: ScrubberOptions
+    store: StoreOptions
     listener: ListenerOptions
     connection: ConnectionOptions
     service: ServiceOptions
@@ -135,6 +137,7 @@ class Config:
         base = Path(values["dir"]).expanduser()
         try:
             _fit_message_max(values)
+            _fit_min_free(values)
             parts = {
                 name: part(**{key: values[key] for key in _names(part) if key in values})
                 for name, part in _PARTS.items()
@@ -171,6 +174,12 @@ def _fit_message_max(values: dict[str, Any]) -> None:
     elif values["message_max"] > fitting:
         allowed = f"{fitting} or less, or a greater frame_max: it is {frame_max}"
         raise OptionError("message_max", values["message_max"], allowed)
+
+
+def _fit_min_free(values: dict[str, Any]) -> None:
+    """Keep 64 MiB and a segment free unless told otherwise: recovery may write as much as that."""
+    size_limit = values.get("size_limit", AppendixOptions().size_limit)
+    values.setdefault("min_free", (64 << 20) + min(size_limit, 1 << 30))
 
 
 def option_types() -> dict[str, Any]:

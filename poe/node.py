@@ -106,7 +106,7 @@ class Node:
         config = self.config
         if self._bound is None:
             check_port_is_free(config.listener)
-        store = Store.open(config.dir, config.segment)
+        store = Store.open(config.dir, config.segment, config.store)
         logger.info("starting with options: %s", config.as_dict())
         bound = self._bound or BoundPort()
         self._listener = ListenerParts(self._routes, config.listener, config.connection, bound)

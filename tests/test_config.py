@@ -42,6 +42,9 @@ def test_defaults_are_those_of_the_design():
         "verify": "once",
         "scrub_rate": 4 * 1024 * 1024,
         "topics": (),
+        "min_free": 128 * 1024 * 1024,
+        "allow_network_file_system": False,
+        "store_id": None,
         "insecure": False,
         "message_max": 16 * 1024 * 1024,
         "frame_max": 64 * 1024 * 1024,
@@ -280,6 +283,15 @@ def test_a_message_always_fits_into_a_frame():
         Config.load({"frame_max": 2000, "message_max": 1745}, {})
     with pytest.raises(OptionError, match="frame_max"):
         Config.load({"message_max": 2**30}, {})
+
+
+@pytest.mark.parametrize(
+    ("size_limit", "min_free"), [(1, (64 << 20) + 1), (1 << 40, (64 << 20) + (1 << 30))]
+)
+def test_a_segment_more_than_64_mib_stays_free_unless_told_otherwise(size_limit, min_free):
+    size_limit = min(size_limit, 2**40 - 1)
+    assert load({"size_limit": size_limit}).store.min_free == min_free
+    assert load({"size_limit": size_limit, "min_free": 0}).store.min_free == 0
 
 
 @pytest.mark.parametrize("name", ["max_age", "thespian_port", "port"])

@@ -32,7 +32,7 @@ from poe.broker.appendix_message import (
 )
 from poe.broker.group_commit import CommitAlarm, GroupCommit
 from poe.errors import CorruptRecord, OptionError, StorageError, WriteFailed
-from poe.storage import Clock, Segment
+from poe.storage import Clock, FreeSpace, Segment
 
 logger = logging.getLogger("poe.broker")
 
@@ -110,8 +110,16 @@ class AppendixServer(GenServer):
 
     trap_exits = True
 
-    def init(self, topic: bytes, segment: Segment, options: AppendixOptions, clock: Clock) -> None:
+    def init(
+        self,
+        topic: bytes,
+        segment: Segment,
+        options: AppendixOptions,
+        clock: Clock,
+        space: FreeSpace,
+    ) -> None:
         """Take over a recovered segment."""
+        self._space = space
         self._topic = topic
         self._segment = segment
         self._ack = segment.options.ack
@@ -199,6 +207,8 @@ class AppendixServer(GenServer):
 
     def _put(self, request: Put, caller: Call) -> Any:  # noqa: ANN401
         segment = self._segment
+        if self._space.is_low:
+            self._space.check(segment.path, self.monotonic_s())
         if not segment.is_writer or segment.failure:
             return self._commit.send_on(caller) if segment.failure else MOVED
         pointer = segment.append(request.messages, self._clock.now_us())

@@ -27,7 +27,9 @@ class TopicQuota:
             InvalidMessage: of what is put; the topic is not made.
             TopicNotCreated: puts make no topics.
             Overloaded: there are too many, or too many new ones.
+            StorageFull: too little of the disk is free.
         """
+        store.space.check(topic.decode("ascii", "backslashreplace"), now_s)
         if messages is not None:
             store.check_sizes(messages)
             if not self._auto_create:

@@ -173,6 +173,7 @@ class TopicRegistry(GenServer):
         """Take ticks, and the end of appendix servers."""
         if message is _CHECK_TICK:
             self._tick_later()
+            self._store.space.look(self.monotonic_s())
             for _, route in self._routes:
                 self.cast(route.writer, CheckLimits())
             await self._restart_failed()
@@ -252,7 +253,7 @@ class TopicRegistry(GenServer):
     async def _start_appendix(self, topic: bytes, segment: Segment) -> ActorRef:
         parts = self._parts
         ref = await start_dynamic_child(
-            self, APPENDIX_SUP, topic, segment, parts.appendix, parts.clock
+            self, APPENDIX_SUP, topic, segment, parts.appendix, parts.clock, self._store.space
         )
         assert ref is not None
         self.link(ref)

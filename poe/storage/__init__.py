@@ -8,14 +8,18 @@ every fault can be played through. Formats are those of the original appendix.
 from poe.storage.check import SegmentCheck, check_events, check_segments, stopped_store
 from poe.storage.clock import Clock, SystemClock
 from poe.storage.files import Files, FileSlice, FolderEntry, Mode, OpenFile
+from poe.storage.free_space import FreeSpace
 from poe.storage.real_files import RealFiles
 from poe.storage.record import POINTER_MAX, Messages, decode_records
 from poe.storage.repair import repair_segments
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.store import Store
+from poe.storage.store_meta import read_store_id
+from poe.storage.store_options import StoreOptions
 from poe.storage.topic_name import check_topic
 from poe.storage.topic_options import TopicOptions
+from poe.storage.unlock import foreign_locks, unlock_segments
 
 __all__ = [
     "POINTER_MAX",
@@ -23,6 +27,7 @@ __all__ = [
     "FileSlice",
     "Files",
     "FolderEntry",
+    "FreeSpace",
     "Messages",
     "Mode",
     "OpenFile",
@@ -31,12 +36,16 @@ __all__ = [
     "SegmentCheck",
     "SegmentOptions",
     "Store",
+    "StoreOptions",
     "SystemClock",
     "TopicOptions",
     "check_events",
     "check_segments",
     "check_topic",
     "decode_records",
+    "foreign_locks",
+    "read_store_id",
     "repair_segments",
     "stopped_store",
+    "unlock_segments",
 ]

@@ -20,23 +20,27 @@ from pathlib import Path
 from typing import Self
 
 from poe.errors import OptionError, SegmentLocked, StorageError, StoreLocked, TopicFailed
+from poe.storage.base_folder import open_base
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, FolderEntry, OpenFile
-from poe.storage.real_files import RealFiles
+from poe.storage.free_space import FreeSpace
 from poe.storage.record import Messages, check_sizes
 from poe.storage.scrub import scrub
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.store_meta import Event, Kind, StoreMeta
+from poe.storage.store_options import StoreOptions
 from poe.storage.topic_name import check_topic, is_topic_folder
 
 _log = logging.getLogger(__name__)
 
 TOPICS_FOLDER = "topics"
 LOCK_FILE = "store.lock"
-# `_index_new` and `_sum_new` are files that recovery was about to put in place. No leading zero: a
-# timestamp has one name only. 17 digits hold every 56-bit pointer.
-SEGMENT_FILE = re.compile(r"(0|[1-9][0-9]{0,16})_(data|index|sum|lock|index_new|sum_new)", re.ASCII)
+# `_new` are files that were about to be put in place. No leading zero: a timestamp has one name
+# only. 17 digits hold every 56-bit pointer.
+SEGMENT_FILE = re.compile(
+    r"(0|[1-9][0-9]{0,16})_(data|index|sum|lock|index_new|sum_new|lock_new)", re.ASCII
+)
 
 
 class Store:
@@ -59,13 +63,20 @@ class Store:
         "_options",
         "_options_by_topic",
         "failed",
+        "space",
         "topics",
     )
 
     def __init__(
-        self, files: Files, options: SegmentOptions, lock: OpenFile, meta: StoreMeta
+        self,
+        files: Files,
+        options: SegmentOptions,
+        lock: OpenFile,
+        meta: StoreMeta,
+        space: FreeSpace,
     ) -> None:
         """Stand for a locked base folder; use `open`."""
+        self.space = space
         self.topics: dict[bytes, list[Segment]] = {}
         self.failed: dict[bytes, StorageError] = {}
         self._files = files
@@ -76,7 +87,12 @@ class Store:
         self._options_by_topic = options.by_topic()
 
     @classmethod
-    def open(cls, base: Path | Files, options: SegmentOptions | None = None) -> Self:
+    def open(
+        cls,
+        base: Path | Files,
+        options: SegmentOptions | None = None,
+        store_options: StoreOptions | None = None,
+    ) -> Self:
         """Lock a base folder, making it when missing, and recover all its topics.
 
         A topic whose files cannot be read or repaired stands in `failed` with its error, and not
@@ -85,29 +101,34 @@ class Store:
         Args:
             base: the folder, or a file layer that stands for it.
             options: how segments store messages.
+            store_options: what is asked of the folder and its disk.
 
         Raises:
-            OptionError: the folder cannot be made or written.
+            OptionError: the folder cannot be made or written, or is not what was asked for.
             StoreLocked: another server runs on it.
             SegmentLocked: a live program that is not a server of ours writes to a segment.
             FormatNotSupported: a newer version has written the folder.
         """
-        files = RealFiles.at(base) if isinstance(base, Path) else base
+        asked = store_options or StoreOptions()
         try:
+            files = open_base(base, asked)
             lock, owner = _lock_base(files)
             meta = StoreMeta(files, os.urandom(16))
             if not meta.was_closed:
                 is_this_boot = files.boot_id != "" and files.boot_id in owner
                 when = "in this boot" if is_this_boot else "before a reboot"
                 _log.warning("the last server on %s was not stopped, %s", files.base, when)
+            _log.info("store %s in %s", meta.store_id.hex(), files.base)
             meta.add(Event(Kind.OPEN))
-            store = cls(files, options or SegmentOptions(), lock, meta)
+            space = FreeSpace(files, asked.min_free)
+            store = cls(files, options or SegmentOptions(), lock, meta, space)
             if files.make_folder(TOPICS_FOLDER):
                 files.sync_folder("")
             names = files.list_folder(TOPICS_FOLDER)
         except OSError as error:
             allowed = f"a folder that this user may write ({error.strerror or error})"
-            raise OptionError(key="dir", value=files.base, allowed=allowed) from error
+            folder = str(base) if isinstance(base, Path) else base.base
+            raise OptionError(key="dir", value=folder, allowed=allowed) from error
         try:
             store._recover_topics(sorted(names))
         except SegmentLocked:
@@ -170,6 +191,7 @@ class Store:
         """
         folder = f"{TOPICS_FOLDER}/{check_topic(topic)}"
         options = self._options_of(topic)
+        self.space.measure()
         if topic in self.failed:
             raise self.failed[topic].with_traceback(None)
         segments = self.topics.get(topic, [])
@@ -316,7 +338,11 @@ def _lock_base(files: Files) -> tuple[OpenFile, str]:
         raise StoreLocked(files.base, locked_by(files)) from error
     owner = lock.read_at(100, 0).decode("ascii", "replace")
     lock.truncate(0)
-    lock.write_at(f"{os.getpid()}\n{files.boot_id}\n".encode("ascii"), 0)
+    try:
+        lock.write_at(f"{os.getpid()}\n{files.boot_id}\n".encode("ascii"), 0)
+    except OSError as error:
+        # It is for people and the log: a full disk can be served from all the same.
+        _log.warning("%s does not tell who holds it: %s", LOCK_FILE, error)
     return lock, owner
 
 

@@ -36,10 +36,10 @@ class FragileServer(AppendixServer):
 
     broken: ClassVar[set[str]] = set()
 
-    def init(self, topic, segment, options, clock):
+    def init(self, topic, segment, options, clock, space):
         if segment.path in self.broken:
             raise RuntimeError(segment.path)
-        super().init(topic, segment, options, clock)
+        super().init(topic, segment, options, clock, space)
 
 
 class FaultyBroker:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 @pytest.fixture
 def sim(disk):
-    sim = SimulatedNode(disk.folder / "data", count_limit=10, worker_timeout=1)
+    sim = SimulatedNode(disk.folder / "data", min_free=0, count_limit=10, worker_timeout=1)
     yield sim
     sim.stop()
 
@@ -181,7 +181,7 @@ def test_a_topic_that_needs_room_for_its_repair_is_back_when_there_is_some(sim, 
 
 
 def test_nobody_loses_what_waits_in_memory(disk):
-    sim = SimulatedNode(disk.folder / "data", ack="memory", buffer_count_max=1000)
+    sim = SimulatedNode(disk.folder / "data", min_free=0, ack="memory", buffer_count_max=1000)
     sim.node.put(TOPIC, b"first")
     sim.advance(1)
     taken = []
@@ -203,7 +203,7 @@ def test_nobody_loses_what_waits_in_memory(disk):
 @pytest.mark.slow
 def test_clients_are_told_and_their_connections_stay(disk):
     with (
-        Node(dir=disk.folder / "data", port=0) as node,
+        Node(dir=disk.folder / "data", port=0, min_free=0) as node,
         connect(node) as client,
     ):
         client.write(TOPIC, [b"first"])
@@ -236,7 +236,7 @@ def test_a_file_at_the_limit_of_the_process_is_a_full_disk(simulate):
 
 
 def test_what_waits_in_memory_is_written_without_a_request_once_there_is_room(disk):
-    sim = SimulatedNode(disk.folder / "data", ack="memory", buffer_count_max=1000)
+    sim = SimulatedNode(disk.folder / "data", min_free=0, ack="memory", buffer_count_max=1000)
     sim.node.put(TOPIC, b"first")
     sim.advance(1)
     disk.fill()
@@ -250,7 +250,7 @@ def test_what_waits_in_memory_is_written_without_a_request_once_there_is_room(di
 
 
 def test_a_segment_that_cannot_sleep_for_want_of_room_sleeps_later(disk):
-    sim = SimulatedNode(disk.folder / "data", worker_timeout=1)
+    sim = SimulatedNode(disk.folder / "data", min_free=0, worker_timeout=1)
     sim.node.put_many(TOPIC, [b"x"] * 1000)
     disk.fill()
     sim.advance(3)

@@ -21,7 +21,9 @@ def serve(disk):
     """Start servers on the small disk, one after the other."""
     with contextlib.ExitStack() as servers:
         yield lambda **options: servers.enter_context(
-            ServerProcess(disk.folder / "data", count_limit=20, worker_timeout=0.2, **options)
+            ServerProcess(
+                disk.folder / "data", min_free=0, count_limit=20, worker_timeout=0.2, **options
+            )
         )
 
 
@@ -117,7 +119,7 @@ def test_who_waits_at_a_writer_without_room_keeps_nobody_waiting(serve, disk):
 @pytest.mark.timeout(10)
 def test_who_waits_at_a_writer_without_room_is_told_when_the_time_is_over(disk):
     """In simulated time an endless exchange of messages would never let the time pass."""
-    sim = SimulatedNode(disk.folder / "data")
+    sim = SimulatedNode(disk.folder / "data", min_free=0)
     sim.node.put(TOPICS[0], b"1")
     sim.stop()
     disk.fill()

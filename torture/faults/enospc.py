@@ -28,6 +28,7 @@ def _trial(run: Run, trial: Trial, disk: SmallDisk) -> None:
     folder = disk.folder / "data"
     options = {
         "log": run.folder / "server.log",
+        "min_free": random.choice([0, 2 << 20]),
         "count_limit": random.choice([300, 3000]),
         "check_interval": 0.02,
         "worker_timeout": 0.05,

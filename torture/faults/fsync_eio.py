@@ -29,6 +29,7 @@ def play(run: Run) -> None:
                 "folder": disk.folder / str(trial.number),
                 "log": run.folder / "server.log",
                 "boot": disk.boot,
+                "min_free": 0,
                 "ack": "fsync",
                 "check_interval": 0.02,
             }

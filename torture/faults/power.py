@@ -39,6 +39,7 @@ def _start(run: Run, folder: Path, disk: PoweredDisk) -> Server:
     return Server(
         folder,
         boot=disk.boot,
+        min_free=0,
         log=run.folder / "server.log",
         ack="fsync",
         count_limit=1000,

@@ -141,6 +141,12 @@ class MemoryFiles:
     def is_open_elsewhere(self, path: str) -> bool:
         return path not in self.inodes
 
+    def free_bytes(self) -> int:
+        return 1 << 40
+
+    def file_system(self) -> str:
+        return ""
+
     def _check_folder(self, path: str) -> None:
         if path.rpartition("/")[0] not in self.folders:
             raise _error(errno.ENOENT)

@@ -90,8 +90,14 @@ class WatchedFiles:
     def lock(self, path: str) -> OpenFile:
         return WatchedFile(self, path, self.run("lock", path, self._files.lock, path))
 
-    def is_open_elsewhere(self, path: str) -> bool:
+    def is_open_elsewhere(self, path: str) -> bool | None:
         return self._files.is_open_elsewhere(path)
+
+    def free_bytes(self) -> int:
+        return self._files.free_bytes()
+
+    def file_system(self) -> str:
+        return self._files.file_system()
 
 
 class WatchedFile:
