@@ -45,7 +45,7 @@ from poe.errors import (
 from poe.protocol import topic_bytes
 from poe.protocol.arguments import check_pointer
 from poe.protocol.batch import check_messages
-from poe.storage import Clock, Store
+from poe.storage import Clock, Store, topic_text
 
 logger = logging.getLogger("poe")
 
@@ -314,7 +314,7 @@ class Node:
         """Print a line for each topic: its name and the roles of its appendix servers."""
         for topic, servers in self.status():
             roles = "".join(role for _, role in servers)
-            print(f"{topic.decode('utf-8', 'backslashreplace')}\t:{roles}", file=file or sys.stdout)
+            print(f"{topic_text(topic)}\t:{roles}", file=file or sys.stdout)
 
     def sync(self) -> None:
         """Make everything acknowledged so far survive a power cut."""

@@ -42,6 +42,7 @@ def test_defaults_are_those_of_the_design():
         "verify": "once",
         "scrub_rate": 4 * 1024 * 1024,
         "topics": (),
+        "names": "strict",
         "insecure": False,
         "message_max": 16 * 1024 * 1024,
         "frame_max": 64 * 1024 * 1024,
@@ -128,6 +129,8 @@ def test_topics_have_options_of_their_own_wherever_options_may_stand(tmp_path):
         ({"a": "fsync"}, "option 'topics.a' is 'fsync'; use a table of ack"),
         ({"../a": {"ack": "fsync"}}, "the name of a topic"),
         ({"": {"ack": "fsync"}}, "the name of a topic"),
+        ({"a b": {"ack": "fsync"}}, "or set the server's option names to escape"),
+        ({"\ud800": {"ack": "fsync"}}, "the name of a topic"),
         ("fsync", "a table for each topic"),
     ],
 )
@@ -135,6 +138,11 @@ def test_options_of_topics_that_make_no_sense_are_refused_by_name(table, told):
     with pytest.raises(OptionError) as caught:
         load({"topics": table})
     assert told in str(caught.value)
+
+
+def test_a_topic_with_any_name_may_have_options_where_names_are_escaped():
+    config = load({"names": "escape", "topics": {"bücher/neu": {"ack": "fsync"}}})
+    assert list(config.segment.by_topic()) == ["bücher/neu".encode()]
 
 
 @pytest.mark.parametrize("text", ["", "orders=fsync", "orders.ack", "orders.ack=fsync,"])
@@ -274,10 +282,10 @@ def test_an_error_of_text_names_what_the_user_wrote():
 
 
 def test_a_message_always_fits_into_a_frame():
-    assert Config.load({"frame_max": 2000}, {}).segment.message_max == 2000 - 256
+    assert Config.load({"frame_max": 2000}, {}).segment.message_max == 2000 - 280
     assert Config.load({"frame_max": 2000, "message_max": 1000}, {}).segment.message_max == 1000
-    with pytest.raises(OptionError, match="1744 or less, or a greater frame_max: it is 2000"):
-        Config.load({"frame_max": 2000, "message_max": 1745}, {})
+    with pytest.raises(OptionError, match="1720 or less, or a greater frame_max: it is 2000"):
+        Config.load({"frame_max": 2000, "message_max": 1721}, {})
     with pytest.raises(OptionError, match="frame_max"):
         Config.load({"message_max": 2**30}, {})
 

@@ -32,7 +32,7 @@ from poe.broker.appendix_message import (
 )
 from poe.broker.group_commit import SYNC, SYNC_TICK, GroupCommit
 from poe.errors import CorruptRecord, OptionError, StorageError
-from poe.storage import Clock, Segment
+from poe.storage import Clock, Segment, topic_text
 
 logger = logging.getLogger("poe.broker")
 
@@ -300,7 +300,7 @@ class AppendixServer(GenServer):
 
     def describe_role(self) -> str:
         """Tell the role, and the topic as `poe status` does."""
-        return f"{self._role()} {self._topic.decode('utf-8', 'backslashreplace')}"
+        return f"{self._role()} {topic_text(self._topic)}"
 
     def _role(self) -> str:
         segment = self._segment

@@ -28,7 +28,7 @@ from poe.broker.appendix_server import REGISTRY
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_registry import EnsureWriter, SyncAll
 from poe.errors import ActorDead, NoDescriptors, RemoteProtocolError, TopicUnavailable, UnknownTopic
-from poe.storage import POINTER_MAX, FileSlice, Messages
+from poe.storage import POINTER_MAX, FileSlice, Messages, folder_name
 from poe.supervision import TreeRow, tree
 from poe.version import VERSION
 
@@ -302,8 +302,14 @@ class RequestHandler:
 
         A topic that nobody has put anything onto may be waited for, too. The answer comes early
         when the node is about to stop, or when nobody wants it any more.
+
+        Raises:
+            InvalidTopicName: nobody can put anything onto it.
+            StorageError: the topic cannot be served.
         """
         await self._recover(topic)
+        if self._routes.get(topic) is None:
+            folder_name(topic, self._routes.names)
         actor = self._actor
         deadline_s = actor.monotonic_s() + timeout_s
         while True:

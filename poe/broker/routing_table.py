@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from poe.actors import ActorRef
 from poe.errors import StorageError
+from poe.storage import NamePolicy
 
 
 class Route:
@@ -44,6 +45,8 @@ class RoutingTable:
         self._routes: dict[bytes, Route] = {}
         self.failures: dict[bytes, StorageError] = {}
         """Topics that cannot be served, and so have no route, and why; the store's own table."""
+        self.names: NamePolicy = "strict"
+        """Which names topics may have; the store's policy."""
         self.is_closing = False
         """Whether the listener is about to end: nobody may wait for news any more."""
 

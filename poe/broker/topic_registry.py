@@ -139,6 +139,7 @@ class TopicRegistry(GenServer):
         self._quota = TopicQuota(parts.options.topics_max, parts.options.topic_creation_rate)
         await self._stop_leftovers()
         self._routes.failures = self._store.failed
+        self._routes.names = self._store.names
         for topic in list(self._store.topics):
             with contextlib.suppress(TopicFailed):  # logged there; the others are served
                 await self._open_topic(topic)

@@ -1,5 +1,6 @@
 """`poe check`: turns a stopped server's folder into a report of damage; mends it when asked to."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,14 @@ import typer
 from poe.cli import argument
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, write_line
-from poe.storage import check_events, check_segments, repair_segments, stopped_store
+from poe.storage import (
+    check_events,
+    check_segments,
+    repair_segments,
+    stopped_store,
+    topic_in,
+    topic_text,
+)
 
 
 def check(
@@ -40,13 +48,14 @@ def check(
             messages_count += segment.count
             size_bytes += segment.size_bytes
             damaged_count += bool(segment.damage)
+            place = _place(segment.path)
             for finding in segment.damage:
-                write_line(f"{segment.path}: DAMAGED: {finding}")
+                write_line(f"{place}: DAMAGED: {finding}")
             for finding in segment.notes:
-                write_line(f"{segment.path}: note: {finding}")
+                write_line(f"{place}: note: {finding}")
             if verbose and not segment.damage:
                 write_line(
-                    f"{segment.path}: {counted(segment.count, 'message')}, "
+                    f"{place}: {counted(segment.count, 'message')}, "
                     f"{counted(segment.size_bytes, 'byte')}"
                 )
     write_line(
@@ -55,3 +64,11 @@ def check(
         + (f"{damaged_count} damaged" if damaged_count else "all sound")
     )
     return ExitCode.FAILURE if damaged_count else ExitCode.OK
+
+
+def _place(path: str) -> str:
+    """Tell where a segment is, and its topic where the folder's name is another."""
+    folder = path.split("/")[1] if path.startswith("topics/") else ""
+    topic = topic_in(folder) or b""
+    where = topic_text(os.fsencode(path))
+    return where if topic == os.fsencode(folder) else f"{where} (topic {topic_text(topic)})"

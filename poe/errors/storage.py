@@ -63,16 +63,19 @@ class StoreLocked(StorageError):
 
 
 class InvalidTopicName(StorageError):
-    """A topic name that cannot safely become a folder name."""
+    """A topic name that cannot safely become a folder name; `names` is the server's policy."""
 
     code = 205
 
-    def __init__(self, topic: bytes) -> None:
+    def __init__(self, topic: bytes, names: str = "strict") -> None:
         self.topic = topic
-        super().__init__(
-            f"topic name {shown(topic[:60])} is not allowed; use 1 to 200 of A-Z a-z 0-9 . _ - "
-            "without a leading dot"
-        )
+        self.names = names
+        allowed = "1 to 200 of A-Z a-z 0-9 . _ - without a leading dot"
+        if names == "strict":
+            allowed += ", or set the server's option names to escape"
+        else:
+            allowed += ", or any that has 1 to 255 bytes when each other byte is written as %XX"
+        super().__init__(f"topic name {shown(topic[:60])} is not allowed; use {allowed}")
 
 
 class StorageFull(StorageError):

@@ -14,7 +14,7 @@ from poe.storage.repair import repair_segments
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.store import Store
-from poe.storage.topic_name import check_topic
+from poe.storage.topic_name import NamePolicy, folder_name, topic_in, topic_text
 from poe.storage.topic_options import TopicOptions
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "FolderEntry",
     "Messages",
     "Mode",
+    "NamePolicy",
     "OpenFile",
     "RealFiles",
     "Segment",
@@ -35,8 +36,10 @@ __all__ = [
     "TopicOptions",
     "check_events",
     "check_segments",
-    "check_topic",
     "decode_records",
+    "folder_name",
     "repair_segments",
     "stopped_store",
+    "topic_in",
+    "topic_text",
 ]
