@@ -35,6 +35,7 @@ from poe.config import Config
 from poe.errors import (
     ActorDead,
     ChildStartFailed,
+    CorruptRecord,
     InvalidMessage,
     NodeNotRunning,
     NodeRunning,
@@ -265,6 +266,7 @@ class Node:
         Raises:
             UnknownTopic: nobody put anything onto the topic.
             PointerOutOfRange: `pointer` is negative or needs more than 56 bits.
+            CorruptRecord: what follows is damaged, and `on_corrupt` is not `skip`.
             LocalProtocolError: it is no number, or the topic is empty.
         """
         if not isinstance(pointer, int):
@@ -285,6 +287,9 @@ class Node:
                     raise
             except NoDescriptors:
                 pass  # files are let go below
+            except CorruptRecord:
+                if not self._routes.are_gaps_skipped:
+                    raise
         return self._serve(partial(RequestHandler.next, topic=name, pointer=pointer))
 
     # ---- what there is --------------------------------------------------------------------------

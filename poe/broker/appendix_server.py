@@ -79,6 +79,10 @@ class AppendixOptions:
     read: Literal["flushed", "synced"] = "flushed"
     """What consumers see: all that is acknowledged, or only what no power cut undoes."""
 
+    on_corrupt: Literal["close", "skip"] = "close"
+    """What consumers get of damaged records: an error, at which clients of the original close, or
+    nothing; the gap is counted and logged."""
+
     def __post_init__(self) -> None:
         """Reject limits that no segment could keep."""
         if self.count_limit < 1:
@@ -89,6 +93,8 @@ class AppendixOptions:
             raise OptionError("worker_timeout", self.worker_timeout, "more than 0 (finite seconds)")
         if self.read not in ("flushed", "synced"):
             raise OptionError("read", self.read, "flushed or synced")
+        if self.on_corrupt not in ("close", "skip"):
+            raise OptionError("on_corrupt", self.on_corrupt, "close or skip")
         if not 0 <= self.sync_interval < math.inf:
             raise OptionError("sync_interval", self.sync_interval, "0 or more (seconds)")
         if self.read == "synced" and not self.sync_interval:

@@ -9,7 +9,7 @@ message.
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
 from poe.actors import KILLED, NOPROC, ActorRef, Call, GenServer, is_orderly
@@ -27,7 +27,14 @@ from poe.broker.appendix_message import (
 from poe.broker.appendix_server import REGISTRY
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_registry import EnsureWriter, SyncAll
-from poe.errors import ActorDead, NoDescriptors, RemoteProtocolError, TopicUnavailable, UnknownTopic
+from poe.errors import (
+    ActorDead,
+    CorruptRecord,
+    NoDescriptors,
+    RemoteProtocolError,
+    TopicUnavailable,
+    UnknownTopic,
+)
 from poe.storage import POINTER_MAX, FileSlice, Messages, folder_name
 from poe.supervision import TreeRow, tree
 from poe.version import VERSION
@@ -36,6 +43,7 @@ TRIES_MAX = 500
 """Tries of one request while an appendix server is being replaced, `RETRY_S` apart."""
 RETRY_S = 0.01
 _RELEASES_MAX = 3
+_GAP_AT_END_S = 0.1
 WAIT_MAX_S = 60.0
 """Longest long poll; a client that wants more asks again."""
 WAIT_SLICE_S = 2.0
@@ -150,7 +158,7 @@ class RequestHandler:
             StorageError: the topic cannot be read.
             TopicUnavailable: the segment had no appendix server for 5 s.
         """
-        return self._call_reader(topic, pointer, Get(pointer, limit, bytes_max), begun)
+        return self._call_reader(topic, Get(pointer, limit, bytes_max), begun)
 
     async def next(self, topic: bytes, pointer: int) -> tuple[int, bytes] | None:
         """Read the message behind `pointer`; None when there is none.
@@ -164,19 +172,39 @@ class RequestHandler:
         if self._routes.get(topic) is None:
             raise UnknownTopic(topic)
         return await self._call_reader(  # type: ignore[no-any-return]  # a reply to Next
-            topic, pointer, Next(pointer)
+            topic, Next(pointer)
         )
 
     async def _call_reader(
-        self, topic: bytes, pointer: int, request: Get | Next, begun: Call | None = None
+        self, topic: bytes, request: Get | Next, begun: Call | None = None
     ) -> Any:  # noqa: ANN401
-        """Ask the appendix server that holds what follows `pointer`."""
+        """Find what follows the request's pointer; behind damage, where gaps are skipped."""
         await self._recover(topic)
+        has_skipped = False
+        while True:
+            try:
+                found = await self._ask_reader(topic, request, begun)
+            except CorruptRecord as error:
+                behind = error.pointer or 0
+                if not self._routes.are_gaps_skipped or behind <= request.pointer:
+                    raise
+                self._routes.gaps_count += 1
+                has_skipped = True
+                request, begun = replace(request, pointer=behind), None
+            else:
+                if found is None and has_skipped:
+                    # It has news, says `wait` of a topic that ends in damage: who asks for them
+                    # again and again is not to do so without a pause.
+                    await self._actor.sleep(_GAP_AT_END_S)
+                return found
+
+    async def _ask_reader(self, topic: bytes, request: Get | Next, begun: Call | None) -> Any:  # noqa: ANN401
+        """Ask the appendix server that holds what follows the request's pointer."""
         for attempt in range(TRIES_MAX):
             route = self._routes.get(topic)
             if route is None:
                 return None
-            reader = route.reader(pointer)
+            reader = route.reader(request.pointer)
             call, begun = begun or self._actor.call(reader, request, timeout_s=None), None
             try:
                 found = await call
@@ -222,7 +250,8 @@ class RequestHandler:
         """
         match op:
             case "health":
-                result: Any = {"status": "ok", "version": VERSION}
+                gaps_count = self._routes.gaps_count
+                result: Any = {"status": "ok", "version": VERSION, "gaps_count": gaps_count}
             case "topics":
                 result = self._routes.topics()
             case "status" | "info":

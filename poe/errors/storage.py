@@ -34,16 +34,25 @@ class SegmentLocked(StorageError):
 class CorruptRecord(StorageError):
     """The bytes at an offset are no record, or not the one that belongs there.
 
-    `pointer` is that of the damaged record where it is known: reading behind it goes on.
+    Damaged are records with pointers from `pointer_low` to `pointer`, where that is known: reading
+    behind it goes on.
     """
 
     code = 203
 
-    def __init__(self, path: str, offset: int, pointer: int | None = None) -> None:
+    def __init__(
+        self, path: str, offset: int, pointer: int | None = None, pointer_low: int | None = None
+    ) -> None:
         self.path = path
         self.offset = offset
         self.pointer = pointer
-        way_on = "" if pointer is None else f"what follows can be read from pointer {pointer} on; "
+        self.pointer_low = pointer if pointer_low is None else pointer_low
+        way_on = ""
+        if pointer is not None:
+            way_on = (
+                f"pointers {self.pointer_low} to {pointer} are damaged, and what follows can be "
+                f"read from pointer {pointer} on; "
+            )
         super().__init__(
             f"no valid record at offset {offset} of {path}; {way_on}"
             "stop the server and run `poe check` to see all damage"
