@@ -78,7 +78,7 @@ class ConnectionOptions:
     """Seconds that a peer may take no bytes of a reply."""
 
     put_timeout: float = 30.0
-    """Seconds that a put may wait for its disk; then the peer is told that it may be stored."""
+    """Seconds that a put or a sync may wait for its disk; then the peer is told: it may be done."""
 
     idle_timeout: float = 600.0
     """Seconds without a request until a connection is closed; 0 keeps it for ever."""

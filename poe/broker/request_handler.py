@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
-from poe.actors import KILLED, NOPROC, ActorRef, Call, GenServer, is_orderly
-from poe.actors.reason import is_word
+from poe.actors import ActorRef, Call, GenServer
 from poe.broker.appendix_message import (
     MOVED,
     Describe,
@@ -25,8 +24,10 @@ from poe.broker.appendix_message import (
     WaitFor,
 )
 from poe.broker.appendix_server import REGISTRY
+from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat
 from poe.broker.routing_table import RoutingTable
-from poe.broker.topic_registry import EnsureWriter, SyncAll
+from poe.broker.topic_registry import EnsureWriter
+from poe.broker.topic_sync import sync_topics
 from poe.errors import (
     ActorDead,
     CorruptRecord,
@@ -39,9 +40,6 @@ from poe.storage import POINTER_MAX, FileSlice, Messages, folder_name
 from poe.supervision import TreeRow, tree
 from poe.version import VERSION
 
-TRIES_MAX = 500
-"""Tries of one request while an appendix server is being replaced, `RETRY_S` apart."""
-RETRY_S = 0.01
 _RELEASES_MAX = 3
 _GAP_AT_END_S = 0.1
 WAIT_MAX_S = 60.0
@@ -58,22 +56,11 @@ SegmentRows: TypeAlias = list[tuple[ActorRef, SegmentInfo]]
 """The appendix servers of a topic, oldest first, each with what it tells of its segment."""
 
 
-def may_repeat(error: ActorDead, *, is_put: bool) -> bool:
-    """Tell whether a request whose appendix server ended may be made again.
-
-    One that was never there or was stopped in good order has not touched the request: it answers
-    all that it began. One that was killed may have stored a put that waited for the disk. One that
-    crashed may have done so because of the request, and its successor is not fed the same again.
-    """
-    reason = error.reason
-    return is_word(reason, NOPROC) or is_orderly(reason) or (is_word(reason, KILLED) and not is_put)
-
-
 class RequestHandler:
     """Carries requests out on behalf of `actor`; holds no state of a request.
 
     `is_wanted` tells whether the one who asked is still there, and `put_timeout_s` how long a put
-    may wait for its disk; None sets no limit.
+    or a sync may wait for its disk; None sets no limit.
     """
 
     __slots__ = ("_actor", "_is_wanted", "_put_timeout_s", "_routes")
@@ -130,7 +117,7 @@ class RequestHandler:
             try:
                 if call is None:
                     ensure = EnsureWriter(topic, messages)
-                    writer = await actor.call(REGISTRY, ensure, timeout_s=None)
+                    writer = await actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
                     call = actor.call(writer, Put(messages), timeout_s=None)
                 is_put = True
                 pointer = await actor.wait_reply(call, self._put_timeout_s)
@@ -238,7 +225,8 @@ class RequestHandler:
             StorageError: what keeps it out of service still does.
         """
         if topic in self._routes.failures:
-            await self._actor.call(REGISTRY, EnsureWriter(topic), timeout_s=None)
+            ensure = EnsureWriter(topic)
+            await self._actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
 
     # ---- control requests -----------------------------------------------------------------------
 
@@ -261,12 +249,14 @@ class RequestHandler:
             case "segments":
                 result = [_as_map(*row) for row in await self.describe(_topic(arguments))]
             case "tree":
-                result = self._tree(all_rows=_flag(arguments, "all"))
+                root = self._actor.whereis(NODE_SUP)
+                result = _tree_rows(root, all_rows=_flag(arguments, "all"))
             case "sync":
                 await self.sync(_topic(arguments) if "topic" in arguments else None)
                 result = None
             case "create":
-                await self._actor.call(REGISTRY, EnsureWriter(_topic(arguments)), timeout_s=None)
+                ensure = EnsureWriter(_topic(arguments))
+                await self._actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
                 result = True
             case "wait":
                 pointer = _number(arguments, "pointer", POINTER_MAX)
@@ -289,12 +279,14 @@ class RequestHandler:
         Raises:
             UnknownTopic: nobody put anything onto it.
             StorageError: the disk did not take it, or the topic cannot be served.
+            TopicUnavailable: a segment had no appendix server for 5 s.
+            CallTimeout: the disk has not taken it in time.
         """
         if topic is not None:
             await self._recover(topic)
             if self._routes.get(topic) is None:
                 raise UnknownTopic(topic)
-        await self._actor.call(REGISTRY, SyncAll(topic), timeout_s=None)
+        await sync_topics(self._actor, self._routes, topic, self._put_timeout_s)
 
     async def describe(self, topic: bytes) -> SegmentRows:
         """Return what is known of the segments of a topic.
@@ -319,12 +311,6 @@ class RequestHandler:
             with contextlib.suppress(ActorDead):  # it is being restarted, or has expired
                 rows.append((ref, await self._actor.call(ref, Describe())))
         return rows
-
-    def _tree(self, *, all_rows: bool) -> list[dict[str, Any]]:
-        """Tell of the node's whole tree; a look that waits for no actor."""
-        root = self._actor.whereis(NODE_SUP)
-        rows = [] if root is None else tree(root, all_rows=all_rows)
-        return [{name: getattr(row, name) for name in _ROW_FIELDS} for row in rows]
 
     async def wait(self, topic: bytes, pointer: int, timeout_s: float) -> bool:
         """Wait until something follows `pointer`; False when nothing did within `timeout_s`.
@@ -377,6 +363,12 @@ def _as_pair(ref: ActorRef, info: Any) -> list[str]:  # noqa: ANN401
 def _as_map(ref: ActorRef, info: Any) -> dict[str, Any]:  # noqa: ANN401
     names = ("path", "role", "count", "size_bytes", "pointer_low", "pointer_high")
     return {"ref": str(ref), **{name: getattr(info, name) for name in names}}
+
+
+def _tree_rows(root: ActorRef | None, *, all_rows: bool) -> list[dict[str, Any]]:
+    """Tell of the node's whole tree; a look that waits for no actor."""
+    rows = [] if root is None else tree(root, all_rows=all_rows)
+    return [{name: getattr(row, name) for name in _ROW_FIELDS} for row in rows]
 
 
 def _topic(arguments: dict[str, Any]) -> bytes:

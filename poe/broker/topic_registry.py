@@ -26,7 +26,7 @@ from poe.broker.crash_limit import CrashLimit
 from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_quota import TopicQuota
-from poe.broker.topic_sync import sync_news, sync_topics
+from poe.broker.topic_sync import sync_news
 from poe.errors import (
     ActorError,
     ChildRequestRefused,
@@ -109,13 +109,6 @@ class EnsureWriter:
     messages: Messages | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SyncAll:
-    """Make everything acknowledged so far durable, of one topic or of all; answers None."""
-
-    topic: bytes | None = None
-
-
 class TopicRegistry(GenServer):
     """Owns the routing table's content and, between appendix servers, the segments.
 
@@ -150,12 +143,10 @@ class TopicRegistry(GenServer):
         self._expire_later()
 
     async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
-        """Serve the slow path: topics without a route or a writer, syncs."""
+        """Serve the slow path: topics without a route or a writer."""
         try:
             if isinstance(request, EnsureWriter):
                 return await self._ensure_writer(request.topic, request.messages)
-            if isinstance(request, SyncAll):
-                return await sync_topics(self, self._routes, request.topic)
         except PoeError as error:
             return Error(error)
         return super().handle_call(request, caller)
