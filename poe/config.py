@@ -31,7 +31,7 @@ TOML_FILE = "poe.toml"
 ENVIRONMENT_PREFIX = "POE_"
 CONFIG_VARIABLE = "POE_CONFIG"
 """Names the configuration file: a variable of the prefix that is no option."""
-_AROUND_MESSAGE_BYTES = 256
+_AROUND_MESSAGE_BYTES = 280
 """Room for what a frame has around a message: lengths, type, pointer, and the longest topic."""
 _TEST_PREFIX = "POE_TEST_"
 """Variables of test programs, which may run nodes: they are no options."""

@@ -35,6 +35,7 @@ from poe.config import Config
 from poe.errors import (
     ActorDead,
     ChildStartFailed,
+    CorruptRecord,
     InvalidMessage,
     NodeNotRunning,
     NodeRunning,
@@ -45,7 +46,7 @@ from poe.errors import (
 from poe.protocol import topic_bytes
 from poe.protocol.arguments import check_pointer
 from poe.protocol.batch import check_messages
-from poe.storage import Clock, Store
+from poe.storage import Clock, Store, topic_text
 
 logger = logging.getLogger("poe")
 
@@ -265,6 +266,7 @@ class Node:
         Raises:
             UnknownTopic: nobody put anything onto the topic.
             PointerOutOfRange: `pointer` is negative or needs more than 56 bits.
+            CorruptRecord: what follows is damaged, and `on_corrupt` is not `skip`.
             LocalProtocolError: it is no number, or the topic is empty.
         """
         if not isinstance(pointer, int):
@@ -285,6 +287,9 @@ class Node:
                     raise
             except NoDescriptors:
                 pass  # files are let go below
+            except CorruptRecord:
+                if not self._routes.are_gaps_skipped:
+                    raise
         return self._serve(partial(RequestHandler.next, topic=name, pointer=pointer))
 
     # ---- what there is --------------------------------------------------------------------------
@@ -314,7 +319,7 @@ class Node:
         """Print a line for each topic: its name and the roles of its appendix servers."""
         for topic, servers in self.status():
             roles = "".join(role for _, role in servers)
-            print(f"{topic.decode('utf-8', 'backslashreplace')}\t:{roles}", file=file or sys.stdout)
+            print(f"{topic_text(topic)}\t:{roles}", file=file or sys.stdout)
 
     def sync(self) -> None:
         """Make everything acknowledged so far survive a power cut."""

@@ -34,6 +34,7 @@ def test_defaults_are_those_of_the_design():
         "worker_timeout": 1.0,
         "sync_interval": 1.0,
         "read": "flushed",
+        "on_corrupt": "close",
         "port": 5555,
         "max_age": None,
         "host": "127.0.0.1",
@@ -45,6 +46,7 @@ def test_defaults_are_those_of_the_design():
         "min_free": 128 * 1024 * 1024,
         "allow_network_file_system": False,
         "store_id": None,
+        "names": "strict",
         "insecure": False,
         "message_max": 16 * 1024 * 1024,
         "frame_max": 64 * 1024 * 1024,
@@ -131,6 +133,8 @@ def test_topics_have_options_of_their_own_wherever_options_may_stand(tmp_path):
         ({"a": "fsync"}, "option 'topics.a' is 'fsync'; use a table of ack"),
         ({"../a": {"ack": "fsync"}}, "the name of a topic"),
         ({"": {"ack": "fsync"}}, "the name of a topic"),
+        ({"a b": {"ack": "fsync"}}, "or set the server's option names to escape"),
+        ({"\ud800": {"ack": "fsync"}}, "the name of a topic"),
         ("fsync", "a table for each topic"),
     ],
 )
@@ -138,6 +142,11 @@ def test_options_of_topics_that_make_no_sense_are_refused_by_name(table, told):
     with pytest.raises(OptionError) as caught:
         load({"topics": table})
     assert told in str(caught.value)
+
+
+def test_a_topic_with_any_name_may_have_options_where_names_are_escaped():
+    config = load({"names": "escape", "topics": {"bücher/neu": {"ack": "fsync"}}})
+    assert list(config.segment.by_topic()) == ["bücher/neu".encode()]
 
 
 @pytest.mark.parametrize("text", ["", "orders=fsync", "orders.ack", "orders.ack=fsync,"])
@@ -186,6 +195,7 @@ def test_an_unknown_name_is_refused_where_it_stands(tmp_path, source):
         ({"sync_interval": -1.0}, "sync_interval"),
         ({"sync_interval": 0.0, "read": "synced"}, "sync_interval"),
         ({"read": "all"}, "read"),
+        ({"on_corrupt": "ignore"}, "on_corrupt"),
         ({"check_interval": "1s"}, "check_interval"),
         ({"max_age": 0}, "max_age"),
         ({"max_age": -1.0}, "max_age"),
@@ -277,10 +287,10 @@ def test_an_error_of_text_names_what_the_user_wrote():
 
 
 def test_a_message_always_fits_into_a_frame():
-    assert Config.load({"frame_max": 2000}, {}).segment.message_max == 2000 - 256
+    assert Config.load({"frame_max": 2000}, {}).segment.message_max == 2000 - 280
     assert Config.load({"frame_max": 2000, "message_max": 1000}, {}).segment.message_max == 1000
-    with pytest.raises(OptionError, match="1744 or less, or a greater frame_max: it is 2000"):
-        Config.load({"frame_max": 2000, "message_max": 1745}, {})
+    with pytest.raises(OptionError, match="1720 or less, or a greater frame_max: it is 2000"):
+        Config.load({"frame_max": 2000, "message_max": 1721}, {})
     with pytest.raises(OptionError, match="frame_max"):
         Config.load({"message_max": 2**30}, {})
 

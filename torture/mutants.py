@@ -33,6 +33,7 @@ from poe.storage import (
     store,
     store_meta,
     sum_file,
+    topic_folders,
 )
 from poe.storage.data_file import DataFile
 from poe.storage.files import OpenFile
@@ -215,7 +216,7 @@ def _stale_bound(patch: Patch) -> None:
 
 def _any_topic_name(patch: Patch) -> None:
     """P51: the name is the path."""
-    patch(store, "check_topic", lambda topic: topic.decode("latin-1"))
+    patch(topic_folders, "folder_name", lambda topic, _names: topic.decode("latin-1"))
 
 
 def _payload_in_log(patch: Patch) -> None:

@@ -20,7 +20,8 @@ from poe.broker.listener import (
 from poe.broker.local_request import LocalRequest
 from poe.broker.log_limit import LogLimit
 from poe.broker.node_tree import NodeParts, NodeSup
-from poe.broker.request_handler import NODE_SUP, RequestHandler, SegmentRows, may_repeat
+from poe.broker.request_handler import NODE_SUP, RequestHandler, SegmentRows
+from poe.broker.retry import may_repeat
 from poe.broker.routing_table import Route, RoutingTable
 from poe.broker.scrubber import ScrubberOptions
 from poe.broker.topic_registry import RegistryOptions, RegistryParts

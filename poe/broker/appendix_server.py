@@ -32,7 +32,7 @@ from poe.broker.appendix_message import (
 )
 from poe.broker.group_commit import CommitAlarm, GroupCommit
 from poe.errors import CorruptRecord, OptionError, StorageError, WriteFailed
-from poe.storage import Clock, FreeSpace, Segment
+from poe.storage import Clock, FreeSpace, Segment, topic_text
 
 logger = logging.getLogger("poe.broker")
 
@@ -82,6 +82,10 @@ class AppendixOptions:
     read: Literal["flushed", "synced"] = "flushed"
     """What consumers see: all that is acknowledged, or only what no power cut undoes."""
 
+    on_corrupt: Literal["close", "skip"] = "close"
+    """What consumers get of damaged records: an error, at which clients of the original close, or
+    nothing; the gap is counted and logged."""
+
     def __post_init__(self) -> None:
         """Reject limits that no segment could keep."""
         if self.count_limit < 1:
@@ -94,6 +98,8 @@ class AppendixOptions:
             raise OptionError("put_timeout", self.put_timeout, "more than 0 (finite seconds)")
         if self.read not in ("flushed", "synced"):
             raise OptionError("read", self.read, "flushed or synced")
+        if self.on_corrupt not in ("close", "skip"):
+            raise OptionError("on_corrupt", self.on_corrupt, "close or skip")
         if not 0 <= self.sync_interval < math.inf:
             raise OptionError("sync_interval", self.sync_interval, "0 or more (seconds)")
         if self.read == "synced" and not self.sync_interval:
@@ -319,7 +325,7 @@ class AppendixServer(GenServer):
 
     def describe_role(self) -> str:
         """Tell the role, and the topic as `poe status` does."""
-        return f"{self._role()} {self._topic.decode('utf-8', 'backslashreplace')}"
+        return f"{self._role()} {topic_text(self._topic)}"
 
     def _role(self) -> str:
         segment = self._segment

@@ -9,11 +9,10 @@ message.
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
-from poe.actors import KILLED, NOPROC, ActorRef, Call, GenServer, is_orderly
-from poe.actors.reason import is_word
+from poe.actors import ActorRef, Call, GenServer
 from poe.broker.appendix_message import (
     MOVED,
     Describe,
@@ -25,17 +24,24 @@ from poe.broker.appendix_message import (
     WaitFor,
 )
 from poe.broker.appendix_server import REGISTRY
+from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat
 from poe.broker.routing_table import RoutingTable
-from poe.broker.topic_registry import EnsureWriter, SyncAll
-from poe.errors import ActorDead, NoDescriptors, RemoteProtocolError, TopicUnavailable, UnknownTopic
-from poe.storage import POINTER_MAX, FileSlice, Messages
+from poe.broker.topic_registry import EnsureWriter
+from poe.broker.topic_sync import sync_topics
+from poe.errors import (
+    ActorDead,
+    CorruptRecord,
+    NoDescriptors,
+    RemoteProtocolError,
+    TopicUnavailable,
+    UnknownTopic,
+)
+from poe.storage import POINTER_MAX, FileSlice, Messages, folder_name
 from poe.supervision import TreeRow, tree
 from poe.version import VERSION
 
-TRIES_MAX = 500
-"""Tries of one request while an appendix server is being replaced, `RETRY_S` apart."""
-RETRY_S = 0.01
 _RELEASES_MAX = 3
+_GAP_AT_END_S = 0.1
 WAIT_MAX_S = 60.0
 """Longest long poll; a client that wants more asks again."""
 WAIT_SLICE_S = 2.0
@@ -48,17 +54,6 @@ _ROW_FIELDS = tuple(field.name for field in fields(TreeRow))
 
 SegmentRows: TypeAlias = list[tuple[ActorRef, SegmentInfo]]
 """The appendix servers of a topic, oldest first, each with what it tells of its segment."""
-
-
-def may_repeat(error: ActorDead, *, is_put: bool) -> bool:
-    """Tell whether a request whose appendix server ended may be made again.
-
-    One that was never there or was stopped in good order has not touched the request: it answers
-    all that it began. One that was killed may have stored a put that waited for the disk. One that
-    crashed may have done so because of the request, and its successor is not fed the same again.
-    """
-    reason = error.reason
-    return is_word(reason, NOPROC) or is_orderly(reason) or (is_word(reason, KILLED) and not is_put)
 
 
 class RequestHandler:
@@ -147,7 +142,7 @@ class RequestHandler:
             StorageError: the topic cannot be read.
             TopicUnavailable: the segment had no appendix server for 5 s.
         """
-        return self._call_reader(topic, pointer, Get(pointer, limit, bytes_max), begun)
+        return self._call_reader(topic, Get(pointer, limit, bytes_max), begun)
 
     async def next(self, topic: bytes, pointer: int) -> tuple[int, bytes] | None:
         """Read the message behind `pointer`; None when there is none.
@@ -161,19 +156,39 @@ class RequestHandler:
         if self._routes.get(topic) is None:
             raise UnknownTopic(topic)
         return await self._call_reader(  # type: ignore[no-any-return]  # a reply to Next
-            topic, pointer, Next(pointer)
+            topic, Next(pointer)
         )
 
     async def _call_reader(
-        self, topic: bytes, pointer: int, request: Get | Next, begun: Call | None = None
+        self, topic: bytes, request: Get | Next, begun: Call | None = None
     ) -> Any:  # noqa: ANN401
-        """Ask the appendix server that holds what follows `pointer`."""
+        """Find what follows the request's pointer; behind damage, where gaps are skipped."""
         await self._recover(topic)
+        has_skipped = False
+        while True:
+            try:
+                found = await self._ask_reader(topic, request, begun)
+            except CorruptRecord as error:
+                behind = error.pointer or 0
+                if not self._routes.are_gaps_skipped or behind <= request.pointer:
+                    raise
+                self._routes.gaps_count += 1
+                has_skipped = True
+                request, begun = replace(request, pointer=behind), None
+            else:
+                if found is None and has_skipped:
+                    # It has news, says `wait` of a topic that ends in damage: who asks for them
+                    # again and again is not to do so without a pause.
+                    await self._actor.sleep(_GAP_AT_END_S)
+                return found
+
+    async def _ask_reader(self, topic: bytes, request: Get | Next, begun: Call | None) -> Any:  # noqa: ANN401
+        """Ask the appendix server that holds what follows the request's pointer."""
         for attempt in range(TRIES_MAX):
             route = self._routes.get(topic)
             if route is None:
                 return None
-            reader = route.reader(pointer)
+            reader = route.reader(request.pointer)
             call, begun = begun or self._actor.call(reader, request, timeout_s=None), None
             try:
                 found = await call
@@ -207,7 +222,8 @@ class RequestHandler:
             StorageError: what keeps it out of service still does.
         """
         if topic in self._routes.failures:
-            await self._actor.call(REGISTRY, EnsureWriter(topic), timeout_s=None)
+            ensure = EnsureWriter(topic)
+            await self._actor.call(REGISTRY, ensure, timeout_s=None)
 
     # ---- control requests -----------------------------------------------------------------------
 
@@ -219,8 +235,12 @@ class RequestHandler:
         """
         match op:
             case "health":
-                read_only = sorted(self._routes.read_only)
-                result: Any = {"status": "ok", "version": VERSION, "read_only": read_only}
+                result: Any = {
+                    "status": "ok",
+                    "version": VERSION,
+                    "gaps_count": self._routes.gaps_count,
+                    "read_only": sorted(self._routes.read_only),
+                }
             case "topics":
                 result = self._routes.topics()
             case "status" | "info":
@@ -230,12 +250,14 @@ class RequestHandler:
             case "segments":
                 result = [_as_map(*row) for row in await self.describe(_topic(arguments))]
             case "tree":
-                result = self._tree(all_rows=_flag(arguments, "all"))
+                root = self._actor.whereis(NODE_SUP)
+                result = _tree_rows(root, all_rows=_flag(arguments, "all"))
             case "sync":
                 await self.sync(_topic(arguments) if "topic" in arguments else None)
                 result = None
             case "create":
-                await self._actor.call(REGISTRY, EnsureWriter(_topic(arguments)), timeout_s=None)
+                ensure = EnsureWriter(_topic(arguments))
+                await self._actor.call(REGISTRY, ensure, timeout_s=None)
                 result = True
             case "wait":
                 pointer = _number(arguments, "pointer", POINTER_MAX)
@@ -258,12 +280,14 @@ class RequestHandler:
         Raises:
             UnknownTopic: nobody put anything onto it.
             StorageError: the disk did not take it, or the topic cannot be served.
+            TopicUnavailable: a segment had no appendix server for 5 s.
+            CallTimeout: the disk has not taken it in time.
         """
         if topic is not None:
             await self._recover(topic)
             if self._routes.get(topic) is None:
                 raise UnknownTopic(topic)
-        await self._actor.call(REGISTRY, SyncAll(topic), timeout_s=None)
+        await sync_topics(self._actor, self._routes, topic)
 
     async def describe(self, topic: bytes) -> SegmentRows:
         """Return what is known of the segments of a topic.
@@ -289,19 +313,19 @@ class RequestHandler:
                 rows.append((ref, await self._actor.call(ref, Describe())))
         return rows
 
-    def _tree(self, *, all_rows: bool) -> list[dict[str, Any]]:
-        """Tell of the node's whole tree; a look that waits for no actor."""
-        root = self._actor.whereis(NODE_SUP)
-        rows = [] if root is None else tree(root, all_rows=all_rows)
-        return [{name: getattr(row, name) for name in _ROW_FIELDS} for row in rows]
-
     async def wait(self, topic: bytes, pointer: int, timeout_s: float) -> bool:
         """Wait until something follows `pointer`; False when nothing did within `timeout_s`.
 
         A topic that nobody has put anything onto may be waited for, too. The answer comes early
         when the node is about to stop, or when nobody wants it any more.
+
+        Raises:
+            InvalidTopicName: nobody can put anything onto it.
+            StorageError: the topic cannot be served.
         """
         await self._recover(topic)
+        if self._routes.get(topic) is None:
+            folder_name(topic, self._routes.names)
         actor = self._actor
         deadline_s = actor.monotonic_s() + timeout_s
         while True:
@@ -340,6 +364,12 @@ def _as_pair(ref: ActorRef, info: Any) -> list[str]:  # noqa: ANN401
 def _as_map(ref: ActorRef, info: Any) -> dict[str, Any]:  # noqa: ANN401
     names = ("path", "role", "count", "size_bytes", "pointer_low", "pointer_high")
     return {"ref": str(ref), **{name: getattr(info, name) for name in names}}
+
+
+def _tree_rows(root: ActorRef | None, *, all_rows: bool) -> list[dict[str, Any]]:
+    """Tell of the node's whole tree; a look that waits for no actor."""
+    rows = [] if root is None else tree(root, all_rows=all_rows)
+    return [{name: getattr(row, name) for name in _ROW_FIELDS} for row in rows]
 
 
 def _topic(arguments: dict[str, Any]) -> bytes:

@@ -2,7 +2,7 @@
 
 The topic registry alone writes it, in single steps; connections and the embedded API read it. It
 outlives the registry, as an ETS table with an heir would, so that a restart of the registry does
-not leave its readers with nothing.
+not leave its readers with nothing. What all who read topics must know stands here, too.
 """
 
 from bisect import bisect_right
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from poe.actors import ActorRef
 from poe.errors import StorageError
+from poe.storage import NamePolicy
 
 
 class Route:
@@ -46,6 +47,12 @@ class RoutingTable:
         """Topics that cannot be served, and so have no route, and why; the store's own table."""
         self.read_only: dict[bytes, str] = {}
         """Topics that take no messages, and what their disk has failed of."""
+        self.names: NamePolicy = "strict"
+        """Which names topics may have; the store's policy."""
+        self.are_gaps_skipped = False
+        """Whether reads go on behind damaged records, as `on_corrupt` says."""
+        self.gaps_count = 0
+        """How often a read has gone on behind damaged records."""
         self.is_closing = False
         """Whether the listener is about to end: nobody may wait for news any more."""
 

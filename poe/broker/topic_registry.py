@@ -27,7 +27,7 @@ from poe.broker.disk_failures import DiskFailures
 from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_quota import TopicQuota
-from poe.broker.topic_sync import sync_news, sync_topics
+from poe.broker.topic_sync import sync_news
 from poe.errors import (
     ActorError,
     ChildRequestRefused,
@@ -110,13 +110,6 @@ class EnsureWriter:
     messages: Messages | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SyncAll:
-    """Make everything acknowledged so far durable, of one topic or of all; answers None."""
-
-    topic: bytes | None = None
-
-
 class TopicRegistry(GenServer):
     """Owns the routing table's content and, between appendix servers, the segments.
 
@@ -143,6 +136,8 @@ class TopicRegistry(GenServer):
         self._quota = TopicQuota(options.topics_max, rate, auto_create=options.auto_create)
         await self._stop_leftovers()
         self._routes.failures = self._store.failed
+        self._routes.names = self._store.names
+        self._routes.are_gaps_skipped = parts.appendix.on_corrupt == "skip"
         for topic in list(self._store.topics):
             with contextlib.suppress(TopicFailed):  # logged there; the others are served
                 await self._open_topic(topic)
@@ -152,12 +147,10 @@ class TopicRegistry(GenServer):
         self._expire_later()
 
     async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
-        """Serve the slow path: topics without a route or a writer, syncs."""
+        """Serve the slow path: topics without a route or a writer."""
         try:
             if isinstance(request, EnsureWriter):
                 return await self._ensure_writer(request.topic, request.messages)
-            if isinstance(request, SyncAll):
-                return await sync_topics(self, self._routes, request.topic)
         except PoeError as error:
             return Error(error)
         return super().handle_call(request, caller)

@@ -4,8 +4,9 @@ import contextlib
 
 from poe.actors import GenServer
 from poe.broker.appendix_message import Sync
+from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat
 from poe.broker.routing_table import RoutingTable
-from poe.errors import PoeError
+from poe.errors import ActorDead, PoeError, TopicUnavailable
 
 
 async def sync_topics(actor: GenServer, routes: RoutingTable, wanted: bytes | None) -> None:
@@ -13,7 +14,22 @@ async def sync_topics(actor: GenServer, routes: RoutingTable, wanted: bytes | No
 
     Raises:
         PoeError: what the first one failed of.
+        TopicUnavailable: a segment had no appendix server for 5 s.
     """
+    for _ in range(TRIES_MAX):
+        try:
+            await _sync_once(actor, routes, wanted)
+        except ActorDead as error:
+            # What was acknowledged is the next server's to sync, or is gone with its segment.
+            if not may_repeat(error, is_put=False):
+                raise
+            await actor.sleep(RETRY_S)
+        else:
+            return
+    raise TopicUnavailable(wanted or b"", TRIES_MAX * RETRY_S)
+
+
+async def _sync_once(actor: GenServer, routes: RoutingTable, wanted: bytes | None) -> None:
     # All at once: the disk serves them together, and the slowest one sets the time.
     syncs = [
         [actor.call(ref, Sync(), timeout_s=None) for ref in route.refs]

@@ -10,20 +10,21 @@ from pathlib import Path
 from typing import TypeVar
 
 from poe.errors import OptionError
-from poe.storage import check_topic
+from poe.storage import folder_name
 
 Number = TypeVar("Number", int, float)
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
-def topic_name(text: str) -> str:
-    """Return a topic's name as it is, before a server is asked.
+def topic_name(text: str) -> bytes:
+    """Return a topic's name, before a server is asked, which may allow less.
 
     Raises:
         InvalidTopicName: no topic can have it.
     """
-    check_topic(os.fsencode(text))
-    return text
+    topic = os.fsencode(text)
+    folder_name(topic, "escape")
+    return topic
 
 
 def folder(text: str) -> Path:

@@ -24,13 +24,14 @@ _READ_CALLS_MAX = 1_000
 def bench(
     *,
     topic: Annotated[
-        str,
+        bytes,
         typer.Option(
             metavar="TOPIC",
             parser=topic_name,
+            show_default="poe_bench",
             help="Topic to write to; what is written stays there.",
         ),
-    ] = "poe_bench",
+    ] = b"poe_bench",
     size: Annotated[
         int,
         typer.Option(
@@ -61,7 +62,7 @@ def bench(
                 _read(connection, topic, newest, limit, calls)
 
 
-def _read(connection: Socket, topic: str, pointer: int, limit: int, calls: int) -> None:
+def _read(connection: Socket, topic: bytes, pointer: int, limit: int, calls: int) -> None:
     """Walk on from a pointer."""
     for _ in range(calls):
         pointer = connection.read(topic, pointer, limit)[-1][0]

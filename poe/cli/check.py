@@ -1,5 +1,6 @@
 """`poe check`: turns a stopped server's folder into a report of damage; mends it when asked to."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,8 @@ from poe.storage import (
     read_store_id,
     repair_segments,
     stopped_store,
+    topic_in,
+    topic_text,
 )
 
 
@@ -46,13 +49,14 @@ def check(
             messages_count += segment.count
             size_bytes += segment.size_bytes
             damaged_count += bool(segment.damage)
+            place = _place(segment.path)
             for finding in segment.damage:
-                write_line(f"{segment.path}: DAMAGED: {finding}")
+                write_line(f"{place}: DAMAGED: {finding}")
             for finding in segment.notes:
-                write_line(f"{segment.path}: note: {finding}")
+                write_line(f"{place}: note: {finding}")
             if verbose and not segment.damage:
                 write_line(
-                    f"{segment.path}: {counted(segment.count, 'message')}, "
+                    f"{place}: {counted(segment.count, 'message')}, "
                     f"{counted(segment.size_bytes, 'byte')}"
                 )
         store_id = read_store_id(files)
@@ -64,3 +68,11 @@ def check(
         + (f"{damaged_count} damaged" if damaged_count else "all sound")
     )
     return ExitCode.FAILURE if damaged_count else ExitCode.OK
+
+
+def _place(path: str) -> str:
+    """Tell where a segment is, and its topic where the folder's name is another."""
+    folder = path.split("/")[1] if path.startswith("topics/") else ""
+    topic = topic_in(folder) or b""
+    where = topic_text(os.fsencode(path))
+    return where if topic == os.fsencode(folder) else f"{where} (topic {topic_text(topic)})"

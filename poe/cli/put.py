@@ -30,7 +30,7 @@ from poe.protocol import Socket
 
 def put(  # noqa: PLR0913 - a command line option each
     topic: Annotated[
-        str,
+        bytes,
         typer.Argument(
             metavar="TOPIC", help="Name of the topic; it is made when new.", parser=topic_name
         ),
@@ -78,7 +78,7 @@ def put(  # noqa: PLR0913 - a command line option each
         return _put_lines(connection, topic, lines, interrupt)
 
 
-def _put_arguments(topic: str, messages: list[str], host: str, port: int) -> ExitCode:
+def _put_arguments(topic: bytes, messages: list[str], host: str, port: int) -> ExitCode:
     """Send the messages of the command line: all or none of them."""
     for number, message in enumerate(messages, 1):
         if not message:
@@ -102,7 +102,7 @@ def _put_arguments(topic: str, messages: list[str], host: str, port: int) -> Exi
 
 
 def _put_lines(
-    connection: Socket, topic: str, lines: LineBatches, interrupt: Interrupt
+    connection: Socket, topic: bytes, lines: LineBatches, interrupt: Interrupt
 ) -> ExitCode:
     """Send all lines and tell what became of them."""
     acknowledged_count = pointer = 0

@@ -46,7 +46,7 @@ class Start(StrEnum):
 
 def read(  # noqa: PLR0913 - a command line option each
     topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", help="Name of the topic.", parser=topic_name)
+        bytes, typer.Argument(metavar="TOPIC", help="Name of the topic.", parser=topic_name)
     ],
     *,
     pointer: Annotated[
@@ -151,7 +151,7 @@ def _copy(
 
 
 def _batches(
-    connection: Socket, topic: str, pointer: int, limit: int | None, *, follow: bool
+    connection: Socket, topic: bytes, pointer: int, limit: int | None, *, follow: bool
 ) -> Iterator[list[Record]]:
     """Read records that follow a pointer until there are no more, or for ever."""
     while limit is None or limit > 0:
@@ -166,17 +166,17 @@ def _batches(
             return
 
 
-def _check_known(connection: Socket, topic: str) -> None:
+def _check_known(connection: Socket, topic: bytes) -> None:
     """Tell a mistyped topic from one with nothing behind the pointer; the protocol does not.
 
     Raises:
         UnknownTopic: nothing was ever put onto it.
     """
-    if topic.encode() not in connection.topics():
-        raise UnknownTopic(topic.encode())
+    if topic not in connection.topics():
+        raise UnknownTopic(topic)
 
 
-def _newest_pointer(connection: Socket, topic: str) -> int:
+def _newest_pointer(connection: Socket, topic: bytes) -> int:
     """Return the pointer of the last message, 0 without one."""
     try:
         segments = connection.control("segments", topic=topic)

@@ -11,6 +11,7 @@ from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, 
 from poe.cli.argument import number
 from poe.cli.output import is_terminal, write_line
 from poe.protocol import Socket
+from poe.storage import topic_text
 
 _MICROSECONDS = 1_000_000
 _INTERVAL_MAX_S = 86_400.0
@@ -21,7 +22,7 @@ def topics(host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT) -> 
     """List all topics, one a line."""
     with looking(host, port) as connection:
         for topic in connection.topics():
-            write_line(_printable(topic))
+            write_line(topic_text(topic))
 
 
 def status(
@@ -57,7 +58,7 @@ def status(
 def _write_lines(connection: Socket) -> None:
     """Write the original's status."""
     for topic, servers in sorted(connection.status().items()):
-        write_line(f"{_printable(topic)}\t:{''.join(role for _, role in servers)}")
+        write_line(f"{topic_text(topic)}\t:{''.join(role for _, role in servers)}")
 
 
 def _show_tables(connection: Socket, interval_s: float | None) -> None:
@@ -87,7 +88,7 @@ def _table(connection: Socket) -> Any:  # noqa: ANN401 - rich is loaded late
         size_bytes = sum(segment["size_bytes"] for segment in segments)
         newest = max((segment["pointer_high"] or 0 for segment in segments), default=0)
         table.add_row(
-            Text(_printable(topic)),
+            Text(topic_text(topic)),
             _roles(segments),
             f"{count:,}",
             f"{size_bytes:,}",
@@ -109,7 +110,3 @@ def age(microseconds: int) -> str:
         if seconds >= unit_s:
             return f"{seconds // unit_s} {unit} ago"
     return "now"
-
-
-def _printable(topic: bytes) -> str:
-    return topic.decode("utf-8", "backslashreplace")

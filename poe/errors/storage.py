@@ -36,16 +36,25 @@ class SegmentLocked(StorageError):
 class CorruptRecord(StorageError):
     """The bytes at an offset are no record, or not the one that belongs there.
 
-    `pointer` is that of the damaged record where it is known: reading behind it goes on.
+    Damaged are records with pointers from `pointer_low` to `pointer`, where that is known: reading
+    behind it goes on.
     """
 
     code = 203
 
-    def __init__(self, path: str, offset: int, pointer: int | None = None) -> None:
+    def __init__(
+        self, path: str, offset: int, pointer: int | None = None, pointer_low: int | None = None
+    ) -> None:
         self.path = path
         self.offset = offset
         self.pointer = pointer
-        way_on = "" if pointer is None else f"what follows can be read from pointer {pointer} on; "
+        self.pointer_low = pointer if pointer_low is None else pointer_low
+        way_on = ""
+        if pointer is not None:
+            way_on = (
+                f"pointers {self.pointer_low} to {pointer} are damaged, and what follows can be "
+                f"read from pointer {pointer} on; "
+            )
         super().__init__(
             f"no valid record at offset {offset} of {path}; {way_on}"
             "stop the server and run `poe check` to see all damage"
@@ -65,16 +74,19 @@ class StoreLocked(StorageError):
 
 
 class InvalidTopicName(StorageError):
-    """A topic name that cannot safely become a folder name."""
+    """A topic name that cannot safely become a folder name; `names` is the server's policy."""
 
     code = 205
 
-    def __init__(self, topic: bytes) -> None:
+    def __init__(self, topic: bytes, names: str = "strict") -> None:
         self.topic = topic
-        super().__init__(
-            f"topic name {shown(topic[:60])} is not allowed; use 1 to 200 of A-Z a-z 0-9 . _ - "
-            "without a leading dot"
-        )
+        self.names = names
+        allowed = "1 to 200 of A-Z a-z 0-9 . _ - without a leading dot"
+        if names == "strict":
+            allowed += ", or set the server's option names to escape"
+        else:
+            allowed += ", or any that has 1 to 255 bytes when each other byte is written as %XX"
+        super().__init__(f"topic name {shown(topic[:60])} is not allowed; use {allowed}")
 
 
 class StorageFull(StorageError):

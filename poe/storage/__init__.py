@@ -17,7 +17,7 @@ from poe.storage.segment_options import SegmentOptions
 from poe.storage.store import Store
 from poe.storage.store_meta import read_store_id
 from poe.storage.store_options import StoreOptions
-from poe.storage.topic_name import check_topic
+from poe.storage.topic_name import NamePolicy, folder_name, topic_in, topic_text
 from poe.storage.topic_options import TopicOptions
 from poe.storage.unlock import foreign_locks, unlock_segments
 
@@ -30,6 +30,7 @@ __all__ = [
     "FreeSpace",
     "Messages",
     "Mode",
+    "NamePolicy",
     "OpenFile",
     "RealFiles",
     "Segment",
@@ -41,11 +42,13 @@ __all__ = [
     "TopicOptions",
     "check_events",
     "check_segments",
-    "check_topic",
     "decode_records",
+    "folder_name",
     "foreign_locks",
     "read_store_id",
     "repair_segments",
     "stopped_store",
+    "topic_in",
+    "topic_text",
     "unlock_segments",
 ]

@@ -7,6 +7,7 @@ told as a note. Damage is what a server that closed cleanly, or a kill, cannot h
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from poe.storage.real_files import RealFiles
 from poe.storage.recovery import NO_STORE, FoundSums, open_maybe, read_sums
 from poe.storage.scan import RecordPlaces, scan_records
 from poe.storage.segment_lock import FoundLock, find_lock
-from poe.storage.store import LOCK_FILE, SEGMENT_FILE, TOPICS_FOLDER, locked_by
+from poe.storage.store import LOCK_FILE, locked_by
 from poe.storage.store_meta import (
     META_FILE,
     META_MAGIC,
@@ -32,7 +33,8 @@ from poe.storage.store_meta import (
 )
 from poe.storage.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES, Flag, SumHeader
 from poe.storage.survey import Survey
-from poe.storage.topic_name import is_topic_folder
+from poe.storage.topic_folders import SEGMENT_FILE, TOPICS_FOLDER
+from poe.storage.topic_name import topic_in
 
 
 @dataclass(slots=True)
@@ -102,7 +104,7 @@ def check_events(files: Files) -> Iterator[str]:
     if size_bytes < len(content):
         yield f"{META_FILE} is damaged from offset {size_bytes} on; the next start makes it anew"
     for (topic, timestamp), event in live.items():
-        path = f"{TOPICS_FOLDER}/{topic.decode('ascii', 'replace')}/{timestamp}"
+        path = f"{TOPICS_FOLDER}/{os.fsdecode(topic)}/{timestamp}"
         if event.kind in {Kind.CREATE, Kind.SEAL} and files.size(path + "_data") is None:
             yield f"segment {path} is gone, {event.record_count} messages when it was closed last"
 
@@ -120,7 +122,7 @@ def check_segments(files: Files, folder: str = "") -> Iterator[SegmentCheck]:
     with reading(TOPICS_FOLDER):
         topics = sorted(files.list_folder(TOPICS_FOLDER))
     for name, is_folder in topics:
-        if is_folder and is_topic_folder(name):
+        if is_folder and topic_in(name) is not None:
             yield from _check_topic(files, f"{TOPICS_FOLDER}/{name}")
 
 

@@ -10,13 +10,16 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-from xxhash import xxh3_64
+from xxhash import xxh3_64, xxh3_64_hexdigest
 
 from poe.storage.files import Files, OpenFile
+from poe.storage.topic_name import folder_bytes
 
 QUARANTINE_FOLDER = "quarantine"
 _BYTES_MAX = 256 << 20
 _CHUNK_BYTES = 1 << 20
+_TOPIC_BYTES_MAX = 200
+"""Of the name of a topic's folder: that of a file has 255, and more to tell."""
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +39,7 @@ def keep_bytes(files: Files, path: str, data: OpenFile, start: int, end: int) ->
         are_zeros = are_zeros and chunk.count(0) == len(chunk)
     if are_zeros:
         return
-    topic, timestamp = path.split("/")[-2:]
-    name = f"{QUARANTINE_FOLDER}/{timestamp}_{start}_{hash_.hexdigest()}_{topic}"
+    name = _name_of(path, f"_{start}_{hash_.hexdigest()}")
     end = min(end, start + _BYTES_MAX)
     _make_room(files, end - start)
     kept = files.open(name, "w+")
@@ -58,10 +60,18 @@ def keep_file(files: Files, path: str, suffix: str) -> None:
     if size_bytes is None:
         return
     _make_room(files, size_bytes)
-    topic, timestamp = path.split("/")[-2:]
-    name = f"{QUARANTINE_FOLDER}/{timestamp}{suffix}_{topic}"
+    name = _name_of(path, suffix)
     files.rename(path + suffix, name)
     _log.error("%s%s belongs to no data and is moved to %s", path, suffix, name)
+
+
+def _name_of(path: str, what: str) -> str:
+    """Name what is kept of a segment; of a topic with a long name the beginning, and a hash."""
+    topic, timestamp = path.split("/")[-2:]
+    whole = folder_bytes(topic)
+    if len(whole) > _TOPIC_BYTES_MAX:
+        topic = f"{topic[: _TOPIC_BYTES_MAX // 3]}~{xxh3_64_hexdigest(whole)}"
+    return f"{QUARANTINE_FOLDER}/{timestamp}{what}_{topic}"
 
 
 def _chunks(data: OpenFile, start: int, end: int) -> Iterator[bytes]:

@@ -35,12 +35,15 @@ def scrub(files: Files, path: str) -> Iterator[int]:
         if not sums.has_header or not all(each.is_chained for each in sums.entries):
             raise CorruptRecord(path + "_sum", 0)
         start = index_at = 0
+        pointer_before = int(path.rpartition("/")[2]) - 1
         for entry, _, _ in sums.entries:
             index_bytes = index.read_at(entry.record_count * ENTRY_BYTES, index_at)
             if xxh3_64_intdigest(index_bytes) != entry.index_hash:
                 raise CorruptRecord(path + "_index", index_at)
             if hash_of(data, start, entry.end) != entry.data_hash:
-                raise CorruptRecord(path + "_data", start, entry.last_pointer)
+                pointers = entry.last_pointer, pointer_before + 1
+                raise CorruptRecord(path + "_data", start, *pointers)
             yield entry.end - start + len(index_bytes)
             start = entry.end
+            pointer_before = max(pointer_before, entry.last_pointer)
             index_at += len(index_bytes)

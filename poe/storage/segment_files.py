@@ -13,6 +13,7 @@ from poe.storage.segment_lock import make_lock
 from poe.storage.segment_writer import SegmentWriter
 from poe.storage.store_meta import Event, Kind, StoreMeta
 from poe.storage.sum_file import SUM_HEADER_BYTES, Flag, SumHeader, SumState, chain_seed
+from poe.storage.topic_name import folder_bytes
 from poe.storage.verification import Verification
 
 # Data first: an index, a lock or sums without data are put away by recovery, while data without
@@ -21,7 +22,11 @@ _SUFFIXES = ("_data", "_index", "_sum", "_lock")
 
 
 class SegmentFiles:
-    """Where the files of a segment are; `path` is theirs, less `_data`. It opens none by itself."""
+    """Where the files of a segment are; `path` is theirs, less `_data`. It opens none by itself.
+
+    `topic` is the name of the topic's folder, under which sums and events know the segment: what a
+    folder holds is the same whatever the policy for names.
+    """
 
     __slots__ = ("_meta", "_store_id", "files", "path", "timestamp", "topic")
 
@@ -30,7 +35,7 @@ class SegmentFiles:
         folder, _, timestamp = path.rpartition("/")
         self.files = files
         self.path = path
-        self.topic = folder.rpartition("/")[2].encode("ascii")
+        self.topic = folder_bytes(folder.rpartition("/")[2])
         self.timestamp = int(timestamp)
         self._meta = meta
         self._store_id = NO_STORE if meta is None else meta.store_id

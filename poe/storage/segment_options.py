@@ -3,8 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Literal, Self, get_args
 
-from poe.errors import OptionError
+from poe.errors import InvalidTopicName, OptionError
 from poe.storage.recovery import RecoveryMode
+from poe.storage.topic_name import NamePolicy, folder_bytes, folder_name
 from poe.storage.topic_options import AckLevel, TopicOptions
 
 _MESSAGE_LIMIT = 2**32 - 8
@@ -30,6 +31,10 @@ class SegmentOptions:
     topics: tuple[TopicOptions, ...] = ()
     """Topics with options of their own, as in `[topics.orders]` with `ack = "fsync"`."""
 
+    names: NamePolicy = "strict"
+    """Names of topics other than 1 to 200 of `A-Z a-z 0-9 . _ -`: refused (strict), or kept in
+    folders with `%XX` for each other byte (escape)."""
+
     verify: Literal["once", "always", "never"] = "once"
     """How often data that this process did not write is compared with its sums before it is read:
     once, each time, or not at all."""
@@ -51,16 +56,23 @@ class SegmentOptions:
             )
         for key, choices in (
             ("ack", get_args(AckLevel)),
+            ("names", get_args(NamePolicy)),
             ("verify", ("once", "always", "never")),
             ("recovery", ("point-in-time", "strict", "salvage")),
         ):
             if getattr(self, key) not in choices:
                 raise OptionError(key, getattr(self, key), " or ".join(choices))
+        for each in self.topics:
+            try:
+                folder_name(folder_bytes(each.topic), self.names)
+            except (InvalidTopicName, UnicodeEncodeError) as error:
+                allowed = f"the name of a topic ({error})"
+                raise OptionError("topics", each.topic, allowed) from error
 
     def by_topic(self) -> dict[bytes, Self]:
         """Return the options of the topics that have some of their own."""
         return {
-            each.topic.encode("ascii"): replace(self, ack=each.ack or self.ack, topics=())
+            folder_bytes(each.topic): replace(self, ack=each.ack or self.ack, topics=())
             for each in self.topics
         }
 

@@ -14,7 +14,6 @@ Layout:
 import contextlib
 import logging
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -30,17 +29,12 @@ from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.store_meta import Event, Kind, StoreMeta
 from poe.storage.store_options import StoreOptions
-from poe.storage.topic_name import check_topic, is_topic_folder
+from poe.storage.topic_folders import SEGMENT_FILE, TOPICS_FOLDER, TopicFolders
+from poe.storage.topic_name import NamePolicy, folder_bytes
 
 _log = logging.getLogger(__name__)
 
-TOPICS_FOLDER = "topics"
 LOCK_FILE = "store.lock"
-# `_new` are files that were about to be put in place. No leading zero: a timestamp has one name
-# only. 17 digits hold every 56-bit pointer.
-SEGMENT_FILE = re.compile(
-    r"(0|[1-9][0-9]{0,16})_(data|index|sum|lock|index_new|sum_new|lock_new)", re.ASCII
-)
 
 
 class Store:
@@ -58,6 +52,7 @@ class Store:
     __slots__ = (
         "_files",
         "_floors",
+        "_folders",
         "_lock",
         "_meta",
         "_options",
@@ -81,6 +76,7 @@ class Store:
         self.failed: dict[bytes, StorageError] = {}
         self._files = files
         self._floors: dict[bytes, int] = {}
+        self._folders = TopicFolders(files, options.names)
         self._lock: OpenFile | None = lock
         self._meta = meta
         self._options = options
@@ -136,6 +132,11 @@ class Store:
             raise
         return store
 
+    @property
+    def names(self) -> NamePolicy:
+        """Return the policy for names of topics."""
+        return self._options.names
+
     def recover_topic(self, topic: bytes) -> None:
         """Read the segments of a topic from its folder.
 
@@ -148,8 +149,7 @@ class Store:
         self._floors[topic] = self.last_pointer(topic)
         self.topics.pop(topic, None)
         try:
-            folder = f"{TOPICS_FOLDER}/{check_topic(topic)}"
-            segments = self._recover_segments(folder, self._options_of(topic))
+            segments = self._recover_segments(self._folders.path_of(topic), self._options_of(topic))
         except SegmentLocked:
             raise
         except StorageError as error:
@@ -189,7 +189,7 @@ class Store:
             TopicFailed: the topic is out of service, see `recover_topic`.
             TopicDamaged: with `recovery="strict"`, data of it was found to be damaged.
         """
-        folder = f"{TOPICS_FOLDER}/{check_topic(topic)}"
+        folder = self._folders.path_of(topic)
         options = self._options_of(topic)
         self.space.measure()
         if topic in self.failed:
@@ -246,7 +246,7 @@ class Store:
         segment.destroy()
         if not self.topics[topic]:
             del self.topics[topic]
-            self._remove_folder(f"{TOPICS_FOLDER}/{check_topic(topic)}")
+            self._remove_folder(self._folders.path_of(topic))
 
     def closed_segments(self) -> list[str]:
         """Tell the paths of all segments that are not written to."""
@@ -278,16 +278,17 @@ class Store:
             self._files.remove_folder(folder)
 
     def _recover_topics(self, entries: list[FolderEntry]) -> None:
-        for name, is_folder in entries:
-            if is_folder and is_topic_folder(name):
-                with contextlib.suppress(TopicFailed):
-                    self.recover_topic(name.encode("ascii"))
-            else:
-                _log.warning("%r in %s is no topic and is left alone", name, TOPICS_FOLDER)
+        for topic in self._folders.find(entries):
+            with contextlib.suppress(TopicFailed):
+                self.recover_topic(topic)
         known = {
-            (t, segment.timestamp) for t, segments in self.topics.items() for segment in segments
+            (folder_bytes(segment.path.split("/")[1]), segment.timestamp)
+            for segments in self.topics.values()
+            for segment in segments
         }
-        self._meta.keep_only(known | {key for key in self._meta.live if key[0] in self.failed})
+        # What is there, though it is not served now, keeps its events.
+        unserved = self._folders.unserved(self.failed)
+        self._meta.keep_only(known | {key for key in self._meta.live if key[0] in unserved})
 
     def _options_of(self, topic: bytes) -> SegmentOptions:
         return self._options_by_topic.get(topic, self._options)

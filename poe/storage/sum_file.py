@@ -33,6 +33,7 @@ from typing import Final, NamedTuple, Self
 from xxhash import xxh3_64_intdigest
 
 from poe.errors import FormatNotSupported
+from poe.storage.topic_name import folder_bytes
 
 SUM_HEADER_BYTES = 64
 SUM_ENTRY_BYTES = 48
@@ -138,7 +139,7 @@ def chain_seed(store_id: bytes, topic: bytes, timestamp: int) -> int:
 def seed_of(path: str, store_id: bytes) -> int:
     """Tell what the first entry of a segment is chained to, by its path less `_data`."""
     folder, _, timestamp = path.rpartition("/")
-    return chain_seed(store_id, folder.rpartition("/")[2].encode("ascii"), int(timestamp))
+    return chain_seed(store_id, folder_bytes(folder.rpartition("/")[2]), int(timestamp))
 
 
 def encode_sums(entries: list[SumEntry], chain: int) -> tuple[bytes, int]:

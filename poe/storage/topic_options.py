@@ -4,12 +4,10 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, get_args
 
 from poe.errors import OptionError
-from poe.storage.topic_name import is_topic_folder
 
 AckLevel = Literal["memory", "flushed", "fsync"]
 """What a put waits for: a copy in memory, the kernel, or the disk; each includes those before."""
 
-_NAME = "the name of a topic: 1 to 200 of A-Z a-z 0-9 . _ -, without a leading dot"
 _TEXT = "NAME.OPTION=VALUE, several of them separated by commas, as in orders.ack=fsync"
 
 
@@ -22,15 +20,13 @@ class TopicOptions:
     """
 
     topic: str
-    """Its name."""
+    """Its name; `SegmentOptions` looks whether its policy allows it."""
 
     ack: AckLevel | None = None
     """What a put onto it waits for."""
 
     def __post_init__(self) -> None:
-        """Reject names that no topic can have, and levels that there are not."""
-        if not is_topic_folder(self.topic):
-            raise OptionError("topics", self.topic, _NAME)
+        """Reject levels that there are not."""
         if self.ack is not None and self.ack not in get_args(AckLevel):
             key = f"topics.{self.topic}.ack"
             raise OptionError(key, self.ack, " or ".join(get_args(AckLevel)))

@@ -10,9 +10,9 @@ from poe.storage.failure import reading, writing
 from poe.storage.files import Files
 from poe.storage.segment_files import SegmentFiles
 from poe.storage.segment_lock import find_lock
-from poe.storage.store import SEGMENT_FILE, TOPICS_FOLDER
 from poe.storage.store_meta import StoreMeta
-from poe.storage.topic_name import is_topic_folder
+from poe.storage.topic_folders import SEGMENT_FILE, TOPICS_FOLDER
+from poe.storage.topic_name import topic_in
 
 _MARK = b"unlocked\n"
 
@@ -26,10 +26,10 @@ def foreign_locks(files: Files) -> list[str]:
     """
     found = []
     with reading(TOPICS_FOLDER):
-        for topic, is_folder in sorted(files.list_folder(TOPICS_FOLDER)):
-            if not is_folder or not is_topic_folder(topic):
+        for folder_name, is_folder in sorted(files.list_folder(TOPICS_FOLDER)):
+            if not is_folder or topic_in(folder_name) is None:
                 continue
-            folder = f"{TOPICS_FOLDER}/{topic}"
+            folder = f"{TOPICS_FOLDER}/{folder_name}"
             for name, _ in sorted(files.list_folder(folder)):
                 match = SEGMENT_FILE.fullmatch(name)
                 if match and match[2] == "lock" and not files.size(f"{folder}/{name}"):

@@ -96,10 +96,19 @@ class Verification:
                 is_marked = entry.flags & Flag.CORRUPT
                 if is_marked or hash_of(data, start, entry.end) != entry.data_hash:
                     if start <= offset:
-                        raise CorruptRecord(self._path + "_data", start, entry.last_pointer)
+                        raise self._corrupt(number, start)
                     return start
                 self._is_verified[number] = self._is_once
         return end
+
+    def _corrupt(self, number: int, start: int) -> CorruptRecord:
+        """Say which pointers the records of an entry have, as far as the entries tell."""
+        # No record has a pointer less than the timestamp; entries without records have none.
+        before = int(self._path.rpartition("/")[2]) - 1
+        for entry in self._entries[:number]:
+            before = max(before, entry.last_pointer)
+        pointer = self._entries[number].last_pointer
+        return CorruptRecord(self._path + "_data", start, pointer, before + 1)
 
     def forget(self) -> None:
         """Let go of what was read; what was found sound is remembered."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from poe.actors import KILL
 from poe.errors import CallTimeout, SyncFailed
 from poe.protocol import SCRATCH_SIZE, FrameReader, PutReply, PutRequest, decode_reply
 from tests.broker.nodes import connect, read_by_next
@@ -82,7 +83,7 @@ def node(serve, disk):
 def start(serve, disk, **options):
     """Start a node with a message on each topic, then stall the disk."""
     disk.gate.set()
-    node = serve(ack="fsync", **options)
+    node = serve(**{"ack": "fsync", **options})
     for topic in (SLOW, FAST):
         node.put(topic, b"first")
     disk.gate.clear()
@@ -120,6 +121,61 @@ def test_a_put_that_waits_too_long_is_told_and_may_be_stored(serve, disk):
         disk.gate.set()
         client.write(SLOW, [b"3"])
     assert [message for _, message in read_by_next(node, SLOW)] == [b"first", b"1", b"2", b"3"]
+
+
+def sync_in_thread(node, told):
+    """Ask for a sync of everything as a client does; what comes of it is appended to `told`."""
+
+    def ask():
+        with connect(node) as client:
+            try:
+                told.append(client.control("sync"))
+            except CallTimeout as error:
+                told.append(error)
+
+    syncer = threading.Thread(target=ask)
+    syncer.start()
+    return syncer
+
+
+def test_new_topics_come_into_being_while_a_sync_waits_for_the_disk(serve, disk):
+    node = start(serve, disk, ack="flushed", count_limit=10, check_interval=0.01)
+    node.put(SLOW, b"second")
+    told: list[object] = []
+    syncer = sync_in_thread(node, told)
+    wait_until(lambda: disk.begun == 1)
+    with connect(node) as client:
+        client.write(b"new", [b"%d" % number for number in range(10)])
+        wait_until(lambda: len(dict(node.info())[b"new"]) > 1)  # it was rotated, too
+    assert told == []
+    disk.gate.set()
+    syncer.join(20)
+    assert told == [None]
+
+
+def test_a_sync_that_waits_too_long_is_told(serve, disk):
+    node = start(serve, disk, ack="flushed", put_timeout=0.1)
+    node.put(SLOW, b"second")
+    told: list[object] = []
+    sync_in_thread(node, told).join(20)
+    assert "0.1 s; the work may have been done" in str(*told)
+
+
+def test_a_sync_goes_on_with_the_next_server_of_a_segment_when_one_is_killed(serve, disk):
+    node = start(serve, disk, ack="flushed", sync_interval=0.0)
+    node.put(SLOW, b"second")
+    told: list[object] = []
+    syncer = sync_in_thread(node, told)
+    wait_until(lambda: disk.begun == 1)
+    (ref,) = [ref for ref, _ in dict(node.info())[SLOW]]
+    killer = threading.Thread(target=node.system.exit, args=(ref, KILL))
+    killer.start()
+    wait_until(lambda: disk.begun == 2)  # the repair syncs, too
+    disk.gate.set()
+    killer.join(20)
+    syncer.join(20)
+    assert told == [None]
+    assert disk.ended >= 6  # data and sums: of both servers, and of the repair
 
 
 def test_a_full_segment_does_not_wait_for_its_disk_in_everybody_s_way(serve, disk):

@@ -4,7 +4,10 @@ import logging
 
 import pytest
 
+from poe import Node
+from poe.broker.log_limit import LogLimit
 from poe.errors import CorruptRecord
+from poe.testing import wait_until
 from tests.scenarios.clients import CLIENTS, RawClient
 
 TOPIC = b"damaged"
@@ -125,3 +128,103 @@ def test_a_changed_byte_is_found_after_a_restart_and_costs_its_batch_alone(node,
             raw.read(TOPIC, pointers[1], 100)
         assert caught.value.pointer == pointers[2]
         assert [pointer for pointer, _ in raw.read(TOPIC, pointers[2], 9)] == pointers[3:]
+
+
+def change_bytes(base, offsets):
+    """Change bytes of the oldest data file of a stopped node."""
+    path = min(base.glob(f"topics/{TOPIC.decode()}/*_data"))
+    with path.open("r+b") as file:
+        for offset in offsets:
+            file.seek(offset)
+            file.write(b"x")
+
+
+def test_the_error_tells_from_which_to_which_pointer_messages_are_damaged(node, tmp_path):
+    """Each batch is an entry of the sums; those of a damaged one cannot be told apart."""
+    lasts = [node.put_many(TOPIC, [b"%d" % number * 35_000] * 2) for number in range(4)]
+    node.stop()
+    change_bytes(tmp_path / "data", [1000, 2 * 70_022 + 1000])
+    node.start()
+    with RawClient(node.address) as raw:
+        for pointer, low, high in ((0, None, lasts[0]), (lasts[1], lasts[1] + 1, lasts[2])):
+            with pytest.raises(CorruptRecord) as caught:
+                raw.read(TOPIC, pointer, 100)
+            error = caught.value
+            assert error.pointer == high
+            assert low in (None, error.pointer_low)
+            assert error.pointer_low <= high - 1
+            assert f"pointers {error.pointer_low} to {high} are damaged" in str(error)
+            assert raw.read(TOPIC, high, 1)[0][0] == lasts[lasts.index(high) + 1] - 1
+
+
+@pytest.fixture
+def skipping(tmp_path):
+    return Node(dir=tmp_path / "skipping", port=0, on_corrupt="skip")
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("limit", [1, 100])
+def test_damage_can_be_skipped_and_is_counted(skipping, tmp_path, kind, limit):
+    with skipping as node:
+        pointers = [node.put_many(TOPIC, [b"%d" % number * 70_000]) for number in range(5)]
+    change_bytes(tmp_path / "skipping", [1000, 2 * 70_011 + 1000, 3 * 70_011 + 1000])
+    with skipping as node:
+        client = CLIENTS[kind](node.address)
+        found, pointer = [], 0
+        while records := client.read(TOPIC, pointer, limit):
+            found += [pointer for pointer, _ in records]
+            pointer = found[-1]
+        assert found == [pointers[1], pointers[4]]
+        assert client.control("health")["gaps_count"] == 3
+        assert node.next(TOPIC, pointers[1]) == (pointers[4], b"4" * 70_000)
+        assert client.control("health")["gaps_count"] == 5
+        client.close()
+
+
+def test_what_is_skipped_is_logged_a_few_times_in_a_second(skipping, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("poe.broker"), "filters", [LogLimit()])
+    with skipping as node:
+        node.put_many(TOPIC, [b"1" * 70_000])
+        node.put_many(TOPIC, [b"2" * 70_000])
+    change_bytes(tmp_path / "skipping", [1000])
+    with skipping as node, RawClient(node.address) as raw, caplog.at_level(logging.ERROR):
+        for _ in range(100):
+            assert len(raw.read(TOPIC, 0, 9)) == 1
+        assert raw.control("health")["gaps_count"] == 100
+    lines = caplog.text.count("topic b'damaged' is damaged")
+    assert 1 <= lines < 100
+
+
+def test_damage_is_skipped_into_the_next_segment(tmp_path):
+    options = {"dir": tmp_path / "data", "port": 0, "on_corrupt": "skip", "size_limit": 70_000}
+    with Node(options, check_interval=0.01) as node:
+        node.put(TOPIC, b"1" * 70_000)
+        wait_until(lambda: len(node.info()[0][1]) > 1, 10)
+        second = node.put(TOPIC, b"2")
+    change_bytes(tmp_path / "data", [1000])
+    with Node(options) as node, RawClient(node.address) as raw:
+        assert raw.read(TOPIC, 0, 9) == [(second, b"2")]
+        assert node.next(TOPIC, 0) == (second, b"2")
+
+
+def test_damage_at_the_end_is_skipped_and_what_comes_then_is_found(skipping, tmp_path):
+    with skipping as node:
+        last = node.put_many(TOPIC, [b"1" * 70_000, b"2" * 70_000])
+    change_bytes(tmp_path / "skipping", [1000])
+    with skipping as node, RawClient(node.address) as raw:
+        assert raw.read(TOPIC, 0, 9) == []  # all that there is
+        assert node.next(TOPIC, 0) is None
+        pointer = node.put(TOPIC, b"behind")
+        assert raw.read(TOPIC, 0, 9) == [(pointer, b"behind")]
+        assert pointer > last
+
+
+def test_by_default_a_read_in_process_raises_as_one_over_the_socket_does(node, tmp_path):
+    last = node.put_many(TOPIC, [b"1" * 70_000, b"2" * 70_000])
+    node.stop()
+    change_bytes(tmp_path / "data", [1000])
+    node.start()
+    with pytest.raises(CorruptRecord) as caught:
+        node.next(TOPIC, 0)
+    assert caught.value.pointer == last
+    assert node.control("health")["gaps_count"] == 0

@@ -1,7 +1,6 @@
 """Hostile topic names: nothing outside the folder, no harm to others, and restarts work."""
 
 import re
-from pathlib import Path
 from random import Random
 
 from poe.errors import PoeError
@@ -9,6 +8,8 @@ from torture.scenario import Run, Trial
 from torture.server import Server, read_topics
 
 _ALLOWED = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+_ODD = re.compile(rb"[^A-Za-z0-9._-]")
+_FOLDER_BYTES_MAX = 255
 _NAMES = 500
 _KNOWN = [
     b".", b"..", b"../x", b"../../x", b"/etc/x", b"a/../../x", b"a\0b", b"a\nb", b" ", b"~", b"%",
@@ -19,42 +20,59 @@ _KNOWN = [
 
 
 def play(run: Run) -> None:
-    """Put onto each of `_NAMES` names in each trial, and look at the folders around."""
+    """Put onto each of `_NAMES` names in each trial, by both policies, and look at the folders."""
     run.each(_trial)
 
 
 def _trial(trial: Trial) -> None:
     random = trial.random
-    outside = trial.folder / "outside"
-    outside.mkdir()
-    base = trial.folder / "inside" / "data"
-    base.parent.mkdir()
     names = [*_KNOWN, *(_made_up(random) for _ in range(_NAMES - len(_KNOWN)))]
+    for policy in ("strict", "escape"):
+        _play_policy(trial, policy, names)
+
+
+def _play_policy(trial: Trial, policy: str, names: list[bytes]) -> None:
+    outside = trial.folder / policy / "outside"
+    outside.mkdir(parents=True)
+    base = trial.folder / policy / "inside" / "data"
+    base.parent.mkdir()
     stored: dict[bytes, bytes] = {}
-    with Server(base) as server:
+    with Server(base, names=policy) as server:
         (base / "topics" / "link").symlink_to(outside, target_is_directory=True)
         (base / "topics" / "file").write_bytes(b"in the way")
         with server.connect() as client:
             for name in [*names, b"link", b"file", b"good"]:
-                message = random.randbytes(8)
+                message = trial.random.randbytes(8)
                 try:
                     client.write(name, [message])
                     stored[name] = message
                 except PoeError:
                     continue
-    for name in sorted(stored):
-        if name in {b"link", b"file"} or not _ALLOWED.fullmatch(name):
-            trial.failures.append(f"{name[:60]!r} was accepted")
+    for name in sorted({*names, b"link", b"file"}):
+        if (name in stored) != (_is_allowed(name, policy) and name not in {b"link", b"file"}):
+            done = "accepted" if name in stored else "refused"
+            trial.failures.append(f"{name[:60]!r} was {done} with names={policy}")
     trial.expect(is_true=b"good" in stored, otherwise="an ordinary name was refused")
     trial.expect(is_true=not list(outside.iterdir()), otherwise="a link led outside")
     around = {path.name for path in base.parent.iterdir()} - {"data", "data.log"}
     trial.expect(is_true=not around, otherwise=f"{around} was made outside of the folder")
-    with Server(base) as server:
+    with Server(base, names=policy) as server:
         found = {t: [m for _, m in records] for t, records in read_topics(server).items()}
     wrong = [name for name, message in stored.items() if found.get(name) != [message]]
     trial.expect(is_true=not wrong, otherwise=f"after a restart {wrong[:3]} are not what they were")
-    trial.note(names=len(names), accepted=len(stored))
-    _expect_only_topics(trial, base / "topics", stored)
+    folders = {path.name for path in (base / "topics").iterdir()} - {"link", "file"}
+    trial.expect(
+        is_true=len(folders) == len(stored),
+        otherwise=f"{len(folders)} folders for {len(stored)} topics",
+    )
+    trial.note(names=len(names), **{f"accepted_{policy}": len(stored)})
+
+
+def _is_allowed(name: bytes, policy: str) -> bool:
+    if _ALLOWED.fullmatch(name):
+        return True
+    escaped_count = len(_ODD.findall(name)) + name.startswith(b".")
+    return policy == "escape" and 0 < len(name) + 2 * escaped_count <= _FOLDER_BYTES_MAX
 
 
 def _made_up(random: Random) -> bytes:
@@ -68,9 +86,3 @@ def _made_up(random: Random) -> bytes:
     name = bytearray(b"ordinary-%d" % random.randrange(1000))
     name[random.randrange(len(name))] = random.randrange(256)
     return bytes(name)
-
-
-def _expect_only_topics(trial: Trial, folder: Path, stored: dict[bytes, bytes]) -> None:
-    names = {path.name for path in folder.iterdir()} - {"link", "file"}
-    surplus = names - {name.decode("ascii", "replace") for name in stored}
-    trial.expect(is_true=not surplus, otherwise=f"folders without a topic: {sorted(surplus)[:3]}")
