@@ -11,6 +11,7 @@ from math import inf
 from pathlib import Path
 from tempfile import mkdtemp
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -18,6 +19,9 @@ from poe.storage import POINTER_MAX
 from properties.models import NodeModel
 from properties.strategies import BATCHES, LIMITS, PERIODS_S, PLACES, TOPICS
 from tests.broker.nodes import SimulatedNode, open_files, read_by_frames, read_by_next
+
+# Each start and stop of a node waits for the disk, of which somebody else may have much to ask.
+pytestmark = pytest.mark.timeout(600)
 
 COUNT_LIMIT = 5
 MAX_AGE_S = 30.0
