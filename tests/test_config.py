@@ -43,6 +43,8 @@ def test_defaults_are_those_of_the_design():
         "scrub_rate": 4 * 1024 * 1024,
         "topics": (),
         "min_free": 128 * 1024 * 1024,
+        "allow_network_file_system": False,
+        "store_id": None,
         "insecure": False,
         "message_max": 16 * 1024 * 1024,
         "frame_max": 64 * 1024 * 1024,

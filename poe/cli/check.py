@@ -8,7 +8,13 @@ import typer
 from poe.cli import argument
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, write_line
-from poe.storage import check_events, check_segments, repair_segments, stopped_store
+from poe.storage import (
+    check_events,
+    check_segments,
+    read_store_id,
+    repair_segments,
+    stopped_store,
+)
 
 
 def check(
@@ -49,6 +55,9 @@ def check(
                     f"{segment.path}: {counted(segment.count, 'message')}, "
                     f"{counted(segment.size_bytes, 'byte')}"
                 )
+        store_id = read_store_id(files)
+    if store_id is not None:
+        write_line(f"store {store_id}")
     write_line(
         f"{counted(segments_count, 'segment')}, {counted(messages_count, 'message')}, "
         f"{counted(size_bytes, 'byte')}: "

@@ -15,6 +15,7 @@ from poe.storage.repair import repair_segments
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.store import Store
+from poe.storage.store_meta import read_store_id
 from poe.storage.store_options import StoreOptions
 from poe.storage.topic_name import check_topic
 from poe.storage.topic_options import TopicOptions
@@ -41,6 +42,7 @@ __all__ = [
     "check_segments",
     "check_topic",
     "decode_records",
+    "read_store_id",
     "repair_segments",
     "stopped_store",
 ]

@@ -132,6 +132,10 @@ class Files(Protocol):
         """Tell how many bytes may still be written to the disk."""
         ...
 
+    def file_system(self) -> str:
+        """Tell the type of the file system, as `mount` does; empty where that is not known."""
+        ...
+
 
 class FileSlice(NamedTuple):
     """Whole records that lie one behind the other in a data file, ready for `sendfile`.

@@ -252,6 +252,21 @@ class RealFiles:
         found = os.fstatvfs(self._base_fd)
         return found.f_bavail * found.f_frsize
 
+    def file_system(self) -> str:
+        """Tell the type of the file system, as `mount` does; empty where that is not known.
+
+        Not by the number that statfs gives: all of FUSE has the same one.
+        """
+        try:
+            about_fd = Path(f"/proc/self/fdinfo/{self._base_fd}").read_bytes()
+            mount_id = about_fd.partition(b"mnt_id:")[2].split()[0]
+            for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+                if line.split(maxsplit=1)[0] == mount_id:
+                    return line.partition(b" - ")[2].split()[0].decode("ascii", "replace")
+        except (OSError, IndexError):
+            pass
+        return ""
+
     @contextlib.contextmanager
     def _folder_of(self, path: str) -> Iterator[tuple[int, str]]:
         """Open the folder that holds the last name of a path, for the time of one operation."""

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Self
 
 from poe.errors import OptionError, SegmentLocked, StorageError, StoreLocked, TopicFailed
+from poe.storage.base_folder import open_base
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, FolderEntry, OpenFile
 from poe.storage.free_space import FreeSpace
-from poe.storage.real_files import RealFiles
 from poe.storage.record import Messages, check_sizes
 from poe.storage.scrub import scrub
 from poe.storage.segment import Segment
@@ -102,28 +102,31 @@ class Store:
             store_options: what is asked of the folder and its disk.
 
         Raises:
-            OptionError: the folder cannot be made or written.
+            OptionError: the folder cannot be made or written, or is not what was asked for.
             StoreLocked: another server runs on it.
             SegmentLocked: a live program that is not a server of ours writes to a segment.
             FormatNotSupported: a newer version has written the folder.
         """
-        files = RealFiles.at(base) if isinstance(base, Path) else base
+        asked = store_options or StoreOptions()
         try:
+            files = open_base(base, asked)
             lock, owner = _lock_base(files)
             meta = StoreMeta(files, os.urandom(16))
             if not meta.was_closed:
                 is_this_boot = files.boot_id != "" and files.boot_id in owner
                 when = "in this boot" if is_this_boot else "before a reboot"
                 _log.warning("the last server on %s was not stopped, %s", files.base, when)
+            _log.info("store %s in %s", meta.store_id.hex(), files.base)
             meta.add(Event(Kind.OPEN))
-            space = FreeSpace(files, (store_options or StoreOptions()).min_free)
+            space = FreeSpace(files, asked.min_free)
             store = cls(files, options or SegmentOptions(), lock, meta, space)
             if files.make_folder(TOPICS_FOLDER):
                 files.sync_folder("")
             names = files.list_folder(TOPICS_FOLDER)
         except OSError as error:
             allowed = f"a folder that this user may write ({error.strerror or error})"
-            raise OptionError(key="dir", value=files.base, allowed=allowed) from error
+            folder = str(base) if isinstance(base, Path) else base.base
+            raise OptionError(key="dir", value=folder, allowed=allowed) from error
         try:
             store._recover_topics(sorted(names))
         except SegmentLocked:
@@ -332,7 +335,11 @@ def _lock_base(files: Files) -> tuple[OpenFile, str]:
         raise StoreLocked(files.base, locked_by(files)) from error
     owner = lock.read_at(100, 0).decode("ascii", "replace")
     lock.truncate(0)
-    lock.write_at(f"{os.getpid()}\n{files.boot_id}\n".encode("ascii"), 0)
+    try:
+        lock.write_at(f"{os.getpid()}\n{files.boot_id}\n".encode("ascii"), 0)
+    except OSError as error:
+        # It is for people and the log: a full disk can be served from all the same.
+        _log.warning("%s does not tell who holds it: %s", LOCK_FILE, error)
     return lock, owner
 
 

@@ -90,6 +90,21 @@ def decode_events(content: bytes, store_id: bytes) -> Iterator[Event]:
         at = end + _HASH.size
 
 
+def read_store_id(files: Files) -> str | None:
+    """Tell the id of the store in a folder, in hexadecimal digits; None when nothing tells it.
+
+    Raises:
+        FormatNotSupported: a newer version has written it.
+        OSError: it cannot be read.
+    """
+    try:
+        content = files.open(META_FILE, "r").read_at(SUM_HEADER_BYTES, 0)
+    except FileNotFoundError:
+        return None
+    header = SumHeader.decode(content, META_FILE, META_MAGIC)
+    return None if header is None else header.store_id.hex()
+
+
 class StoreMeta:
     """The events of one store, whose lock is held; `live` has the last one of each segment.
 
@@ -121,7 +136,7 @@ class StoreMeta:
         elif content:
             _log.error("%s is damaged and begun anew", META_FILE)
         if header is None or self._size_bytes < len(content):
-            self._compact(is_synced=header is not None)
+            self._compact()
 
     def add(self, event: Event) -> None:
         """Note an event."""
@@ -150,7 +165,7 @@ class StoreMeta:
         self.live = {key: event for key, event in self.live.items() if key in known}
         live_bytes = SUM_HEADER_BYTES + sum(map(len, self._encoded()))
         if lost or self._size_bytes > max(2 * live_bytes, _COMPACT_BYTES_MIN):
-            self._compact(is_synced=True)
+            self._compact()
 
     def _read_file(self) -> bytes:
         try:
@@ -177,17 +192,15 @@ class StoreMeta:
     def _encoded(self) -> list[bytes]:
         return [encode_event(event, self.store_id) for event in self.live.values()]
 
-    def _compact(self, *, is_synced: bool) -> None:
-        """Write what counts into a new file, and put that in place."""
+    def _compact(self) -> None:
+        """Write what counts into a new file, and put that in place; the id survives power cuts."""
         content = SumHeader(self.store_id, 0).encode(META_MAGIC) + b"".join(self._encoded())
         try:
             file = self._files.open(META_FILE + "_new", "w+")
             file.write_at(content, 0)
-            if is_synced:
-                file.sync()
+            file.sync()
             self._files.rename(META_FILE + "_new", META_FILE)
-            if is_synced:
-                self._files.sync_folder("")
+            self._files.sync_folder("")
         except OSError as error:
             _log.warning("%s cannot be written: %s", META_FILE, error)
         else:

@@ -2,7 +2,8 @@
 
 Operations are counted through the layer and all files it opened. `fail(nth, error_number)` makes
 the Nth call from now on raise; a failing write has written half of its bytes before, as a full disk
-does. With `is_for_ever`, all calls after it fail, too. `free` is what the disk says to have left.
+does. With `is_for_ever`, all calls after it fail, too. `free` is what the disk says to have left,
+`kind` what file system it says to be.
 """
 
 import os
@@ -21,6 +22,7 @@ class FaultyFiles:
         self.operations: tuple[str, ...] = ()
         self.failed_count = 0
         self.free: int | None = None
+        self.kind: str | None = None
 
     def fail(self, nth, error_number, *operations, is_for_ever=False):
         self.countdown = nth
@@ -91,6 +93,9 @@ class FaultyFiles:
 
     def is_open_elsewhere(self, path: str) -> bool:
         return self.real.is_open_elsewhere(path)
+
+    def file_system(self) -> str:
+        return self.real.file_system() if self.kind is None else self.kind
 
     def free_bytes(self) -> int:
         if "free_bytes" in self.operations:  # a look, which is no operation on files

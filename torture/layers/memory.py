@@ -144,6 +144,9 @@ class MemoryFiles:
     def free_bytes(self) -> int:
         return 1 << 40
 
+    def file_system(self) -> str:
+        return ""
+
     def _check_folder(self, path: str) -> None:
         if path.rpartition("/")[0] not in self.folders:
             raise _error(errno.ENOENT)

@@ -96,6 +96,9 @@ class WatchedFiles:
     def free_bytes(self) -> int:
         return self._files.free_bytes()
 
+    def file_system(self) -> str:
+        return self._files.file_system()
+
 
 class WatchedFile:
     """An open file of `WatchedFiles`."""
