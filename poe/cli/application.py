@@ -24,6 +24,7 @@ from poe.cli.sentence import sentence_of
 from poe.cli.serve import serve_command
 from poe.cli.status import status, topics
 from poe.cli.tree import tree
+from poe.cli.unlock import unlock
 from poe.errors import PoeError
 from poe.version import VERSION
 
@@ -76,7 +77,7 @@ def _application() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     application.callback(invoke_without_command=True)(_top)
-    for command in (serve_command(), put, read, topics, status, tree, check, bench):
+    for command in (serve_command(), put, read, topics, status, tree, check, unlock, bench):
         application.command()(command)
     return application
 

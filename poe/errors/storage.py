@@ -21,14 +21,16 @@ class PointerOutOfRange(StorageError):
 
 
 class SegmentLocked(StorageError):
-    """Another live program has the segment open for writing."""
+    """Another live program has the segment open for writing, or one may that cannot be seen."""
 
     code = 202
 
-    def __init__(self, path: str, owner: str = "another program") -> None:
+    def __init__(
+        self, path: str, owner: str = "another program", way_out: str = "stop it first"
+    ) -> None:
         self.path = path
         self.owner = owner
-        super().__init__(f"segment {path} is in use by {owner}; stop it first")
+        super().__init__(f"segment {path} is in use by {owner}; {way_out}")
 
 
 class CorruptRecord(StorageError):

@@ -19,6 +19,7 @@ from poe.storage.store_meta import read_store_id
 from poe.storage.store_options import StoreOptions
 from poe.storage.topic_name import check_topic
 from poe.storage.topic_options import TopicOptions
+from poe.storage.unlock import foreign_locks, unlock_segments
 
 __all__ = [
     "POINTER_MAX",
@@ -42,7 +43,9 @@ __all__ = [
     "check_segments",
     "check_topic",
     "decode_records",
+    "foreign_locks",
     "read_store_id",
     "repair_segments",
     "stopped_store",
+    "unlock_segments",
 ]

@@ -6,46 +6,11 @@ Nothing is written into a folder that is refused.
 from pathlib import Path
 
 from poe.errors import OptionError
+from poe.storage.file_system import NETWORK_FILE_SYSTEMS
 from poe.storage.files import Files
 from poe.storage.real_files import RealFiles
 from poe.storage.store_meta import read_store_id
 from poe.storage.store_options import StoreOptions
-
-NETWORK_FILE_SYSTEMS = frozenset(
-    {
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "coda",
-        "davfs",
-        "fuse.ceph-fuse",
-        "fuse.curlftpfs",
-        "fuse.davfs2",
-        "fuse.gcsfuse",
-        "fuse.glusterfs",
-        "fuse.goofys",
-        "fuse.juicefs",
-        "fuse.rclone",
-        "fuse.s3fs",
-        "fuse.sshfs",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "orangefs",
-        "pvfs2",
-        "smb3",
-        "smbfs",
-    }
-)
-"""Types that other hosts may write to at the same time, as `mount` names them.
-
-A virtual machine's or a container's view of its own host (9p, virtiofs, vboxsf, overlay) is none of
-them, nor FUSE as such: they hold local disks more often than not.
-"""
 
 
 def open_base(base: Path | Files, options: StoreOptions) -> Files:

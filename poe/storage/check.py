@@ -152,7 +152,9 @@ def _check_files(files: Files, segment: SegmentCheck) -> None:
         OSError: a file cannot be read.
     """
     lock = find_lock(files, segment.path + "_lock")
-    if lock is not None:
+    if lock is not None and lock.is_out_of_sight:
+        segment.notes.append("has the lock of another program, which may run out of sight of here")
+    elif lock is not None:
         segment.notes.append("was not closed; the next start recovers it")
     data = open_maybe(files, segment.path + "_data")
     if data is None:

@@ -124,8 +124,8 @@ class Files(Protocol):
         """
         ...
 
-    def is_open_elsewhere(self, path: str) -> bool:
-        """Tell whether another process holds the file open, as far as can be seen."""
+    def is_open_elsewhere(self, path: str) -> bool | None:
+        """Tell whether another process holds the file open; None when one may out of our sight."""
         ...
 
     def free_bytes(self) -> int:

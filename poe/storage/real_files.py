@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import glob
 import mmap
 import os
 import stat
@@ -18,7 +17,9 @@ from pathlib import Path
 from typing import Self
 
 from poe.errors import OptionError
+from poe.storage.file_system import HOST_FILE_SYSTEMS, NETWORK_FILE_SYSTEMS
 from poe.storage.files import FolderEntry, Mode, OpenFile
+from poe.storage.open_files import is_open_elsewhere
 
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
 # O_PATH takes no part in reading or writing, so it costs least and needs no read permission.
@@ -232,20 +233,17 @@ class RealFiles:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         return file
 
-    def is_open_elsewhere(self, path: str) -> bool:
-        """Tell whether another process holds the file open, as far as can be seen."""
+    def is_open_elsewhere(self, path: str) -> bool | None:
+        """Tell whether another process holds the file open; None when one may that is out of sight.
+
+        Where other machines can write, too, who has a file open there cannot be seen.
+        """
         with self._folder_of(path) as (folder_fd, name):
             wanted = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
-        own = f"/proc/{os.getpid()}/"
-        for link in glob.iglob("/proc/[0-9]*/fd/*"):  # noqa: PTH207 - pathlib stops where a process ends
-            # Processes end while we look, and those of other users are closed to us. The name is
-            # compared first: a stat of an unknown descriptor may hang on a dead network mount.
-            with contextlib.suppress(OSError):
-                if not link.startswith(own) and Path(link).readlink().name == name:
-                    found = Path(link).stat()
-                    if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
-                        return True
-        return False
+        is_open = is_open_elsewhere(name, wanted)
+        if is_open is False and self.file_system() in NETWORK_FILE_SYSTEMS | HOST_FILE_SYSTEMS:
+            return None
+        return is_open
 
     def free_bytes(self) -> int:
         """Tell how many bytes may still be written to the disk; what is kept for root is not."""

@@ -23,6 +23,7 @@ import logging
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from poe.errors import SegmentLocked
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, Mode, OpenFile
 from poe.storage.index import ENTRY_BYTES, decode_entries, decode_entry
@@ -97,7 +98,7 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
         What it holds, or None when there is no data file; what else there was is put away then.
 
     Raises:
-        SegmentLocked: a live program writes to it.
+        SegmentLocked: a live program writes to it, or one out of sight may.
         FormatNotSupported: a newer version has written it.
         ReadFailed: a file cannot be opened or read.
         StorageFull: no room to repair.
@@ -115,6 +116,12 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
             extent = _closed(data, index, sums)
             if extent is not None:
                 return extent
+        if _is_lock_torn(lock, sums, noted):
+            lock = FoundLock(None, is_ours=True)
+    if lock is not None and lock.is_out_of_sight:
+        raise _locked_out_of_sight(files, path)
+    if lock is not None and not lock.is_ours:
+        _log.warning("segment %s has the lock of a program that is gone, and is taken over", path)
     with writing(path):
         if data is None:
             _log.warning("segment %s has no data file; its other files are put away", path)
@@ -122,8 +129,6 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
             keep_file(files, path, "_sum")
             extent = None
         else:
-            if _is_lock_torn(lock, sums, noted):
-                lock = FoundLock(None, is_ours=True)
             recovery = _Recovery(files, path, lock, index, sums, mode)
             extent = recovery.run()
         files.unlink(path + "_lock")
@@ -207,6 +212,12 @@ def _is_lock_torn(lock: FoundLock | None, sums: FoundSums, noted: Kind | None) -
     if flags & Flag.CLEAN:
         return False
     return noted is Kind.CREATE or (noted is None and lock is not None)
+
+
+def _locked_out_of_sight(files: Files, path: str) -> SegmentLocked:
+    owner = "a program that may run in another container, on another host or for another user"
+    way_out = f"stop it, or if it has ended run `poe unlock --force {files.base}`"
+    return SegmentLocked(f"{files.base}/{path}", owner, way_out)
 
 
 def _closed(data: OpenFile, index: OpenFile, sums: FoundSums) -> Extent | None:

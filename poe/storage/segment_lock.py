@@ -41,12 +41,16 @@ class FoundLock:
     is_ours: bool = False
     """Whether a writer of this program has left it."""
 
+    is_out_of_sight: bool = False
+    """Whether it may be of another program that lives, but where it cannot be seen."""
+
 
 def make_lock(files: Files, path: str, flushed_offset: int, *, is_synced: bool = False) -> None:
     """Make the lock file of a segment; on an error none is left behind.
 
     When `is_synced`, what it says survives a power cut. An empty one would be the original's,
-    behind whose lock all that looks like records is taken in.
+    behind whose lock all that looks like records is taken in, or that keeps us from starting: so it
+    gets its name when it is whole, and who is killed meanwhile leaves none.
 
     Raises:
         OSError: as reported by the file layer.
@@ -54,16 +58,17 @@ def make_lock(files: Files, path: str, flushed_offset: int, *, is_synced: bool =
     boot_id = files.boot_id.encode("ascii")
     header = _HEADER.pack(_MAGIC, _VERSION, os.getpid(), boot_id)
     try:
-        file = files.open(path, "w+")
+        file = files.open(path + "_new", "w+")
         file.allocate(_LOCK_BYTES)
         # The number is believed as soon as the header is whole; so the header comes behind it.
         file.write_at(_FLUSHED_OFFSET.pack(flushed_offset), _HEADER.size)
         file.write_at(header, 0)
         if is_synced:
             file.sync()
+        files.rename(path + "_new", path)
     except OSError:
         with contextlib.suppress(OSError):
-            files.unlink(path)
+            files.unlink(path + "_new")
         raise
 
 
@@ -91,9 +96,11 @@ def find_lock(files: Files, path: str) -> FoundLock | None:
     except FileNotFoundError:
         return None
     if not content.startswith(_MAGIC) or len(content) < _LOCK_BYTES:
-        if files.is_open_elsewhere(path):
+        is_open = files.is_open_elsewhere(path)
+        if is_open:
             raise SegmentLocked(path=f"{files.base}/{path}")
-        return FoundLock(None)
+        # With content it is one of ours that a power cut has torn, or that `unlock` has marked.
+        return FoundLock(None, is_out_of_sight=is_open is None and not content)
     # Ours needs no look for a live writer: the lock on the whole store is held by now.
     _, version, _, boot_id = _HEADER.unpack_from(content)
     is_this_boot = files.boot_id != "" and boot_id.rstrip(b"\0") == files.boot_id.encode("ascii")

@@ -36,9 +36,11 @@ _log = logging.getLogger(__name__)
 
 TOPICS_FOLDER = "topics"
 LOCK_FILE = "store.lock"
-# `_index_new` and `_sum_new` are files that recovery was about to put in place. No leading zero: a
-# timestamp has one name only. 17 digits hold every 56-bit pointer.
-SEGMENT_FILE = re.compile(r"(0|[1-9][0-9]{0,16})_(data|index|sum|lock|index_new|sum_new)", re.ASCII)
+# `_new` are files that were about to be put in place. No leading zero: a timestamp has one name
+# only. 17 digits hold every 56-bit pointer.
+SEGMENT_FILE = re.compile(
+    r"(0|[1-9][0-9]{0,16})_(data|index|sum|lock|index_new|sum_new|lock_new)", re.ASCII
+)
 
 
 class Store:

@@ -21,11 +21,13 @@ def test_a_missing_argument_names_it_and_its_command(capsys):
 def test_no_command_prints_the_list_of_commands(capsys):
     assert main([]) == 2
     told = capsys.readouterr().err
-    for command in ("serve", "put", "read", "topics", "status", "check", "bench"):
+    for command in ("serve", "put", "read", "topics", "status", "check", "unlock", "bench"):
         assert f"\n  {command} " in told
 
 
-@pytest.mark.parametrize("command", ["serve", "put", "read", "topics", "status", "check", "bench"])
+@pytest.mark.parametrize(
+    "command", ["serve", "put", "read", "topics", "status", "check", "unlock", "bench"]
+)
 def test_every_command_explains_itself(capsys, command):
     assert main([command, "--help"]) == 0
     assert f"Usage: poe {command}" in capsys.readouterr().out

@@ -91,7 +91,7 @@ class FaultyFiles:
         self.check("lock")
         return FaultyFile(self, self.real.lock(path))
 
-    def is_open_elsewhere(self, path: str) -> bool:
+    def is_open_elsewhere(self, path: str) -> bool | None:
         return self.real.is_open_elsewhere(path)
 
     def file_system(self) -> str:

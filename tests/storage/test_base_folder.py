@@ -7,7 +7,7 @@ import pytest
 
 from poe.errors import OptionError
 from poe.storage import RealFiles, Store, StoreOptions, read_store_id
-from poe.storage.base_folder import NETWORK_FILE_SYSTEMS
+from poe.storage.file_system import NETWORK_FILE_SYSTEMS
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, names_in, read_all
 

@@ -90,7 +90,7 @@ class WatchedFiles:
     def lock(self, path: str) -> OpenFile:
         return WatchedFile(self, path, self.run("lock", path, self._files.lock, path))
 
-    def is_open_elsewhere(self, path: str) -> bool:
+    def is_open_elsewhere(self, path: str) -> bool | None:
         return self._files.is_open_elsewhere(path)
 
     def free_bytes(self) -> int:

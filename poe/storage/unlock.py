@@ -1,0 +1,58 @@
+"""Take over segments that another program has locked, on the word of somebody that it has ended.
+
+The lock of the original is an empty file. A start takes over one whose program is known to be gone;
+this does so where that program might run out of sight, and leaves the folder to either program.
+"""
+
+import os
+
+from poe.storage.failure import reading, writing
+from poe.storage.files import Files
+from poe.storage.segment_files import SegmentFiles
+from poe.storage.segment_lock import find_lock
+from poe.storage.store import SEGMENT_FILE, TOPICS_FOLDER
+from poe.storage.store_meta import StoreMeta
+from poe.storage.topic_name import is_topic_folder
+
+_MARK = b"unlocked\n"
+
+
+def foreign_locks(files: Files) -> list[str]:
+    """Tell the segments, as paths below the base folder, that have the lock of another program.
+
+    Raises:
+        SegmentLocked: that program lives.
+        ReadFailed: a folder cannot be listed, or a file not be opened.
+    """
+    found = []
+    with reading(TOPICS_FOLDER):
+        for topic, is_folder in sorted(files.list_folder(TOPICS_FOLDER)):
+            if not is_folder or not is_topic_folder(topic):
+                continue
+            folder = f"{TOPICS_FOLDER}/{topic}"
+            for name, _ in sorted(files.list_folder(folder)):
+                match = SEGMENT_FILE.fullmatch(name)
+                if match and match[2] == "lock" and not files.size(f"{folder}/{name}"):
+                    find_lock(files, f"{folder}/{name}")
+                    found.append(f"{folder}/{match[1]}")
+    return found
+
+
+def unlock_segments(files: Files, paths: list[str]) -> None:
+    """Recover segments that have the lock of another program, and remove that.
+
+    Only removed, it would say that all was closed in good order, and what is not in the index would
+    be cut off.
+
+    Raises:
+        FormatNotSupported: a newer version has written the folder.
+        ReadFailed: a file cannot be read.
+        StorageFull: no room to repair.
+        WriteFailed: repairing failed for another reason.
+    """
+    meta = StoreMeta(files, os.urandom(16))
+    for path in paths:
+        with writing(path + "_lock"):
+            # From here on a start takes it over, too, should this be interrupted.
+            files.open(path + "_lock", "r+").write_at(_MARK, 0)
+        SegmentFiles(files, path, meta).recover("point-in-time")
