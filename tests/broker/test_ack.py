@@ -56,6 +56,27 @@ def put_at_once(sim, messages):
     return [putter.cell.instance.answer for putter in putters]
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, ""),
+        ({"ack": "fsync", "topics": {"a": {"ack": "flushed"}}}, ""),
+        ({"ack": "memory"}, "all topics without one of their own"),
+        ({"topics": {"a": {"ack": "memory"}, "b": {"ack": "fsync"}}}, "a"),
+        ({"topics": {"a": {"ack": "memory"}, "b": {"ack": "memory"}}}, "a, b"),
+        (
+            {"ack": "memory", "topics": {"a": {"ack": "fsync"}}},
+            "all topics without one of their own",
+        ),
+    ],
+)
+def test_a_start_with_memory_is_a_warning(simulate, caplog, options, told):
+    simulate(**options)
+    warnings = [text for text in caplog.messages if text.startswith("ack is memory for ")]
+    expected = f"ack is memory for {told}: what is acknowledged there may be lost"
+    assert [text.startswith(expected) for text in warnings] == ([True] if told else [])
+
+
 # ---- memory -----------------------------------------------------------------------------------
 
 
