@@ -109,6 +109,8 @@ class Node:
         store = Store.open(config.dir, config.segment, config.store)
         logger.info("starting with options: %s", config.as_dict())
         _warn_of_memory(config.segment)
+        store.reserve.make()
+        store.space.measure()  # less what was just reserved
         bound = self._bound or BoundPort()
         self._listener = ListenerParts(self._routes, config.listener, config.connection, bound)
         parts = NodeParts(
