@@ -46,7 +46,7 @@ from poe.errors import (
 from poe.protocol import topic_bytes
 from poe.protocol.arguments import check_pointer
 from poe.protocol.batch import check_messages
-from poe.storage import Clock, Store, topic_text
+from poe.storage import Clock, SegmentOptions, Store, topic_text
 
 logger = logging.getLogger("poe")
 
@@ -109,6 +109,9 @@ class Node:
             check_port_is_free(config.listener)
         store = Store.open(config.dir, config.segment, config.store)
         logger.info("starting with options: %s", config.as_dict())
+        _warn_of_memory(config.segment)
+        store.reserve.make()
+        store.space.measure()  # less what was just reserved
         bound = self._bound or BoundPort()
         self._listener = ListenerParts(self._routes, config.listener, config.connection, bound)
         parts = NodeParts(
@@ -342,6 +345,19 @@ class Node:
             return system.call(ref, request, None)  # type: ignore[no-any-return]  # its reply
         finally:
             system.exit(ref, KILL)
+
+
+def _warn_of_memory(options: SegmentOptions) -> None:
+    """Tell in the log which topics may lose what they have acknowledged."""
+    which = ", ".join(each.topic for each in options.topics if each.ack == "memory")
+    if options.ack == "memory":
+        which = "all topics without one of their own"
+    if which:
+        logger.warning(
+            "ack is memory for %s: what is acknowledged there may be lost when the server dies; "
+            "flushed keeps it, fsync through a power cut, too",
+            which,
+        )
 
 
 def _as_bytes(messages: object) -> list[bytes]:

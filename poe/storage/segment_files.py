@@ -16,9 +16,9 @@ from poe.storage.sum_file import SUM_HEADER_BYTES, Flag, SumHeader, SumState, ch
 from poe.storage.topic_name import folder_bytes
 from poe.storage.verification import Verification
 
-# Data first: an index, a lock or sums without data are put away by recovery, while data without
-# the others would be taken for a segment that lost them.
-_SUFFIXES = ("_data", "_index", "_sum", "_lock")
+# In the order of removal. The index first, which can be made from the data: until that goes, too, a
+# removal that nothing tells of leaves a whole segment. Without sums it would have lost its hashes.
+_SUFFIXES = ("_index", "_data", "_sum", "_lock")
 
 
 class SegmentFiles:
@@ -208,6 +208,9 @@ class SegmentFiles:
 
     def remove(self) -> None:
         """Remove all files; should that be interrupted, the next start goes on with it.
+
+        The folder is not synced, for which all topics would wait: a power cut may bring the segment
+        back, which is as old as it was, and goes again at the next look.
 
         Raises:
             WriteFailed: a file cannot be removed.

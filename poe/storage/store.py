@@ -7,6 +7,7 @@ does not look like a topic or a segment is left alone with a warning.
 Layout:
     <base>/store.lock                   pid and boot of the server, under flock while it lives
     <base>/store.meta                   see store_meta.py
+    <base>/store.reserve                see reserve.py
     <base>/topics/<topic>/<µs>_data     and `_index`, `_sum`, `_lock`: see segment.py
     <base>/quarantine/                  what recovery has taken out of service
 """
@@ -15,6 +16,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -24,6 +26,7 @@ from poe.storage.failure import reading, writing
 from poe.storage.files import Files, FolderEntry, OpenFile
 from poe.storage.free_space import FreeSpace
 from poe.storage.record import Messages, check_sizes
+from poe.storage.reserve import Reserve
 from poe.storage.scrub import scrub
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
@@ -58,6 +61,7 @@ class Store:
         "_options",
         "_options_by_topic",
         "failed",
+        "reserve",
         "space",
         "topics",
     )
@@ -68,10 +72,11 @@ class Store:
         options: SegmentOptions,
         lock: OpenFile,
         meta: StoreMeta,
-        space: FreeSpace,
+        asked: StoreOptions,
     ) -> None:
         """Stand for a locked base folder; use `open`."""
-        self.space = space
+        self.reserve = Reserve(files, asked.min_free)
+        self.space = FreeSpace(files, asked.min_free)
         self.topics: dict[bytes, list[Segment]] = {}
         self.failed: dict[bytes, StorageError] = {}
         self._files = files
@@ -116,8 +121,7 @@ class Store:
                 _log.warning("the last server on %s was not stopped, %s", files.base, when)
             _log.info("store %s in %s", meta.store_id.hex(), files.base)
             meta.add(Event(Kind.OPEN))
-            space = FreeSpace(files, asked.min_free)
-            store = cls(files, options or SegmentOptions(), lock, meta, space)
+            store = cls(files, options or SegmentOptions(), lock, meta, asked)
             if files.make_folder(TOPICS_FOLDER):
                 files.sync_folder("")
             names = files.list_folder(TOPICS_FOLDER)
@@ -149,7 +153,8 @@ class Store:
         self._floors[topic] = self.last_pointer(topic)
         self.topics.pop(topic, None)
         try:
-            segments = self._recover_segments(self._folders.path_of(topic), self._options_of(topic))
+            folder, options = self._folders.path_of(topic), self._options_of(topic)
+            segments = self.reserve.use(partial(self._recover_segments, folder, options))
         except SegmentLocked:
             raise
         except StorageError as error:
@@ -266,9 +271,10 @@ class Store:
         for segments in self.topics.values():
             for segment in segments:
                 try:
-                    segment.close()
+                    self.reserve.use(segment.close)
                 except StorageError as error:
                     _log.error("segment %s is not closed: %s", segment.path, error)
+        self.reserve.release()
         self._meta.add(Event(Kind.CLEAN))
         self._lock = None
 

@@ -56,6 +56,27 @@ def put_at_once(sim, messages):
     return [putter.cell.instance.answer for putter in putters]
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, ""),
+        ({"ack": "fsync", "topics": {"a": {"ack": "flushed"}}}, ""),
+        ({"ack": "memory"}, "all topics without one of their own"),
+        ({"topics": {"a": {"ack": "memory"}, "b": {"ack": "fsync"}}}, "a"),
+        ({"topics": {"a": {"ack": "memory"}, "b": {"ack": "memory"}}}, "a, b"),
+        (
+            {"ack": "memory", "topics": {"a": {"ack": "fsync"}}},
+            "all topics without one of their own",
+        ),
+    ],
+)
+def test_a_start_with_memory_is_a_warning(simulate, caplog, options, told):
+    simulate(**options)
+    warnings = [text for text in caplog.messages if text.startswith("ack is memory for ")]
+    expected = f"ack is memory for {told}: what is acknowledged there may be lost"
+    assert [text.startswith(expected) for text in warnings] == ([True] if told else [])
+
+
 # ---- memory -----------------------------------------------------------------------------------
 
 
@@ -132,8 +153,9 @@ def test_flushed_messages_survive_a_crash(simulate, tmp_path):
 
 
 def test_flushed_puts_do_not_wait_for_the_disk(simulate, monkeypatch):
+    sim = simulate(ack="flushed")
     monkeypatch.setattr(os, "fdatasync", lambda fd: pytest.fail("synced"))
-    simulate(ack="flushed").node.put(TOPIC, b"1")
+    sim.node.put(TOPIC, b"1")
 
 
 def test_index_and_sums_follow_within_a_moment(simulate):
@@ -148,10 +170,10 @@ def test_index_and_sums_follow_within_a_moment(simulate):
 
 def test_sync_makes_flushed_messages_durable(simulate, monkeypatch):
     synced = []
+    sim = simulate(ack="flushed")
     monkeypatch.setattr(
         os, "fdatasync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink())
     )
-    sim = simulate(ack="flushed")
     sim.node.put(TOPIC, b"1")
     sim.node.put(b"other", b"1")
     sim.node.sync()
@@ -178,7 +200,9 @@ def disk(monkeypatch):
             if self.errors:
                 raise self.errors.pop()
             real_fdatasync(fd)
-            self.events.append(Path(f"/proc/self/fd/{fd}").readlink().name.rpartition("_")[2])
+            name = Path(f"/proc/self/fd/{fd}").readlink().name
+            if not name.startswith("store.meta"):
+                self.events.append(name.removesuffix("_new").rpartition("_")[2])
 
     real_fdatasync = os.fdatasync
     disk = Disk()
@@ -405,10 +429,10 @@ def test_a_topic_has_its_level_after_a_restart_and_a_rotation_too(simulate, disk
 
 def test_who_wants_more_for_a_topic_syncs_it_alone(simulate, monkeypatch):
     synced = []
+    sim = simulate(ack="memory", buffer_count_max=10)
     monkeypatch.setattr(
         os, "fdatasync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink())
     )
-    sim = simulate(ack="memory", buffer_count_max=10)
     pointer = sim.node.put(TOPIC, b"1")
     sim.node.put(b"other", b"1")
     sim.node.control("sync", topic=TOPIC)

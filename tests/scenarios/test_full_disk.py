@@ -9,6 +9,7 @@ from poe.protocol import ControlRequest
 from tests.broker.nodes import SimulatedNode, seconds
 from tests.broker.server_process import ServerProcess
 from tests.scenarios.clients import RawClient
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +23,8 @@ def serve(disk):
     with contextlib.ExitStack() as servers:
         yield lambda **options: servers.enter_context(
             ServerProcess(
-                disk.folder / "data", min_free=0, count_limit=20, worker_timeout=0.2, **options
+                disk.folder / "data",
+                **{"min_free": 0, "count_limit": 20, "worker_timeout": 0.2, **options},
             )
         )
 
@@ -49,6 +51,16 @@ def check_puts_resume(client):
     for topic in [*TOPICS, b"new"]:
         pointer = client.write(topic, LARGE)
         assert client.read(topic, pointer - 1, 1) == [(pointer, LARGE[-1])]
+
+
+def check_puts_resume_within(client, seconds):
+    def is_taken():
+        with contextlib.suppress(StorageFull):
+            return client.write(TOPICS[0], [b"x"]) > 0
+        return False
+
+    wait_until(is_taken, seconds)
+    check_puts_resume(client)
 
 
 def test_a_server_on_a_full_disk_reads_refuses_and_resumes(serve, disk):
@@ -92,6 +104,24 @@ def test_a_server_that_was_killed_on_a_full_disk_is_back_when_there_is_room(serv
         disk.free()
         check_reads(client)
         check_puts_resume(client)
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_a_server_that_was_ended_on_a_full_disk_reads_refuses_and_resumes(serve, disk, end):
+    """For what has to be written at the end and at the start there is room in reserve."""
+    first = serve(min_free=400_000)
+    with first.connect() as client:
+        fill_topics(client)
+    disk.fill()
+    assert (disk.folder / "data/store.reserve").stat().st_size == 25_000
+    getattr(first, end)()
+    disk.fill()
+    with serve(min_free=400_000).connect() as client:
+        check_reads(client)
+        check_puts_are_refused(client)
+        check_reads(client)
+        disk.free()
+        check_puts_resume_within(client, 2)
 
 
 def test_who_waits_at_a_writer_without_room_keeps_nobody_waiting(serve, disk):

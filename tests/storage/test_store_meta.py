@@ -1,5 +1,6 @@
 """The events of a store make starts fast; whatever becomes of them, nothing is lost by it."""
 
+import contextlib
 import errno
 import logging
 import os
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh3_64_digest
 
-from poe.errors import FormatNotSupported, TopicDamaged
+from poe.errors import FormatNotSupported, TopicDamaged, WriteFailed
 from poe.storage import RealFiles, SegmentOptions, Store
 from poe.storage.store_meta import Event, Kind, decode_events, encode_event
 from tests.storage.faulty_files import FaultyFiles
@@ -129,6 +130,29 @@ def test_a_deletion_that_was_interrupted_is_finished(tmp_path, failing):
     assert messages_in(store) == {**EXPECTED, b"t": [b"t1"] * 3}
     assert not any(name.startswith(f"{NOW}_") for name in names_in(tmp_path / "topics/t"))
     assert not (tmp_path / "quarantine").exists()
+
+
+@pytest.mark.parametrize("done", range(5))
+def test_of_a_deletion_that_nothing_tells_of_all_messages_are_there_or_none(tmp_path, done):
+    """A power cut may have taken the note; what comes back is deleted again at the next look."""
+    closed_store(tmp_path)
+    meta = (tmp_path / "store.meta").read_bytes()
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    store = Store.open(layer)
+    layer.fail(done, errno.EIO, "unlink", is_for_ever=True)
+    with contextlib.suppress(WriteFailed):
+        store.destroy_segment(b"t", store.topics[b"t"][0])
+    del store
+    (tmp_path / "store.meta").write_bytes(meta)
+    store = Store.open(tmp_path)
+    are_back = done < 2  # the index alone was gone, which can be made from the data
+    assert messages_in(store) == (EXPECTED if are_back else {**EXPECTED, b"t": [b"t1"] * 3})
+    assert not any(segment.damage for segment in store.topics[b"t"])
+    if are_back:
+        store.destroy_segment(b"t", store.topics[b"t"][0])
+    assert len(names_in(tmp_path / "topics/t")) == 3
+    kept = names_in(tmp_path / "quarantine") if (tmp_path / "quarantine").exists() else []
+    assert kept == ([f"{NOW}_sum_t"] if done == 2 else [])
 
 
 def test_data_that_vanished_without_a_deletion_is_reported_and_the_rest_put_away(tmp_path, caplog):
