@@ -41,6 +41,7 @@ from poe.actors.reason import (
     Reason,
     is_orderly,
 )
+from poe.actors.reply_deadline import ReplyDeadline
 from poe.actors.responder import Responder
 from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.actors.system_request import ActorStatus, LoggedMessage
@@ -109,6 +110,7 @@ __all__ = [
     "Reason",
     "RemoteFailure",
     "Reply",
+    "ReplyDeadline",
     "Responder",
     "SimulatedClock",
     "SocketWatch",

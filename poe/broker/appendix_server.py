@@ -76,9 +76,6 @@ class AppendixOptions:
     sync_interval: float = 1.0
     """Seconds until what was put is synced, unasked: what a power cut may cost; 0 is never."""
 
-    put_timeout: float = 30.0
-    """Seconds that a put waits for its disk, twice that at most; then it is told so."""
-
     read: Literal["flushed", "synced"] = "flushed"
     """What consumers see: all that is acknowledged, or only what no power cut undoes."""
 
@@ -94,8 +91,6 @@ class AppendixOptions:
             raise OptionError("size_limit", self.size_limit, "1 to 2^40 - 1 (bytes)")
         if not 0 < self.worker_timeout < math.inf:
             raise OptionError("worker_timeout", self.worker_timeout, "more than 0 (finite seconds)")
-        if not 0 < self.put_timeout < math.inf:
-            raise OptionError("put_timeout", self.put_timeout, "more than 0 (finite seconds)")
         if self.read not in ("flushed", "synced"):
             raise OptionError("read", self.read, "flushed or synced")
         if self.on_corrupt not in ("close", "skip"):
@@ -132,7 +127,7 @@ class AppendixServer(GenServer):
         self._options = options
         self._clock = clock
         self._flush_timer: Timer | None = None
-        self._commit = GroupCommit(self, segment, options.sync_interval, options.put_timeout)
+        self._commit = GroupCommit(self, segment, options.sync_interval)
         if options.read == "synced":
             self._commit.hide_unsynced()
         self._waiting: dict[Call, Timer] = {}

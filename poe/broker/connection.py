@@ -77,6 +77,9 @@ class ConnectionOptions:
     send_timeout: float = 30.0
     """Seconds that a peer may take no bytes of a reply."""
 
+    put_timeout: float = 30.0
+    """Seconds that a put or a sync may wait for its disk; then the peer is told: it may be done."""
+
     idle_timeout: float = 600.0
     """Seconds without a request until a connection is closed; 0 keeps it for ever."""
 
@@ -88,6 +91,8 @@ class ConnectionOptions:
             raise OptionError("frame_timeout", self.frame_timeout, "more than 0 (finite seconds)")
         if not 0 < self.send_timeout < math.inf:
             raise OptionError("send_timeout", self.send_timeout, "more than 0 (finite seconds)")
+        if not 0 < self.put_timeout < math.inf:
+            raise OptionError("put_timeout", self.put_timeout, "more than 0 (finite seconds)")
         if not 0 <= self.idle_timeout < math.inf:
             raise OptionError("idle_timeout", self.idle_timeout, "0 or more (seconds); 0 is never")
 
@@ -123,7 +128,7 @@ class Connection(GenServer):
         self._budget = parts.budget
         self._holding = Holding(parts.budget, self._receive_again)
         self._input = FrameInput(peer, parts.scratch, self._holding, options.frame_max)
-        self._handler = RequestHandler(self, parts.routes, self._input.is_open)
+        self._handler = RequestHandler(self, parts.routes, self._input.is_open, options.put_timeout)
         self._turn_bytes: int | None = None
         self._leave = leave
         self._watch = SocketWatch(self, peer, self._closed)
@@ -254,7 +259,7 @@ class Connection(GenServer):
         """
         held = self._input.let_go_of(request, begun)
         try:
-            pointer = await begun
+            pointer = await self._handler.deadline.watch(begun)
         except PoeError:
             pointer = None  # the long way raises it again, and tells the peer
         if type(pointer) is not int:

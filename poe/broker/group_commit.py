@@ -16,7 +16,7 @@ from typing import Any
 
 from poe.actors import NO_REPLY, Call, GenServer, Timer, Work
 from poe.broker.appendix_message import MOVED
-from poe.errors import CallTimeout, StorageError, SyncFailed, WriteFailed
+from poe.errors import StorageError, SyncFailed, WriteFailed
 from poe.storage import Segment
 
 logger = logging.getLogger("poe.broker")
@@ -30,8 +30,6 @@ class CommitAlarm(Enum):
 
     GATHERED = auto()
     """A group has waited for others to join it."""
-    LATE = auto()
-    """A sync takes long."""
     UNASKED = auto()
     """Something was put that nobody waits for."""
 
@@ -51,10 +49,7 @@ class GroupCommit:
         "_group",
         "_interval_s",
         "_is_cutting",
-        "_late_count",
         "_moved",
-        "_patience",
-        "_put_timeout_s",
         "_segment",
         "_server",
         "_syncing",
@@ -67,15 +62,10 @@ class GroupCommit:
         "work",
     )
 
-    def __init__(
-        self, server: GenServer, segment: Segment, interval_s: float, put_timeout_s: float
-    ) -> None:
+    def __init__(self, server: GenServer, segment: Segment, interval_s: float) -> None:
         self._server = server
         self._segment = segment
         self._interval_s = interval_s
-        self._put_timeout_s = put_timeout_s
-        self._patience: Timer | None = None
-        self._late_count = 0
         self._timer: Timer | None = None
         self._gathering: Timer | None = None
         self._enough = 1
@@ -174,8 +164,6 @@ class GroupCommit:
         """
         work, self.work = self.work, None
         assert work is not None
-        assert self._patience is not None
-        self._patience.cancel()
         error = work.error
         if self._is_cutting:
             self._is_cutting = False
@@ -204,24 +192,8 @@ class GroupCommit:
         match alarm:
             case CommitAlarm.GATHERED:
                 self.begin()
-            case CommitAlarm.LATE:
-                self._give_up_waiting()
             case CommitAlarm.UNASKED:
                 self.sync_unasked()
-
-    def _give_up_waiting(self) -> None:
-        """Tell those who have waited for the disk for too long; they may be stored."""
-        late = [caller for caller, _ in self._syncing + self._group[: self._late_count]]
-        late += self._moved
-        del self._group[: self._late_count]
-        self._syncing, self._moved = [], []
-        for caller in late:
-            self._server.reply_error(caller, CallTimeout(self._server.ref, self._put_timeout_s))
-        self._be_patient()
-
-    def _be_patient(self) -> None:
-        self._late_count = len(self._group)
-        self._patience = self._server.send_after(self._put_timeout_s, CommitAlarm.LATE)
 
     def finish(self) -> None:
         """Answer all who wait for a sync before anything else happens.
@@ -254,7 +226,6 @@ class GroupCommit:
         else:
             self.is_dirty = self.is_due = False
             self.work = Work(self._server, sync)
-            self._be_patient()
 
     def _cut(self, reason: str) -> bool:
         """Begin to cut off what waited for a sync that failed, and what came meanwhile.
@@ -274,7 +245,6 @@ class GroupCommit:
         else:
             self._is_cutting = True
             self.work = Work(self._server, cut)
-            self._be_patient()
         return True
 
     def _end_cut(self) -> None:

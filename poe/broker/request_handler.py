@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
-from poe.actors import ActorRef, Call, GenServer
+from poe.actors import ActorRef, Call, GenServer, ReplyDeadline
 from poe.broker.appendix_message import (
     MOVED,
     Describe,
@@ -59,20 +59,24 @@ SegmentRows: TypeAlias = list[tuple[ActorRef, SegmentInfo]]
 class RequestHandler:
     """Carries requests out on behalf of `actor`; holds no state of a request.
 
-    `is_wanted` tells whether the one who asked is still there.
+    `is_wanted` tells whether the one who asked is still there, and `put_timeout_s` how long a put
+    or a sync may wait for its disk; None sets no limit.
     """
 
-    __slots__ = ("_actor", "_is_wanted", "_routes")
+    __slots__ = ("_actor", "_is_wanted", "_put_timeout_s", "_routes", "deadline")
 
     def __init__(
         self,
         actor: GenServer,
         routes: RoutingTable,
         is_wanted: Callable[[], bool] = lambda: True,
+        put_timeout_s: float | None = None,
     ) -> None:
         self._actor = actor
         self._routes = routes
         self._is_wanted = is_wanted
+        self._put_timeout_s = put_timeout_s
+        self.deadline = ReplyDeadline(put_timeout_s)
 
     def begin_put(self, topic: bytes, messages: Messages) -> Call | None:
         """Make the call that a put usually takes; None when the topic has no writer yet.
@@ -114,10 +118,10 @@ class RequestHandler:
             try:
                 if call is None:
                     ensure = EnsureWriter(topic, messages)
-                    writer = await actor.call(REGISTRY, ensure, timeout_s=None)
+                    writer = await actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
                     call = actor.call(writer, Put(messages), timeout_s=None)
                 is_put = True
-                pointer = await call
+                pointer = await self.deadline.watch(call)
             except ActorDead as error:
                 if not may_repeat(error, is_put=is_put):
                     raise
@@ -223,7 +227,7 @@ class RequestHandler:
         """
         if topic in self._routes.failures:
             ensure = EnsureWriter(topic)
-            await self._actor.call(REGISTRY, ensure, timeout_s=None)
+            await self._actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
 
     # ---- control requests -----------------------------------------------------------------------
 
@@ -235,12 +239,7 @@ class RequestHandler:
         """
         match op:
             case "health":
-                result: Any = {
-                    "status": "ok",
-                    "version": VERSION,
-                    "gaps_count": self._routes.gaps_count,
-                    "read_only": sorted(self._routes.read_only),
-                }
+                result: Any = {"status": "ok", "version": VERSION, **self._routes.health()}
             case "topics":
                 result = self._routes.topics()
             case "status" | "info":
@@ -257,7 +256,7 @@ class RequestHandler:
                 result = None
             case "create":
                 ensure = EnsureWriter(_topic(arguments))
-                await self._actor.call(REGISTRY, ensure, timeout_s=None)
+                await self._actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
                 result = True
             case "wait":
                 pointer = _number(arguments, "pointer", POINTER_MAX)
@@ -287,7 +286,7 @@ class RequestHandler:
             await self._recover(topic)
             if self._routes.get(topic) is None:
                 raise UnknownTopic(topic)
-        await sync_topics(self._actor, self._routes, topic)
+        await sync_topics(self._actor, self._routes, topic, self._put_timeout_s)
 
     async def describe(self, topic: bytes) -> SegmentRows:
         """Return what is known of the segments of a topic.

@@ -7,6 +7,7 @@ not leave its readers with nothing. What all who read topics must know stands he
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import Any
 
 from poe.actors import ActorRef
 from poe.errors import StorageError
@@ -63,6 +64,10 @@ class RoutingTable:
     def __getitem__(self, topic: bytes) -> Route:
         """Return the route of a topic that is known to have one."""
         return self._routes[topic]
+
+    def health(self) -> dict[str, Any]:
+        """Tell what is not as it should be."""
+        return {"gaps_count": self.gaps_count, "read_only": sorted(self.read_only)}
 
     def topics(self) -> list[bytes]:
         """Return all topics, sorted; those that cannot be served, too."""

@@ -244,10 +244,8 @@ class TopicRegistry(GenServer):
             logger.error("topic %r takes no messages for now: %s", topic, error)
 
     async def _start_appendix(self, topic: bytes, segment: Segment) -> ActorRef:
-        parts = self._parts
-        ref = await start_dynamic_child(
-            self, APPENDIX_SUP, topic, segment, parts.appendix, parts.clock, self._store.space
-        )
+        shared = self._parts.appendix, self._clock, self._store.space
+        ref = await start_dynamic_child(self, APPENDIX_SUP, topic, segment, *shared)
         assert ref is not None
         self.link(ref)
         self._owned[ref] = (topic, segment)

@@ -9,7 +9,9 @@ from poe.broker.routing_table import RoutingTable
 from poe.errors import ActorDead, PoeError, TopicUnavailable
 
 
-async def sync_topics(actor: GenServer, routes: RoutingTable, wanted: bytes | None) -> None:
+async def sync_topics(
+    actor: GenServer, routes: RoutingTable, wanted: bytes | None, timeout_s: float | None
+) -> None:
     """Sync a topic, or all, whatever becomes of one, on behalf of `actor`.
 
     Raises:
@@ -18,7 +20,7 @@ async def sync_topics(actor: GenServer, routes: RoutingTable, wanted: bytes | No
     """
     for _ in range(TRIES_MAX):
         try:
-            await _sync_once(actor, routes, wanted)
+            await _sync_once(actor, routes, wanted, timeout_s)
         except ActorDead as error:
             # What was acknowledged is the next server's to sync, or is gone with its segment.
             if not may_repeat(error, is_put=False):
@@ -29,10 +31,12 @@ async def sync_topics(actor: GenServer, routes: RoutingTable, wanted: bytes | No
     raise TopicUnavailable(wanted or b"", TRIES_MAX * RETRY_S)
 
 
-async def _sync_once(actor: GenServer, routes: RoutingTable, wanted: bytes | None) -> None:
+async def _sync_once(
+    actor: GenServer, routes: RoutingTable, wanted: bytes | None, timeout_s: float | None
+) -> None:
     # All at once: the disk serves them together, and the slowest one sets the time.
     syncs = [
-        [actor.call(ref, Sync(), timeout_s=None) for ref in route.refs]
+        [actor.call(ref, Sync(), timeout_s=timeout_s) for ref in route.refs]
         for topic, route in routes
         if wanted in (None, topic)
     ]
