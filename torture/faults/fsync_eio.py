@@ -74,7 +74,7 @@ def play(run: Run) -> None:
                 trial.failures += journal.judge(stored, are_halves_told=product.HAS_SUMS)
             if trial.failures:
                 trial.failures.append(f"{call} fails, {is_for_ever=}")
-            trial.note(failed=1, refused=refused, acked=journal.acked_count())
+            trial.note(faults=1, refused=refused, acked=journal.acked_count())
 
         run.each(fail_once)
 
