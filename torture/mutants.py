@@ -59,6 +59,7 @@ Mutant = Literal[
     "no-repair",
     "ignore-write-errors",
     "ignore-sync-errors",
+    "keep-what-failed",
     "stale-bound",
     "any-topic-name",
     "payload-in-log",
@@ -194,6 +195,18 @@ def _ignore_sync_errors(patch: Patch) -> None:
             sync()
 
     patch(segment.Segment, "_sync", ignore)
+
+
+def _keep_what_failed(patch: Patch) -> None:
+    """Have what waited for a failing sync put again, and leave the first copy where it is."""
+
+    def begin_cut(self: segment.Segment, failure: str) -> Callable[[], None]:
+        self.failure = failure
+        self.has_failed_to_sync = False
+        self.seal()
+        return self.begin_sync()
+
+    patch(segment.Segment, "begin_cut", begin_cut)
 
 
 def _stale_bound(patch: Patch) -> None:
@@ -409,6 +422,7 @@ _MUTANTS: dict[str, Callable[[Patch], None]] = {
     "no-repair": _no_repair,
     "ignore-write-errors": _ignore_write_errors,
     "ignore-sync-errors": _ignore_sync_errors,
+    "keep-what-failed": _keep_what_failed,
     "stale-bound": _stale_bound,
     "any-topic-name": _any_topic_name,
     "payload-in-log": _payload_in_log,

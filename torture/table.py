@@ -103,12 +103,12 @@ SCENARIOS = {
         Scenario(
             name="fsync-eio",
             rows="R11",
-            claim="a sync that fails: nothing unsynced is acknowledged, then or later",
+            claim="a sync or write that fails: nothing unsynced is acknowledged; it is put again",
             module="fsync_eio",
             ci=20,
             release=200,
             needs=("loop", "gcc"),
-            mutants=("ignore-sync-errors",),
+            mutants=("ignore-sync-errors", "keep-what-failed"),
             bite_count=10,
         ),
         Scenario(
