@@ -27,6 +27,7 @@ def test_the_tree_of_a_server_has_every_part_of_it(server):
         "appendix_sup",
         "AppendixServer",
         "topic_registry",
+        "scrubber",
         "listener_sup",
         "connection_sup",
         "Connection",
