@@ -5,6 +5,7 @@ by descending priority: argument, environment (`POE_<NAME>`), `poe.toml`, defaul
 name is an error wherever it stands.
 """
 
+import contextlib
 import math
 import os
 import tomllib
@@ -258,7 +259,8 @@ def _from_toml(
 def _typed(key: str, where: str, value: Any) -> Any:  # noqa: ANN401
     """Check a value that has a type already."""
     if key == "topics":
-        return value if isinstance(value, tuple) else TopicOptions.from_table(where, value)
+        is_done = isinstance(value, tuple) and all(type(each) is TopicOptions for each in value)
+        return value if is_done else TopicOptions.from_table(where, value)
     allowed = _choices(option_types()[key])
     # Path("") would be the current folder, where a script's variable was empty by mistake.
     if Path in allowed and isinstance(value, str | Path) and value != "":
@@ -270,7 +272,8 @@ def _typed(key: str, where: str, value: Any) -> Any:  # noqa: ANN401
         if bool in allowed:
             return value
     elif isinstance(value, int) and float in allowed:
-        return float(value)
+        with contextlib.suppress(OverflowError):
+            return float(value)
     elif type(value) in allowed or value in allowed:
         return value
     raise OptionError(where, value, _expected(key))

@@ -197,6 +197,8 @@ def test_an_unknown_name_is_refused_where_it_stands(tmp_path, source):
         ({"read": "all"}, "read"),
         ({"on_corrupt": "ignore"}, "on_corrupt"),
         ({"check_interval": "1s"}, "check_interval"),
+        ({"check_interval": 10**400}, "check_interval"),
+        ({"topics": ("orders",)}, "topics"),
         ({"max_age": 0}, "max_age"),
         ({"max_age": -1.0}, "max_age"),
         ({"ack": "never"}, "ack"),

@@ -387,7 +387,7 @@ class TopicRegistry(GenServer):
         """
         max_age = self._parts.options.max_age
         assert max_age is not None
-        oldest_us = now_us - int(max_age * 1_000_000)
+        oldest_us = now_us - int(min(max_age * 1_000_000, now_us))
         # Should the clock be wrong, there is time to set it right before all is gone.
         is_careful, is_over = self._jumps.has_jumped(now_us, self.monotonic_s()), True
         for topic, _ in self._routes:

@@ -32,6 +32,7 @@ def keep_bytes(files: Files, path: str, data: OpenFile, start: int, end: int) ->
     Raises:
         OSError: as reported by the file layer.
     """
+    end = min(end, start + _BYTES_MAX)
     hash_ = xxh3_64()
     are_zeros = True
     for chunk in _chunks(data, start, end):
@@ -40,7 +41,6 @@ def keep_bytes(files: Files, path: str, data: OpenFile, start: int, end: int) ->
     if are_zeros:
         return
     name = _name_of(path, f"_{start}_{hash_.hexdigest()}")
-    end = min(end, start + _BYTES_MAX)
     _make_room(files, end - start)
     kept = files.open(name, "w+")
     at = 0

@@ -21,7 +21,8 @@ from poe.storage.file_system import HOST_FILE_SYSTEMS, NETWORK_FILE_SYSTEMS
 from poe.storage.files import FolderEntry, Mode, OpenFile
 from poe.storage.open_files import is_open_elsewhere
 
-_SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK a pipe in the place of a file waits until somebody opens its other end.
+_SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 # O_PATH takes no part in reading or writing, so it costs least and needs no read permission.
 _WALK = os.O_PATH | os.O_DIRECTORY | _SAFE
 _FLAGS: dict[Mode, int] = {
@@ -68,6 +69,13 @@ class RealFile:
 
     def read_at(self, length: int, offset: int) -> bytes:
         """Read up to `length` bytes; fewer at the end of the file."""
+        try:
+            return self._read_at(length, offset)
+        except MemoryError as error:
+            # A file may be that large by mistake, and then is no reason to end everything.
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
+
+    def _read_at(self, length: int, offset: int) -> bytes:
         data = os.pread(self._fd, length, offset)
         if len(data) == length:
             return data
@@ -160,7 +168,7 @@ class RealFiles:
     def open(self, path: str, mode: Mode) -> OpenFile:
         """Open a file; symbolic links are never followed."""
         with self._folder_of(path) as (folder_fd, name):
-            return RealFile(os.open(name, _FLAGS[mode], 0o600, dir_fd=folder_fd))
+            return _regular(RealFile(os.open(name, _FLAGS[mode], 0o600, dir_fd=folder_fd)))
 
     def size(self, path: str) -> int | None:
         """Tell the size of a file in bytes; None when there is none."""
@@ -229,7 +237,8 @@ class RealFiles:
             BlockingIOError: it is locked already.
         """
         with self._folder_of(path) as (folder_fd, name):
-            file = RealFile(os.open(name, os.O_RDWR | os.O_CREAT | _SAFE, 0o600, dir_fd=folder_fd))
+            fd = os.open(name, os.O_RDWR | os.O_CREAT | _SAFE, 0o600, dir_fd=folder_fd)
+            file = _regular(RealFile(fd))
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         return file
 
@@ -288,6 +297,13 @@ class RealFiles:
                 os.close(fd)
             fd = next_fd
         return fd
+
+
+def _regular(file: RealFile) -> RealFile:
+    """Refuse what is no file, such as a pipe or a device, whatever it would do when it is read."""
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    return file
 
 
 def _unusable(base: Path, reason: str) -> OptionError:

@@ -414,8 +414,10 @@ def complete_index(
     """
     if index is not None:
         found_bytes = index.size() - kept_bytes
-        found = index.read_at(found_bytes - found_bytes % ENTRY_BYTES, kept_bytes)
-        if entries.startswith(found) or found.startswith(entries):
+        # No more than can be right: by mistake it may be larger than the memory.
+        wanted_bytes = min(found_bytes - found_bytes % ENTRY_BYTES, len(entries))
+        found = index.read_at(wanted_bytes, kept_bytes)
+        if entries.startswith(found):
             file = files.open(path, "r+")
             if len(found) < len(entries):
                 file.write_at(entries[len(found) :], kept_bytes + len(found))

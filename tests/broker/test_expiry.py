@@ -40,6 +40,15 @@ def test_an_old_reader_goes_with_its_files(sim):
     assert open_files(sim.folder) == ["store.lock"]
 
 
+def test_an_age_beyond_all_clocks_keeps_everything(simulate):
+    sim = simulate(max_age=1e308)
+    registry = sim.node.system.whereis("topic_registry")
+    sim.node.put(TOPIC, b"1")
+    sim.advance(601)
+    assert messages(sim) == [b"1"]
+    assert sim.node.system.whereis("topic_registry") == registry
+
+
 def test_an_idle_writer_goes_too(sim):
     """The original kept it for ever."""
     old = sim.node.put(TOPIC, b"1")

@@ -35,6 +35,15 @@ def test_zeros_are_not_kept(tmp_path, files):
     assert not (tmp_path / "quarantine").exists()
 
 
+def test_a_tail_without_end_is_not_read_to_its_end(tmp_path, files, monkeypatch):
+    monkeypatch.setattr(quarantine, "_BYTES_MAX", 100)
+    data = data_of(files, b"x")
+    data.truncate(1 << 43)  # to read it would take an hour
+    keep_bytes(files, PATH, data, 0, 1 << 43)
+    [name] = names_in(tmp_path / "quarantine")
+    assert (tmp_path / "quarantine" / name).read_bytes() == b"x" + bytes(99)
+
+
 def test_a_file_is_moved_and_one_that_is_missing_is_fine(tmp_path, files):
     files.open(PATH + "_index", "w+").write_at(b"index", 0)
     keep_file(files, PATH, "_index")

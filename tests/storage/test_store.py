@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from poe.errors import (
     StoreLocked,
     TopicFailed,
 )
-from poe.storage import RealFiles, SegmentOptions, Store
+from poe.storage import RealFiles, SegmentOptions, Store, check_segments
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, names_in, read_all, wait_for_line
 
@@ -155,6 +156,56 @@ def test_a_symbolic_link_in_the_way_of_a_segment_is_not_followed(tmp_path):
     store = Store.open(base)
     assert victim.read_text() == "precious"
     assert str(NOW + 100) in str(store.failed[b"t"])
+
+
+@pytest.mark.parametrize("suffix", ["data", "index", "sum", "lock"])
+@pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFSOCK])
+def test_what_is_no_file_in_the_place_of_one_holds_up_nobody(tmp_path, suffix, kind):
+    """To open a pipe waits for somebody at its other end."""
+    store = Store.open(tmp_path)
+    for topic in (b"t", b"u"):
+        store.create_segment(topic, NOW).append([topic], NOW)
+    store.close()
+    path = tmp_path / f"topics/t/{NOW}_{suffix}"
+    path.unlink(missing_ok=True)
+    os.mknod(path, kind | 0o600)
+    (tmp_path / "store.meta").unlink()
+    found = list(check_segments(RealFiles.at(tmp_path)))
+    assert [bool(each.damage) for each in found] == [True, False]
+    store = Store.open(tmp_path)
+    assert messages_of(store.topics[b"u"]) == [[b"u"]]
+    if kind == stat.S_IFIFO:  # to open a socket is an error in any case
+        assert "not a regular file" in str(store.failed[b"t"])
+    assert list(store.failed) == [b"t"]
+    assert stat.S_IFMT(path.lstat().st_mode) == kind
+
+
+@pytest.mark.parametrize("suffix", ["data", "index", "sum", "lock"])
+def test_a_file_that_is_larger_than_any_memory_harms_its_topic_alone(tmp_path, suffix):
+    store = Store.open(tmp_path)
+    for topic in (b"t", b"u"):
+        store.create_segment(topic, NOW).append([topic], NOW)
+    store.close()
+    with (tmp_path / f"topics/t/{NOW}_{suffix}").open("ab") as file:
+        file.truncate(1 << 43)
+    list(check_segments(RealFiles.at(tmp_path)))
+    store = Store.open(tmp_path)
+    assert messages_of(store.topics[b"u"]) == [[b"u"]]
+    assert b"t" in store.failed or messages_of(store.topics[b"t"]) == [[b"t"]]
+
+
+@pytest.mark.parametrize("name", ["store.meta", "store.lock"])
+def test_a_pipe_in_the_place_of_a_file_of_the_store_is_told_or_left_alone(tmp_path, name):
+    store = Store.open(tmp_path)
+    store.create_segment(b"t", NOW).append([b"x"], NOW)
+    store.close()
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    if name == "store.lock":
+        with pytest.raises(OptionError, match="not a regular file"):
+            Store.open(tmp_path)
+    else:
+        assert messages_of(Store.open(tmp_path).topics[b"t"]) == [[b"x"]]
 
 
 def test_strays_are_left_alone_with_a_warning(tmp_path, caplog):
