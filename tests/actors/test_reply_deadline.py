@@ -1,5 +1,7 @@
 """A reply that is late fails its call, however many came in time before it."""
 
+from typing import Any
+
 import pytest
 
 from poe.actors import NO_REPLY, CallTimeout, ReplyDeadline
@@ -32,7 +34,7 @@ def ask(server, deadline, log, requests):
 
 
 def test_each_call_has_the_whole_time(system, server):
-    log = []
+    log: list[Any] = []
     requests = [lambda *_: "at once", never, never]
     system.cast(system.start(Puppet), ask(server, ReplyDeadline(1.0), log, requests))
     system.advance(1.39)
@@ -43,7 +45,8 @@ def test_each_call_has_the_whole_time(system, server):
 
 
 def test_one_timer_serves_many_calls(system):
-    gate, log = system.start(Gate), []
+    gate = system.start(Gate)
+    log: list[Any] = []
     system.cast(system.start(Puppet), ask(gate, ReplyDeadline(1.0), log, ["wait"] * 5))
     timers = []
     for _ in range(5):
@@ -58,7 +61,7 @@ def test_one_timer_serves_many_calls(system):
 
 
 def test_without_a_time_it_waits_for_ever(system, server):
-    log = []
+    log: list[Any] = []
     system.cast(system.start(Puppet), ask(server, ReplyDeadline(None), log, [never]))
     system.advance(1_000_000)
     assert log == []

@@ -9,6 +9,7 @@ import pytest
 
 from poe import Node, protocol
 from poe.errors import Overloaded, PortInUse
+from poe.storage.record import encode_record
 from poe.supervision.api import CountChildren, WhichChildren
 from tests.broker.nodes import KILLING, START_US, connect, is_served, kill
 from tests.waiting import wait_until
@@ -37,23 +38,29 @@ def test_a_port_in_use_is_refused_and_nothing_is_left_behind(serve, tmp_path):
     assert not (tmp_path / "second").exists()
 
 
-def test_nobody_listens_before_recovery_is_done(serve, tmp_path):
+def test_nobody_listens_before_recovery_is_done(serve, tmp_path, monkeypatch):
     """In the original a start that failed left a port behind which nobody was."""
     first = serve()
     port = first.address[1]
     first.stop()
     topic = tmp_path / "data" / "topics" / "t"
     topic.mkdir(parents=True)
-    pipe = topic / f"{START_US}_data"
-    os.mkfifo(pipe)  # recovery waits for whoever opens the other end
+    (topic / f"{START_US}_data").write_bytes(encode_record(b"1", START_US, 100))
+    (topic / f"{START_US}_lock").touch()
+    syncing, disk = threading.Event(), threading.Event()
+
+    def fdatasync(_):
+        syncing.set()
+        disk.wait()
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
     node = Node(dir=tmp_path / "data", port=port)
     start = threading.Thread(target=node.start)
     start.start()
-    lock = tmp_path / "data" / "store.lock"
-    wait_until(lambda: lock.exists() and lock.stat().st_size, timeout_s=10)
+    assert syncing.wait(10)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=5)
-    os.close(os.open(pipe, os.O_WRONLY))
+    disk.set()
     start.join()
     assert is_served(node)
     node.stop()
