@@ -57,11 +57,11 @@ class SegmentCheck:
 
 
 @contextlib.contextmanager
-def stopped_store(base: Path) -> Iterator[Files]:
+def stopped_store(base: Path, *, for_repair: bool = False) -> Iterator[Files]:
     """Open a base folder and keep servers away from it during the block.
 
     Raises:
-        OptionError: it is no base folder, or cannot be opened.
+        OptionError: it is no base folder, or cannot be opened, or not be written, for a repair.
         StoreLocked: a server runs on it.
     """
     # Looked for first: the file layer makes what is missing, and checking must not.
@@ -69,7 +69,11 @@ def stopped_store(base: Path) -> Iterator[Files]:
         raise OptionError(
             key="dir", value=str(base), allowed=f"a server's folder, with {TOPICS_FOLDER}/ in it"
         )
-    files = RealFiles.at(base)
+    try:
+        files = RealFiles.at(base) if for_repair else RealFiles.existing(base)
+    except OSError as error:
+        allowed = f"a folder that this user may read ({error.strerror or error})"
+        raise OptionError(key="dir", value=str(base), allowed=allowed) from error
     lock = None
     # The original leaves no such file, and then there is no server of ours to keep away.
     if files.size(LOCK_FILE) is not None:
