@@ -33,7 +33,7 @@ from poe.storage.store_meta import (
 )
 from poe.storage.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES, Flag, SumHeader
 from poe.storage.survey import Survey
-from poe.storage.topic_folders import SEGMENT_FILE, TOPICS_FOLDER
+from poe.storage.topic_folders import TOPICS_FOLDER, segment_file
 from poe.storage.topic_name import topic_in
 
 
@@ -133,7 +133,7 @@ def check_segments(files: Files, folder: str = "") -> Iterator[SegmentCheck]:
 def _check_topic(files: Files, folder: str) -> Iterator[SegmentCheck]:
     with reading(folder):
         names = [entry.name for entry in files.list_folder(folder) if not entry.is_folder]
-    timestamps = {int(found[1]) for name in names if (found := SEGMENT_FILE.fullmatch(name))}
+    timestamps = {found[0] for name in names if (found := segment_file(name))}
     pointer_before = 0
     for timestamp in sorted(timestamps):
         segment = SegmentCheck(f"{folder}/{timestamp}")
