@@ -39,7 +39,7 @@ def check(
     is marked. What a killed server leaves behind is no damage: the next start recovers it.
     """
     segments_count = messages_count = size_bytes = damaged_count = 0
-    with stopped_store(folder.expanduser()) as files:
+    with stopped_store(folder.expanduser(), for_repair=repair) as files:
         if not repair:
             for finding in check_events(files):
                 damaged_count += 1

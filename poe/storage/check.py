@@ -33,7 +33,7 @@ from poe.storage.store_meta import (
 )
 from poe.storage.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES, Flag, SumHeader
 from poe.storage.survey import Survey
-from poe.storage.topic_folders import SEGMENT_FILE, TOPICS_FOLDER
+from poe.storage.topic_folders import TOPICS_FOLDER, segment_file
 from poe.storage.topic_name import topic_in
 
 
@@ -57,11 +57,11 @@ class SegmentCheck:
 
 
 @contextlib.contextmanager
-def stopped_store(base: Path) -> Iterator[Files]:
+def stopped_store(base: Path, *, for_repair: bool = False) -> Iterator[Files]:
     """Open a base folder and keep servers away from it during the block.
 
     Raises:
-        OptionError: it is no base folder, or cannot be opened.
+        OptionError: it is no base folder, or cannot be opened, or not be written, for a repair.
         StoreLocked: a server runs on it.
     """
     # Looked for first: the file layer makes what is missing, and checking must not.
@@ -69,7 +69,11 @@ def stopped_store(base: Path) -> Iterator[Files]:
         raise OptionError(
             key="dir", value=str(base), allowed=f"a server's folder, with {TOPICS_FOLDER}/ in it"
         )
-    files = RealFiles.at(base)
+    try:
+        files = RealFiles.at(base) if for_repair else RealFiles.existing(base)
+    except OSError as error:
+        allowed = f"a folder that this user may read ({error.strerror or error})"
+        raise OptionError(key="dir", value=str(base), allowed=allowed) from error
     lock = None
     # The original leaves no such file, and then there is no server of ours to keep away.
     if files.size(LOCK_FILE) is not None:
@@ -129,7 +133,7 @@ def check_segments(files: Files, folder: str = "") -> Iterator[SegmentCheck]:
 def _check_topic(files: Files, folder: str) -> Iterator[SegmentCheck]:
     with reading(folder):
         names = [entry.name for entry in files.list_folder(folder) if not entry.is_folder]
-    timestamps = {int(found[1]) for name in names if (found := SEGMENT_FILE.fullmatch(name))}
+    timestamps = {found[0] for name in names if (found := segment_file(name))}
     pointer_before = 0
     for timestamp in sorted(timestamps):
         segment = SegmentCheck(f"{folder}/{timestamp}")

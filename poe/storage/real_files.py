@@ -237,7 +237,13 @@ class RealFiles:
             BlockingIOError: it is locked already.
         """
         with self._folder_of(path) as (folder_fd, name):
-            fd = os.open(name, os.O_RDWR | os.O_CREAT | _SAFE, 0o600, dir_fd=folder_fd)
+            try:
+                fd = os.open(name, os.O_RDWR | os.O_CREAT | _SAFE, 0o600, dir_fd=folder_fd)
+            except OSError as error:
+                if error.errno not in {errno.EROFS, errno.EACCES}:
+                    raise
+                # Who may only read can keep others away all the same.
+                fd = os.open(name, os.O_RDONLY | _SAFE, dir_fd=folder_fd)
             file = _regular(RealFile(fd))
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         return file

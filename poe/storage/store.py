@@ -32,7 +32,7 @@ from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.store_meta import Event, Kind, StoreMeta
 from poe.storage.store_options import StoreOptions
-from poe.storage.topic_folders import SEGMENT_FILE, TOPICS_FOLDER, TopicFolders
+from poe.storage.topic_folders import TOPICS_FOLDER, TopicFolders, segment_file
 from poe.storage.topic_name import NamePolicy, folder_bytes
 
 _log = logging.getLogger(__name__)
@@ -306,14 +306,14 @@ class Store:
         with reading(folder):
             entries = self._files.list_folder(folder)
         for name, is_folder in entries:
-            match = SEGMENT_FILE.fullmatch(name)
-            if match is None or is_folder:
+            found_file = segment_file(name)
+            if found_file is None or is_folder:
                 strays.append(name)
-            elif match[2].endswith("_new"):
+            elif found_file[1].endswith("_new"):
                 with writing(folder):
                     self._files.unlink(f"{folder}/{name}")
             else:
-                found.setdefault(int(match[1]), set()).add(match[2])
+                found.setdefault(found_file[0], set()).add(found_file[1])
         if strays:
             _log.warning("%d names in %s are left alone, as %r", len(strays), folder, strays[0])
         segments: list[Segment] = []

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from poe.storage.files import Files, FolderEntry
+from poe.storage.record import POINTER_MAX
 from poe.storage.topic_name import (
     NamePolicy,
     folder_bytes,
@@ -19,10 +20,18 @@ _log = logging.getLogger(__name__)
 
 TOPICS_FOLDER = "topics"
 # `_new` are files that were about to be put in place. No leading zero: a timestamp has one name
-# only. 17 digits hold every 56-bit pointer.
-SEGMENT_FILE = re.compile(
+# only.
+_SEGMENT_FILE = re.compile(
     r"(0|[1-9][0-9]{0,16})_(data|index|sum|lock|index_new|sum_new|lock_new)", re.ASCII
 )
+
+
+def segment_file(name: str) -> tuple[int, str] | None:
+    """Tell timestamp and kind of a file of a segment by its name; None when it is no such name."""
+    match = _SEGMENT_FILE.fullmatch(name)
+    if match is None or int(match[1]) > POINTER_MAX:
+        return None
+    return int(match[1]), match[2]
 
 
 class TopicFolders:
@@ -75,5 +84,5 @@ class TopicFolders:
         """Tell whether a folder that is no topic's at first sight has files of segments."""
         with contextlib.suppress(OSError):
             entries = self._files.list_folder(f"{TOPICS_FOLDER}/{name}")
-            return any(SEGMENT_FILE.fullmatch(entry.name) for entry in entries)
+            return any(segment_file(entry.name) for entry in entries)
         return False

@@ -11,7 +11,7 @@ from poe.storage.files import Files
 from poe.storage.segment_files import SegmentFiles
 from poe.storage.segment_lock import find_lock
 from poe.storage.store_meta import StoreMeta
-from poe.storage.topic_folders import SEGMENT_FILE, TOPICS_FOLDER
+from poe.storage.topic_folders import TOPICS_FOLDER, segment_file
 from poe.storage.topic_name import topic_in
 
 _MARK = b"unlocked\n"
@@ -31,10 +31,10 @@ def foreign_locks(files: Files) -> list[str]:
                 continue
             folder = f"{TOPICS_FOLDER}/{folder_name}"
             for name, _ in sorted(files.list_folder(folder)):
-                match = SEGMENT_FILE.fullmatch(name)
-                if match and match[2] == "lock" and not files.size(f"{folder}/{name}"):
+                file = segment_file(name)
+                if file and file[1] == "lock" and not files.size(f"{folder}/{name}"):
                     find_lock(files, f"{folder}/{name}")
-                    found.append(f"{folder}/{match[1]}")
+                    found.append(f"{folder}/{file[0]}")
     return found
 
 

@@ -1,6 +1,7 @@
 """Checking a folder: every kind of damage is named, and nothing is changed."""
 
 import shutil
+import subprocess
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_a_missing_file_is_damage(base, suffix, told):
 
 def test_a_segment_that_begins_before_the_one_in_front_ends_is_damage(base):
     for suffix in ("data", "index"):
-        last, early = file_of(base, 1, suffix), base / "topics" / "t" / f"9{NOW_US}_{suffix}"
+        last, early = file_of(base, 1, suffix), base / "topics" / "t" / f"2{NOW_US}_{suffix}"
         early.write_bytes(last.read_bytes())
     found = checked(base)
     assert [bool(segment.damage) for segment in found] == [False, False, True]
@@ -125,6 +126,21 @@ def test_flushed_records_that_are_gone_are_damage_even_after_a_kill(killed):
     path.write_bytes(path.read_bytes()[:-1])
     damage = checked(killed)[1].damage
     assert damage[0].startswith("no valid record at offset 30 of the data file; 14 bytes")
+
+
+def test_a_disk_that_cannot_be_written_can_be_checked_but_not_repaired(disk):
+    """As a snapshot or a copy for keeps is mounted."""
+    base = disk.folder / "data"
+    store = Store.open(base)
+    store.create_segment(b"t", NOW_US).append([b"x"], NOW_US)
+    store.close()
+    del store  # and with it the last file that is open for writing
+    subprocess.run(["mount", "-o", "remount,ro", str(disk.folder)], check=True)
+    assert [(each.count, each.damage) for each in checked(base)] == [(1, [])]
+    with pytest.raises(OptionError, match="not writable"), stopped_store(base, for_repair=True):
+        pass
+    with pytest.raises(OptionError, match="not writable"):
+        Store.open(base)
 
 
 def test_a_folder_in_use_is_refused(base):

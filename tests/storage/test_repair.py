@@ -27,7 +27,7 @@ def base(tmp_path):
 
 
 def repaired(base):
-    with stopped_store(base) as files:
+    with stopped_store(base, for_repair=True) as files:
         return list(repair_segments(files))
 
 

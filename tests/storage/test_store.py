@@ -218,6 +218,7 @@ def test_strays_are_left_alone_with_a_warning(tmp_path, caplog):
     (topics / ".hidden").mkdir()
     (topics / "t/notes.txt").write_text("?")
     (topics / "t/007_data").write_text("?")
+    (topics / "t" / f"{1 << 56}_data").touch()  # no pointer could follow
     (topics / "t/5_data").mkdir()
     (topics / "t" / os.fsdecode(b"\xff_data")).write_text("?")
     store = Store.open(tmp_path)
@@ -226,6 +227,8 @@ def test_strays_are_left_alone_with_a_warning(tmp_path, caplog):
     assert (topics / "t/007_data").read_text() == "?"
     assert sorted(names_in(topics)) == [".hidden", "a file", "lost+found", "t"]
     assert sum("left alone" in message for message in caplog.messages) == 4
+    store.create_segment(b"t", NOW + 1).append([b"y"], NOW)
+    assert [each.damage for each in check_segments(RealFiles.at(tmp_path))] == [[], []]
 
 
 def test_an_index_that_recovery_did_not_put_in_place_is_removed(tmp_path):
