@@ -57,7 +57,12 @@ class _Trial:
         base = folder / "data"
         shim = Shim(folder, base / "topics" / _BAD.decode()) if self.kind != "crash" else None
         environment = {POISON: _POISON.decode()} if shim is None else shim.environment
-        options = {"ack": "fsync", "put_timeout": _PUT_TIMEOUT_S, "check_interval": 0.1}
+        options = {
+            "ack": "fsync",
+            "put_timeout": _PUT_TIMEOUT_S,
+            "check_interval": 0.1,
+            "min_free": 0,
+        }
         with Server(base, environment=environment, **options) as server:  # type: ignore[arg-type]  # of several types
             with server.connect() as client:
                 put = Sender(journal, trial.random).begin(_BAD)

@@ -42,7 +42,8 @@ def _trial(run: Run, trial: Trial, disk: SmallDisk) -> None:
             producer.start()
         producers[0].join(0.02 + 0.1 * random.random())
         disk.fill()
-        producers[0].join(0.3)
+        # The disk is asked once a second.
+        producers[0].join(1.2 if options["min_free"] else 0.3)
         refused = sum(len(producer.refused) for producer in producers)
         trial.expect(is_true=refused > 0, otherwise="no put was told that the disk is full")
         for producer in producers:
