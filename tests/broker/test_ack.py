@@ -203,6 +203,15 @@ def test_puts_that_come_together_share_a_sync(simulate, disk):
     assert [pointer for pointer, _ in read_by_next(sim.node, TOPIC)] == pointers
 
 
+def test_a_put_within_the_process_is_made_again_when_its_sync_fails(simulate, disk):
+    sim = simulate(ack="fsync")
+    sim.node.control("create", topic=TOPIC)
+    disk.errors = [OSError(errno.EIO, "Input/output error")]
+    pointer = sim.node.put_many(TOPIC, [b"1", b"2"])
+    assert disk.errors == []
+    assert read_by_next(sim.node, TOPIC) == [(pointer - 1, b"1"), (pointer, b"2")]
+
+
 def end_the_writer_at_the_next_put(sim, reason):
     """Post an exit signal from within the next put: behind the put, before the sync."""
     sim.node.control("create", topic=TOPIC)
