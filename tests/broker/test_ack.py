@@ -240,6 +240,15 @@ def test_a_group_waits_for_half_of_the_last_one_but_not_for_long(simulate, disk)
     assert disk.events == ["data", "sum"] * 3
 
 
+def test_a_put_within_the_process_is_made_again_when_its_sync_fails(simulate, disk):
+    sim = simulate(ack="fsync")
+    sim.node.control("create", topic=TOPIC)
+    disk.errors = [OSError(errno.EIO, "Input/output error")]
+    pointer = sim.node.put_many(TOPIC, [b"1", b"2"])
+    assert disk.errors == []
+    assert read_by_next(sim.node, TOPIC) == [(pointer - 1, b"1"), (pointer, b"2")]
+
+
 def end_the_writer_at_the_next_put(sim, reason):
     """Post an exit signal from within the next put: behind the put, before the sync."""
     sim.node.control("create", topic=TOPIC)

@@ -226,6 +226,7 @@ def test_a_new_segment_is_tried_once_a_second_and_none_is_left(broker):
     assert tries == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_for_ever", [False, True])
 @pytest.mark.parametrize("first", ["sync", "write_at"])
 def test_whatever_fails_behind_a_failure_each_put_is_there_once_or_refused(

@@ -112,6 +112,7 @@ def test_a_cut_that_is_not_durable_stays_locked(tmp_path, layer):
     assert read_all(reopen(layer)) == SYNCED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_for_ever", [False, True])
 def test_whichever_call_of_a_cut_fails_what_was_synced_is_there_after_a_crash(
     tmp_path, is_for_ever
