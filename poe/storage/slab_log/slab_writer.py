@@ -81,8 +81,9 @@ class SlabWriter:
         log_id = log_id or os.urandom(LOG_ID_BYTES)
         with writing(full_path(files, slab_path(start))):
             chain, sum_bytes = make_sum(files, start, log_id)
-            # Last: readers that see a slab without a side file believe that it has none.
-            files.open(slab_path(start), "x+")
+            # Last: readers that see a slab without a side file believe that it has none. An empty
+            # one is what an earlier attempt has left, which could not even remove it.
+            files.open(slab_path(start), "x+" if files.size(slab_path(start)) else "w+")
             try:
                 return cls(files, start, start, log_id, chain, sum_bytes)
             except OSError:

@@ -62,7 +62,7 @@ class Writer:
         "_singles",
         "_slab",
         "_slab_size_hint",
-        "_sync_failure",
+        "_sync_failure_reason",
         "_unsynced_start",
         "_waiting",
         "_written_count",
@@ -114,7 +114,9 @@ class Writer:
             self._slab = recover(self._files, starts[-1])
         else:
             self._slab = SlabWriter.create(self._files, 0)
-        self._sync_failure: SyncFailed | None = None
+        # Not the error itself: its traceback refers to this writer, which would keep its lock when
+        # it is dropped.
+        self._sync_failure_reason: str | None = None
         # What an earlier writer left may not be durable either.
         self._unsynced_start = 0
         self._singles: list[bytes] = []
@@ -199,8 +201,8 @@ class Writer:
         """
         if self._lock is None:
             raise LogClosed(self._files.base)
-        if self._sync_failure is not None:
-            raise self._sync_failure
+        if self._sync_failure_reason is not None:
+            raise SyncFailed(self._files.base, self._sync_failure_reason)
         self._gather()
         while self._waiting:
             self._write_batch(self._waiting[0])
@@ -286,7 +288,7 @@ class Writer:
                 self._unsynced_start = self._slab.start
             self._slab.sync()
         except SyncFailed as error:
-            self._sync_failure = error
+            self._sync_failure_reason = error.reason
             raise
 
 

@@ -1,6 +1,8 @@
 """The writer gives addresses, fills slabs, and keeps what it took when the disk does not."""
 
+import contextlib
 import errno
+import gc
 import hashlib
 import os
 import subprocess
@@ -273,6 +275,19 @@ def test_a_new_slab_that_cannot_be_made_is_an_error_and_made_later(tmp_path, lay
     assert read_all(tmp_path) == batch
 
 
+def test_a_new_slab_that_can_neither_be_made_nor_removed_is_made_later(tmp_path, layer):
+    batch = messages(20)
+    writer = Writer(layer, slab_size_hint=50)
+    writer.write_many(batch)
+    for nth in range(4):
+        layer.fail(nth, errno.EIO, "open", "unlink", is_for_ever=True)
+        with pytest.raises(WriteFailed):
+            writer.flush()
+    layer.heal()
+    writer.close()
+    assert read_all(tmp_path) == batch
+
+
 def test_a_failed_sync_is_final(tmp_path, layer):
     writer = Writer(layer, fsync=True)
     writer.write(b"one")
@@ -285,6 +300,19 @@ def test_a_failed_sync_is_final(tmp_path, layer):
             call()
     write_log(tmp_path, [[b"two"]])
     assert read_all(tmp_path) == [b"one", b"two"]
+
+
+def test_a_writer_that_is_dropped_after_a_failed_sync_lets_go_of_the_log(layer, tmp_path):
+    writer = Writer(layer)
+    layer.fail(0, errno.EIO, "sync")
+    with contextlib.suppress(SyncFailed):
+        writer.sync()
+    gc.disable()
+    try:
+        del writer
+        Writer(tmp_path).close()
+    finally:
+        gc.enable()
 
 
 class CountingFiles(FaultyFiles):
