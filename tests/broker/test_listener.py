@@ -4,13 +4,14 @@ import os
 import socket
 import threading
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from poe import Node, protocol
 from poe.errors import Overloaded, PortInUse
 from poe.supervision.api import CountChildren, WhichChildren
-from tests.broker.nodes import KILLING, START_US, connect, is_served, kill
+from tests.broker.nodes import KILLING, connect, is_served, kill
 from tests.waiting import wait_until
 
 TOPIC = b"t"
@@ -37,23 +38,28 @@ def test_a_port_in_use_is_refused_and_nothing_is_left_behind(serve, tmp_path):
     assert not (tmp_path / "second").exists()
 
 
-def test_nobody_listens_before_recovery_is_done(serve, tmp_path):
+def test_nobody_listens_before_recovery_is_done(serve, tmp_path, monkeypatch):
     """In the original a start that failed left a port behind which nobody was."""
     first = serve()
     port = first.address[1]
     first.stop()
-    topic = tmp_path / "data" / "topics" / "t"
-    topic.mkdir(parents=True)
-    pipe = topic / f"{START_US}_data"
-    os.mkfifo(pipe)  # recovery waits for whoever opens the other end
+    (tmp_path / "data" / "topics" / "t").mkdir(parents=True)
+    scandir, begun, gate = os.scandir, threading.Event(), threading.Event()
+
+    def slow_scandir(folder):
+        if isinstance(folder, int) and Path(f"/proc/self/fd/{folder}").readlink().name == "t":
+            begun.set()
+            assert gate.wait(20)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", slow_scandir)
     node = Node(dir=tmp_path / "data", port=port)
     start = threading.Thread(target=node.start)
     start.start()
-    lock = tmp_path / "data" / "store.lock"
-    wait_until(lambda: lock.exists() and lock.stat().st_size, timeout_s=10)
+    assert begun.wait(20)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=5)
-    os.close(os.open(pipe, os.O_WRONLY))
+    gate.set()
     start.join()
     assert is_served(node)
     node.stop()
