@@ -27,7 +27,7 @@ from poe.broker.disk_failures import DiskFailures
 from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_quota import TopicQuota
-from poe.broker.topic_sync import sync_news
+from poe.broker.topic_sync import finish_topics
 from poe.errors import (
     ActorError,
     ChildRequestRefused,
@@ -181,7 +181,7 @@ class TopicRegistry(GenServer):
     async def terminate(self, reason: Reason) -> None:
         """At an orderly end, give the disk time to take what was put: for all topics at once."""
         if is_orderly(reason):
-            await sync_news(self, self._routes, _LAST_SYNC_S)
+            await finish_topics(self, self._routes, _LAST_SYNC_S)
 
     def _tick_later(self) -> None:
         self.send_after(self._parts.options.check_interval, _CHECK_TICK)

@@ -3,7 +3,7 @@
 import contextlib
 
 from poe.actors import GenServer
-from poe.broker.appendix_message import Sync
+from poe.broker.appendix_message import Finish, Sync
 from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat
 from poe.broker.routing_table import RoutingTable
 from poe.errors import ActorDead, PoeError, TopicUnavailable
@@ -51,11 +51,10 @@ async def _sync_once(
         raise first_error
 
 
-async def sync_news(actor: GenServer, routes: RoutingTable, timeout_s: float) -> None:
-    """Sync what was put and is not synced yet; what the disk has not taken in time is not."""
-    sync = Sync(is_new_only=True)
+async def finish_topics(actor: GenServer, routes: RoutingTable, timeout_s: float) -> None:
+    """Seal and sync all topics before they are stopped, which would do it one after the other."""
     calls = [
-        actor.call(ref, sync, timeout_s=timeout_s) for _, route in routes for ref in route.refs
+        actor.call(ref, Finish(), timeout_s=timeout_s) for _, route in routes for ref in route.refs
     ]
     for call in calls:
         with contextlib.suppress(PoeError):  # its lock stays, and the next start looks at it

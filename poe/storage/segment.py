@@ -23,7 +23,7 @@ from poe.storage.segment_files import SegmentFiles
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.segment_writer import SegmentWriter
 from poe.storage.store_meta import StoreMeta
-from poe.storage.sum_file import SumState
+from poe.storage.sum_file import Flag, SumState
 
 
 class Segment(ReadableSegment):
@@ -156,7 +156,7 @@ class Segment(ReadableSegment):
         then on, and `failure`. Batches may be appended meanwhile, but the segment is to hibernate
         or be sealed afterwards only.
         """
-        if self.is_writer:
+        if self.is_writer and not self.is_idle:
             writer = self._writer or self._wake_writer()
             sync = writer.begin_sync(self.pointer_high or 0)
             return partial(self._sync, sync, self._extent(writer.sums.state))
@@ -195,6 +195,11 @@ class Segment(ReadableSegment):
         """
         if not self.is_writer:
             return
+        if self.is_idle:
+            self._files.unlock()
+            self.is_writer = self.is_idle = False
+            self._files.note_sealed(self._extent(self._sums))
+            return
         writer = self._writer or self._wake_writer()
         writer.finish(self.pointer_high or 0)
         self.is_locked = True
@@ -224,12 +229,17 @@ class Segment(ReadableSegment):
             return
         self.check_damage()
         self._forget_files()
+        sums = self._sums
+        is_closed = sums is not None and bool(sums.flags & Flag.CLEAN) and not self.is_locked
         if self._sums is None:
             self._sums = self._files.adopt()
         else:
             self._files.check_format()
-        self._files.lock(self.size_bytes, is_synced=self.options.ack != "memory")
+        self._files.lock(self.size_bytes)
+        if not is_closed:
+            self._begin_writing()
         self.is_locked = False
+        self.is_idle = is_closed
         self.is_writer = True
         self._synced = self._extent(self._sums)
 
@@ -293,6 +303,8 @@ class Segment(ReadableSegment):
         return Extent(self.count, self.size_bytes, low, high, sums, self.damage)
 
     def _wake_writer(self) -> SegmentWriter:
+        if self.is_idle:
+            self._begin_writing()
         self._wake()
         assert self._writer is not None
         return self._writer
