@@ -1,5 +1,6 @@
 """What an acknowledgement is worth: memory, flushed, fsync."""
 
+import contextlib
 import errno
 import os
 import shutil
@@ -12,7 +13,7 @@ from poe.actors import GenServer
 from poe.actors.message import ExitSignal
 from poe.broker import RoutingTable
 from poe.broker.request_handler import RequestHandler
-from poe.errors import ActorDead, SyncFailed, UnknownTopic
+from poe.errors import ActorDead, SyncFailed, TopicReadOnly, UnknownTopic
 from tests.broker.nodes import SimulatedNode, read_by_frames, read_by_next
 
 TOPIC = b"t"
@@ -247,6 +248,25 @@ def test_a_put_within_the_process_is_made_again_when_its_sync_fails(simulate, di
     pointer = sim.node.put_many(TOPIC, [b"1", b"2"])
     assert disk.errors == []
     assert read_by_next(sim.node, TOPIC) == [(pointer - 1, b"1"), (pointer, b"2")]
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("ack", ["flushed", "fsync"])
+def test_a_node_stops_in_order_while_its_disk_takes_no_syncs(simulate, disk, ack):
+    sim = simulate(ack=ack, sync_interval=0.2)
+    sim.node.put(TOPIC, b"1")
+    disk.errors = [OSError(errno.EIO, "Input/output error")] * 1000
+    taken = [b"1"]
+    for message in (b"2", b"3"):
+        with contextlib.suppress(SyncFailed, TopicReadOnly):
+            sim.node.put(TOPIC, message)
+            taken.append(message)
+        sim.advance(0.3)
+    sim.stop()
+    disk.errors.clear()
+    sim.start()
+    assert [message for message in texts(sim.node) if message in taken] == taken
+    sim.node.put(TOPIC, b"4")
 
 
 def end_the_writer_at_the_next_put(sim, reason):
