@@ -167,7 +167,6 @@ SCENARIOS = {
                 "keep-half-batches",
                 "no-data-sync",
                 "no-sum-sync",
-                "no-index-sync",
                 "no-base-folder-sync",
                 "no-topics-folder-sync",
                 "no-topic-folder-sync",

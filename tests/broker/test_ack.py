@@ -296,8 +296,8 @@ def test_a_put_whose_server_is_killed_before_the_sync_fails_and_is_not_stored_tw
             sim.node.put(TOPIC, b"1")
     else:
         assert type(put_at_once(sim, [b"1"])[0]) is ActorDead
-    # Then what it has left is recovered, and made durable before it is opened for writing.
-    assert disk.events == ["data", "sum", "lock"]
+    # Then what it has left is recovered, and made durable.
+    assert disk.events == ["data", "sum"]
     sim.node.put(TOPIC, b"2")
     assert texts(sim.node) == [b"1", b"2"]
 
@@ -308,8 +308,8 @@ def test_a_server_that_ends_in_order_syncs_and_acknowledges_what_waits(simulate,
     sim = simulate(ack="fsync")
     end_the_writer_at_the_next_put(sim, reason)
     pointer = sim.node.put(TOPIC, b"1")
-    # Data and sums before the answer, and then, closed, with the index; its successor locks it.
-    assert disk.events == ["data", "sum", "data", "index", "sum", "lock"]
+    # Data and sums before the answer, and then, closed, with the index.
+    assert disk.events == ["data", "sum", "data", "index", "sum"]
     assert read_by_next(sim.node, TOPIC) == [(pointer, b"1")]
 
 
@@ -340,7 +340,7 @@ def test_what_is_put_after_a_restart_is_synced_unasked_too(simulate, disk):
     disk.events.clear()
     sim.node.put(TOPIC, b"2")
     sim.advance(1.1)
-    assert disk.events == ["data", "sum"]
+    assert disk.events == ["lock", "data", "sum"]
 
 
 def test_a_sync_interval_of_0_is_never(simulate, disk):
