@@ -179,7 +179,8 @@ class GroupCommit:
             if self.visible is not None:
                 self._show()
             group, self._syncing = self._syncing, []
-            self._enough = (len(group) + len(self._group) + 1) // 2
+            # After a sync that nobody waited for, the next one to ask is enough.
+            self._enough = max((len(group) + len(self._group) + 1) // 2, 1)
             for caller, answer in group:
                 self._server.reply(caller, answer)
         if self.work is None:
