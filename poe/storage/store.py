@@ -236,6 +236,8 @@ class Store:
         if repaired is None:
             self._floors[topic] = max(self._floors.get(topic, 0), segment.last_pointer)
         at = others.index(segment)
+        if repaired is not None and at:
+            _follow(repaired, others[at - 1])
         self.topics[topic] = others[:at] + ([repaired] if repaired else []) + others[at + 1 :]
         return repaired
 
@@ -328,13 +330,18 @@ class Store:
             )
             if segment is None:
                 continue
-            if segments and segment.count == 0:
-                # Files of others may have names that are less than pointers before them.
-                segment.last_pointer = max(segment.last_pointer, segments[-1].last_pointer)
             if segments:
-                segment.damage += segments[-1].damage
+                _follow(segment, segments[-1])
             segments.append(segment)
         return segments
+
+
+def _follow(segment: Segment, before: Segment) -> None:
+    """Have a recovered segment take into account what was recovered of the one before it."""
+    if segment.count == 0:
+        # Files of others may have names that are less than pointers before them.
+        segment.last_pointer = max(segment.last_pointer, before.last_pointer)
+    segment.damage += before.damage
 
 
 def _lock_base(files: Files) -> tuple[OpenFile, str]:
