@@ -259,7 +259,7 @@ class Connection(GenServer):
         """
         held = self._input.let_go_of(request, begun)
         try:
-            pointer = await self._handler.deadline.watch(begun)
+            pointer = await self._handler.deadline.wait(begun)
         except PoeError:
             pointer = None  # the long way raises it again, and tells the peer
         if type(pointer) is not int:

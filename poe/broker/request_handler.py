@@ -121,7 +121,7 @@ class RequestHandler:
                     writer = await actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
                     call = actor.call(writer, Put(messages), timeout_s=None)
                 is_put = True
-                pointer = await self.deadline.watch(call)
+                pointer = await self.deadline.wait(call)
             except ActorDead as error:
                 if not may_repeat(error, is_put=is_put):
                     raise
