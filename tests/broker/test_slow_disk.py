@@ -12,7 +12,7 @@ import pytest
 
 from poe.actors import KILL
 from poe.broker.appendix_message import Seal
-from poe.broker.connection import Connection
+from poe.broker.frame_input import FrameInput
 from poe.errors import CallTimeout, SyncFailed
 from poe.protocol import SCRATCH_SIZE, FrameReader, PutReply, PutRequest, decode_reply
 from tests.broker.nodes import connect, read_by_next
@@ -143,8 +143,8 @@ def test_a_put_that_has_to_be_made_again_gives_its_buffer_back_while_it_waits(no
 
 def buffers_in_use():
     """Tell how many connections have a receive buffer of those that are shared."""
-    inputs = [each._input for each in gc.get_objects() if isinstance(each, Connection)]
-    return sum(each._buffer is not None for each in inputs)
+    inputs = [each for each in gc.get_objects() if isinstance(each, FrameInput)]
+    return sum(each._buffer is not None for each in inputs)  # noqa: SLF001
 
 
 def sync_in_thread(node, told):
