@@ -249,10 +249,13 @@ class Store:
         """
         # Should the clock step back, the topic goes on behind its old pointers all the same.
         self._floors[topic] = max(self._floors.get(topic, 0), self.last_pointer(topic))
-        self.topics[topic] = [other for other in self.topics[topic] if other is not segment]
+        others = [other for other in self.topics[topic] if other is not segment]
+        if others:
+            self.topics[topic] = others
+        else:
+            del self.topics[topic]  # before what may fail: a topic always has a segment
         segment.destroy()
-        if not self.topics[topic]:
-            del self.topics[topic]
+        if not others:
             self._remove_folder(self._folders.path_of(topic))
 
     def closed_segments(self) -> list[str]:

@@ -131,6 +131,6 @@ def test_a_process_that_was_forked_has_threads_of_its_own(system, worker, done):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process
         signal.setitimer(signal.ITIMER_REAL, 10)
         own = LoopSystemBase()
-        own.call(own.start(Worker, [], []), wait_for_it)
-        os._exit(0)
+        other = own.start(Worker, [], [])
+        os._exit(0 if other is not None and own.call(other, wait_for_it) == "waited" else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
