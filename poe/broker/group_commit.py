@@ -142,7 +142,6 @@ class GroupCommit:
             self._gathering.cancel()
             self._gathering = None
         if self._group and self.work is None:
-            self._syncing, self._group = self._group, []
             self._sync()
 
     def sync_unasked(self) -> None:
@@ -213,7 +212,8 @@ class GroupCommit:
             self.end()
 
     def _sync(self) -> None:
-        """Have a thread sync all that was put so far."""
+        """Have a thread sync all that was put so far, for all who wait."""
+        self._syncing, self._group = self._group, []
         if self._segment.has_failed_to_sync:
             self._refuse("an earlier sync of it failed")
             return
