@@ -276,6 +276,13 @@ class Segment(ReadableSegment):
         self.pointer_low = None
         self._files.remove()
 
+    def leave(self) -> None:
+        """Have nothing more to do with the files, for which another object is about to stand.
+
+        A thread may still sync for this one, and must not remove the lock of the other.
+        """
+        self.is_locked = False
+
     def _sync(self, sync: Callable[[], None], extent: Extent) -> None:
         try:
             sync()

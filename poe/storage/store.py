@@ -151,7 +151,8 @@ class Store:
             SegmentLocked: a live program that is not a server of ours writes to it.
         """
         self._floors[topic] = self.last_pointer(topic)
-        self.topics.pop(topic, None)
+        for segment in self.topics.pop(topic, ()):
+            segment.leave()
         try:
             folder, options = self._folders.path_of(topic), self._options_of(topic)
             segments = self.reserve.use(partial(self._recover_segments, folder, options))
@@ -231,6 +232,7 @@ class Store:
         if segment not in others:
             return None
         segment.hibernate()
+        segment.leave()
         folder = segment.path.rpartition("/")[0]
         repaired = Segment.open(self._files, folder, segment.timestamp, segment.options, self._meta)
         if repaired is None:
