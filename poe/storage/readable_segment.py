@@ -211,7 +211,9 @@ class ReadableSegment:
         self.hibernate()
         extent = self._files.recover(self.options.recovery, is_thorough=True)
         if extent is not None:
+            known_damage = self.damage  # of the segments before it, too
             self._take(extent)
+            self.damage += known_damage
         self.is_locked = False
         if self.is_writer:
             self._files.lock(self.size_bytes)

@@ -13,7 +13,14 @@ from typing import Self
 
 import numpy as np
 
-from poe.errors import PointerOutOfRange, SegmentSealed, StorageFull, TopicDamaged, WriteFailed
+from poe.errors import (
+    NoDescriptors,
+    PointerOutOfRange,
+    SegmentSealed,
+    StorageFull,
+    TopicDamaged,
+    WriteFailed,
+)
 from poe.storage.files import Files
 from poe.storage.index import OFFSET_MAX
 from poe.storage.readable_segment import ReadableSegment
@@ -153,8 +160,8 @@ class Segment(ReadableSegment):
 
         The index is not made so, it can be made from the data. Both raise StorageError. What was
         not durable before the latter did may then never be, as `has_failed_to_sync` tells from
-        then on, and `failure`. Batches may be appended meanwhile, but the segment is to hibernate
-        or be sealed afterwards only.
+        then on, and `failure`; but after NoDescriptors it may be tried again. Batches may be
+        appended meanwhile, but the segment is to hibernate or be sealed afterwards only.
         """
         if self.is_writer and not self.is_idle:
             writer = self._writer or self._wake_writer()
@@ -279,12 +286,21 @@ class Segment(ReadableSegment):
         self.pointer_low = None
         self._files.remove()
 
+    def leave(self) -> None:
+        """Have nothing more to do with the files, for which another object is about to stand.
+
+        A thread may still sync for this one, and must not remove the lock of the other.
+        """
+        self.is_locked = False
+
     def _sync(self, sync: Callable[[], None], extent: Extent) -> None:
         try:
             sync()
             if not self._are_names_synced:
                 self._files.sync_names()
                 self._are_names_synced = True
+        except NoDescriptors:
+            raise  # to open the folder, once data and sums were synced: all can be done again
         except Exception as error:
             # The kernel may have dropped what it could not write; the next sync would not tell.
             self.has_failed_to_sync = True

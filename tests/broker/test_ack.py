@@ -363,6 +363,17 @@ def test_a_segment_whose_unasked_sync_fails_gets_a_successor(simulate, disk):
     assert texts(sim.node) == [b"1", b"2"]
 
 
+def test_who_asks_for_a_sync_does_not_wait_for_the_next_one_that_nobody_asks_for(simulate, disk):
+    sim = simulate(sync_interval=2.0)
+    sim.node.put(TOPIC, b"1")
+    sim.advance(2.1)
+    sim.node.put(TOPIC, b"2")
+    asked_at_s = sim.clock.monotonic_s()
+    sim.node.sync()
+    assert sim.clock.monotonic_s() == asked_at_s
+    assert disk.events == ["data", "sum"] * 2
+
+
 # ---- what consumers see -------------------------------------------------------------------------
 
 
