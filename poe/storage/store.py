@@ -331,8 +331,9 @@ class Store:
             if segments and segment.count == 0:
                 # Files of others may have names that are less than pointers before them.
                 segment.last_pointer = max(segment.last_pointer, segments[-1].last_pointer)
-            if segments:
-                segment.damage += segments[-1].damage
+            if segments and segments[-1].damage:
+                segment.damage = segments[-1].damage + segment.damage
+                segment.damaged_path = segments[-1].damaged_path
             segments.append(segment)
         return segments
 

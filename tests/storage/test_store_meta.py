@@ -217,6 +217,17 @@ def test_with_strict_a_topic_that_was_damaged_takes_no_messages(tmp_path):
     assert store.topics[b"t"][-1].append([b"goes on"], 0)
 
 
+def test_with_strict_the_segment_that_is_damaged_is_named(tmp_path):
+    closed_store(tmp_path)
+    first, *_, last = sorted(tmp_path.glob("topics/t/*_data"))
+    os.truncate(first, first.stat().st_size - 1)
+    store = Store.open(tmp_path, SegmentOptions(recovery="strict"))
+    with pytest.raises(TopicDamaged) as caught:
+        store.create_segment(b"t", NOW)
+    assert first != last
+    assert caught.value.path == str(first.relative_to(tmp_path)).removesuffix("_data")
+
+
 def test_a_folder_copied_from_another_store_is_read_and_written(tmp_path):
     closed_store(tmp_path / "a")
     closed_store(tmp_path / "b")
