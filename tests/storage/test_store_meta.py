@@ -132,6 +132,33 @@ def test_a_deletion_that_was_interrupted_is_finished(tmp_path, failing):
     assert not (tmp_path / "quarantine").exists()
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
+@pytest.mark.parametrize("failing", [None, 0, 1, 2, 3])
+def test_a_deleted_segment_can_be_restored_from_a_copy(tmp_path, failing, is_closed):
+    """After the deletion is finished: what is there then was put there by somebody."""
+    closed_store(tmp_path)
+    folder, copy = tmp_path / "topics/t", tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    store = Store.open(layer)
+    if failing is not None:
+        layer.fail(failing, errno.EIO, "unlink", is_for_ever=True)
+    with contextlib.suppress(WriteFailed):
+        store.destroy_segment(b"t", store.topics[b"t"][0])
+    if failing is not None:
+        del store
+        store = Store.open(tmp_path)
+    if is_closed:
+        store.close()
+    del store
+    assert not (folder / f"{NOW}_data").exists()
+    shutil.copytree(copy, folder, dirs_exist_ok=True)
+    store = Store.open(tmp_path)
+    assert messages_in(store) == EXPECTED
+    store.close()
+    assert messages_in(Store.open(tmp_path)) == EXPECTED
+
+
 @pytest.mark.parametrize("done", range(5))
 def test_of_a_deletion_that_nothing_tells_of_all_messages_are_there_or_none(tmp_path, done):
     """A power cut may have taken the note; what comes back is deleted again at the next look."""
