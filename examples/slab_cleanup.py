@@ -8,10 +8,12 @@ on a log of its own.
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
 
+from poe.errors import PoeError
 from poe.storage.slab_log import OutOfBounds, Reader, Writer, expire
 
 
@@ -44,7 +46,13 @@ parser.add_argument("log", nargs="*", type=Path)
 parser.add_argument("--days", type=float, default=7)
 parser.add_argument("--megabytes", type=float, default=1_000)
 arguments = parser.parse_args()
+failures_count = 0
 for log in arguments.log:
-    print(f"{log}: lowest address {clean_up(log, arguments.days, arguments.megabytes)}")
+    try:
+        print(f"{log}: lowest address {clean_up(log, arguments.days, arguments.megabytes)}")
+    except PoeError as error:  # the other logs are cleaned up all the same
+        print(f"{log}: {error}", file=sys.stderr)
+        failures_count += 1
 if not arguments.log:
     show()
+sys.exit(min(failures_count, 1))

@@ -15,6 +15,13 @@ from poe.storage.slab_log import Reader, Writer
 JOBS_COUNT = 10_000
 
 
+def note_down(bookmark: Path, address: int) -> None:
+    """Replace the bookmark as a whole: a kill leaves the old one or the new one."""
+    new = bookmark.with_suffix(".new")
+    new.write_text(str(address))
+    new.replace(bookmark)
+
+
 def consume(folder: Path, jobs_max: int) -> None:
     """Do jobs until there are enough; note down every 100 how far this went."""
     bookmark = folder / "bookmark"
@@ -25,7 +32,7 @@ def consume(folder: Path, jobs_max: int) -> None:
             first = first or job.decode()
             count += 1
             if count % 100 == 0:
-                bookmark.write_text(str(reader.address))
+                note_down(bookmark, reader.address)
             if count == jobs_max:
                 break
         time.sleep(0.01)

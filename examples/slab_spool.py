@@ -4,6 +4,7 @@ With `fsync` a flush returns when the disk has the readings. One flush for many 
 one for a single one does, so that readings which arrive together share it.
 """
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,16 @@ def uplink() -> Iterator[bool]:
         yield from (False, False, True)
 
 
+def note_down(bookmark: Path, address: int) -> None:
+    """Replace the bookmark as a whole: a power cut leaves the old one or the new one."""
+    new = bookmark.with_suffix(".new")
+    with new.open("w") as file:
+        file.write(str(address))
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(bookmark)
+
+
 def send_all(spool: Path, bookmark: Path, tries: Iterator[bool]) -> int:
     """Send what is in the spool, as often as it takes, and return the number of failures."""
     reader = Reader(spool, int(bookmark.read_text()) if bookmark.exists() else None)
@@ -25,7 +36,7 @@ def send_all(spool: Path, bookmark: Path, tries: Iterator[bool]) -> int:
         while not next(tries):
             failures_count += 1
         # Only now: should the power fail before, the batch is sent once more.
-        bookmark.write_text(str(reader.address))
+        note_down(bookmark, reader.address)
         print(f"sent {len(batch)}, the last is {batch[-1].decode()!r}")
     return failures_count
 
@@ -45,5 +56,5 @@ with tempfile.TemporaryDirectory() as folder:
         writer.flush()
         print("failures:", send_all(spool, bookmark, tries))
 
-    # What was sent may go, slab by slab.
+    # All was sent, so that it may go, slab by slab; `expire` does not ask what was.
     print("something was removed:", expire(spool, bytes_max=2_000) > 0)

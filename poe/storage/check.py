@@ -144,10 +144,13 @@ def _check_topic(files: Files, folder: str) -> Iterator[SegmentCheck]:
             raise
         except StorageError as error:
             segment.damage.append(str(error))
+        # What damaged data says of its pointers says nothing about the segments behind it.
+        is_sound = not segment.damage
         if segment.count and segment.pointer_low <= pointer_before:
             segment.damage.append(f"begins at pointer {segment.pointer_low}, before the segment "
                                   f"in front of it ends ({pointer_before})")  # fmt: skip
-        pointer_before = max(pointer_before, segment.pointer_high)
+        if is_sound:
+            pointer_before = max(pointer_before, segment.pointer_high)
         yield segment
 
 
@@ -178,7 +181,9 @@ def _check_files(files: Files, segment: SegmentCheck) -> None:
     _judge_index(segment, index, places, lock)
     sums = read_sums(files, segment.path, NO_STORE)
     if sums.file is None:
-        segment.notes.append("there are no checksums; it gets them when it is written to")
+        segment.notes.append(
+            "there are no checksums; it gets them when it is written to, or by `poe check --repair`"
+        )
         return
     if not sums.has_header:
         segment.damage.append("the header of the sums is damaged, or of another segment")

@@ -13,7 +13,7 @@ _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 def as_storage_error(error: OSError, path: str) -> StorageError:
     """Name the failure of a write: no room or no descriptor, which passes, or anything else."""
-    reason = error.strerror or str(error)
+    reason = _reason_of(error, path)
     if error.errno in _NO_DESCRIPTORS:
         return NoDescriptors(path, reason)
     if error.errno in _NO_ROOM:
@@ -24,8 +24,15 @@ def as_storage_error(error: OSError, path: str) -> StorageError:
 def as_read_failed(error: OSError, path: str) -> StorageError:
     """Name the failure to open or read a file."""
     if error.errno in _NO_DESCRIPTORS:
-        return NoDescriptors(path, error.strerror or str(error))
-    return ReadFailed(path, error.strerror or str(error))
+        return NoDescriptors(path, _reason_of(error, path))
+    return ReadFailed(path, _reason_of(error, path))
+
+
+def _reason_of(error: OSError, path: str) -> str:
+    """Tell what failed, and of which file where `path` stands for several."""
+    reason = error.strerror or str(error)
+    name = error.filename
+    return reason if not isinstance(name, str) or path.endswith(name) else f"{reason}: {name}"
 
 
 @contextlib.contextmanager

@@ -33,6 +33,7 @@ class ReadableSegment:
         "_writer",
         "count",
         "damage",
+        "damaged_path",
         "failure",
         "given_pointer",
         "has_failed_to_sync",
@@ -153,6 +154,7 @@ class ReadableSegment:
         # The next pointer exceeds it; only while the segment is empty it is of no message.
         self.last_pointer = extent.pointer_high if extent.count else self.timestamp - 1
         self.damage = extent.damage
+        self.damaged_path = self.path  # of a segment before this one, where that is damaged
         self._sums = extent.sums
         if extent.count and extent.sums is not None:
             self._verify()

@@ -168,7 +168,7 @@ class RealFiles:
     def open(self, path: str, mode: Mode) -> OpenFile:
         """Open a file; symbolic links are never followed."""
         with self._folder_of(path) as (folder_fd, name):
-            return _regular(RealFile(os.open(name, _FLAGS[mode], 0o600, dir_fd=folder_fd)))
+            return _regular(RealFile(os.open(name, _FLAGS[mode], 0o600, dir_fd=folder_fd)), name)
 
     def size(self, path: str) -> int | None:
         """Tell the size of a file in bytes; None when there is none."""
@@ -244,7 +244,7 @@ class RealFiles:
                     raise
                 # Who may only read can keep others away all the same.
                 fd = os.open(name, os.O_RDONLY | _SAFE, dir_fd=folder_fd)
-            file = _regular(RealFile(fd))
+            file = _regular(RealFile(fd), path)
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         return file
 
@@ -305,10 +305,10 @@ class RealFiles:
         return fd
 
 
-def _regular(file: RealFile) -> RealFile:
+def _regular(file: RealFile, name: str) -> RealFile:
     """Refuse what is no file, such as a pipe or a device, whatever it would do when it is read."""
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")
+        raise OSError(errno.EINVAL, "not a regular file", name)
     return file
 
 

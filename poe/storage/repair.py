@@ -36,7 +36,8 @@ def repair_segments(files: Files) -> Iterator[SegmentCheck]:
             yield found
             continue
         repaired = _repaired(files, place)
-        repaired.notes = [f"repaired: {finding}" for finding in findings]
+        left = repaired.damage + repaired.notes
+        repaired.notes += [f"repaired: {finding}" for finding in findings if finding not in left]
         yield repaired
     gone = list(check_events(files))
     meta.keep_only(segments)

@@ -257,7 +257,7 @@ class Segment(ReadableSegment):
             TopicDamaged: with `recovery="strict"`, it was found to be damaged.
         """
         if self.damage and self.options.recovery == "strict":
-            raise TopicDamaged(self.path, self.damage[0])
+            raise TopicDamaged(self.damaged_path, self.damage[0])
 
     def close(self) -> None:
         """Seal, sync and hibernate; what lies on disk then is complete.

@@ -228,8 +228,7 @@ class SegmentFiles:
         with writing(self.path):
             for suffix in _SUFFIXES:
                 self.files.unlink(self.path + suffix)
-        if self._meta is not None:
-            self._meta.forget(self.topic, self.timestamp)
+        self._note(Event(Kind.GONE, self.topic, self.timestamp))
 
     def is_being_removed(self) -> bool:
         """Tell whether an earlier run was about to remove the files."""

@@ -346,7 +346,9 @@ def _follow(segment: Segment, before: Segment) -> None:
     if segment.count == 0:
         # Files of others may have names that are less than pointers before them.
         segment.last_pointer = max(segment.last_pointer, before.last_pointer)
-    segment.damage += before.damage
+    if before.damage:
+        segment.damage = before.damage + segment.damage
+        segment.damaged_path = before.damaged_path
 
 
 def _lock_base(files: Files) -> tuple[OpenFile, str]:

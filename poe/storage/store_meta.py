@@ -54,6 +54,9 @@ class Kind(IntEnum):
     OPEN = 5
     """A server began to work on the store."""
 
+    GONE = 6
+    """The segment was deleted: files of its name that turn up later were put there by somebody."""
+
 
 class Event(NamedTuple):
     """Something that has happened to a segment, or to the whole store where `topic` is empty."""
@@ -152,16 +155,14 @@ class StoreMeta:
         else:
             self._size_bytes += len(content)
 
-    def forget(self, topic: bytes, timestamp: int) -> None:
-        """Forget a segment that is gone; the file forgets it when it is written anew."""
-        self.live.pop((topic, timestamp), None)
-
     def keep_only(self, known: Container[tuple[bytes, int]]) -> None:
         """Forget segments that are not known any more, and report those that nobody deleted."""
         gone = {key: event for key, event in self.live.items() if key not in known}
         lost = [key for key, event in gone.items() if event.kind is not Kind.TOMBSTONE]
         for topic, timestamp in lost:
             _log.error("segment %d of topic %r is gone with all its files", timestamp, topic)
+        for topic, timestamp in gone.keys() - lost:
+            self.add(Event(Kind.GONE, topic, timestamp))
         self.live = {key: event for key, event in self.live.items() if key in known}
         live_bytes = SUM_HEADER_BYTES + sum(map(len, self._encoded()))
         if lost or self._size_bytes > max(2 * live_bytes, _COMPACT_BYTES_MIN):
@@ -186,7 +187,9 @@ class StoreMeta:
             _log.error("%s is damaged from offset %d on", META_FILE, self._size_bytes)
 
     def _take(self, event: Event) -> None:
-        if event.topic:
+        if event.kind is Kind.GONE:
+            self.live.pop((event.topic, event.timestamp), None)
+        elif event.topic:
             self.live[event.topic, event.timestamp] = event
 
     def _encoded(self) -> list[bytes]:

@@ -59,7 +59,8 @@ class TopicFolders:
                     self._found.setdefault(topic, name)
         strays = {name for name, _ in entries} - set(self._found.values())
         for name in sorted(strays):
-            _log.warning("%r in %s is no topic and is left alone", name, TOPICS_FOLDER)
+            way_out = self._way_out(name) if name in folders else ""
+            _log.warning("%r in %s is no topic and is left alone%s", name, TOPICS_FOLDER, way_out)
         self._others = strays & set(folders)
         return sorted(self._found)
 
@@ -79,6 +80,18 @@ class TopicFolders:
         return {folder_bytes(self._found[topic]) for topic in failed} | {
             folder_bytes(name) for name in self._others
         }
+
+    def _way_out(self, name: str) -> str:
+        """Tell what is to be done for the segments of a folder that is left alone."""
+        if not self._holds_segments(name):
+            return ""
+        other = self._found.get(original_topic_of(name) or b"")
+        if other is not None:
+            return f"; it holds segments of the topic that has the folder {other!r}"
+        return (
+            "; it holds segments: stop the server and give it the name of their topic, each byte "
+            "other than A-Z a-z 0-9 . _ - as %XX"
+        )
 
     def _holds_segments(self, name: str) -> bool:
         """Tell whether a folder that is no topic's at first sight has files of segments."""

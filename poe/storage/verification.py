@@ -62,7 +62,8 @@ class Verification:
         with reading(self._path):
             sums = read_sums(self._files, self._path, self._store_id)
             index = self._files.open(self._path + "_index", "r")
-            if not all(each.is_chained for each in sums.entries):
+            has_header = sums.has_header or sums.file is None
+            if not has_header or not all(each.is_chained for each in sums.entries):
                 raise CorruptRecord(self._path + "_sum", 0)
             entries = [each.entry for each in sums.entries]
             at = 0

@@ -95,6 +95,16 @@ def test_a_segment_that_begins_before_the_one_in_front_ends_is_damage(base):
     assert "before the segment in front of it ends" in found[2].damage[0]
 
 
+def test_a_changed_pointer_speaks_against_its_own_segment_alone(base):
+    """The last record seems to come after the segment behind it."""
+    path = file_of(base, 0, "data")
+    alter(path, 32, 0xFF)
+    first, second = checked(base)
+    assert (first.count, first.pointer_high >> 48) == (3, 0xFF)
+    assert first.damage
+    assert second.damage == []
+
+
 @pytest.fixture
 def killed(base):
     """The folder as a kill leaves it after another put: locked, with a short index."""

@@ -6,6 +6,7 @@ import pytest
 
 from poe.errors import CorruptRecord
 from poe.storage import check_segments, decode_records
+from poe.storage.sum_file import SUM_HEADER_BYTES
 from poe.storage.verification import Verification
 from tests.storage.segments import NOW, create, files_at, path_of, read_all, reopen
 
@@ -116,6 +117,20 @@ def test_whatever_byte_beside_the_data_is_changed_nothing_is_lost(tmp_path, file
         path_of(tmp_path, file).write_bytes(content)
         assert read_around(reopen(files), 1) == STORED, offset
         assert read_around(reopen(files), 100) == STORED, offset
+
+
+def test_a_changed_byte_of_the_sums_header_is_mended_by_the_first_read(tmp_path):
+    files = closed(tmp_path)
+    path = path_of(tmp_path, "sum")
+    whole = path.read_bytes()
+    for offset in range(SUM_HEADER_BYTES):
+        content = bytearray(whole)
+        content[offset] ^= 0x10
+        segment = reopen(files)
+        path.write_bytes(content)
+        assert read_around(segment, 100) == STORED, offset
+        [check] = check_segments(files)
+        assert not check.damage, offset
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -82,8 +82,18 @@ def test_data_that_was_changed_is_marked_and_stays(base):
     content = path.read_bytes()
     [segment] = repaired(base)
     assert "are not what was written" in segment.damage[0]
+    assert segment.notes == []
     assert path.read_bytes() == content
     assert findings(base)
+
+
+def test_what_is_mended_is_told_beside_what_stays(base):
+    alter(base / f"{PATH}_data", 12)
+    alter(base / f"{PATH}_sum", 20)
+    [segment] = repaired(base)
+    assert any("are not what was written" in finding for finding in segment.damage)
+    assert "repaired: the header of the sums is damaged, or of another segment" in segment.notes
+    assert not any("are not what was written" in note for note in segment.notes)
 
 
 def test_events_that_are_damaged_are_made_anew(base):

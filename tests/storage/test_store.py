@@ -175,7 +175,7 @@ def test_what_is_no_file_in_the_place_of_one_holds_up_nobody(tmp_path, suffix, k
     store = Store.open(tmp_path)
     assert messages_of(store.topics[b"u"]) == [[b"u"]]
     if kind == stat.S_IFIFO:  # to open a socket is an error in any case
-        assert "not a regular file" in str(store.failed[b"t"])
+        assert f"not a regular file: {path.name}" in str(store.failed[b"t"])
     assert list(store.failed) == [b"t"]
     assert stat.S_IFMT(path.lstat().st_mode) == kind
 

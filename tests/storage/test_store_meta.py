@@ -132,6 +132,33 @@ def test_a_deletion_that_was_interrupted_is_finished(tmp_path, failing):
     assert not (tmp_path / "quarantine").exists()
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
+@pytest.mark.parametrize("failing", [None, 0, 1, 2, 3])
+def test_a_deleted_segment_can_be_restored_from_a_copy(tmp_path, failing, is_closed):
+    """After the deletion is finished: what is there then was put there by somebody."""
+    closed_store(tmp_path)
+    folder, copy = tmp_path / "topics/t", tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    store = Store.open(layer)
+    if failing is not None:
+        layer.fail(failing, errno.EIO, "unlink", is_for_ever=True)
+    with contextlib.suppress(WriteFailed):
+        store.destroy_segment(b"t", store.topics[b"t"][0])
+    if failing is not None:
+        del store
+        store = Store.open(tmp_path)
+    if is_closed:
+        store.close()
+    del store
+    assert not (folder / f"{NOW}_data").exists()
+    shutil.copytree(copy, folder, dirs_exist_ok=True)
+    store = Store.open(tmp_path)
+    assert messages_in(store) == EXPECTED
+    store.close()
+    assert messages_in(Store.open(tmp_path)) == EXPECTED
+
+
 @pytest.mark.parametrize("done", range(5))
 def test_of_a_deletion_that_nothing_tells_of_all_messages_are_there_or_none(tmp_path, done):
     """A power cut may have taken the note; what comes back is deleted again at the next look."""
@@ -215,6 +242,17 @@ def test_with_strict_a_topic_that_was_damaged_takes_no_messages(tmp_path):
         store.create_segment(b"u", NOW)
     store.topics[b"t"][-1].unseal()
     assert store.topics[b"t"][-1].append([b"goes on"], 0)
+
+
+def test_with_strict_the_segment_that_is_damaged_is_named(tmp_path):
+    closed_store(tmp_path)
+    first, *_, last = sorted(tmp_path.glob("topics/t/*_data"))
+    os.truncate(first, first.stat().st_size - 1)
+    store = Store.open(tmp_path, SegmentOptions(recovery="strict"))
+    with pytest.raises(TopicDamaged) as caught:
+        store.create_segment(b"t", NOW)
+    assert first != last
+    assert caught.value.path == str(first.relative_to(tmp_path)).removesuffix("_data")
 
 
 def test_a_folder_copied_from_another_store_is_read_and_written(tmp_path):

@@ -139,6 +139,7 @@ def test_a_folder_that_could_be_of_two_topics_or_holds_no_segment_is_left_alone(
     store = Store.open(tmp_path, options)
     assert (store.topics, store.failed) == ({}, {})
     assert f"{folder!r} in topics is no topic and is left alone" in caplog.text
+    assert ("it holds segments: stop the server and give it" in caplog.text) == (folder == "ä")
     assert "notes" in names_in(tmp_path / "topics" / folder)
 
 
@@ -149,5 +150,6 @@ def test_where_there_are_both_folders_that_of_the_original_is_left_alone(tmp_pat
     (tmp_path / "other/topics/%C3%A4").rename(tmp_path / "topics/%C3%A4")
     store = Store.open(tmp_path, ESCAPE)
     assert contents(store) == {UMLAUT: [UMLAUT, b"more"]}
-    assert f"{ORIGINAL_FOLDER!r} in topics is no topic and is left alone" in caplog.text
+    told = f"{ORIGINAL_FOLDER!r} in topics is no topic and is left alone; it holds segments of the "
+    assert told + "topic that has the folder '%C3%A4'" in caplog.text
     assert names_in(tmp_path / "topics" / ORIGINAL_FOLDER) == [f"{NOW}_data", f"{NOW}_index"]

@@ -6,6 +6,7 @@ of a write that nobody was told had succeeded. Where another program wrote, or t
 lost or damaged, good records behind damage are kept as well, and the damage is marked.
 """
 
+import logging
 import os
 
 from poe.storage.failure import reading, writing
@@ -16,6 +17,8 @@ from poe.storage.slab_log.slab_name import full_path, slab_path
 from poe.storage.slab_log.slab_reader import SlabReader
 from poe.storage.slab_log.slab_sum import Flag, SumCursor
 from poe.storage.slab_log.slab_writer import LOG_ID_BYTES, SlabWriter, make_sum
+
+_log = logging.getLogger(__name__)
 
 
 def recover(files: Files, start: int) -> SlabWriter:
@@ -34,6 +37,10 @@ def recover(files: Files, start: int) -> SlabWriter:
         tail = SlabReader(file, start, None, files.base, LENGTH_MAX)
         cursor = SumCursor.open(files, start)
         is_own_tail = cursor is not None and _read_covered(cursor, size)
+        covered_bytes = _covered_bytes(files, start)
+    if covered_bytes > size:
+        _log.error("%s ends at %d, its checksums at %d: what was there is lost",
+                   path, size, covered_bytes)  # fmt: skip
     with writing(path):
         if cursor is None:
             log_id = os.urandom(LOG_ID_BYTES)
@@ -58,6 +65,16 @@ def _read_covered(cursor: SumCursor, size: int) -> bool:
     while cursor.next(size) is not None:
         pass
     return not cursor.is_broken and not cursor.flags & (Flag.CLEAN | Flag.SEALED)
+
+
+def _covered_bytes(files: Files, start: int) -> int:
+    """Tell how large the slab was when the last of its entries was written."""
+    cursor = SumCursor.open(files, start)
+    if cursor is None:
+        return 0
+    while cursor.next() is not None:
+        pass
+    return cursor.end
 
 
 def _next(tail: SlabReader, address: int, own_size: int | None) -> Window | None:

@@ -8,6 +8,7 @@ to its end.
 from itertools import pairwise
 from pathlib import Path
 
+from poe.errors import OptionError
 from poe.storage.clock import Clock, SystemClock
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files
@@ -32,10 +33,13 @@ def expire(
         clock: what to measure the age with; None: the system's.
 
     Raises:
-        OptionError: there is no log.
+        OptionError: there is no log, or a limit is negative or no number; nothing is removed.
         ReadFailed: the log cannot be read.
         WriteFailed: a slab cannot be removed.
     """
+    for key, limit in (("age_max_s", age_max_s), ("bytes_max", bytes_max)):
+        if limit is not None and not limit >= 0:  # no comparison holds for NaN
+            raise OptionError(key, limit, "0 or more, or None for no limit")
     files = open_log(path)
     now_us = (clock or SystemClock()).now_us()
     with reading(files.base):

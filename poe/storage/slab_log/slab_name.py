@@ -70,6 +70,7 @@ def open_log(path: str | Path | Files) -> Files:
         OptionError: there is no log.
         ReadFailed: the folder cannot be read.
     """
+    refuse_empty(path)
     try:
         files = RealFiles.existing(Path(path)) if isinstance(path, str | Path) else path
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -80,6 +81,16 @@ def open_log(path: str | Path | Files) -> Files:
         if not find_slabs(files):
             raise no_log(files.base)
     return files
+
+
+def refuse_empty(path: str | Path | Files) -> None:
+    """Keep an empty path, as an empty variable gives it, from meaning the current folder.
+
+    Raises:
+        OptionError: it is empty.
+    """
+    if isinstance(path, str) and not path:
+        raise OptionError("path", path, "the folder of a slab log, '.' for the current one")
 
 
 def no_log(path: str) -> OptionError:

@@ -29,7 +29,7 @@ from poe.storage.slab_log.record import (
     encode,
 )
 from poe.storage.slab_log.recovery import recover
-from poe.storage.slab_log.slab_name import LOCK_FILE, find_slabs, warn_of_strays
+from poe.storage.slab_log.slab_name import LOCK_FILE, find_slabs, refuse_empty, warn_of_strays
 from poe.storage.slab_log.slab_sum import Flag
 from poe.storage.slab_log.slab_writer import SlabWriter, sync_slabs
 
@@ -101,6 +101,7 @@ class Writer:
         ):
             if not 1 <= value <= limit:
                 raise OptionError(key, value, f"1 to {limit} (bytes)")
+        refuse_empty(path)
         self._files = RealFiles.at(Path(path)) if isinstance(path, str | Path) else path
         self._slab_size_hint = slab_size_hint
         self._message_max = message_max

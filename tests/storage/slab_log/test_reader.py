@@ -209,6 +209,15 @@ def test_any_path_will_do(tmp_path):
     assert read_all(folder) == messages(3)
 
 
+@pytest.mark.parametrize("use", [Writer, Reader, expire])
+def test_an_empty_path_does_not_mean_the_current_folder(tmp_path, monkeypatch, use):
+    """Such is the path that a script takes from a variable that is empty by mistake."""
+    write_log(tmp_path, [messages(3)])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match="option 'path' is ''; use the folder of a slab log"):
+        use("")
+
+
 def test_a_damaged_length_does_not_make_the_reader_allocate_it(tmp_path):
     write_foreign(tmp_path, messages(9))
     flip(slab_of(tmp_path), 3, 0x7F)

@@ -65,6 +65,19 @@ def test_cut_at_every_byte_of_the_slab_whole_records_stay_and_writing_goes_on(tm
         shutil.rmtree(path)
 
 
+def test_a_writer_tells_of_what_the_newest_slab_has_lost(tmp_path, caplog):
+    write_log(tmp_path, BATCHES)
+    Writer(tmp_path).close()
+    assert caplog.text == ""
+    size = slab_of(tmp_path).stat().st_size
+    os.truncate(slab_of(tmp_path), 30)
+    Writer(tmp_path).close()
+    assert f"ends at 30, its checksums at {size}: what was there is lost" in caplog.text
+    caplog.clear()
+    Writer(tmp_path).close()
+    assert caplog.text == ""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [crashed_log, lambda path: write_log(path, BATCHES)])
 def test_cut_at_every_byte_of_the_side_file_nothing_is_lost(tmp_path, make):

@@ -1,10 +1,11 @@
 """Retention removes the oldest slabs, whole, and never the newest."""
 
+import math
 import os
 
 import pytest
 
-from poe.errors import ReadFailed, WriteFailed
+from poe.errors import OptionError, ReadFailed, WriteFailed
 from poe.storage import RealFiles
 from poe.storage.slab_log import Reader, Writer, expire
 from tests.storage.faulty_files import FaultyFiles
@@ -43,12 +44,23 @@ def test_slabs_go_by_bytes(tmp_path, slabs):
 
 
 def test_the_newest_slab_always_stays(tmp_path, slabs):
-    assert expire(tmp_path, age_max_s=-1, bytes_max=0, clock=FixedClock()) == slabs[-1]
+    assert expire(tmp_path, age_max_s=0, bytes_max=0, clock=FixedClock()) == slabs[-1]
     assert slabs_in(tmp_path) == slabs[-1:]
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [{"age_max_s": -1}, {"age_max_s": math.nan}, {"bytes_max": -1}, {"bytes_max": math.nan}],
+)
+def test_a_limit_that_is_none_is_refused_and_nothing_goes(tmp_path, slabs, limit):
+    with pytest.raises(OptionError, match="use 0 or more, or None"):
+        expire(tmp_path, **limit)
+    assert slabs_in(tmp_path) == slabs
 
 
 def test_without_limits_nothing_goes(tmp_path, slabs):
     assert expire(tmp_path) == 0
+    assert expire(tmp_path, age_max_s=math.inf) == 0
     assert slabs_in(tmp_path) == slabs
 
 
