@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from poe.errors import ActorError, ChildStartFailed, StorageError, TopicReadOnly
+from poe.errors import ActorError, ChildStartFailed, NoDescriptors, StorageError, TopicReadOnly
 from poe.storage import Segment
 
 logger = logging.getLogger("poe.broker")
@@ -34,6 +34,7 @@ class DiskFailures:
 
         Raises:
             TopicReadOnly: the block failed, or it is too early to run it.
+            NoDescriptors: the block met that, which is no failure of the disk.
         """
         now_s = self._monotonic_s()
         if now_s < self._next_try_s.get(topic, now_s):
@@ -41,6 +42,9 @@ class DiskFailures:
         self._next_try_s[topic] = now_s + RETRY_S
         try:
             yield
+        except NoDescriptors:
+            del self._next_try_s[topic]
+            raise
         except (StorageError, ActorError, ChildStartFailed) as error:
             raise self._refusal(topic, str(error)) from error
         self.end(topic)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poe.actors import GenServer
-from poe.errors import OptionError, StorageError
+from poe.errors import NoDescriptors, OptionError, StorageError
 from poe.storage import Store
 
 logger = logging.getLogger("poe.broker")
@@ -81,6 +81,11 @@ class Scrubber(GenServer):
                 self._pieces = self._store.scrub(self._path)
             try:
                 piece_bytes = next(self._pieces, None)
+            except NoDescriptors:
+                # That says nothing of the segment: it is the next to be compared.
+                self._paths.append(self._path)
+                self._pieces = None
+                break
             except StorageError as error:
                 self._found_count += 1
                 logger.error("segment %s: %s", self._path, error)

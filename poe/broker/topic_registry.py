@@ -32,6 +32,7 @@ from poe.errors import (
     ActorError,
     ChildRequestRefused,
     ChildStartFailed,
+    NoDescriptors,
     OptionError,
     PoeError,
     StorageError,
@@ -298,7 +299,7 @@ class TopicRegistry(GenServer):
         """
         writer = self._routes[topic].writer
         if writer in self._owned and self._owned[writer][1].failure:
-            with contextlib.suppress(TopicReadOnly):  # the next put tries again
+            with contextlib.suppress(TopicReadOnly, NoDescriptors):  # the next put tries again
                 await self._replace(topic)
             return
         try:
@@ -317,6 +318,7 @@ class TopicRegistry(GenServer):
 
         Raises:
             TopicReadOnly: that was tried a moment ago, or the disk fails again.
+            NoDescriptors: the process may open no more files.
         """
         failed = self._routes[topic].writer
         with self._disk_failures.trying(topic, self._owned[failed][1].failure):

@@ -4,6 +4,8 @@ import logging
 
 import pytest
 
+from poe.errors import NoDescriptors
+from poe.storage import Store
 from tests.broker.nodes import open_files
 
 TOPIC = b"t"
@@ -56,6 +58,26 @@ def test_sound_segments_are_told_of_in_one_line_and_stay_asleep(simulate, caplog
     assert caplog.text.count("all closed segments were compared, 0 damaged") == 1
     assert sim.roles(TOPIC) == roles
     assert open_files(sim.folder) == ["store.lock"]
+
+
+@pytest.mark.usefixtures("loud")
+def test_a_segment_that_finds_no_descriptor_is_compared_later_and_not_damaged(
+    simulate, caplog, monkeypatch
+):
+    sim = with_closed_segments(simulate)
+    scrub, failures = Store.scrub, [NoDescriptors("topics/t", "Too many open files")] * 3
+
+    def scrub_with_few_descriptors(store, path):
+        if failures:
+            raise failures.pop()
+        yield from scrub(store, path)
+
+    monkeypatch.setattr(Store, "scrub", scrub_with_few_descriptors)
+    damage(sim, 0, "data")
+    with caplog.at_level(logging.INFO):
+        sim.advance(70)
+    assert not failures
+    assert caplog.text.count("all closed segments were compared, 1 damaged") == 1
 
 
 @pytest.mark.usefixtures("loud")
