@@ -34,7 +34,7 @@ class SlowDisk:
 
     def fdatasync(self, fd):
         path = Path(f"/proc/self/fd/{fd}").readlink()
-        if path.parent.name == SLOW.decode() and not path.name.endswith("_lock_new"):
+        if path.parent.name == SLOW.decode() and not path.name.endswith("_lock"):
             self.begun += 1
             assert self.gate.wait(20)
             if self.errors:
