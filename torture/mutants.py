@@ -36,9 +36,7 @@ from poe.storage import (
     topic_folders,
 )
 from poe.storage.data_file import DataFile
-from poe.storage.files import OpenFile
 from poe.storage.real_files import RealFile, RealFiles
-from poe.storage.segment_files import SegmentFiles
 from poe.storage.slab_log import record as slab_record
 from poe.storage.sum_writer import SumWriter
 from torture.slab_mutants import SLAB_MUTANTS, SlabMutant
@@ -51,7 +49,6 @@ Mutant = Literal[
     "no-data-sync",
     "no-sum-sync",
     "no-fsync",
-    "no-index-sync",
     "no-base-folder-sync",
     "no-topics-folder-sync",
     "no-topic-folder-sync",
@@ -115,14 +112,6 @@ def _no_fsync(patch: Patch) -> None:
     """What libeatmydata does: no sync of anything."""
     patch(RealFile, "sync", lambda _: None)
     patch(RealFiles, "sync_folder", lambda *_: None)
-
-
-def _no_index_sync(patch: Patch) -> None:
-    def sync(self: SegmentFiles, files: list[OpenFile]) -> None:
-        for file in (files[0], *files[2:]):
-            file.sync()
-
-    patch(SegmentFiles, "_sync", sync)
 
 
 def _no_folder_sync(depth: int) -> Callable[[Patch], None]:
@@ -414,7 +403,6 @@ _MUTANTS: dict[str, Callable[[Patch], None]] = {
     "no-data-sync": _no_data_sync,
     "no-sum-sync": _no_sum_sync,
     "no-fsync": _no_fsync,
-    "no-index-sync": _no_index_sync,
     "no-base-folder-sync": _no_folder_sync(0),
     "no-topics-folder-sync": _no_folder_sync(1),
     "no-topic-folder-sync": _no_folder_sync(2),

@@ -3,7 +3,7 @@
 A timer for each call would cost as much as everything else that a call costs that waits.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from poe.actors.call import Call
 from poe.errors import CallTimeout
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class ReplyDeadline:
     """Fails calls that are not answered in `timeout_s`; None lets them wait for ever.
 
-    Always: a timer is set while the call that is watched may become late.
+    Always: a timer is set while a call is waited for.
     """
 
     __slots__ = ("_call", "_due_s", "_timeout_s", "_timer")
@@ -26,30 +26,36 @@ class ReplyDeadline:
         self._call: Call | None = None
         self._due_s = 0.0
 
-    def watch(self, call: Call) -> Call:
-        """Return the call, which fails with `CallTimeout` if it takes too long.
+    async def wait(self, call: Call) -> Any:  # noqa: ANN401 - a reply is whatever the server gives
+        """Wait for the reply of an actor's call; one at a time.
 
-        It is an actor's, and not watched any more as soon as another one is.
+        Raises:
+            CallTimeout: it takes too long.
+            Exception: whatever the call failed of.
         """
         caller = call.caller
-        if self._timeout_s is not None and caller is not None and not call.is_done:
-            system = caller.system
-            self._call = call
-            self._due_s = system.monotonic_s() + self._timeout_s
-            if self._timer is None:
-                self._timer = system.add_timer(self._timeout_s, self._ring)
-        return call
+        if self._timeout_s is None or caller is None or call.is_done:
+            return await call
+        system = caller.system
+        self._call = call
+        self._due_s = system.monotonic_s() + self._timeout_s
+        if self._timer is None:
+            self._timer = system.add_timer(self._timeout_s, self._ring)
+        try:
+            return await call
+        finally:
+            # The timer runs on, and through the call it would keep what was put, maybe many MiB.
+            self._call = None
 
     def _ring(self) -> None:
         """Look whether the call of now is late; it may have begun long after the timer."""
         self._timer = None
-        call, self._call = self._call, None
-        if call is None or call.is_done or call.caller is None or self._timeout_s is None:
+        call = self._call
+        if call is None or call.caller is None or self._timeout_s is None:
             return
         system = call.caller.system
         rest_s = self._due_s - system.monotonic_s()
         if rest_s > 0:
-            self._call = call
             self._timer = system.add_timer(rest_s, self._ring)
         else:
             server = call.server.address if call.server is not None else None

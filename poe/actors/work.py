@@ -5,6 +5,7 @@ that actors touch: it runs beside them. Under an injected clock there are no thr
 then runs at once, and its end arrives as a message all the same.
 """
 
+import os
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
@@ -67,6 +68,10 @@ class _Threads:
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin without threads, as in a process that was forked: its parent's are not there."""
         self._jobs: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._lock = Lock()
         self._count = 0
@@ -92,3 +97,4 @@ class _Threads:
 
 
 _threads = _Threads()
+os.register_at_fork(after_in_child=_threads.forget)

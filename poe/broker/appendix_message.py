@@ -69,8 +69,10 @@ class Unseal:
 class Sync:
     """Make everything appended so far durable (fsync); answers None."""
 
-    is_new_only: bool = False
-    """Not what was there when the server started."""
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Take no more puts, and make everything durable that is not so yet; answers None."""
 
 
 @dataclass(frozen=True, slots=True)

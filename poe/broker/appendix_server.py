@@ -18,6 +18,7 @@ from poe.broker.appendix_message import (
     MOVED,
     CheckLimits,
     Describe,
+    Finish,
     Get,
     LimitReached,
     Next,
@@ -309,14 +310,22 @@ class AppendixServer(GenServer):
                     self._segment.unseal()
                     self._reported_full = False
                 return None
-            case Sync(is_new_only):
-                commit = self._commit
-                is_wanted = commit.is_dirty or commit.work is not None
-                is_new = commit.is_due or commit.work is not None
-                if is_wanted and (is_new or not is_new_only):
-                    return commit.join(caller, None)
-                return None
+            case Sync():
+                is_wanted = self._commit.is_dirty or self._commit.work is not None
+                return self._commit.join(caller, None) if is_wanted else None
+            case Finish():
+                return self._finish(caller)
         return super().handle_call(request, caller)
+
+    def _finish(self, caller: Call) -> Any:  # noqa: ANN401
+        """Seal, and answer when all is durable; what a sync has failed for stays as it is."""
+        segment, commit = self._segment, self._commit
+        if segment.failure:
+            return None
+        if commit.work is None:
+            segment.seal()
+        is_wanted = segment.is_locked or commit.work is not None
+        return commit.join(caller, None) if is_wanted else None
 
     def describe_role(self) -> str:
         """Tell the role, and the topic as `poe status` does."""

@@ -259,7 +259,7 @@ class Connection(GenServer):
         """
         held = self._input.let_go_of(request, begun)
         try:
-            pointer = await self._handler.deadline.watch(begun)
+            pointer = await self._handler.deadline.wait(begun)
         except PoeError:
             pointer = None  # the long way raises it again, and tells the peer
         if type(pointer) is not int:
@@ -276,9 +276,9 @@ class Connection(GenServer):
             ConnectionClosed, OSError: the reply cannot be sent.
         """
         handler, records = self._handler, None
-        if begun is None or not begun.is_done:
-            # It may wait for news for a minute, or for a slow disk, and 10 000 clients that do so
-            # must not have a buffer each.
+        if begun is None or not begun.is_done or isinstance(request, PutRequest):
+            # It may wait for news for a minute, for a slow disk, or for a put to be made again, and
+            # 10 000 clients that do so must not have a buffer each.
             request = self._input.let_go_of(request, begun)
         try:
             if isinstance(request, PointerRequest):

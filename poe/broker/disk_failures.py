@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from poe.errors import ActorError, ChildStartFailed, StorageError, TopicReadOnly
+from poe.storage import Segment
 
 logger = logging.getLogger("poe.broker")
 
@@ -42,6 +43,22 @@ class DiskFailures:
             yield
         except (StorageError, ActorError, ChildStartFailed) as error:
             raise self._refusal(topic, str(error)) from error
+        self.end(topic)
+
+    def unseal(self, topic: bytes, newest: Segment) -> None:
+        """Let a topic that was recovered take messages, if the disk lets its newest segment.
+
+        Without room for a lock file it can be read all the same; the next put tries again.
+        """
+        try:
+            newest.unseal()
+        except StorageError as error:
+            logger.error("topic %r takes no messages for now: %s", topic, error)
+        else:
+            self.end(topic)
+
+    def end(self, topic: bytes) -> None:
+        """Note that a topic takes messages, be it that it has not failed or does so no more."""
         if self._read_only.pop(topic, None) is not None:
             logger.warning("topic %r takes messages again", topic)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from poe.actors import NO_REPLY, Call, GenServer, Timer, Work
 from poe.broker.appendix_message import MOVED
-from poe.errors import StorageError, SyncFailed, WriteFailed
+from poe.errors import NoDescriptors, StorageError, SyncFailed, WriteFailed
 from poe.storage import Segment
 
 logger = logging.getLogger("poe.broker")
@@ -142,7 +142,6 @@ class GroupCommit:
             self._gathering.cancel()
             self._gathering = None
         if self._group and self.work is None:
-            self._syncing, self._group = self._group, []
             self._sync()
 
     def sync_unasked(self) -> None:
@@ -171,6 +170,8 @@ class GroupCommit:
                 self._end_cut()
             else:
                 self._refuse(str(error))
+        elif isinstance(error, NoDescriptors):
+            self._put_off(error)
         elif error is not None:
             if not self._cut(str(error)):
                 self._refuse(str(error))
@@ -179,7 +180,8 @@ class GroupCommit:
             if self.visible is not None:
                 self._show()
             group, self._syncing = self._syncing, []
-            self._enough = (len(group) + len(self._group) + 1) // 2
+            # After a sync that nobody waited for, the next one to ask is enough.
+            self._enough = max((len(group) + len(self._group) + 1) // 2, 1)
             for caller, answer in group:
                 self._server.reply(caller, answer)
         if self.work is None:
@@ -210,7 +212,8 @@ class GroupCommit:
             self.end()
 
     def _sync(self) -> None:
-        """Have a thread sync all that was put so far."""
+        """Have a thread sync all that was put so far, for all who wait."""
+        self._syncing, self._group = self._group, []
         if self._segment.has_failed_to_sync:
             self._refuse("an earlier sync of it failed")
             return
@@ -218,11 +221,8 @@ class GroupCommit:
         try:
             sync = self._segment.begin_sync()
         except StorageError as error:
-            if isinstance(error, WriteFailed) and self._cut(str(error)):
-                return
-            # Nothing was tried that could not be tried again.
-            self.mark_dirty()
-            self._refuse(str(error))
+            if not (isinstance(error, WriteFailed) and self._cut(str(error))):
+                self._put_off(error)
         else:
             self.is_dirty = self.is_due = False
             self.work = Work(self._server, sync)
@@ -260,6 +260,17 @@ class GroupCommit:
                 self._server.reply_error(caller, SyncFailed(segment.path, segment.failure))
             else:
                 self._server.reply(caller, MOVED)
+
+    def _put_off(self, error: StorageError) -> None:
+        """Refuse a sync of which nothing has failed that could not be tried again."""
+        self.mark_dirty()
+        if isinstance(error, NoDescriptors):
+            # Who asked for a sync may ask again; what was put is there, and may not be put again.
+            asked = [caller for caller, answer in self._syncing if answer is None]
+            self._syncing = [each for each in self._syncing if each[1] is not None]
+            for caller in asked:
+                self._server.reply_error(caller, error)
+        self._refuse(str(error))
 
     def _refuse(self, reason: str) -> None:
         self.is_dirty = True

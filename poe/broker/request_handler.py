@@ -19,12 +19,11 @@ from poe.broker.appendix_message import (
     Get,
     Next,
     Put,
-    ReleaseFiles,
     SegmentInfo,
     WaitFor,
 )
 from poe.broker.appendix_server import REGISTRY
-from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat
+from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat, release_files
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_registry import EnsureWriter
 from poe.broker.topic_sync import sync_topics
@@ -121,14 +120,14 @@ class RequestHandler:
                     writer = await actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
                     call = actor.call(writer, Put(messages), timeout_s=None)
                 is_put = True
-                pointer = await self.deadline.watch(call)
+                pointer = await self.deadline.wait(call)
             except ActorDead as error:
                 if not may_repeat(error, is_put=is_put):
                     raise
             except NoDescriptors:
                 if attempt >= _RELEASES_MAX:
                     raise
-                await self._release_files(is_urgent=attempt > 0)
+                await release_files(actor, self._routes, is_urgent=attempt > 0)
             else:
                 if pointer is not MOVED:
                     return pointer  # type: ignore[no-any-return]  # a reply to Put
@@ -204,20 +203,13 @@ class RequestHandler:
             except NoDescriptors:
                 if attempt >= _RELEASES_MAX:
                     raise
-                await self._release_files(is_urgent=attempt > 0)
+                await release_files(self._actor, self._routes, is_urgent=attempt > 0)
                 continue
             if found is not None or self._routes.is_newest(topic, reader):
                 return found
             if isinstance(request, Get) and request.limit == 0:
                 return None
         raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
-
-    async def _release_files(self, *, is_urgent: bool) -> None:
-        """Have segments let their files go, so that another try may succeed."""
-        for _, route in self._routes:
-            for ref in route.refs:
-                self._actor.cast(ref, ReleaseFiles(is_urgent))
-        await self._actor.sleep(RETRY_S)
 
     async def _recover(self, topic: bytes) -> None:
         """Have a topic that is out of service tried again.

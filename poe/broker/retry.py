@@ -1,7 +1,12 @@
-"""When a request whose appendix server has ended is made again, and how often."""
+"""When a request is made again, how often, and what is done for it in between.
 
-from poe.actors import KILLED, NOPROC, is_orderly
+That is one whose appendix server has ended, or could open no more files.
+"""
+
+from poe.actors import KILLED, NOPROC, GenServer, is_orderly
 from poe.actors.reason import is_word
+from poe.broker.appendix_message import ReleaseFiles
+from poe.broker.routing_table import RoutingTable
 from poe.errors import ActorDead
 
 TRIES_MAX = 500
@@ -18,3 +23,11 @@ def may_repeat(error: ActorDead, *, is_put: bool) -> bool:
     """
     reason = error.reason
     return is_word(reason, NOPROC) or is_orderly(reason) or (is_word(reason, KILLED) and not is_put)
+
+
+async def release_files(actor: GenServer, routes: RoutingTable, *, is_urgent: bool) -> None:
+    """Have segments let their files go, so that another try may succeed."""
+    for _, route in routes:
+        for ref in route.refs:
+            actor.cast(ref, ReleaseFiles(is_urgent))
+    await actor.sleep(RETRY_S)

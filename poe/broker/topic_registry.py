@@ -27,7 +27,7 @@ from poe.broker.disk_failures import DiskFailures
 from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_quota import TopicQuota
-from poe.broker.topic_sync import sync_news
+from poe.broker.topic_sync import finish_topics
 from poe.errors import (
     ActorError,
     ChildRequestRefused,
@@ -181,7 +181,7 @@ class TopicRegistry(GenServer):
     async def terminate(self, reason: Reason) -> None:
         """At an orderly end, give the disk time to take what was put: for all topics at once."""
         if is_orderly(reason):
-            await sync_news(self, self._routes, _LAST_SYNC_S)
+            await finish_topics(self, self._routes, _LAST_SYNC_S)
 
     def _tick_later(self) -> None:
         self.send_after(self._parts.options.check_interval, _CHECK_TICK)
@@ -237,11 +237,7 @@ class TopicRegistry(GenServer):
             for ref in self._routes.remove(topic):
                 await self._end_appendix(ref)
             raise self._take_out_of_service(topic, error) from error
-        try:
-            segments[-1].unseal()
-        except StorageError as error:
-            # Without room for a lock file it can be read all the same; the next put tries again.
-            logger.error("topic %r takes no messages for now: %s", topic, error)
+        self._disk_failures.unseal(topic, segments[-1])
 
     async def _start_appendix(self, topic: bytes, segment: Segment) -> ActorRef:
         shared = self._parts.appendix, self._clock, self._store.space
@@ -282,6 +278,7 @@ class TopicRegistry(GenServer):
         elif not self._owned[route.writer][1].is_writer:
             self._crashes.check(topic, self.monotonic_s())
             await self.call(route.writer, Unseal(), timeout_s=None)
+            self._disk_failures.end(topic)
         return self._routes[topic].writer
 
     async def _add_writer(self, topic: bytes, bound: int | None) -> None:
@@ -371,7 +368,7 @@ class TopicRegistry(GenServer):
             repaired = self._store.create_segment(topic, self._clock.now_us())
         self._to_restart[dead] = (topic, repaired)
         if is_newest and self._crashes.allows_puts(topic, self.monotonic_s()):
-            repaired.unseal()
+            self._disk_failures.unseal(topic, repaired)
         ref = await self._start_appendix(topic, repaired)
         del self._to_restart[dead]
         self._routes.replace(topic, dead, ref, repaired.pointer_high)

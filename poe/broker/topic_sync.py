@@ -3,10 +3,10 @@
 import contextlib
 
 from poe.actors import GenServer
-from poe.broker.appendix_message import Sync
-from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat
+from poe.broker.appendix_message import Finish, Sync
+from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat, release_files
 from poe.broker.routing_table import RoutingTable
-from poe.errors import ActorDead, PoeError, TopicUnavailable
+from poe.errors import ActorDead, NoDescriptors, PoeError, TopicUnavailable
 
 
 async def sync_topics(
@@ -16,9 +16,10 @@ async def sync_topics(
 
     Raises:
         PoeError: what the first one failed of.
+        NoDescriptors: a segment could not be opened for 5 s.
         TopicUnavailable: a segment had no appendix server for 5 s.
     """
-    for _ in range(TRIES_MAX):
+    for attempt in range(TRIES_MAX):
         try:
             await _sync_once(actor, routes, wanted, timeout_s)
         except ActorDead as error:
@@ -26,6 +27,11 @@ async def sync_topics(
             if not may_repeat(error, is_put=False):
                 raise
             await actor.sleep(RETRY_S)
+        except NoDescriptors:
+            # There may be more segments than files: those that are synced let theirs go.
+            if attempt == TRIES_MAX - 1:
+                raise
+            await release_files(actor, routes, is_urgent=True)
         else:
             return
     raise TopicUnavailable(wanted or b"", TRIES_MAX * RETRY_S)
@@ -45,17 +51,19 @@ async def _sync_once(
         try:
             for call in calls:
                 await call
-        except PoeError as error:
+        except NoDescriptors as error:
             first_error = first_error or error
+        except PoeError as error:
+            if first_error is None or isinstance(first_error, NoDescriptors):
+                first_error = error
     if first_error is not None:
         raise first_error
 
 
-async def sync_news(actor: GenServer, routes: RoutingTable, timeout_s: float) -> None:
-    """Sync what was put and is not synced yet; what the disk has not taken in time is not."""
-    sync = Sync(is_new_only=True)
+async def finish_topics(actor: GenServer, routes: RoutingTable, timeout_s: float) -> None:
+    """Seal and sync all topics before they are stopped, which would do it one after the other."""
     calls = [
-        actor.call(ref, sync, timeout_s=timeout_s) for _, route in routes for ref in route.refs
+        actor.call(ref, Finish(), timeout_s=timeout_s) for _, route in routes for ref in route.refs
     ]
     for call in calls:
         with contextlib.suppress(PoeError):  # its lock stays, and the next start looks at it

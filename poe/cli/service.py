@@ -23,6 +23,7 @@ _log = logging.getLogger("poe.cli")
 
 DRAIN_TIMEOUT_S = 4.5
 """Time that clients get after the first signal; the process is to be gone within 5 s."""
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SIGNAL_EXIT_CODE_BASE = 128
 
 
@@ -63,7 +64,6 @@ class Service:
         self._system = LoopSystemBase()
         self._exit_code = ExitCode.OK
         self._start_error: Exception | None = None
-        self._stop_signal: signal.Signals | None = None
         self._is_stopping = False
         self._lock = threading.Lock()
         self._starter = threading.Thread(target=self._start, name="poe-start")
@@ -84,7 +84,7 @@ class Service:
     def _begin(self) -> None:
         """Take the signals, then start the node; runs in the loop's thread."""
         loop = self._system.event_loop().loop
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _SIGNALS:
             loop.add_signal_handler(number, self._on_signal, number)
         # A terminal that closes must not take the service with it.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -109,12 +109,13 @@ class Service:
 
     def _on_signal(self, number: signal.Signals) -> None:
         """Drain at the first signal, leave at the second; runs in the loop's thread."""
-        name = signal.Signals(number).name
-        if self._stop_signal is not None:
-            _log.warning("%s while stopping: leaving at once", name)
-            os._exit(_SIGNAL_EXIT_CODE_BASE + number)
-        self._stop_signal = number
-        _log.info("%s: stopping", name)
+        loop = self._system.event_loop().loop
+        for each in _SIGNALS:
+            loop.remove_signal_handler(each)
+            # The next one does not ask the loop, whose thread waits for actors, and they may wait
+            # for a dead disk.
+            signal.signal(each, _leave)
+        _log.info("%s: stopping", signal.Signals(number).name)
         if self._may_stop():
             notify("STOPPING=1\nSTATUS=finishing what is under way")
             self._stopper.start()
@@ -147,6 +148,14 @@ class Service:
             _log.exception("the node could not be stopped in good order")
             self._exit_code = ExitCode.FAILURE
         _log.info("stopped")
+
+
+def _leave(number: int, _frame: object) -> None:
+    """End the process at once."""
+    try:
+        _log.warning("%s while stopping: leaving at once", signal.Signals(number).name)
+    finally:
+        os._exit(_SIGNAL_EXIT_CODE_BASE + number)
 
 
 def raise_descriptor_limit() -> None:

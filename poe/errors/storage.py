@@ -163,7 +163,7 @@ class TopicFailed(StorageError):
 
 
 class SyncFailed(StorageError):
-    """A sync failed: the batch is stored, but may not survive a power cut."""
+    """A sync failed: the batch may be stored, or be gone, now or after a power cut."""
 
     code = 212
 

@@ -37,6 +37,7 @@ class ReadableSegment:
         "failure",
         "given_pointer",
         "has_failed_to_sync",
+        "is_idle",
         "is_locked",
         "is_retry",
         "is_writer",
@@ -59,6 +60,7 @@ class ReadableSegment:
         self.has_failed_to_sync = False
         self.is_retry = False  # made in place of one that failed, and not synced yet
         self.is_locked = False  # as a reader: sealed, and not durable yet
+        self.is_idle = False  # as the writer: as it was closed, nothing has come since
         self._are_names_synced = False
         self.options = options
         self._files = files
@@ -211,10 +213,22 @@ class ReadableSegment:
         self.hibernate()
         extent = self._files.recover(self.options.recovery, is_thorough=True)
         if extent is not None:
+            known_damage = self.damage  # of the segments before it, too
             self._take(extent)
+            self.damage += known_damage
         self.is_locked = False
         if self.is_writer:
-            self._files.lock(self.size_bytes, is_synced=self.options.ack != "memory")
+            self._files.lock(self.size_bytes)
+            self._begin_writing()
+
+    def _begin_writing(self) -> None:
+        """Have the lock survive a power cut, before it is needed.
+
+        Not when it is made: a start would wait for the disk once for each topic.
+        """
+        if self.options.ack != "memory":
+            self._files.sync_lock()
+        self.is_idle = False
 
     def _flushed_extent(self) -> tuple[int, int]:
         """Write what is buffered, and tell how many records and bytes can be read."""
@@ -228,7 +242,7 @@ class ReadableSegment:
 
     def _wake(self) -> RecordReader:
         """Open the files."""
-        if not self.is_writer:
+        if not self.is_writer or self.is_idle:
             self._reader = self._files.open_reader(self.count)
             return self._reader
         assert self._sums is not None

@@ -13,7 +13,14 @@ from typing import Self
 
 import numpy as np
 
-from poe.errors import PointerOutOfRange, SegmentSealed, StorageFull, TopicDamaged, WriteFailed
+from poe.errors import (
+    NoDescriptors,
+    PointerOutOfRange,
+    SegmentSealed,
+    StorageFull,
+    TopicDamaged,
+    WriteFailed,
+)
 from poe.storage.files import Files
 from poe.storage.index import OFFSET_MAX
 from poe.storage.readable_segment import ReadableSegment
@@ -23,7 +30,7 @@ from poe.storage.segment_files import SegmentFiles
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.segment_writer import SegmentWriter
 from poe.storage.store_meta import StoreMeta
-from poe.storage.sum_file import SumState
+from poe.storage.sum_file import Flag, SumState
 
 
 class Segment(ReadableSegment):
@@ -153,10 +160,10 @@ class Segment(ReadableSegment):
 
         The index is not made so, it can be made from the data. Both raise StorageError. What was
         not durable before the latter did may then never be, as `has_failed_to_sync` tells from
-        then on, and `failure`. Batches may be appended meanwhile, but the segment is to hibernate
-        or be sealed afterwards only.
+        then on, and `failure`; but after NoDescriptors it may be tried again. Batches may be
+        appended meanwhile, but the segment is to hibernate or be sealed afterwards only.
         """
-        if self.is_writer:
+        if self.is_writer and not self.is_idle:
             writer = self._writer or self._wake_writer()
             sync = writer.begin_sync(self.pointer_high or 0)
             return partial(self._sync, sync, self._extent(writer.sums.state))
@@ -195,6 +202,11 @@ class Segment(ReadableSegment):
         """
         if not self.is_writer:
             return
+        if self.is_idle:
+            self._files.unlock()
+            self.is_writer = self.is_idle = False
+            self._files.note_sealed(self._extent(self._sums))
+            return
         writer = self._writer or self._wake_writer()
         writer.finish(self.pointer_high or 0)
         self.is_locked = True
@@ -224,12 +236,17 @@ class Segment(ReadableSegment):
             return
         self.check_damage()
         self._forget_files()
+        sums = self._sums
+        is_closed = sums is not None and bool(sums.flags & Flag.CLEAN) and not self.is_locked
         if self._sums is None:
             self._sums = self._files.adopt()
         else:
             self._files.check_format()
-        self._files.lock(self.size_bytes, is_synced=self.options.ack != "memory")
+        self._files.lock(self.size_bytes)
+        if not is_closed:
+            self._begin_writing()
         self.is_locked = False
+        self.is_idle = is_closed
         self.is_writer = True
         self._synced = self._extent(self._sums)
 
@@ -269,12 +286,21 @@ class Segment(ReadableSegment):
         self.pointer_low = None
         self._files.remove()
 
+    def leave(self) -> None:
+        """Have nothing more to do with the files, for which another object is about to stand.
+
+        A thread may still sync for this one, and must not remove the lock of the other.
+        """
+        self.is_locked = False
+
     def _sync(self, sync: Callable[[], None], extent: Extent) -> None:
         try:
             sync()
             if not self._are_names_synced:
                 self._files.sync_names()
                 self._are_names_synced = True
+        except NoDescriptors:
+            raise  # to open the folder, once data and sums were synced: all can be done again
         except Exception as error:
             # The kernel may have dropped what it could not write; the next sync would not tell.
             self.has_failed_to_sync = True
@@ -293,6 +319,8 @@ class Segment(ReadableSegment):
         return Extent(self.count, self.size_bytes, low, high, sums, self.damage)
 
     def _wake_writer(self) -> SegmentWriter:
+        if self.is_idle:
+            self._begin_writing()
         self._wake()
         assert self._writer is not None
         return self._writer

@@ -175,18 +175,27 @@ class SegmentFiles:
             sums = open_maybe(self.files, self.path + "_sum", "r+")
         return partial(self._sync, [reader.file, reader.index.file, *([sums] if sums else [])])
 
-    def lock(self, size_bytes: int, *, is_synced: bool) -> None:
-        """Make the lock file; when `is_synced`, one that survives a power cut.
+    def lock(self, size_bytes: int) -> None:
+        """Make the lock file, which need not survive a power cut yet.
 
         Raises:
             StorageFull: no room for it.
             WriteFailed: another failure.
         """
         with writing(self.path + "_lock"):
-            make_lock(self.files, self.path + "_lock", size_bytes, is_synced=is_synced)
-            if is_synced:
-                # Without the lock, recovery would trust an index that a power cut has torn.
-                self.files.sync_folder(self.path.rpartition("/")[0])
+            make_lock(self.files, self.path + "_lock", size_bytes)
+
+    def sync_lock(self) -> None:
+        """Make the lock file survive a power cut.
+
+        Without it, recovery would trust an index that a power cut has torn.
+
+        Raises:
+            WriteFailed: the disk did not take it.
+        """
+        with writing(self.path + "_lock"):
+            self.files.open(self.path + "_lock", "r+").sync()
+            self.files.sync_folder(self.path.rpartition("/")[0])
 
     def sync_names(self) -> None:
         """Make the names of the files, and of the topic's folder, survive a power cut.

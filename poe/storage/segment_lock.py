@@ -45,12 +45,12 @@ class FoundLock:
     """Whether it may be of another program that lives, but where it cannot be seen."""
 
 
-def make_lock(files: Files, path: str, flushed_offset: int, *, is_synced: bool = False) -> None:
+def make_lock(files: Files, path: str, flushed_offset: int) -> None:
     """Make the lock file of a segment; on an error none is left behind.
 
-    When `is_synced`, what it says survives a power cut. An empty one would be the original's,
-    behind whose lock all that looks like records is taken in, or that keeps us from starting: so it
-    gets its name when it is whole, and who is killed meanwhile leaves none.
+    It does not survive a power cut by itself. An empty one would be the original's, behind whose
+    lock all that looks like records is taken in, or that keeps us from starting: so it gets its
+    name when it is whole, and who is killed meanwhile leaves none.
 
     Raises:
         OSError: as reported by the file layer.
@@ -63,8 +63,6 @@ def make_lock(files: Files, path: str, flushed_offset: int, *, is_synced: bool =
         # The number is believed as soon as the header is whole; so the header comes behind it.
         file.write_at(_FLUSHED_OFFSET.pack(flushed_offset), _HEADER.size)
         file.write_at(header, 0)
-        if is_synced:
-            file.sync()
         files.rename(path + "_new", path)
     except OSError:
         with contextlib.suppress(OSError):

@@ -151,7 +151,8 @@ class Store:
             SegmentLocked: a live program that is not a server of ours writes to it.
         """
         self._floors[topic] = self.last_pointer(topic)
-        self.topics.pop(topic, None)
+        for segment in self.topics.pop(topic, ()):
+            segment.leave()
         try:
             folder, options = self._folders.path_of(topic), self._options_of(topic)
             segments = self.reserve.use(partial(self._recover_segments, folder, options))
@@ -231,11 +232,14 @@ class Store:
         if segment not in others:
             return None
         segment.hibernate()
+        segment.leave()
         folder = segment.path.rpartition("/")[0]
         repaired = Segment.open(self._files, folder, segment.timestamp, segment.options, self._meta)
         if repaired is None:
             self._floors[topic] = max(self._floors.get(topic, 0), segment.last_pointer)
         at = others.index(segment)
+        if repaired is not None and at:
+            _follow(repaired, others[at - 1])
         self.topics[topic] = others[:at] + ([repaired] if repaired else []) + others[at + 1 :]
         return repaired
 
@@ -247,10 +251,13 @@ class Store:
         """
         # Should the clock step back, the topic goes on behind its old pointers all the same.
         self._floors[topic] = max(self._floors.get(topic, 0), self.last_pointer(topic))
-        self.topics[topic] = [other for other in self.topics[topic] if other is not segment]
+        others = [other for other in self.topics[topic] if other is not segment]
+        if others:
+            self.topics[topic] = others
+        else:
+            del self.topics[topic]  # before what may fail: a topic always has a segment
         segment.destroy()
-        if not self.topics[topic]:
-            del self.topics[topic]
+        if not others:
             self._remove_folder(self._folders.path_of(topic))
 
     def closed_segments(self) -> list[str]:
@@ -328,14 +335,20 @@ class Store:
             )
             if segment is None:
                 continue
-            if segments and segment.count == 0:
-                # Files of others may have names that are less than pointers before them.
-                segment.last_pointer = max(segment.last_pointer, segments[-1].last_pointer)
-            if segments and segments[-1].damage:
-                segment.damage = segments[-1].damage + segment.damage
-                segment.damaged_path = segments[-1].damaged_path
+            if segments:
+                _follow(segment, segments[-1])
             segments.append(segment)
         return segments
+
+
+def _follow(segment: Segment, before: Segment) -> None:
+    """Have a recovered segment take into account what was recovered of the one before it."""
+    if segment.count == 0:
+        # Files of others may have names that are less than pointers before them.
+        segment.last_pointer = max(segment.last_pointer, before.last_pointer)
+    if before.damage:
+        segment.damage = before.damage + segment.damage
+        segment.damaged_path = before.damaged_path
 
 
 def _lock_base(files: Files) -> tuple[OpenFile, str]:

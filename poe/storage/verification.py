@@ -7,6 +7,7 @@ index is compared as a whole, before anything is looked up in it.
 """
 
 from bisect import bisect_right
+from itertools import pairwise
 
 from xxhash import xxh3_64_intdigest
 
@@ -73,7 +74,9 @@ class Verification:
                 at += len(index_bytes)
         self._entries = entries
         self._ends = [entry.end for entry in entries]
-        self._is_verified += bytearray(max(len(entries) - len(self._is_verified), 0))
+        # An entry that covers nothing, as the last one does, is no read's to compare.
+        covers_nothing = bytearray(end == start for start, end in pairwise([0, *self._ends]))
+        self._is_verified += covers_nothing[len(self._is_verified) :]
 
     def check(self, data: OpenFile, offset: int, end: int) -> int:
         """Compare data with its sums from an offset on; return up to where, `end` at most.

@@ -1,10 +1,11 @@
 """A reply that is late fails its call, however many came in time before it."""
 
+import gc
 from typing import Any
 
 import pytest
 
-from poe.actors import NO_REPLY, CallTimeout, ReplyDeadline
+from poe.actors import NO_REPLY, Call, CallTimeout, ReplyDeadline
 from tests.actors.puppet import Gate, Puppet
 
 
@@ -24,7 +25,7 @@ def ask(server, deadline, log, requests):
         for request in requests:
             call = puppet.call(server, request, None)
             try:
-                answer = await deadline.watch(call)
+                answer = await deadline.wait(call)
             except CallTimeout as error:
                 answer = str(error)
             log.append((puppet.monotonic_s(), answer))
@@ -65,3 +66,16 @@ def test_without_a_time_it_waits_for_ever(system, server):
     system.cast(system.start(Puppet), ask(server, ReplyDeadline(None), log, [never]))
     system.advance(1_000_000)
     assert log == []
+
+
+def test_nothing_is_kept_of_a_call_that_is_done(system):
+    """It refers to its request, and that to what a client has put, be it many MiB."""
+    gate = system.start(Gate)
+    deadline = ReplyDeadline(30.0)
+    log: list[Any] = []
+    system.cast(system.start(Puppet), ask(gate, deadline, log, ["wait"]))
+    system.cast(gate, "late")
+    system.advance(1)
+    assert [said for _, said in log] == ["late"]
+    calls = [each for each in gc.get_objects() if isinstance(each, Call) and each.is_done]
+    assert [call for call in calls if call.request == "wait"] == []

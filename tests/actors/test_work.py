@@ -1,5 +1,7 @@
 """Blocking functions beside the actors: the actor goes on meanwhile, and hears of the end."""
 
+import os
+import signal
 import threading
 
 import pytest
@@ -118,3 +120,17 @@ def test_in_simulated_time_the_work_is_done_at_once_and_told_afterwards(begun, d
     assert done == begun
     assert threading.active_count() == before
     system.shutdown()
+
+
+def test_a_process_that_was_forked_has_threads_of_its_own(system, worker, done):
+    """Those of its parent are not there, though the memory says that they wait for work."""
+    system.call(worker, do_nothing)
+    wait_until(lambda: done)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process
+        signal.setitimer(signal.ITIMER_REAL, 10)
+        own = LoopSystemBase()
+        other = own.start(Worker, [], [])
+        os._exit(0 if other is not None and own.call(other, wait_for_it) == "waited" else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,5 +1,6 @@
 """What an acknowledgement is worth: memory, flushed, fsync."""
 
+import contextlib
 import errno
 import os
 import shutil
@@ -12,7 +13,7 @@ from poe.actors import GenServer
 from poe.actors.message import ExitSignal
 from poe.broker import RoutingTable
 from poe.broker.request_handler import RequestHandler
-from poe.errors import ActorDead, SyncFailed, UnknownTopic
+from poe.errors import ActorDead, SyncFailed, TopicReadOnly, UnknownTopic
 from tests.broker.nodes import SimulatedNode, read_by_frames, read_by_next
 
 TOPIC = b"t"
@@ -249,6 +250,25 @@ def test_a_put_within_the_process_is_made_again_when_its_sync_fails(simulate, di
     assert read_by_next(sim.node, TOPIC) == [(pointer - 1, b"1"), (pointer, b"2")]
 
 
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("ack", ["flushed", "fsync"])
+def test_a_node_stops_in_order_while_its_disk_takes_no_syncs(simulate, disk, ack):
+    sim = simulate(ack=ack, sync_interval=0.2)
+    sim.node.put(TOPIC, b"1")
+    disk.errors = [OSError(errno.EIO, "Input/output error")] * 1000
+    taken = [b"1"]
+    for message in (b"2", b"3"):
+        with contextlib.suppress(SyncFailed, TopicReadOnly):
+            sim.node.put(TOPIC, message)
+            taken.append(message)
+        sim.advance(0.3)
+    sim.stop()
+    disk.errors.clear()
+    sim.start()
+    assert [message for message in texts(sim.node) if message in taken] == taken
+    sim.node.put(TOPIC, b"4")
+
+
 def end_the_writer_at_the_next_put(sim, reason):
     """Post an exit signal from within the next put: behind the put, before the sync."""
     sim.node.control("create", topic=TOPIC)
@@ -276,8 +296,8 @@ def test_a_put_whose_server_is_killed_before_the_sync_fails_and_is_not_stored_tw
             sim.node.put(TOPIC, b"1")
     else:
         assert type(put_at_once(sim, [b"1"])[0]) is ActorDead
-    # Then what it has left is recovered, and made durable before it is opened for writing.
-    assert disk.events == ["data", "sum", "lock"]
+    # Then what it has left is recovered, and made durable.
+    assert disk.events == ["data", "sum"]
     sim.node.put(TOPIC, b"2")
     assert texts(sim.node) == [b"1", b"2"]
 
@@ -288,8 +308,8 @@ def test_a_server_that_ends_in_order_syncs_and_acknowledges_what_waits(simulate,
     sim = simulate(ack="fsync")
     end_the_writer_at_the_next_put(sim, reason)
     pointer = sim.node.put(TOPIC, b"1")
-    # Data and sums before the answer, and then, closed, with the index; its successor locks it.
-    assert disk.events == ["data", "sum", "data", "index", "sum", "lock"]
+    # Data and sums before the answer, and then, closed, with the index.
+    assert disk.events == ["data", "sum", "data", "index", "sum"]
     assert read_by_next(sim.node, TOPIC) == [(pointer, b"1")]
 
 
@@ -320,7 +340,7 @@ def test_what_is_put_after_a_restart_is_synced_unasked_too(simulate, disk):
     disk.events.clear()
     sim.node.put(TOPIC, b"2")
     sim.advance(1.1)
-    assert disk.events == ["data", "sum"]
+    assert disk.events == ["lock", "data", "sum"]
 
 
 def test_a_sync_interval_of_0_is_never(simulate, disk):
@@ -341,6 +361,17 @@ def test_a_segment_whose_unasked_sync_fails_gets_a_successor(simulate, disk):
     sim.advance(1.1)
     assert disk.events == ["data", "sum"]
     assert texts(sim.node) == [b"1", b"2"]
+
+
+def test_who_asks_for_a_sync_does_not_wait_for_the_next_one_that_nobody_asks_for(simulate, disk):
+    sim = simulate(sync_interval=2.0)
+    sim.node.put(TOPIC, b"1")
+    sim.advance(2.1)
+    sim.node.put(TOPIC, b"2")
+    asked_at_s = sim.clock.monotonic_s()
+    sim.node.sync()
+    assert sim.clock.monotonic_s() == asked_at_s
+    assert disk.events == ["data", "sum"] * 2
 
 
 # ---- what consumers see -------------------------------------------------------------------------

@@ -71,6 +71,36 @@ def test_idle_segments_let_their_files_go_for_others(simulate, few_descriptors):
             assert len(sim.read(topic, 0, 10)) > 1
 
 
+def test_a_sync_of_more_segments_than_may_be_open_is_done_in_parts(
+    simulate, few_descriptors, monkeypatch
+):
+    sim = simulate()
+    topics = [b"t%d" % number for number in range(60)]
+    for topic in topics:
+        sim.node.put(topic, b"1")
+    sim.stop()
+    sim.start()
+    synced = []
+    monkeypatch.setattr(
+        os, "fdatasync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink())
+    )
+    few_descriptors(30)
+    sim.node.sync()
+    assert {path.parent.name.encode() for path in synced} == set(topics)
+
+
+def test_a_sync_that_can_have_no_file_is_told_so(simulate, few_descriptors):
+    sim = simulate()
+    sim.node.put(b"t", b"1")
+    sim.stop()
+    sim.start()
+    few_descriptors(0)
+    with pytest.raises(NoDescriptors):
+        sim.node.sync()
+    few_descriptors(20)
+    sim.node.sync()
+
+
 @pytest.mark.slow
 def test_who_can_have_no_file_is_told_so_and_nothing_is_stored(simulate, few_descriptors):
     sim = simulate()

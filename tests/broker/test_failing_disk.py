@@ -9,7 +9,15 @@ import pytest
 from poe.actors import GenServer
 from poe.broker import AppendixOptions, RoutingTable
 from poe.broker.request_handler import RequestHandler
-from poe.errors import CorruptRecord, PoeError, StorageFull, SyncFailed, TopicReadOnly, WriteFailed
+from poe.errors import (
+    CorruptRecord,
+    PoeError,
+    StorageFull,
+    SyncFailed,
+    TopicDamaged,
+    TopicReadOnly,
+    WriteFailed,
+)
 from poe.storage import check_segments
 from tests.broker.faulty_broker import FaultyBroker
 from tests.broker.nodes import read_by_frames
@@ -149,6 +157,16 @@ def test_who_asked_for_a_sync_that_failed_is_told_and_may_ask_again(broker):
     assert broker.texts(TOPIC) == [b"first", b"1"]
 
 
+def test_a_sync_without_a_descriptor_costs_no_segment_and_stores_nothing_twice(broker):
+    broker.restart()  # so that the next sync opens the folder
+    broker.fail("sync_folder", error_number=errno.EMFILE)
+    with pytest.raises(SyncFailed, match="may then be there twice"):
+        broker.put(TOPIC, b"1")
+    broker.put(TOPIC, b"2")
+    assert broker.texts(TOPIC) == [b"first", b"1", b"2"]
+    assert len(broker.segment_paths()) == 1
+
+
 # ---- the second failure -------------------------------------------------------------------------
 
 
@@ -211,6 +229,51 @@ def test_a_read_only_topic_takes_messages_again_when_its_disk_is_mended(broker):
     broker.put(TOPIC, b"3")
     assert broker.control("health")["read_only"] == []
     check_after_restart(broker, [b"first", b"3"])
+
+
+def test_a_read_only_topic_whose_server_is_replaced_is_so_no_more(broker):
+    """What is recovered is on files of its own, and takes messages without another segment."""
+    break_for_good(broker)
+    broker.files.heal()
+    broker.system.exit(broker.routes[TOPIC].writer, "kill")
+    broker.put(TOPIC, b"3")
+    assert broker.control("health")["read_only"] == []
+
+
+@pytest.mark.parametrize("operation", ["rename", "allocate"])
+def test_a_topic_without_room_for_a_lock_file_is_read_when_its_server_has_crashed(
+    broker, operation
+):
+    broker.fail(operation, error_number=errno.ENOSPC, is_for_ever=True)
+    broker.system.exit(broker.routes[TOPIC].writer, "kill")
+    assert broker.texts(TOPIC) == [b"first"]
+    with pytest.raises(StorageFull):
+        broker.put(TOPIC, b"1")
+    broker.files.heal()
+    broker.put(TOPIC, b"2")
+    assert broker.texts(TOPIC) == [b"first", b"2"]
+
+
+def damage_the_first_segment(broker):
+    """Leave a topic of two segments, of which a start finds the first one damaged."""
+    broker.fail("sync")
+    broker.put(TOPIC, b"second")
+    broker.stop()
+    first, _ = broker.segment_paths()
+    first.write_bytes(first.read_bytes()[:-1] + b"!")
+    first.with_name(first.name.replace("_data", "_index")).unlink()
+    broker.start()
+
+
+def test_a_crash_behind_damage_is_no_way_around_strict(start):
+    broker = start(ack="fsync", recovery="strict")
+    damage_the_first_segment(broker)
+    for _ in range(2):
+        with pytest.raises(TopicDamaged):
+            broker.put(TOPIC, b"third")
+        pointer = broker.store.topics[TOPIC][1].pointer_low
+        assert broker.next(TOPIC, pointer - 1) == b"second"
+        broker.system.exit(broker.routes[TOPIC].writer, "kill")
 
 
 def test_a_new_segment_is_tried_once_a_second_and_none_is_left(broker):

@@ -1,6 +1,7 @@
 """A disk that takes its time with one topic: that one waits, all others go on."""
 
 import errno
+import gc
 import os
 import socket as raw_socket
 import threading
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from poe.actors import KILL
+from poe.broker.appendix_message import Seal
+from poe.broker.frame_input import FrameInput
 from poe.errors import CallTimeout, SyncFailed
 from poe.protocol import SCRATCH_SIZE, FrameReader, PutReply, PutRequest, decode_reply
 from tests.broker.nodes import connect, read_by_next
@@ -19,7 +22,7 @@ SLOW, FAST = b"slow", b"fast"
 
 
 class SlowDisk:
-    """Holds up the syncs of one topic until it is told to go on."""
+    """Holds up the syncs of one topic, but for its locks, until it is told to go on."""
 
     def __init__(self, fdatasync: Callable[[int], None]):
         self.real = fdatasync
@@ -30,7 +33,8 @@ class SlowDisk:
         self.stalls_after_error = False
 
     def fdatasync(self, fd):
-        if Path(f"/proc/self/fd/{fd}").readlink().parent.name == SLOW.decode():
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        if path.parent.name == SLOW.decode() and not path.name.endswith("_lock_new"):
             self.begun += 1
             assert self.gate.wait(20)
             if self.errors:
@@ -121,6 +125,26 @@ def test_a_put_that_waits_too_long_is_told_and_may_be_stored(serve, disk):
         disk.gate.set()
         client.write(SLOW, [b"3"])
     assert [message for _, message in read_by_next(node, SLOW)] == [b"first", b"1", b"2", b"3"]
+
+
+def test_a_put_that_has_to_be_made_again_gives_its_buffer_back_while_it_waits(node, disk):
+    """The buffers are for all connections; each that waits for a disk would have one of its own."""
+    (ref,) = [ref for ref, _ in dict(node.info())[SLOW]]
+    disk.gate.set()
+    node.system.call(ref, Seal())
+    disk.gate.clear()
+    producer = Producer(node, b"1")
+    wait_until(lambda: dict(node.info())[SLOW][-1][1].count == 2)
+    wait_until(lambda: buffers_in_use() == 0)
+    assert producer.answer is None
+    disk.gate.set()
+    assert read_by_next(node, SLOW)[-1] == (producer.result(), b"1")
+
+
+def buffers_in_use():
+    """Tell how many connections have a receive buffer of those that are shared."""
+    inputs = [each for each in gc.get_objects() if isinstance(each, FrameInput)]
+    return sum(each._buffer is not None for each in inputs)  # noqa: SLF001
 
 
 def sync_in_thread(node, told):

@@ -5,10 +5,10 @@ import errno
 import pytest
 
 from poe.broker.appendix_server import REGISTRY
-from poe.errors import SyncFailed, TopicFailed, UnknownTopic
+from poe.errors import ChildStartFailed, SyncFailed, TopicFailed, UnknownTopic
 from poe.storage import SegmentOptions, Store
 from tests.broker.faulty_broker import FaultyBroker, FragileServer
-from tests.broker.nodes import START_US
+from tests.broker.nodes import START_US, SimulatedWall
 
 TOPICS = [b"a", b"b", b"c"]
 
@@ -107,6 +107,22 @@ def test_a_new_registry_meets_a_broken_topic_as_a_new_node_does(broker):
     assert all(path in str(error) for error in refusals(broker, b"b"))
     FragileServer.broken = set()
     check_served(broker, *TOPICS)
+
+
+def test_a_new_topic_that_gets_no_server_and_cannot_be_removed_is_made_at_the_next_put(broker):
+    """An empty list of segments was left of it, at which the registry ended with each put."""
+    broker.start()
+    registry = broker.system.find(REGISTRY).address
+    FragileServer.broken = {f"topics/new/{SimulatedWall(broker.clock).now_us()}"}
+    broker.files.fail(0, errno.EIO, "unlink", is_for_ever=True)
+    with pytest.raises(ChildStartFailed):
+        broker.put(b"new", b"1")
+    broker.files.heal()
+    FragileServer.broken = set()
+    broker.system.advance(0.1)
+    broker.put(b"new", b"2")
+    assert broker.texts(b"new") == [b"2"]
+    assert broker.system.find(REGISTRY).address is registry
 
 
 @pytest.mark.parametrize("operation", ["unlink", "remove_folder"])

@@ -5,6 +5,8 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -16,6 +18,7 @@ from poe.cli.service import Service
 from poe.errors import ConnectFailed, PoeError
 from poe.node import Node
 from tests.cli.processes import Background, Server, complaint, poe
+from tests.python_process import environment
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -126,6 +129,46 @@ def test_a_second_signal_ends_at_once(tmp_path):
         code, _, stderr = server.end()
     assert code == 128 + signal.SIGTERM
     assert b"leaving at once" in stderr
+
+
+STUCK_PROGRAM = """
+import time
+from poe.cli.service import Service
+
+class Stuck:
+    address = None
+
+    def start(self, system):
+        self.system = system
+
+    def when_ended(self, action):
+        pass
+
+    def stop(self, timeout_s):
+        self.system.run_outside(self.wait_for_a_dead_disk)
+
+    def wait_for_a_dead_disk(self):
+        self.system.event_loop().wake(lambda: self.system.run_outside(lambda: None))
+        print("stuck", flush=True)
+        time.sleep(60)
+
+Service(Stuck(), lambda _: print("ready", flush=True)).run()
+"""
+
+
+def test_a_second_signal_ends_what_waits_for_a_dead_disk():
+    """The loop's thread then waits for the one that stops the node, and takes no signal."""
+    program = [sys.executable, "-c", STUCK_PROGRAM]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, env=environment()) as process:
+        assert process.stdout is not None
+        for line in (b"ready\n", b"stuck\n"):
+            assert process.stdout.readline() == line
+            time.sleep(0.1)  # until the loop's thread waits, too
+            process.send_signal(signal.SIGTERM)
+        try:
+            assert process.wait(10) == 128 + signal.SIGTERM
+        finally:
+            process.kill()
 
 
 def test_hanging_up_the_terminal_is_ignored(tmp_path):

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from poe.errors import WriteFailed
+from poe.errors import NoDescriptors, WriteFailed
 from poe.storage import check_segments
 from poe.storage.recovery import NO_STORE
 from poe.storage.sum_file import SUM_HEADER_BYTES, Flag, decode_sums, seed_of
@@ -56,6 +56,21 @@ def test_a_sync_that_failed_is_neither_repeated_nor_believed(tmp_path):
     segment.flush()
     segment.close()
     assert flags_of(tmp_path) == [0, 0, Flag.CLEAN | Flag.SEALED]
+
+
+def test_a_sync_that_could_not_open_the_folder_is_made_again(tmp_path):
+    layer = FaultyFiles(files_at(tmp_path))
+    segment = create(layer)
+    segment.append([b"1"], NOW)
+    layer.fail(0, errno.EMFILE, "sync_folder")
+    with pytest.raises(NoDescriptors):
+        segment.sync()
+    assert not segment.has_failed_to_sync
+    assert segment.failure == ""
+    layer.heal()
+    segment.sync()
+    segment.append([b"2"], NOW)
+    assert [message for _, message in read_all(segment)] == [b"1", b"2"]
 
 
 def test_dying_in_a_sync_loses_nothing(tmp_path):

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from poe.errors import CorruptRecord, StorageError, WriteFailed
-from poe.storage import check_segments
+from poe.storage import SegmentOptions, Store, check_segments
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, create, files_at, path_of, read_all, reopen
 
@@ -185,3 +185,20 @@ def test_who_wants_nothing_compared_gets_nothing_compared(tmp_path, layer):
     content[-1] ^= 1
     path_of(tmp_path, "data").write_bytes(content)
     assert segment.next(NOW) == (NOW + 1, b"twn")
+
+
+def test_a_sync_that_ends_when_its_segment_was_taken_over_leaves_the_lock_of_the_next(tmp_path):
+    """Without it, what comes after the next kill would be looked at as closed in good order."""
+    layer = FaultyFiles(files_at(tmp_path))
+    store = Store.open(layer, SegmentOptions(ack="fsync"))
+    segment = store.create_segment(b"t", NOW)
+    segment.append([b"one", b"two"], NOW)
+    segment.sync()
+    fail_a_sync(layer, segment)
+    sync = segment.begin_cut("I/O error")
+    repaired = store.repair_segment(b"t", segment)
+    assert repaired is not None
+    repaired.unseal()
+    sync()
+    assert path_of(tmp_path, "lock").exists()
+    store.close()

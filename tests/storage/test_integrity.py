@@ -7,6 +7,7 @@ import pytest
 from poe.errors import CorruptRecord
 from poe.storage import check_segments, decode_records
 from poe.storage.sum_file import SUM_HEADER_BYTES
+from poe.storage.verification import Verification
 from tests.storage.segments import NOW, create, files_at, path_of, read_all, reopen
 
 BATCHES = [[b"first"], [b"a", b"bb", b"ccc"], [b"equal"] * 5, [b"y", b"z" * 9]]
@@ -189,3 +190,11 @@ def test_a_segment_from_an_earlier_version_gets_sums_when_it_is_written_to(tmp_p
     with contextlib.suppress(CorruptRecord):
         reopen(files).next(0)
         pytest.fail("a changed byte was served")
+
+
+def test_what_was_compared_once_is_not_read_again_to_be_compared(tmp_path, monkeypatch):
+    segment = reopen(closed(tmp_path))
+    assert read_all(segment) == STORED
+    segment.hibernate()
+    monkeypatch.setattr(Verification, "open", lambda _: pytest.fail("compared again"))
+    assert read_all(segment) == STORED

@@ -130,16 +130,31 @@ def test_a_failing_sync_is_reported(layer):
         segment.sync()
 
 
-def test_a_synced_segment_is_unsealed_when_its_lock_would_survive_a_power_cut(layer):
+def test_a_segment_that_was_closed_is_written_to_when_its_lock_would_survive_a_power_cut(layer):
     segment = create(layer, ack="fsync")
     segment.append([b"a"], NOW)
     segment.close()
     layer.fail(0, errno.EIO, "sync_folder")
-    with pytest.raises(WriteFailed):
-        segment.unseal()
-    assert not segment.is_writer
     segment.unseal()
-    assert segment.is_writer
+    assert len(read_all(segment)) == 1
+    with pytest.raises(WriteFailed):
+        segment.append([b"b"], NOW)
+    assert len(read_all(segment)) == 1
+    segment.append([b"c"], NOW)
+    assert len(read_all(segment)) == 2
+
+
+def test_a_segment_that_was_closed_is_closed_again_without_a_sync(layer, tmp_path):
+    segment = create(layer, ack="fsync")
+    segment.append([b"a"], NOW)
+    segment.close()
+    layer.fail(0, errno.EIO, "sync", "sync_folder", "truncate", is_for_ever=True)
+    for _ in range(3):
+        segment.unseal()
+        assert len(read_all(segment)) == 1
+        segment.close()
+    assert layer.failed_count == 0
+    assert not path_of(tmp_path, "lock").exists()
 
 
 def test_a_segment_that_cannot_be_made_leaves_nothing_behind(tmp_path, layer):
