@@ -26,7 +26,8 @@ def play(run: Run) -> None:
 
 def _trial(trial: Trial) -> None:
     random = trial.random
-    names = [*_KNOWN, *(_made_up(random) for _ in range(_NAMES - len(_KNOWN)))]
+    made_up = (_made_up(random) for _ in range(_NAMES - len(_KNOWN)))
+    names = list(dict.fromkeys([*_KNOWN, *made_up]))
     for policy in ("strict", "escape"):
         _play_policy(trial, policy, names)
 

@@ -10,6 +10,13 @@ from torture.scenario import Run, Trial
 
 _ROOT = Path(__file__).parent.parent.parent
 _BANNED_MODULES = frozenset({"pickle", "marshal", "shelve", "dill", "subprocess"})
+_EXCEPTIONS = {
+    # Actors in several processes of one user, on Thespian's own bases; no client ever comes there.
+    "poe/actors/hosted/pickling.py": {"pickle"},
+    "poe/actors/hosted/queue_base.py": {"pickle"},
+    # A program and its arguments as a list, which no client chooses; never by a shell.
+    "poe/actors/process_watch.py": {"subprocess"},
+}
 _BANNED_CALLS = frozenset({"eval", "exec", "compile", "__import__", "system", "popen"})
 
 
@@ -36,12 +43,14 @@ def _expect_success(trial: Trial, program: str, *arguments: str) -> None:
 
 
 def _no_code_from_data(trial: Trial) -> None:
-    """Nothing that is shipped makes code of data, or starts a program."""
+    """Nothing that is shipped makes code of data, or starts a program, but for the exceptions."""
     for path in sorted((_ROOT / "poe").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            for name in _named(node):
-                where = f"{path.relative_to(_ROOT)}:{getattr(node, 'lineno', 0)}"
-                trial.failures.append(f"{where} uses {name}")
+        module = str(path.relative_to(_ROOT))
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        used = {name: node for node in nodes for name in _named(node)}
+        for name in used.keys() - _EXCEPTIONS.get(module, set()):
+            line = getattr(used[name], "lineno", 0)
+            trial.failures.append(f"{module}:{line} uses {name}")
         trial.note(modules=1)
 
 
