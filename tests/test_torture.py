@@ -10,6 +10,8 @@ from tests.python_process import environment
 from torture.table import SCENARIOS
 
 ROOT = Path(__file__).parent.parent
+REPORTS = ROOT / "build" / "torture"
+"""Where `python -m tools.torture_table` finds what was counted."""
 PASSED, FAILED, UNAVAILABLE = 0, 1, 3
 # The properties, which one scenario runs for long, run beside this file anyway.
 NAMES = [name for name in SCENARIOS if name != "model"]
@@ -32,7 +34,8 @@ def torture(*arguments):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
 def test_ci_column_passes(name):
-    code, told = torture(name, "--column", "ci")
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    code, told = torture(name, "--column", "ci", "--json", str(REPORTS / f"{name}.json"))
     assert code == PASSED, told
 
 

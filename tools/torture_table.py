@@ -1,7 +1,7 @@
 """Write what a run of torture has counted into the table of `docs/torture.md`.
 
-    python -m torture all --seed 1 --json report.json
-    python -m tools.torture_table report.json
+    python -m torture all --seed 1 --json report.json; python -m tools.torture_table report.json
+    python -m pytest tests/test_torture.py; python -m tools.torture_table build/torture/*.json
 
 Rows of scenarios that the report does not hold stay as they are.
 """
