@@ -47,6 +47,9 @@ def keep_bytes(files: Files, path: str, data: OpenFile, start: int, end: int) ->
     for chunk in _chunks(data, start, end):
         kept.write_at(chunk, at)
         at += len(chunk)
+    # The cut is made durable next, and a power cut must not take both.
+    kept.sync()
+    files.sync_folder(QUARANTINE_FOLDER)
     _log.error("%d bytes that are cut off %s_data are kept in %s", end - start, path, name)
 
 

@@ -1,9 +1,12 @@
 """What recovery takes out of service is kept, once, and not without bound."""
 
+import errno
+
 import pytest
 
 from poe.storage import quarantine
 from poe.storage.quarantine import keep_bytes, keep_file
+from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import files_at, names_in
 
 PATH = "topics/t/5"
@@ -28,6 +31,15 @@ def test_the_bytes_are_kept_once_however_often_recovery_began(tmp_path, files):
     assert name.startswith("5_4_")
     assert name.endswith("_t")
     assert (tmp_path / "quarantine" / name).read_bytes() == b"THESE"
+
+
+@pytest.mark.parametrize("operation", ["sync", "sync_folder"])
+def test_what_is_kept_is_durable_before_it_is_cut_off(files, operation):
+    layer = FaultyFiles(files)
+    data = data_of(layer, b"keepTHESE")
+    layer.fail(0, errno.EIO, operation)
+    with pytest.raises(OSError, match="Input/output error"):
+        keep_bytes(layer, PATH, data, 4, 9)
 
 
 def test_zeros_are_not_kept(tmp_path, files):
