@@ -115,8 +115,11 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
         if data is not None and index is not None and lock is None and not is_thorough:
             extent = _closed(data, index, sums)
             if extent is not None:
+                files.unlink(path + "_lock_new")
                 return extent
-        if _is_lock_torn(lock, sums, noted):
+        # Names go one by one in a power cut; who closes a segment leaves an index.
+        was_locked = lock is not None or index is None or files.size(path + "_lock_new") is not None
+        if _is_lock_torn(lock, sums, noted, was_locked=was_locked):
             lock = FoundLock(None, is_ours=True)
     if lock is not None and lock.is_out_of_sight:
         raise _locked_out_of_sight(files, path)
@@ -132,6 +135,7 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
             recovery = _Recovery(files, path, lock, index, sums, mode)
             extent = recovery.run()
         files.unlink(path + "_lock")
+        files.unlink(path + "_lock_new")
     return extent
 
 
@@ -201,8 +205,10 @@ def _header_of(path: str, store_id: bytes) -> SumHeader:
     return SumHeader(store_id, int(path.rpartition("/")[2]))
 
 
-def _is_lock_torn(lock: FoundLock | None, sums: FoundSums, noted: Kind | None) -> bool:
-    """Tell whether a power cut has taken the lock of a writer of ours, or what it said.
+def _is_lock_torn(
+    lock: FoundLock | None, sums: FoundSums, noted: Kind | None, *, was_locked: bool
+) -> bool:
+    """Tell whether a power cut has taken the lock of a writer of ours, its name, or what it said.
 
     The lock of a new segment is not synced; of one that is opened again, it is.
     """
@@ -211,7 +217,7 @@ def _is_lock_torn(lock: FoundLock | None, sums: FoundSums, noted: Kind | None) -
     flags = next((each.entry.flags for each in reversed(sums.entries) if each.is_chained), 0)
     if flags & Flag.CLEAN:
         return False
-    return noted is Kind.CREATE or (noted is None and lock is not None)
+    return noted is Kind.CREATE or (noted is None and was_locked)
 
 
 def _locked_out_of_sight(files: Files, path: str) -> SegmentLocked:

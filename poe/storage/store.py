@@ -316,7 +316,7 @@ class Store:
             found_file = segment_file(name)
             if found_file is None or is_folder:
                 strays.append(name)
-            elif found_file[1].endswith("_new"):
+            elif found_file[1] in ("index_new", "sum_new"):
                 with writing(folder):
                     self._files.unlink(f"{folder}/{name}")
             else:
@@ -331,7 +331,7 @@ class Store:
                 timestamp,
                 options,
                 self._meta,
-                is_locked="lock" in found[timestamp],
+                is_locked=bool(found[timestamp] & {"lock", "lock_new"}),
             )
             if segment is None:
                 continue

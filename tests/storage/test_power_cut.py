@@ -211,3 +211,24 @@ def test_records_that_the_original_appended_behind_its_own_lock_are_taken_in(tmp
         index.write((NOW + 100).to_bytes(7, "big") + (15).to_bytes(5, "big"))
     path_of(tmp_path, "lock").write_bytes(b"")
     assert read_all(reopen(layer)) == [(NOW, b"ours"), (NOW + 100, b"theirs")]
+
+
+@pytest.mark.parametrize("left", ["lock_new", "no index"])
+def test_a_new_segment_whose_lock_had_no_name_yet_is_cut_without_a_word_from_the_store(
+    tmp_path, left
+):
+    """`store.meta`, which would tell of it, may be torn by the same power cut."""
+    files = files_at(tmp_path)
+    segment = create(files)
+    segment.append([b"never synced"], NOW)
+    segment.flush()
+    del segment
+    data = path_of(tmp_path, "data")
+    data.write_bytes(bytes(data.stat().st_size))
+    path_of(tmp_path, "lock").rename(path_of(tmp_path, "lock_new"))
+    if left == "no index":
+        path_of(tmp_path, "lock_new").unlink()
+        path_of(tmp_path, "index").unlink()
+    found = reopen(files)
+    assert (found.count, found.damage) == (0, ())
+    assert not path_of(tmp_path, "lock_new").exists()
