@@ -11,7 +11,7 @@ from torture.scenario import Run, Trial
 from torture.store_process import recover_and_read
 
 _STARTS = 100
-_RUNS, _LOCKED = b"r", b"l"
+_RUNS, _LOCKED, _FAILED = b"r", b"l", b"f"
 
 
 def play(run: Run) -> None:
@@ -53,6 +53,8 @@ def start_at_once(trial: Trial, start: Callable[[], object], refusal: type[PoeEr
         running_count = told.count(_RUNS)
         trial.expect(is_true=running_count == 1, otherwise=f"{running_count} of them run")
         trial.expect(is_true=len(told) == _STARTS, otherwise=f"{len(told)} have told anything")
+        failed_count = told.count(_FAILED)
+        trial.expect(is_true=not failed_count, otherwise=f"{failed_count} failed of something else")
     trial.note(starts=2 * _STARTS)
 
 
@@ -71,6 +73,8 @@ def _fork_start(
             del kept
         except refusal:
             os.write(told_write, _LOCKED)
+        except Exception:  # noqa: BLE001 - whatever it is, the one who counts must hear of it
+            os.write(told_write, _FAILED)
     finally:
         os._exit(1)
 
