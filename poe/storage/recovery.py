@@ -83,6 +83,7 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
     mode: RecoveryMode = "point-in-time",
     is_thorough: bool = False,
     noted: Kind | None = None,
+    is_after_power_cut: bool = False,
 ) -> Extent | None:
     """Make a segment trustworthy and unlocked; `path` is its path less `_data`.
 
@@ -93,6 +94,7 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
         mode: see `SegmentOptions`.
         is_thorough: compare all data, however the segment was left.
         noted: what the store has noted of it last.
+        is_after_power_cut: whether the store was not closed before the machine started anew.
 
     Returns:
         What it holds, or None when there is no data file; what else there was is put away then.
@@ -118,7 +120,12 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
                 files.unlink(path + "_lock_new")
                 return extent
         # Names go one by one in a power cut; who closes a segment leaves an index.
-        was_locked = lock is not None or index is None or files.size(path + "_lock_new") is not None
+        was_locked = (
+            is_after_power_cut
+            or lock is not None
+            or index is None
+            or files.size(path + "_lock_new") is not None
+        )
         if _is_lock_torn(lock, sums, noted, was_locked=was_locked):
             lock = FoundLock(None, is_ours=True)
     if lock is not None and lock.is_out_of_sight:

@@ -77,6 +77,7 @@ class SegmentFiles:
             mode=mode,
             is_thorough=is_thorough,
             noted=None if event is None else event.kind,
+            is_after_power_cut=self._meta is not None and self._meta.is_after_power_cut,
         )
         if extent is not None:
             self.note_sealed(extent)

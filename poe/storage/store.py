@@ -117,6 +117,7 @@ class Store:
             meta = StoreMeta(files, os.urandom(16))
             if not meta.was_closed:
                 is_this_boot = files.boot_id != "" and files.boot_id in owner
+                meta.is_after_power_cut = not is_this_boot
                 when = "in this boot" if is_this_boot else "before a reboot"
                 _log.warning("the last server on %s was not stopped, %s", files.base, when)
             _log.info("store %s in %s", meta.store_id.hex(), files.base)

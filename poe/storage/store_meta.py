@@ -117,7 +117,15 @@ class StoreMeta:
     the next start.
     """
 
-    __slots__ = ("_file", "_files", "_size_bytes", "live", "store_id", "was_closed")
+    __slots__ = (
+        "_file",
+        "_files",
+        "_size_bytes",
+        "is_after_power_cut",
+        "live",
+        "store_id",
+        "was_closed",
+    )
 
     def __init__(self, files: Files, new_id: bytes) -> None:
         """Read the file, or begin one under `new_id`.
@@ -130,6 +138,7 @@ class StoreMeta:
         self.store_id = new_id
         self.live: dict[tuple[bytes, int], Event] = {}
         self.was_closed = True
+        self.is_after_power_cut = False
         self._size_bytes = SUM_HEADER_BYTES
         content = self._read_file()
         header = SumHeader.decode(content, META_FILE, META_MAGIC)
@@ -184,6 +193,7 @@ class StoreMeta:
             self.was_closed = event.kind is Kind.CLEAN
             self._size_bytes += len(encode_event(event, self.store_id))
         if self._size_bytes < SUM_HEADER_BYTES + len(content):
+            self.was_closed = False
             _log.error("%s is damaged from offset %d on", META_FILE, self._size_bytes)
 
     def _take(self, event: Event) -> None:
