@@ -341,7 +341,7 @@ SCENARIOS = {
             ci=20,
             release=200,
             mutants=("long-pause",),
-            bite_count=3,
+            bite_count=1,
         ),
         Scenario(
             name="leaks",
