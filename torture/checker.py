@@ -37,6 +37,9 @@ class Put:
     is_refused: bool = False
     """It must not be there, and must never come back."""
 
+    is_doubtful: bool = False
+    """Its client was told that it may be stored, and to put it again."""
+
     acked_s: float | None = None
     """When it was acknowledged, where a fault may take away what is newer than some time."""
 
@@ -66,6 +69,7 @@ class Journal:
         stored: Stored,
         *,
         may_lose: Callable[[Put], bool] = lambda _: False,
+        may_return: Callable[[Put], bool] = lambda _: False,
         are_halves_told: bool = True,
     ) -> list[str]:
         """Compare with what is stored; say what is wrong.
@@ -76,13 +80,14 @@ class Journal:
         Args:
             stored: what was read.
             may_lose: which acknowledged puts this fault may take away.
+            may_return: which puts this fault may bring back that were absent.
             are_halves_told: whether a part of a put is a failure, or torn bytes in it, where the
                 put is unacknowledged, or may be lost.
         """
         failures: list[str] = []
         for topic in sorted({*self.puts, *stored}):
             puts = self.puts.get(topic, [])
-            judge = _TopicJudge(puts, may_lose, are_halves_told=are_halves_told)
+            judge = _TopicJudge(puts, may_lose, may_return, are_halves_told=are_halves_told)
             judge.judge(stored.get(topic, ()))
             for put in puts:
                 if put not in judge.pointers and put.pointer is not None and not may_lose(put):
@@ -100,9 +105,15 @@ class _TopicJudge:
     """Walks through the records of one topic, put by put."""
 
     def __init__(
-        self, puts: Iterable[Put], may_lose: Callable[[Put], bool], *, are_halves_told: bool
+        self,
+        puts: Iterable[Put],
+        may_lose: Callable[[Put], bool],
+        may_return: Callable[[Put], bool],
+        *,
+        are_halves_told: bool,
     ) -> None:
         self._may_lose = may_lose
+        self._may_return = may_return
         self._by_message = {
             message: (put, at) for put in puts for at, message in enumerate(put.messages)
         }
@@ -152,7 +163,7 @@ class _TopicJudge:
     def _judge_whole(self, put: Put, pointer: int) -> None:
         if put in self.pointers:
             self.failures.append(f"{put} is there twice, again at pointer {pointer}")
-        elif put.is_refused:
+        elif put.is_refused and not self._may_return(put):
             self.failures.append(f"{put} was refused, or had gone, and is there")
         elif put.pointer not in {None, pointer}:
             self.failures.append(f"{put} was acknowledged at {put.pointer}, and is at {pointer}")

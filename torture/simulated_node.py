@@ -134,8 +134,10 @@ class _Client(GenServer):
             message.pointer = await self._handler.put(message.topic, message.messages, begun)
             message.acked_s = self._clock.monotonic_s()
             message.is_unanswered = False
-        except (ActorDead, SyncFailed):
+        except ActorDead:
             pass  # it may be stored
+        except SyncFailed:
+            message.is_doubtful = True
         except PoeError:
             message.is_refused = True
 

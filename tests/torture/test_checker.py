@@ -1,5 +1,6 @@
 """The judge tells each way in which a store can be wrong, and is silent about one that is right."""
 
+from operator import attrgetter
 from random import Random
 
 import pytest
@@ -85,6 +86,13 @@ def test_what_a_fault_may_take_away_may_be_missing_once_and_for_all(journal):
 def test_a_put_without_reply_that_was_absent_must_not_come_back(journal):
     assert told(journal, records(journal, 0, 1, 2)) == []
     assert "was refused, or had gone" in told(journal, records(journal, 0, 1, 2, 3))[0]
+
+
+def test_a_put_that_is_doubtful_may_come_back_where_the_fault_may_do_that(journal):
+    journal.puts[TOPIC][3].is_doubtful = True
+    assert told(journal, records(journal, 0, 1, 2)) == []
+    may_return = attrgetter("is_doubtful")
+    assert told(journal, records(journal, 0, 1, 2, 3), may_return=may_return) == []
 
 
 def test_torn_bytes_of_a_put_without_reply_are_told_unless_that_is_allowed(journal):

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
+from operator import attrgetter
 from random import Random
 
 from poe.errors import PoeError
@@ -115,7 +116,10 @@ class _History:
         if is_power_cut:
             # Of a segment that is younger than the first sync of it, sums and lock may be gone.
             is_told = self.ack == "fsync"
-            self.judge(self._may_be_cut(died_s), are_halves_told=is_told)
+            may_lose = self._may_be_cut(died_s)
+            # What was cut off, and the cut not made durable, as its client was told.
+            may_return = attrgetter("is_doubtful")
+            self.judge(may_lose, may_return, are_halves_told=is_told)
         else:
             self.judge()
 
@@ -132,10 +136,17 @@ class _History:
         self.judge()
 
     def judge(
-        self, may_lose: Callable[[Put], bool] = lambda _: False, *, are_halves_told: bool = True
+        self,
+        may_lose: Callable[[Put], bool] = lambda _: False,
+        may_return: Callable[[Put], bool] = lambda _: False,
+        *,
+        are_halves_told: bool = True,
     ) -> None:
         self.trial.failures += self.journal.judge(
-            self.node.read_all(), may_lose=may_lose, are_halves_told=are_halves_told
+            self.node.read_all(),
+            may_lose=may_lose,
+            may_return=may_return,
+            are_halves_told=are_halves_told,
         )
 
     def _may_be_cut(self, now_s: float) -> Callable[[Put], bool]:
