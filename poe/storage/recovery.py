@@ -139,7 +139,10 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
             keep_file(files, path, "_sum")
             extent = None
         else:
-            recovery = _Recovery(files, path, lock, index, sums, mode)
+            is_new = lock is not None and lock.is_ours and noted is not Kind.SEAL
+            recovery = _Recovery(
+                files, path, lock, index, sums, mode, is_torn=is_after_power_cut and is_new
+            )
             extent = recovery.run()
         files.unlink(path + "_lock")
         files.unlink(path + "_lock_new")
@@ -297,7 +300,11 @@ class _Recovery:
         index: OpenFile | None,
         sums: FoundSums,
         mode: RecoveryMode,
+        *,
+        is_torn: bool,
     ) -> None:
+        """Begin; when `is_torn`, what no sums cover may not be what was written."""
+        self._is_torn = is_torn
         self._files = files
         self._path = path
         self._lock = lock
@@ -380,7 +387,10 @@ class _Recovery:
             return survey.end
         if self._lock is not None and self._lock.flushed_offset is not None:
             return min(survey.size_bytes, max(self._lock.flushed_offset, survey.end))
-        if self._is_rebooted and self._sums.file is not None and self._mode != "salvage":
+        # Sums get their name in the first sync. One of ours without any was never synced, unless it
+        # is older than sums are, and then no store was there that could have lost its power.
+        are_sums_all = self._sums.file is not None or self._is_torn
+        if self._is_rebooted and are_sums_all and self._mode != "salvage":
             return survey.end
         return survey.size_bytes
 

@@ -111,7 +111,9 @@ def read_store_id(files: Files) -> str | None:
 class StoreMeta:
     """The events of one store, whose lock is held; `live` has the last one of each segment.
 
-    `was_closed` tells whether the last server closed the store in good order, if there was one.
+    `was_closed` tells whether the last server closed the store in good order, if there was one, and
+    all its events are there. `is_after_power_cut`, which the store finds out, tells whether it was
+    not, and the machine has started anew since.
 
     A disk that takes no events is no reason to refuse anything: what is not noted is found out at
     the next start.

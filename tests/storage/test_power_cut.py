@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from poe.errors import CorruptRecord, StorageError, WriteFailed
-from poe.storage import Segment, SegmentOptions
+from poe.storage import RealFiles, Segment, SegmentOptions, Store
 from poe.storage.record import encode_records
 from poe.storage.store_meta import StoreMeta
+from poe.storage.sum_file import SUM_HEADER_BYTES
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import FOLDER, NOW, create, files_at, path_of, read_all, reopen
 
@@ -232,3 +233,20 @@ def test_a_new_segment_whose_lock_had_no_name_yet_is_cut_without_a_word_from_the
     found = reopen(files)
     assert (found.count, found.damage) == (0, ())
     assert not path_of(tmp_path, "lock_new").exists()
+
+
+@pytest.mark.parametrize("lost", ["sum", "lock"])
+def test_without_a_name_that_tells_what_was_never_synced_a_store_cuts_it_off(tmp_path, lost):
+    store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="one"))
+    segment = store.create_segment(b"t", NOW)
+    segment.append([b"never synced", b"nor was this"], NOW)
+    segment.flush()
+    del store, segment
+    data = path_of(tmp_path, "data")
+    data.write_bytes(data.read_bytes()[:-5] + bytes(5))
+    path_of(tmp_path, lost).unlink()
+    with (tmp_path / "store.meta").open("r+b") as meta:
+        meta.truncate(SUM_HEADER_BYTES + 10)  # no whole event
+    store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="two"))
+    [segment] = store.topics[b"t"]
+    assert (segment.count, segment.damage) == (0, ())
