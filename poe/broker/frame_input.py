@@ -78,19 +78,20 @@ class FrameInput:
 
     def is_open(self) -> bool:
         """Look for the end of the stream, which nobody else does while a request is served."""
-        try:
-            return self._peer.recv(1, socket.MSG_PEEK) != b""
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
+        return self._peek() != b""
 
     def has_more(self) -> bool:
         """Tell whether there is something to receive."""
+        return bool(self._peek())
+
+    def _peek(self) -> bytes | None:
+        """Look at the next byte: None while there is none, no byte at the end."""
         try:
-            return self._peer.recv(1, socket.MSG_PEEK) != b""
+            return self._peer.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return None
         except OSError:
-            return False
+            return b""
 
     def settle(self) -> None:
         """Give the buffer back, once all whole frames of it are served."""

@@ -20,8 +20,8 @@ class TopicQuota:
         self._auto_create = auto_create
         self._made_at_s: deque[float] = deque()
 
-    def count(self, store: Store, topic: bytes, messages: Messages | None, now_s: float) -> None:
-        """Count one more topic beside those that there are, unless what is put onto it is refused.
+    def admit(self, store: Store, topic: bytes, messages: Messages | None, now_s: float) -> None:
+        """Let one more topic be made beside those that there are, and count it.
 
         Raises:
             InvalidMessage: of what is put; the topic is not made.

@@ -270,7 +270,7 @@ class TopicRegistry(GenServer):
         if route is None and topic in self._store.topics:
             await self._open_topic(topic)
         elif route is None:
-            self._quota.count(self._store, topic, messages, self.monotonic_s())
+            self._quota.admit(self._store, topic, messages, self.monotonic_s())
             await self._add_writer(topic, None)
         elif route.writer in self._to_restart:
             await self._bring_back(route.writer)

@@ -5,16 +5,13 @@ import errno
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from poe.actors import GenServer
 from poe.actors.message import ExitSignal
-from poe.broker import RoutingTable
-from poe.broker.request_handler import RequestHandler
 from poe.errors import ActorDead, SyncFailed, TopicReadOnly, UnknownTopic
 from tests.broker.nodes import SimulatedNode, read_by_frames, read_by_next
+from tests.broker.putters import put_at_once
 
 TOPIC = b"t"
 
@@ -29,53 +26,10 @@ def texts(node):
     return [message for _, message in read_by_next(node, TOPIC)]
 
 
-class Putter(GenServer):
-    """Puts one message as a connection does, when told to, and keeps the answer."""
-
-    answer: Any = None
-
-    def init(self, routes: RoutingTable):
-        self.handler = RequestHandler(self, routes)
-
-    async def handle_cast(self, message: bytes):
-        try:
-            self.answer = await self.handler.put(TOPIC, [message])
-        except (ActorDead, SyncFailed) as error:
-            self.answer = error
-
-
-def put_at_once(sim, messages):
+def put_together(sim, messages):
     """Have several actors put before anything else happens, and tell their answers."""
     sim.node.control("create", topic=TOPIC)
-    putters = [sim.system.start(Putter, sim.routes) for _ in messages]
-
-    def tell_all():
-        for putter, message in zip(putters, messages, strict=True):
-            putter.cell.instance.cast(putter, message)
-
-    sim.system.run_outside(tell_all)
-    return [putter.cell.instance.answer for putter in putters]
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({}, ""),
-        ({"ack": "fsync", "topics": {"a": {"ack": "flushed"}}}, ""),
-        ({"ack": "memory"}, "all topics without one of their own"),
-        ({"topics": {"a": {"ack": "memory"}, "b": {"ack": "fsync"}}}, "a"),
-        ({"topics": {"a": {"ack": "memory"}, "b": {"ack": "memory"}}}, "a, b"),
-        (
-            {"ack": "memory", "topics": {"a": {"ack": "fsync"}}},
-            "all topics without one of their own",
-        ),
-    ],
-)
-def test_a_start_with_memory_is_a_warning(simulate, caplog, options, told):
-    simulate(**options)
-    warnings = [text for text in caplog.messages if text.startswith("ack is memory for ")]
-    expected = f"ack is memory for {told}: what is acknowledged there may be lost"
-    assert [text.startswith(expected) for text in warnings] == ([True] if told else [])
+    return put_at_once(sim.system, sim.routes, TOPIC, messages)
 
 
 # ---- memory -----------------------------------------------------------------------------------
@@ -223,19 +177,19 @@ def test_fsync_puts_are_acknowledged_after_the_sync(simulate, disk):
 
 def test_puts_that_come_together_share_a_sync(simulate, disk):
     sim = simulate(ack="fsync")
-    pointers = put_at_once(sim, [b"1", b"2", b"3", b"4"])
+    pointers = put_together(sim, [b"1", b"2", b"3", b"4"])
     assert disk.events == ["data", "sum"]
     assert [pointer for pointer, _ in read_by_next(sim.node, TOPIC)] == pointers
 
 
 def test_a_group_waits_for_half_of_the_last_one_but_not_for_long(simulate, disk):
     sim = simulate(ack="fsync")
-    put_at_once(sim, [b"1", b"2", b"3", b"4", b"5", b"6"])
-    put_at_once(sim, [b"7", b"8"])
+    put_together(sim, [b"1", b"2", b"3", b"4", b"5", b"6"])
+    put_together(sim, [b"7", b"8"])
     assert disk.events == ["data", "sum"]
-    put_at_once(sim, [b"9"])
+    put_together(sim, [b"9"])
     assert disk.events == ["data", "sum"] * 2
-    put_at_once(sim, [b"10"])
+    put_together(sim, [b"10"])
     assert disk.events == ["data", "sum"] * 2
     sim.advance(0.001)
     assert disk.events == ["data", "sum"] * 3
@@ -295,7 +249,7 @@ def test_a_put_whose_server_is_killed_before_the_sync_fails_and_is_not_stored_tw
         with pytest.raises(ActorDead):
             sim.node.put(TOPIC, b"1")
     else:
-        assert type(put_at_once(sim, [b"1"])[0]) is ActorDead
+        assert type(put_together(sim, [b"1"])[0]) is ActorDead
     # Then what it has left is recovered, and made durable.
     assert disk.events == ["data", "sum"]
     sim.node.put(TOPIC, b"2")

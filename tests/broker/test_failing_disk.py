@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 
-from poe.actors import GenServer
-from poe.broker import AppendixOptions, RoutingTable
-from poe.broker.request_handler import RequestHandler
+from poe.broker import AppendixOptions
 from poe.errors import (
     CorruptRecord,
-    PoeError,
     StorageFull,
     SyncFailed,
     TopicDamaged,
@@ -21,25 +18,11 @@ from poe.errors import (
 from poe.storage import check_segments
 from tests.broker.faulty_broker import FaultyBroker
 from tests.broker.nodes import read_by_frames
+from tests.broker.putters import put_at_once
 
 TOPIC = b"t"
 
 pytestmark = pytest.mark.usefixtures("quiet")
-
-
-class Putter(GenServer):
-    """Puts one message as a connection does, when told to, and keeps the answer."""
-
-    answer: Any = None
-
-    def init(self, routes: RoutingTable):
-        self.handler = RequestHandler(self, routes)
-
-    async def handle_cast(self, message: bytes):
-        try:
-            self.answer = await self.handler.put(TOPIC, [message])
-        except PoeError as error:
-            self.answer = error
 
 
 class Broker(FaultyBroker):
@@ -52,14 +35,7 @@ class Broker(FaultyBroker):
 
     def put_at_once(self, messages):
         """Have several clients put before anything else happens, and tell their answers."""
-        putters: list[Any] = [self.system.start(Putter, self.routes) for _ in messages]
-
-        def tell_all():
-            for putter, message in zip(putters, messages, strict=True):
-                putter.cell.instance.cast(putter, message)
-
-        self.system.run_outside(tell_all)
-        return [putter.cell.instance.answer for putter in putters]
+        return put_at_once(self.system, self.routes, TOPIC, messages)
 
     def fail(self, operation, nth=0, error_number=errno.EIO, *, is_for_ever=False):
         self.files.fail(nth, error_number, operation, is_for_ever=is_for_ever)
