@@ -78,16 +78,26 @@ class _Threads:
         self._idle_count = 0
 
     def submit(self, job: Callable[[], object]) -> None:
-        """Have a thread call `job`, which raises nothing."""
-        self._jobs.put(job)
+        """Have a thread call `job`, which raises nothing.
+
+        Raises:
+            RuntimeError: the system gives this process not even one thread.
+        """
         with self._lock:
             if self._idle_count:
                 self._idle_count -= 1
-                return
-            if self._count == _THREADS_MAX:
-                return
-            self._count += 1
-        Thread(target=self._serve, name="poe-work", daemon=True).start()
+            elif self._count < _THREADS_MAX:
+                self._start()
+        self._jobs.put(job)
+
+    def _start(self) -> None:
+        try:
+            Thread(target=self._serve, name="poe-work", daemon=True).start()
+        except RuntimeError:
+            if not self._count:
+                raise
+            return  # those that are there do it, one after the other
+        self._count += 1
 
     def _serve(self) -> None:
         while True:

@@ -99,6 +99,24 @@ def test_an_actor_may_wait_for_the_last_of_more_works_than_there_are_threads(
     assert set(done) == set(begun)
 
 
+def test_without_another_thread_those_that_are_there_do_the_work(
+    system, worker, begun, done, monkeypatch
+):
+    def start(_thread):
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    assert system.call(worker, wait_for_it) == "waited"
+    wait_until(lambda: done)
+    gate = threading.Event()
+    monkeypatch.setattr(threading.Thread, "start", start)
+    for _ in range(40):  # more than there may be threads
+        system.call(worker, gate.wait)
+    gate.set()
+    wait_until(lambda: len(done) == 41)
+    assert set(done) == set(begun)
+
+
 def test_work_whose_actor_has_ended_is_told_to_nobody(system, worker):
     gate = threading.Event()
     other = system.start(Worker, [], [])
