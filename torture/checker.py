@@ -183,8 +183,8 @@ def _stored_part(put: Put, records: Sequence[Record], start: int) -> int:
 
 
 def _name(message: bytes) -> bytes:
-    """Return the part of a message that tells whose it is."""
-    return message.partition(b":")[0]
+    """Return the part of a message that tells of which put it is, though the rest be torn."""
+    return b".".join(message.partition(b":")[0].split(b".")[:2])
 
 
 class Sender:

@@ -120,13 +120,9 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
                 files.unlink(path + "_lock_new")
                 return extent
         # Names go one by one in a power cut; who closes a segment leaves an index.
-        was_locked = (
-            is_after_power_cut
-            or lock is not None
-            or index is None
-            or files.size(path + "_lock_new") is not None
-        )
-        if _is_lock_torn(lock, sums, noted, was_locked=was_locked):
+        is_left_open = is_after_power_cut or index is None
+        is_left_open = is_left_open or files.size(path + "_lock_new") is not None
+        if _is_lock_torn(lock, sums, noted, is_left_open=is_left_open):
             lock = FoundLock(None, is_ours=True)
     if lock is not None and lock.is_out_of_sight:
         raise _locked_out_of_sight(files, path)
@@ -134,16 +130,10 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
         _log.warning("segment %s has the lock of a program that is gone, and is taken over", path)
     with writing(path):
         if data is None:
-            _log.warning("segment %s has no data file; its other files are put away", path)
-            keep_file(files, path, "_index")
-            keep_file(files, path, "_sum")
+            _put_away(files, path)
             extent = None
         else:
-            is_new = lock is not None and lock.is_ours and noted is not Kind.SEAL
-            recovery = _Recovery(
-                files, path, lock, index, sums, mode, is_torn=is_after_power_cut and is_new
-            )
-            extent = recovery.run()
+            extent = _Recovery(files, path, lock, index, sums, mode).run()
         files.unlink(path + "_lock")
         files.unlink(path + "_lock_new")
     return extent
@@ -216,18 +206,26 @@ def _header_of(path: str, store_id: bytes) -> SumHeader:
 
 
 def _is_lock_torn(
-    lock: FoundLock | None, sums: FoundSums, noted: Kind | None, *, was_locked: bool
+    lock: FoundLock | None, sums: FoundSums, noted: Kind | None, *, is_left_open: bool
 ) -> bool:
     """Tell whether a power cut has taken the lock of a writer of ours, its name, or what it said.
 
-    The lock of a new segment is not synced; of one that is opened again, it is.
+    The lock of a new segment is not synced; of one that is opened again, it is. `is_left_open` says
+    that something else than the lock tells of a writer that never closed the segment.
     """
     if sums.file is None or (lock is not None and lock.is_ours):
         return False
     flags = next((each.entry.flags for each in reversed(sums.entries) if each.is_chained), 0)
     if flags & Flag.CLEAN:
         return False
-    return noted is Kind.CREATE or (noted is None and was_locked)
+    return noted is Kind.CREATE or (noted is None and (lock is not None or is_left_open))
+
+
+def _put_away(files: Files, path: str) -> None:
+    """Move what is left of a segment without data out of the way."""
+    _log.warning("segment %s has no data file; its other files are put away", path)
+    keep_file(files, path, "_index")
+    keep_file(files, path, "_sum")
 
 
 def _locked_out_of_sight(files: Files, path: str) -> SegmentLocked:
@@ -300,11 +298,7 @@ class _Recovery:
         index: OpenFile | None,
         sums: FoundSums,
         mode: RecoveryMode,
-        *,
-        is_torn: bool,
     ) -> None:
-        """Begin; when `is_torn`, what no sums cover may not be what was written."""
-        self._is_torn = is_torn
         self._files = files
         self._path = path
         self._lock = lock
@@ -387,10 +381,7 @@ class _Recovery:
             return survey.end
         if self._lock is not None and self._lock.flushed_offset is not None:
             return min(survey.size_bytes, max(self._lock.flushed_offset, survey.end))
-        # Sums get their name in the first sync. One of ours without any was never synced, unless it
-        # is older than sums are, and then no store was there that could have lost its power.
-        are_sums_all = self._sums.file is not None or self._is_torn
-        if self._is_rebooted and are_sums_all and self._mode != "salvage":
+        if self._is_rebooted and self._sums.file is not None and self._mode != "salvage":
             return survey.end
         return survey.size_bytes
 

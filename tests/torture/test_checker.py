@@ -96,9 +96,9 @@ def test_a_put_that_is_doubtful_may_come_back_where_the_fault_may_do_that(journa
 
 
 def test_torn_bytes_of_a_put_without_reply_are_told_unless_that_is_allowed(journal):
-    journal.puts[TOPIC][3].messages = [b"4.0:abc", b"4.1:abc", b"4.2:abc"]
+    journal.puts[TOPIC][3].messages = [b"4.3.0:abc", b"4.3.1:abc", b"4.3.2:abc"]
     stored = records(journal, 0, 1, 2, 3)
-    stored[-2] = (stored[-2][0], b"4.1:a\0\0")
+    stored[-2] = (stored[-2][0], b"4.3.\0\0\0\0\0")
     assert "its first 1 messages" in told(journal, stored)[0]
     assert told(journal, stored, are_halves_told=False) == []
     assert told(journal, stored) == []
