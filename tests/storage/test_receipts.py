@@ -5,6 +5,7 @@ import errno
 import logging
 
 import pytest
+from xxhash import xxh3_64_intdigest
 
 from poe.errors import (
     FormatNotSupported,
@@ -115,7 +116,6 @@ def test_receipts_of_a_newer_version_are_left_alone(tmp_path, layer):
     newer = bytearray(SumHeader(bytes(16), NOW).encode(RECEIPT_MAGIC))
     newer[9] = 2
     whole = path_of(tmp_path, "seq").read_bytes()
-    from xxhash import xxh3_64_intdigest  # noqa: PLC0415
 
     newer[-8:] = xxh3_64_intdigest(bytes(newer[:-8])).to_bytes(8, "big")
     path_of(tmp_path, "seq").write_bytes(bytes(newer) + whole[64:])
@@ -178,6 +178,8 @@ def test_when_the_first_receipt_cannot_be_made_nothing_is_stored(tmp_path, layer
             segment.append([b"a"], NOW, put(0))
         except StorageError:
             assert len(read_all(segment)) == 1
+            has_file = path_of(tmp_path, "seq", NOW + nth).exists()
+            assert has_file == (segment.receipts is not None)
             assert segment.append([b"a"], NOW, put(0)) == segment.last_put(P).pointer
         else:
             break
