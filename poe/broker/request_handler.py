@@ -16,7 +16,6 @@ from poe.actors import ActorRef, Call, GenServer, ReplyDeadline
 from poe.broker.appendix_message import (
     MOVED,
     Describe,
-    FindLastPut,
     Get,
     Next,
     Put,
@@ -24,6 +23,7 @@ from poe.broker.appendix_message import (
     WaitFor,
 )
 from poe.broker.appendix_server import REGISTRY
+from poe.broker.last_put import find_last_put
 from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat, release_files
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_registry import EnsureWriter
@@ -40,7 +40,6 @@ from poe.storage import (
     POINTER_MAX,
     PRODUCER_BYTES,
     FileSlice,
-    LastPut,
     Messages,
     PutKey,
     folder_name,
@@ -86,9 +85,7 @@ class RequestHandler:
         self._put_timeout_s = put_timeout_s
         self.deadline = ReplyDeadline(put_timeout_s)
 
-    def begin_put(
-        self, topic: bytes, messages: Messages, put_id: PutKey | None = None
-    ) -> Call | None:
+    def begin_put(self, topic: bytes, messages: Messages, put: PutKey | None = None) -> Call | None:
         """Make the call that a put usually takes; None when the topic has no writer yet.
 
         Mostly it is done at once, and its value the pointer. `put` goes on from it if not.
@@ -96,7 +93,7 @@ class RequestHandler:
         route = self._routes.get(topic)
         if route is None:
             return None
-        return self._actor.call_leaf(route.writer, Put(messages, put_id))
+        return self._actor.call_leaf(route.writer, Put(messages, put))
 
     def begin_get(self, topic: bytes, pointer: int, limit: int, bytes_max: int) -> Call | None:
         """Make the call that a get usually takes; None when the topic has no route.
@@ -272,12 +269,14 @@ class RequestHandler:
                 timeout_s = float(_number(arguments, "timeout_s", WAIT_MAX_S))
                 result = await self.wait(_topic(arguments), pointer, timeout_s)
             case "last_put":
-                result = await self.last_put(_topic(arguments), _producer(arguments))
+                wanted = _topic(arguments), _producer(arguments)
+                result = await find_last_put(
+                    self._actor, self._routes, *wanted, self._put_timeout_s
+                )
             case _:
                 msg = (
                     f"control op {op[:40]!r} is unknown; "
-                    "use topics, status, info, segments, tree, sync, create, health, wait or "
-                    "last_put"
+                    "use topics, status, info, segments, tree, sync, create, health, wait, last_put"
                 )
                 raise RemoteProtocolError(msg)
         return result
@@ -296,34 +295,6 @@ class RequestHandler:
             if self._routes.get(topic) is None:
                 raise UnknownTopic(topic)
         await sync_topics(self._actor, self._routes, topic, self._put_timeout_s)
-
-    async def last_put(self, topic: bytes, producer: bytes) -> LastPut | None:
-        """Tell the newest put of a producer that a topic has; None where it has none.
-
-        Raises:
-            StorageError: the topic cannot be served.
-            TopicUnavailable: it had no writer for 5 s.
-            CallTimeout: the disk has not taken it in time.
-        """
-        await self._recover(topic)
-        for _ in range(TRIES_MAX):
-            route = self._routes.get(topic)
-            if route is None:
-                return None
-            try:
-                found = await self._actor.call(
-                    route.writer, FindLastPut(producer), timeout_s=self._put_timeout_s
-                )
-            except ActorDead as error:
-                if not may_repeat(error, is_put=False):
-                    raise
-                found = MOVED
-            if found is not MOVED:
-                return found  # type: ignore[no-any-return]  # a reply to FindLastPut
-            ensure = EnsureWriter(topic)
-            await self._actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
-            await self._actor.sleep(RETRY_S)
-        raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
 
     async def describe(self, topic: bytes) -> SegmentRows:
         """Return what is known of the segments of a topic.
