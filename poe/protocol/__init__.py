@@ -15,9 +15,11 @@ from poe.protocol.messages import (
     PutReply,
     PutRequest,
     Request,
+    SequencedPutRequest,
     decode_reply,
     decode_request,
 )
+from poe.protocol.put_id import LastPut, PutId
 from poe.protocol.records import Record
 
 __all__ = [
@@ -30,12 +32,15 @@ __all__ = [
     "DataReply",
     "ErrorReply",
     "FrameReader",
+    "LastPut",
     "Messages",
     "PointerRequest",
+    "PutId",
     "PutReply",
     "PutRequest",
     "Record",
     "Request",
+    "SequencedPutRequest",
     "Socket",
     "decode_reply",
     "decode_request",
