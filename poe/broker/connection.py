@@ -242,7 +242,7 @@ class Connection(GenServer):
             begun = self._handler.begin_get(topic, pointer, limit, self._options.frame_max - 2)
             if begun is not None and begun.is_done and (found := begun.value) is not None:
                 return self._reply(DataReply.header(found.length), found)
-        elif type(request) is PutRequest:
+        elif isinstance(request, PutRequest):
             begun = self._handler.begin_put(*request)
             if begun is not None:
                 if not begun.is_done:

@@ -12,7 +12,7 @@ from poe.broker.appendix_message import SegmentInfo, Span
 from poe.broker.request_handler import NODE_SUP, WAIT_MAX_S, RequestHandler
 from poe.broker.topic_registry import Delete, EnsureWriter, Trim
 from poe.errors import RemoteProtocolError
-from poe.storage import POINTER_MAX
+from poe.storage import POINTER_MAX, PRODUCER_BYTES, LastPut
 from poe.supervision import TreeRow, tree
 from poe.version import VERSION
 
@@ -82,6 +82,10 @@ async def _wait(handler: RequestHandler, arguments: Arguments) -> bool:
     return await handler.wait(_topic(arguments), pointer, timeout_s)
 
 
+async def _last_put(handler: RequestHandler, arguments: Arguments) -> LastPut | None:
+    return await handler.last_put(_topic(arguments), _producer(arguments))
+
+
 async def _span(handler: RequestHandler, arguments: Arguments) -> list[int] | None:
     span = Span(
         _whole(arguments, "pointer", POINTER_MAX),
@@ -116,6 +120,7 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
     "create": _create,
     "health": _health,
     "wait": _wait,
+    "last_put": _last_put,
     "span": _span,
     "trim": _trim,
     "delete": _delete,
@@ -133,6 +138,14 @@ def _topic(arguments: Arguments) -> bytes:
         msg = f"argument topic is {topic!r}; send bytes or text of length 1 or more"
         raise RemoteProtocolError(msg)
     return topic
+
+
+def _producer(arguments: Arguments) -> bytes:
+    producer = arguments.get("producer")
+    if not isinstance(producer, bytes) or len(producer) != PRODUCER_BYTES:
+        msg = f"argument producer is {producer!r}; send {PRODUCER_BYTES} bytes"
+        raise RemoteProtocolError(msg)
+    return producer
 
 
 def _flag(arguments: Arguments, name: str) -> bool:

@@ -43,7 +43,8 @@ async def make_reply(
             case RangeRequest():
                 return await _indexed_reply(handler, request, holding, frame_max)
             case PutRequest():
-                return PutReply.frame(await handler.put(*request, begun)), None
+                topic, messages, put_id = request
+                return PutReply.frame(await handler.put(topic, messages, begun, put_id)), None
             case ControlRequest():
                 result = await control(handler, request.op, request.arguments)
                 reply = ControlReply(request.id, result).encode()

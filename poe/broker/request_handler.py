@@ -16,6 +16,7 @@ from poe.actors import ActorRef, Call, GenServer, ReplyDeadline
 from poe.broker.appendix_message import (
     MOVED,
     Describe,
+    FindLastPut,
     Get,
     GetRange,
     Next,
@@ -35,7 +36,7 @@ from poe.errors import (
     TopicUnavailable,
     UnknownTopic,
 )
-from poe.storage import FileSlice, Messages, folder_name
+from poe.storage import FileSlice, LastPut, Messages, PutKey, folder_name
 
 _RELEASES_MAX = 3
 _GAP_AT_END_S = 0.1
@@ -73,7 +74,9 @@ class RequestHandler:
         self._put_timeout_s = put_timeout_s
         self.deadline = ReplyDeadline(put_timeout_s)
 
-    def begin_put(self, topic: bytes, messages: Messages) -> Call | None:
+    def begin_put(
+        self, topic: bytes, messages: Messages, put_id: PutKey | None = None
+    ) -> Call | None:
         """Make the call that a put usually takes; None when the topic has no writer yet.
 
         Mostly it is done at once, and its value the pointer. `put` goes on from it if not.
@@ -81,7 +84,7 @@ class RequestHandler:
         route = self.routes.get(topic)
         if route is None:
             return None
-        return self.actor.call_leaf(route.writer, Put(messages))
+        return self.actor.call_leaf(route.writer, Put(messages, put_id))
 
     def begin_get(self, topic: bytes, pointer: int, limit: int, bytes_max: int) -> Call | None:
         """Make the call that a get usually takes; None when the topic has no route.
@@ -93,8 +96,14 @@ class RequestHandler:
             return None
         return self.actor.call_leaf(route.reader(pointer), Get(pointer, limit, bytes_max))
 
-    async def put(self, topic: bytes, messages: Messages, begun: Call | None = None) -> int:
-        """Append a batch and return the pointer of its last message.
+    async def put(
+        self,
+        topic: bytes,
+        messages: Messages,
+        begun: Call | None = None,
+        put_id: PutKey | None = None,
+    ) -> int:
+        """Append a batch and return the pointer of its last message; the same if it is repeated.
 
         `begun` is what `begin_put` returned for it, if that was asked.
 
@@ -105,7 +114,7 @@ class RequestHandler:
             CallTimeout: the disk has not taken it in time; it may be stored.
         """
         actor = self.actor
-        call = begun or self.begin_put(topic, messages)
+        call = begun or self.begin_put(topic, messages, put_id)
         for attempt in range(TRIES_MAX):
             if attempt > 1:
                 await actor.sleep(RETRY_S)
@@ -114,8 +123,8 @@ class RequestHandler:
                 if call is None:
                     ensure = EnsureWriter(topic, messages)
                     writer = await actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
-                    call = actor.call(writer, Put(messages), timeout_s=None)
-                is_put = True
+                    call = actor.call(writer, Put(messages, put_id), timeout_s=None)
+                is_put = put_id is None  # else it may be made again, though it may be stored
                 pointer = await self.deadline.wait(call)
             except ActorDead as error:
                 if not may_repeat(error, is_put=is_put):
@@ -159,12 +168,7 @@ class RequestHandler:
         )
 
     def get_range(self, topic: bytes, wanted: GetRange) -> Awaitable[Any]:
-        """Find records of a range, or what they span; None when there are none.
-
-        Raises (when awaited):
-            StorageError: the topic cannot be read.
-            TopicUnavailable: the segment had no appendix server for 5 s.
-        """
+        """Find records of a range, or what they span; None when there are none. Raises as `get`."""
         return self._call_reader(topic, wanted)
 
     async def _call_reader(
@@ -250,6 +254,33 @@ class RequestHandler:
             if self.routes.get(topic) is None:
                 raise UnknownTopic(topic)
         await sync_topics(self.actor, self.routes, topic, self._put_timeout_s)
+
+    async def last_put(self, topic: bytes, producer: bytes) -> LastPut | None:
+        """Tell the newest put of a producer that a topic has; None where it has none.
+
+        Raises:
+            StorageError: the topic cannot be served.
+            TopicUnavailable: it had no writer for 5 s.
+            CallTimeout: the disk has not taken it in time.
+        """
+        await self.recover(topic)
+        for _ in range(TRIES_MAX):
+            route = self.routes.get(topic)
+            if route is None:
+                return None
+            try:
+                found = await self.actor.call(
+                    route.writer, FindLastPut(producer), timeout_s=self._put_timeout_s
+                )
+            except ActorDead as error:
+                if not may_repeat(error, is_put=False):
+                    raise
+                found = MOVED
+            if found is not MOVED:
+                return found  # type: ignore[no-any-return]  # a reply to FindLastPut
+            await self.ask_registry(EnsureWriter(topic))
+            await self.actor.sleep(RETRY_S)
+        raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
 
     async def describe(self, topic: bytes) -> SegmentRows:
         """Return what is known of the segments of a topic.

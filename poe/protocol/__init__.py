@@ -16,9 +16,11 @@ from poe.protocol.messages import (
     PutReply,
     PutRequest,
     Request,
+    SequencedPutRequest,
     decode_reply,
     decode_request,
 )
+from poe.protocol.put_id import LastPut, PutId
 from poe.protocol.ranges import (
     ENTRY_SIZE,
     RANGE_BYTES,
@@ -45,13 +47,16 @@ __all__ = [
     "FrameReader",
     "IndexedRecords",
     "IndexedReply",
+    "LastPut",
     "Messages",
     "PointerRequest",
+    "PutId",
     "PutReply",
     "PutRequest",
     "RangeRequest",
     "Record",
     "Request",
+    "SequencedPutRequest",
     "Socket",
     "Span",
     "decode_reply",

@@ -13,7 +13,8 @@ from poe.protocol.arguments import check_pointer, range_arguments, topic_bytes, 
 from poe.protocol.batch import Messages
 from poe.protocol.exchange import IN_FLIGHT_MAX, Exchange, open_connection
 from poe.protocol.frames import FRAME_MAX
-from poe.protocol.messages import DataReply, PointerRequest, PutReply, PutRequest
+from poe.protocol.messages import DataReply, PointerRequest, PutReply, PutRequest, put_frame
+from poe.protocol.put_id import LastPut, PutId, check_producer
 from poe.protocol.ranges import (
     RANGE_BYTES,
     RANGE_COUNT_MAX,
@@ -69,16 +70,21 @@ class Socket(Exchange):
 
     """
 
-    def write(self, topic: bytes | str, messages: Messages) -> int:
+    def write(self, topic: bytes | str, messages: Messages, put_id: PutId | None = None) -> int:
         """Append all messages to the topic, or none, and return the pointer of the last.
 
+        With a `put_id` they are stored once, however often this is called with it: call it again
+        where it is not known whether they were stored.
+
         Raises:
+            SequenceGap, ProducerFenced: nothing was stored; see `PutId`.
+            RepeatedPut: they were stored before, at a pointer that is not known any more.
             LocalProtocolError: nothing was sent; topic or messages are not acceptable, or do not
                 fit into one frame of `frame_max` bytes.
             ConnectionClosed, CallTimeout, ActorDead: the messages may have been stored, or not.
             PoeError: the server's refusal; nothing was stored.
         """
-        frame = PutRequest(topic_bytes(topic), messages).encode(self._frame_max)
+        frame = put_frame(topic_bytes(topic), messages, put_id, self._frame_max)
         return self._call(frame, PutReply).pointer
 
     def write_batches(
@@ -264,6 +270,17 @@ class Socket(Exchange):
             PoeError: as `control`.
         """
         self.control("delete", topic=topic_bytes(topic))
+
+    def last_put(self, topic: bytes | str, producer: bytes) -> LastPut | None:
+        """Return the newest put of a producer that the topic has; None where it has none.
+
+        Raises:
+            LocalProtocolError: nothing was sent; the producer is none.
+            PoeError: as `control`.
+        """
+        arguments = {"topic": topic_bytes(topic), "producer": check_producer(producer)}
+        found = self._control("last_put", arguments)
+        return None if found is None else LastPut(*found)
 
     def follow(self, topic: bytes | str, pointer: int = 0, batch: int = 100) -> Iterator[Record]:
         """Yield each record that follows `pointer`, for ever; wait where none is there yet.
