@@ -1,7 +1,8 @@
 """A segment: turns batches of messages into records in files, and pointers into slices of them.
 
-It owns four files, `<timestamp>_data`, `_index`, `_sum` and, while it is a writer, `_lock`. It
-never reads the clock and never decides when to rotate, hibernate or expire; its owner does.
+It owns `<timestamp>_data`, `_index`, `_sum`, for sequenced puts `_seq` and, while it is a writer,
+`_lock`. It never reads the clock and never decides when to rotate, hibernate or expire; its owner
+does.
 Strategy: data goes to the file at once, index entries and sums follow in larger pieces, and what
 hibernates is a few numbers.
 """

@@ -8,7 +8,7 @@ Layout:
     <base>/store.lock                   pid and boot of the server, under flock while it lives
     <base>/store.meta                   see store_meta.py
     <base>/store.reserve                see reserve.py
-    <base>/topics/<topic>/<µs>_data     and `_index`, `_sum`, `_lock`: see segment.py
+    <base>/topics/<topic>/<µs>_data     and `_index`, `_sum`, `_seq`, `_lock`: see segment.py
     <base>/quarantine/                  what recovery has taken out of service
 """
 
