@@ -260,6 +260,8 @@ class AppendixServer(GenServer):
             # Told once: what comes of it is tried again by puts, not for each topic at each tick.
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
         commit.begin_gathered()
+        if not self._is_ticking:
+            self._tick_later()  # a segment that slept was woken to be synced
         if self._commit.work is None and self._flush_timer is None:
             # The sums of what came meanwhile have waited.
             self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
