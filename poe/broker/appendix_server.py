@@ -21,6 +21,7 @@ from poe.broker.appendix_message import (
     FindLastPut,
     Finish,
     Get,
+    GetRange,
     LimitReached,
     Next,
     Put,
@@ -28,6 +29,7 @@ from poe.broker.appendix_message import (
     ReleaseWaiting,
     Seal,
     SegmentInfo,
+    Span,
     Sync,
     Unseal,
     WaitFor,
@@ -258,6 +260,8 @@ class AppendixServer(GenServer):
             # Told once: what comes of it is tried again by puts, not for each topic at each tick.
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
         commit.begin_gathered()
+        if not self._is_ticking:
+            self._tick_later()  # a segment that slept was woken to be synced
         if self._commit.work is None and self._flush_timer is None:
             # The sums of what came meanwhile have waited.
             self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
@@ -302,9 +306,12 @@ class AppendixServer(GenServer):
 
     # ---- other requests -----------------------------------------------------------------------
 
-    def _serve(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
+    def _serve(self, request: Any, caller: Call) -> Any:  # noqa: ANN401 - each answers
         """Serve a request that is not on the hot path."""
         match request:
+            case GetRange(pointer, last, limit, bytes_max):
+                find = self._segment.span if type(request) is Span else self._segment.read_range
+                return find(pointer, last, limit, bytes_max, self._commit.visible)
             case WaitFor():
                 answer = self._wait_for(request, caller)
             case FindLastPut():

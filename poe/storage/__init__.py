@@ -7,11 +7,11 @@ every fault can be played through. Formats are those of the original appendix.
 
 from poe.storage.check import SegmentCheck, check_events, check_segments, stopped_store
 from poe.storage.clock import Clock, SystemClock
-from poe.storage.files import Files, FileSlice, FolderEntry, Mode, OpenFile
+from poe.storage.files import Files, FileSlice, FolderEntry, IndexedSlice, Mode, OpenFile
 from poe.storage.free_space import FreeSpace
 from poe.storage.producers import PRODUCER_BYTES, LastPut, PutKey
 from poe.storage.real_files import RealFiles
-from poe.storage.record import POINTER_MAX, Messages, decode_records
+from poe.storage.record import POINTER_MAX, Messages, RecordBatch, decode_records
 from poe.storage.repair import repair_segments
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
@@ -30,6 +30,7 @@ __all__ = [
     "Files",
     "FolderEntry",
     "FreeSpace",
+    "IndexedSlice",
     "LastPut",
     "Messages",
     "Mode",
@@ -37,6 +38,7 @@ __all__ = [
     "OpenFile",
     "PutKey",
     "RealFiles",
+    "RecordBatch",
     "Segment",
     "SegmentCheck",
     "SegmentOptions",

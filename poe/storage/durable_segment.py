@@ -6,14 +6,14 @@ from functools import partial
 
 from poe.errors import NoDescriptors, StorageError, WriteFailed
 from poe.storage.producers import LastPut, Producers, PutKey
-from poe.storage.readable_segment import ReadableSegment
+from poe.storage.range_segment import RangeSegment
 from poe.storage.receipt_file import Receipt
 from poe.storage.recovery import Extent
 from poe.storage.segment_writer import SegmentWriter
 from poe.storage.sum_file import SumState
 
 
-class DurableSegment(ReadableSegment):
+class DurableSegment(RangeSegment):
     """A segment as its syncs and its sequenced puts see it; `Segment` has its life and its puts.
 
     Always, of a writer: where it has receipts, no sequenced put is in the data without one.
