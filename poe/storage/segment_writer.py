@@ -111,8 +111,10 @@ class SegmentWriter:
             self.sums.truncate()
         self.rest(last_pointer)
         if receipts is not None:
-            receipts.cover(self.data.flushed_bytes)
+            # In this order: behind what was given up, a cover that is half written would look like
+            # one that was whole, and is damaged.
             receipts.cut()
+            receipts.cover(self.data.flushed_bytes)
         with writing(self._path):
             self.index.cut()
             self.sums.write_end(last_pointer)

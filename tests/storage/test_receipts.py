@@ -33,7 +33,9 @@ from tests.storage.segments import (
     read_all,
     reopen,
 )
+from torture.layers.crash_state import after_kill
 from torture.layers.memory import MemoryFiles
+from torture.layers.recorder import Recorder
 
 P, Q = b"p" * 16, b"q" * 16
 ENTRY = SUM_HEADER_BYTES  # where the first receipt lies
@@ -281,6 +283,26 @@ def test_a_cut_takes_the_receipts_of_what_is_given_up_too(tmp_path, layer, kind,
     segment = reopen(layer)
     assert texts(segment) == [*expected, b"again", b"and on"]
     assert last_of(segment).sequence == number + 1
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_kill_in_the_midst_of_a_cut_looks_like_no_damage(share):
+    recorder = Recorder(layer := FaultyFiles(MemoryFiles()))
+    store = Store.open(recorder.files, SegmentOptions(ack="fsync"))
+    segment = store.create_segment(b"t", NOW)
+    segment.append([b"plain"], NOW)
+    segment.append([b"0"], NOW, put(0))
+    segment.append([b"1"], NOW, put(1))
+    layer.fail(0, errno.EIO, "sync")
+    with pytest.raises(WriteFailed):
+        segment.sync()
+    begun = len(recorder.events)
+    segment.begin_cut("I/O error")()
+    assert len(recorder.events) > begun + 5
+    for number in range(begun, len(recorder.events) + 1):
+        left = after_kill(recorder.events[:number], share)
+        [found] = Store.open(left, SegmentOptions(ack="fsync")).topics[b"t"]
+        assert not found.damage
 
 
 def test_what_is_given_up_is_taken_by_the_next_segment(tmp_path, layer):
