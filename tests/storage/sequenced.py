@@ -12,6 +12,7 @@ import pytest
 from poe.errors import WriteFailed
 from poe.storage import SegmentOptions, Store, decode_records
 from tests.storage.faulty_files import FaultyFiles
+from torture.checker import Put
 from torture.layers.memory import MemoryFiles
 from torture.layers.recorder import Recorder
 
@@ -84,7 +85,7 @@ class History:
             self.note(producer, sequence, pointer)
 
     def note(self, producer, sequence, pointer):
-        self.recorder.ack(None, pointer)
+        self.recorder.ack(Put(TOPIC, producer[0], sequence, []), pointer)
         known, _ = self.acked.setdefault((producer, sequence), (pointer, len(self.events)))
         assert known == pointer
 
