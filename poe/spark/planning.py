@@ -37,11 +37,11 @@ class SegmentRange:
 
 
 class Span(NamedTuple):
-    """What a read would cover: the last pointer, records, and bytes of them."""
+    """What a read would cover."""
 
-    last: int
-    count: int
-    bytes: int
+    last_pointer: int
+    record_count: int
+    size_bytes: int
 
 
 Spanner = Callable[[SegmentRange, int, int], Span | None]
@@ -128,7 +128,7 @@ def admit(
         limits: of all topics together.
         span: looks into a segment.
     """
-    ends = {}
+    ends: dict[str, int] = {}
     count_left, bytes_left = limits.count, limits.bytes
     count_waiting = sum(each.count for backlog in backlogs.values() for each in backlog)
     bytes_waiting = sum(each.bytes for backlog in backlogs.values() for each in backlog)
@@ -196,7 +196,8 @@ def _first_of(
     """Yield the beginning of a range, or nothing where nothing is left of it."""
     found = span(whole, min(count, NO_LIMIT), min(bytes_max, NO_LIMIT))
     if found is not None:
-        yield replace(whole, last=found.last, count=found.count, bytes=found.bytes)
+        last, count, bytes_ = found
+        yield replace(whole, last=last, count=count, bytes=bytes_)
 
 
 def _cost(each: SegmentRange) -> int:

@@ -10,6 +10,7 @@ A segment that is deleted meanwhile ends early, as if there had been no more in 
 import mmap
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from poe.errors import CorruptRecord, OptionError, ReadFailed
 from poe.storage.failure import reading
-from poe.storage.files import Files, OpenFile
+from poe.storage.files import Files, FileSlice, OpenFile
 from poe.storage.index import ENTRY_BYTES, Index, decode_entries, decode_entry
 from poe.storage.real_files import RealFiles
 from poe.storage.record import HEADER_BYTES, POINTER_MAX, SIZE_BYTES, Numbers
@@ -40,15 +41,15 @@ class StoredSegment(NamedTuple):
     timestamp: int
     first: int
     last: int
-    count: int
+    record_count: int
     size_bytes: int
 
 
 class StoredSpan(NamedTuple):
-    """What a read would cover: the last pointer, records, and bytes of them."""
+    """What a read would cover."""
 
-    last: int
-    count: int
+    last_pointer: int
+    record_count: int
     size_bytes: int
 
 
@@ -126,9 +127,9 @@ class SharedFolder:
         found = {segment_file(name) for name in names}
         timestamps = sorted(each[0] for each in found if each is not None and each[1] == "data")
         segments = []
-        for timestamp, next_timestamp in zip(timestamps, [*timestamps[1:], None], strict=True):
+        for timestamp, next_timestamp in pairwise([*timestamps, POINTER_MAX + 1]):
             # Every pointer of a segment is less than the timestamp of the next.
-            if next_timestamp is not None and next_timestamp <= after + 1:
+            if next_timestamp <= after + 1:
                 segments.append(StoredSegment(timestamp, timestamp, timestamp - 1, 0, 0))
                 continue
             path = f"{folder}/{timestamp}"
@@ -162,7 +163,7 @@ class SharedFolder:
         if opened is None:
             return None
         found = opened.reader.find(after, limit, bytes_max, *opened.extent_up_to(last))
-        return None if found is None else StoredSpan(found[4], found[3], found[2])
+        return None if found is None else _span_of(found)
 
     def read(
         self, topic: bytes, timestamp: int, after: int, last: int, *, with_data: bool = True
@@ -221,6 +222,10 @@ class SharedFolder:
         if not is_rising:
             raise CorruptRecord(path + "_index", 0)
         return first, last, count, size_bytes
+
+
+def _span_of(found: FileSlice) -> StoredSpan:
+    return StoredSpan(found.last_pointer, found.record_count, found.length)
 
 
 def _common_extent(index: OpenFile, data: OpenFile, count: int, size_bytes: int) -> tuple[int, int]:
