@@ -169,25 +169,19 @@ def _first_ranges(
 
 def _split(whole: SegmentRange, bytes_max: int, span: Spanner) -> Iterator[SegmentRange]:
     """Yield parts of a range of about equal size, none much larger than so many bytes."""
-    part_count = -(-whole.bytes // bytes_max)
-    if part_count <= 1:
-        yield whole
-        return
-    part_bytes = -(-whole.bytes // part_count)
     rest = whole
-    while rest.count > 0:
-        found = list(_first_of(rest, span, NO_LIMIT, part_bytes))
+    for left_count in range(-(-whole.bytes // bytes_max), 1, -1):
+        found = list(_first_of(rest, span, NO_LIMIT, -(-rest.bytes // left_count)))
         if not found or found[0].last >= rest.last:
-            yield rest
-            return
-        part = found[0]
-        yield part
+            break
+        yield found[0]
         rest = replace(
             rest,
-            first=part.last + 1,
-            count=rest.count - part.count,
-            bytes=rest.bytes - part.bytes,
+            first=found[0].last + 1,
+            count=rest.count - found[0].count,
+            bytes=rest.bytes - found[0].bytes,
         )
+    yield rest
 
 
 def _first_of(
