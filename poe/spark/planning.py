@@ -107,8 +107,8 @@ def partitions(
     for each in ranges:
         for piece in _split(each, share, span):
             cost = _cost(piece)
-            # A piece belongs where its middle lies.
-            pieces.append(((2 * done + cost) // (2 * share), piece))
+            # A piece belongs where its middle lies; what splitting costs is for the last to bear.
+            pieces.append((min((2 * done + cost) // (2 * share), count - 1), piece))
             done += cost
     return [
         tuple(piece for _, piece in group) for _, group in groupby(pieces, key=lambda each: each[0])
