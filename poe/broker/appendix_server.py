@@ -20,6 +20,7 @@ from poe.broker.appendix_message import (
     Describe,
     Finish,
     Get,
+    GetRange,
     LimitReached,
     Next,
     Put,
@@ -27,6 +28,7 @@ from poe.broker.appendix_message import (
     ReleaseWaiting,
     Seal,
     SegmentInfo,
+    Span,
     Sync,
     Unseal,
     WaitFor,
@@ -294,9 +296,12 @@ class AppendixServer(GenServer):
 
     # ---- other requests -----------------------------------------------------------------------
 
-    def _serve(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
+    def _serve(self, request: Any, caller: Call) -> Any:  # noqa: ANN401, PLR0911 - each answers
         """Serve a request that is not on the hot path."""
         match request:
+            case GetRange(pointer, last, limit, bytes_max):
+                find = self._segment.span if type(request) is Span else self._segment.read_range
+                return find(pointer, last, limit, bytes_max, self._commit.visible)
             case WaitFor():
                 return self._wait_for(request, caller)
             case Seal():

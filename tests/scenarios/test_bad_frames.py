@@ -8,7 +8,14 @@ import pytest
 
 from poe import Node
 from poe.errors import FrameTooLarge, RemoteProtocolError
-from poe.protocol import ControlRequest, DataReply, PointerRequest, PutReply, PutRequest
+from poe.protocol import (
+    ControlRequest,
+    DataReply,
+    PointerRequest,
+    PutReply,
+    PutRequest,
+    RangeRequest,
+)
 from tests.scenarios.clients import RawClient, frame, put_body
 from tests.scenarios.conftest import FRAME_MAX, TOPIC
 
@@ -74,6 +81,13 @@ def test_a_read_too_short_for_a_topic_is_refused(raw, size):
     raw.send(frame(PointerRequest.MESSAGE_TYPE, b"\0" * size))
     error = raw.error() if size < 12 else None
     assert isinstance(error, RemoteProtocolError)
+    raw.assert_closed()
+
+
+@pytest.mark.parametrize("size", [0, 7, 14, 22])
+def test_a_read_by_range_too_short_for_a_topic_is_refused(raw, size):
+    raw.send(frame(RangeRequest.MESSAGE_TYPE, b"\0" * size))
+    assert isinstance(raw.error(), RemoteProtocolError)
     raw.assert_closed()
 
 
