@@ -9,8 +9,8 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import NamedTuple
 
+from poe.protocol import Span
 from poe.storage import POINTER_MAX
 
 NO_LIMIT = 2**32 - 1
@@ -34,14 +34,6 @@ class SegmentRange:
     count: int
     bytes: int
     """Of whole records, as they lie on disk."""
-
-
-class Span(NamedTuple):
-    """What a read would cover."""
-
-    last_pointer: int
-    record_count: int
-    size_bytes: int
 
 
 Spanner = Callable[[SegmentRange, int, int], Span | None]

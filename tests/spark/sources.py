@@ -43,7 +43,7 @@ def batch_table(schema=None, filters=(), **options):
     return table(reader, reader.partitions())
 
 
-def messages(read: pa.Table) -> list[bytes]:
+def messages(read: pa.Table):
     return read["message"].to_pylist()
 
 

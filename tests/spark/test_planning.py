@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poe.spark.planning import Limits, SegmentRange, Span, admit, names_of, partitions, within
+from poe.protocol import Span
+from poe.spark.planning import Limits, SegmentRange, admit, names_of, partitions, within
 
 pytestmark = pytest.mark.spark
 
@@ -36,7 +37,7 @@ class Model:
 
     def span(self, whole, count, bytes_max):
         self.spans_count += 1
-        taken = []
+        taken: list[tuple[int, int]] = []
         for pointer, size in self.records(whole)[:count]:
             if taken and sum(s for _, s in taken) + size > bytes_max:
                 break
