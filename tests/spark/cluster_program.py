@@ -27,6 +27,7 @@ def main():
     options = {"host": "127.0.0.1", "port": sys.argv[1], "topic": "t", "minPartitions": "4"}
     table = spark.read.format("poe").options(**options).load()
     row = table.agg(F.count("*").alias("count"), F.max("message").alias("newest")).first()
+    assert row is not None
     # A barrier has its tasks run at the same time, so on as many executors of one core each.
     places = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitions(where)
     found = {
