@@ -27,7 +27,7 @@ def server(tmp_path_factory, spark):
                 client.write("t", batch)
                 wait_until(partial(is_rotated, client, begin), 20)
             client.write("u", [b"u1", b"u2"])
-            wait_until(lambda: all(row["role"] == "h" for row in client.segments("t")), 20)
+            wait_until(lambda: all(row["role"] == "h" for row in client.segments("t")[:-1]), 20)
         yield server
 
 
@@ -49,10 +49,12 @@ def load(spark, source, schema=None, **options):
 
 def test_a_topic_of_fifty_hibernating_segments_is_read_back_complete(spark, server, source):
     with server.connect() as client:
-        stored = client.read("t", 0, COUNT + 1)
         assert len(client.segments("t")) == 51
+        ranges = client.read_ranges("t", 0, 2**56 - 1)
+        pointers = [pointer for records in ranges for pointer in records.pointers.tolist()]
     rows = load(spark, source, topic="t").orderBy("pointer").collect()
-    assert [(row.pointer, bytes(row.message)) for row in rows] == stored
+    assert [row.pointer for row in rows] == pointers
+    assert [bytes(row.message) for row in rows] == [b"message %d" % n for n in range(COUNT)]
     assert {row.topic for row in rows} == {"t"}
 
 
@@ -75,7 +77,7 @@ def test_filters_are_pushed_down_and_spark_has_none_left(spark, source, capsys):
     chosen = table.where(f"topic = 't' AND pointer > {pointers[7]} AND pointer <= {pointers[9]}")
     assert sorted(row.pointer for row in chosen.collect()) == pointers[8:10]
     chosen.explain()
-    assert "Filter" not in capsys.readouterr().out.replace("PushedFilters", "")
+    assert "Filter (" not in capsys.readouterr().out
     assert chosen.rdd.getNumPartitions() == 1
     moment = F.timestamp_micros(F.lit(pointers[8]))
     assert table.where((F.col("timestamp") == moment) & (F.col("topic") == "t")).count() == 1
@@ -88,8 +90,8 @@ def test_a_schema_of_fewer_columns_reads_no_others(spark, source):
 
 
 def test_small_partitions_read_the_same(spark, source):
-    table = load(spark, source, topic="t", targetPartitionBytes=1)
-    assert table.rdd.getNumPartitions() > 10
+    table = load(spark, source, topic="t", targetPartitionBytes=600_000)
+    assert table.rdd.getNumPartitions() > 4
     assert table.select(F.countDistinct("message")).first()[0] == COUNT
 
 
