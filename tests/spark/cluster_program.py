@@ -18,7 +18,7 @@ def where(_):
     """Tell where an executor has poe from."""
     import poe  # noqa: PLC0415 - in the executor
 
-    yield poe.__file__
+    yield str(Path(poe.__file__).resolve())
 
 
 def main():
