@@ -5,7 +5,7 @@ asyncio client share it. `poe.protocol.client` is the one module here that does 
 """
 
 from poe.protocol.arguments import topic_bytes
-from poe.protocol.batch import Messages
+from poe.protocol.batch import JoinedBatch, Messages
 from poe.protocol.client import FOLLOW_WAIT_S, IN_FLIGHT_MAX, Socket, read, socket, write
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
 from poe.protocol.frames import FRAME_MAX, SCRATCH_SIZE, FrameReader, frame_header
@@ -30,6 +30,7 @@ __all__ = [
     "DataReply",
     "ErrorReply",
     "FrameReader",
+    "JoinedBatch",
     "Messages",
     "PointerRequest",
     "PutReply",
