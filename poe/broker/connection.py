@@ -242,7 +242,7 @@ class Connection(GenServer):
             begun = self._handler.begin_get(topic, pointer, limit, self._options.frame_max - 2)
             if begun is not None and begun.is_done and (found := begun.value) is not None:
                 return self._reply(DataReply.header(found.length), found)
-        elif type(request) is PutRequest:
+        elif isinstance(request, PutRequest):
             begun = self._handler.begin_put(*request)
             if begun is not None:
                 if not begun.is_done:
@@ -286,7 +286,8 @@ class Connection(GenServer):
                 records = await handler.get(*request, bytes_max, begun)
                 reply = DataReply.header(records.length if records is not None else 0)
             elif isinstance(request, PutRequest):
-                reply = PutReply.frame(await handler.put(request.topic, request.messages, begun))
+                topic, messages, put_id = request
+                reply = PutReply.frame(await handler.put(topic, messages, begun, put_id))
             else:
                 result = await handler.control(request.op, request.arguments)
                 reply = ControlReply(request.id, result).encode()

@@ -16,6 +16,7 @@ from poe.actors import ActorRef, Call, GenServer, ReplyDeadline
 from poe.broker.appendix_message import (
     MOVED,
     Describe,
+    FindLastPut,
     Get,
     Next,
     Put,
@@ -35,7 +36,15 @@ from poe.errors import (
     TopicUnavailable,
     UnknownTopic,
 )
-from poe.storage import POINTER_MAX, FileSlice, Messages, folder_name
+from poe.storage import (
+    POINTER_MAX,
+    PRODUCER_BYTES,
+    FileSlice,
+    LastPut,
+    Messages,
+    PutKey,
+    folder_name,
+)
 from poe.supervision import TreeRow, tree
 from poe.version import VERSION
 
@@ -77,7 +86,9 @@ class RequestHandler:
         self._put_timeout_s = put_timeout_s
         self.deadline = ReplyDeadline(put_timeout_s)
 
-    def begin_put(self, topic: bytes, messages: Messages) -> Call | None:
+    def begin_put(
+        self, topic: bytes, messages: Messages, put_id: PutKey | None = None
+    ) -> Call | None:
         """Make the call that a put usually takes; None when the topic has no writer yet.
 
         Mostly it is done at once, and its value the pointer. `put` goes on from it if not.
@@ -85,7 +96,7 @@ class RequestHandler:
         route = self._routes.get(topic)
         if route is None:
             return None
-        return self._actor.call_leaf(route.writer, Put(messages))
+        return self._actor.call_leaf(route.writer, Put(messages, put_id))
 
     def begin_get(self, topic: bytes, pointer: int, limit: int, bytes_max: int) -> Call | None:
         """Make the call that a get usually takes; None when the topic has no route.
@@ -97,8 +108,14 @@ class RequestHandler:
             return None
         return self._actor.call_leaf(route.reader(pointer), Get(pointer, limit, bytes_max))
 
-    async def put(self, topic: bytes, messages: Messages, begun: Call | None = None) -> int:
-        """Append a batch and return the pointer of its last message.
+    async def put(
+        self,
+        topic: bytes,
+        messages: Messages,
+        begun: Call | None = None,
+        put_id: PutKey | None = None,
+    ) -> int:
+        """Append a batch and return the pointer of its last message; the same if it is repeated.
 
         `begun` is what `begin_put` returned for it, if that was asked.
 
@@ -109,7 +126,7 @@ class RequestHandler:
             CallTimeout: the disk has not taken it in time; it may be stored.
         """
         actor = self._actor
-        call = begun or self.begin_put(topic, messages)
+        call = begun or self.begin_put(topic, messages, put_id)
         for attempt in range(TRIES_MAX):
             if attempt > 1:
                 await actor.sleep(RETRY_S)
@@ -118,8 +135,8 @@ class RequestHandler:
                 if call is None:
                     ensure = EnsureWriter(topic, messages)
                     writer = await actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
-                    call = actor.call(writer, Put(messages), timeout_s=None)
-                is_put = True
+                    call = actor.call(writer, Put(messages, put_id), timeout_s=None)
+                is_put = put_id is None  # else it may be made again, though it may be stored
                 pointer = await self.deadline.wait(call)
             except ActorDead as error:
                 if not may_repeat(error, is_put=is_put):
@@ -251,16 +268,16 @@ class RequestHandler:
                 await self._actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
                 result = True
             case "wait":
-                pointer = _number(arguments, "pointer", POINTER_MAX)
-                if type(pointer) is not int:
-                    msg = f"argument pointer is {pointer!r}; send a whole number"
-                    raise RemoteProtocolError(msg)
+                pointer = _pointer(arguments)
                 timeout_s = float(_number(arguments, "timeout_s", WAIT_MAX_S))
                 result = await self.wait(_topic(arguments), pointer, timeout_s)
+            case "last_put":
+                result = await self.last_put(_topic(arguments), _producer(arguments))
             case _:
                 msg = (
                     f"control op {op[:40]!r} is unknown; "
-                    "use topics, status, info, segments, tree, sync, create, health or wait"
+                    "use topics, status, info, segments, tree, sync, create, health, wait or "
+                    "last_put"
                 )
                 raise RemoteProtocolError(msg)
         return result
@@ -279,6 +296,34 @@ class RequestHandler:
             if self._routes.get(topic) is None:
                 raise UnknownTopic(topic)
         await sync_topics(self._actor, self._routes, topic, self._put_timeout_s)
+
+    async def last_put(self, topic: bytes, producer: bytes) -> LastPut | None:
+        """Tell the newest put of a producer that a topic has; None where it has none.
+
+        Raises:
+            StorageError: the topic cannot be served.
+            TopicUnavailable: it had no writer for 5 s.
+            CallTimeout: the disk has not taken it in time.
+        """
+        await self._recover(topic)
+        for _ in range(TRIES_MAX):
+            route = self._routes.get(topic)
+            if route is None:
+                return None
+            try:
+                found = await self._actor.call(
+                    route.writer, FindLastPut(producer), timeout_s=self._put_timeout_s
+                )
+            except ActorDead as error:
+                if not may_repeat(error, is_put=False):
+                    raise
+                found = MOVED
+            if found is not MOVED:
+                return found  # type: ignore[no-any-return]  # a reply to FindLastPut
+            ensure = EnsureWriter(topic)
+            await self._actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
+            await self._actor.sleep(RETRY_S)
+        raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
 
     async def describe(self, topic: bytes) -> SegmentRows:
         """Return what is known of the segments of a topic.
@@ -370,6 +415,22 @@ def _topic(arguments: dict[str, Any]) -> bytes:
         msg = f"argument topic is {topic!r}; send bytes or text of length 1 or more"
         raise RemoteProtocolError(msg)
     return topic
+
+
+def _pointer(arguments: dict[str, Any]) -> int:
+    pointer = _number(arguments, "pointer", POINTER_MAX)
+    if type(pointer) is not int:
+        msg = f"argument pointer is {pointer!r}; send a whole number"
+        raise RemoteProtocolError(msg)
+    return pointer
+
+
+def _producer(arguments: dict[str, Any]) -> bytes:
+    producer = arguments.get("producer")
+    if not isinstance(producer, bytes) or len(producer) != PRODUCER_BYTES:
+        msg = f"argument producer is {producer!r}; send {PRODUCER_BYTES} bytes"
+        raise RemoteProtocolError(msg)
+    return producer
 
 
 def _flag(arguments: dict[str, Any], name: str) -> bool:

@@ -22,16 +22,18 @@ from poe.protocol import (
     ControlReply,
     ControlRequest,
     DataReply,
+    LastPut,
     Messages,
     PointerRequest,
+    PutId,
     PutReply,
-    PutRequest,
     Record,
     topic_bytes,
 )
 from poe.protocol.arguments import wait_arguments
 from poe.protocol.client import connect_failure
-from poe.protocol.messages import ReplyT
+from poe.protocol.messages import ReplyT, put_frame
+from poe.protocol.put_id import check_producer
 
 
 async def connect(
@@ -92,16 +94,23 @@ class AsyncSocket:
         """Close the connection; calls under way and later ones raise `ConnectionClosed`."""
         await self._pipeline.close("it was closed here")
 
-    async def write(self, topic: bytes | str, messages: Messages) -> int:
+    async def write(
+        self, topic: bytes | str, messages: Messages, put_id: PutId | None = None
+    ) -> int:
         """Append all messages to the topic, or none, and return the pointer of the last.
 
+        With a `put_id` they are stored once, however often this is called with it: call it again
+        where it is not known whether they were stored.
+
         Raises:
+            SequenceGap, ProducerFenced: nothing was stored; see `PutId`.
+            RepeatedPut: they were stored before, at a pointer that is not known any more.
             LocalProtocolError: nothing was sent; topic or messages are not acceptable, or do not
                 fit into one frame of `frame_max` bytes.
             ConnectionClosed, CallTimeout, ActorDead: the messages may have been stored, or not.
             PoeError: the server's refusal; nothing was stored.
         """
-        frame = PutRequest(topic_bytes(topic), messages).encode(self._frame_max)
+        frame = put_frame(topic_bytes(topic), messages, put_id, self._frame_max)
         return (await self._call(frame, PutReply)).pointer
 
     async def read(self, topic: bytes | str, pointer: int, limit: int) -> list[Record]:
@@ -159,6 +168,17 @@ class AsyncSocket:
             PoeError: as `control`.
         """
         return dict(await self.control("status"))
+
+    async def last_put(self, topic: bytes | str, producer: bytes) -> LastPut | None:
+        """Return the newest put of a producer that the topic has; None where it has none.
+
+        Raises:
+            LocalProtocolError: nothing was sent; the producer is none.
+            PoeError: as `control`.
+        """
+        arguments = {"topic": topic_bytes(topic), "producer": check_producer(producer)}
+        found = await self._control("last_put", arguments)
+        return None if found is None else LastPut(*found)
 
     async def follow(
         self, topic: bytes | str, pointer: int = 0, batch: int = 100

@@ -15,9 +15,11 @@ from poe.protocol.messages import (
     PutReply,
     PutRequest,
     Request,
+    SequencedPutRequest,
     decode_reply,
     decode_request,
 )
+from poe.protocol.put_id import LastPut, PutId
 from poe.protocol.records import Record
 
 __all__ = [
@@ -31,12 +33,15 @@ __all__ = [
     "ErrorReply",
     "FrameReader",
     "JoinedBatch",
+    "LastPut",
     "Messages",
     "PointerRequest",
+    "PutId",
     "PutReply",
     "PutRequest",
     "Record",
     "Request",
+    "SequencedPutRequest",
     "Socket",
     "decode_reply",
     "decode_request",

@@ -32,7 +32,9 @@ from poe.protocol.messages import (
     PutRequest,
     ReplyT,
     decode_reply,
+    put_frame,
 )
+from poe.protocol.put_id import LastPut, PutId, check_producer
 from poe.protocol.records import Record
 
 IN_FLIGHT_MAX = 64
@@ -125,16 +127,21 @@ class Socket:
         """Tell whether it can still be used: neither closed, nor broken by what came or did not."""
         return not self._unusable_because
 
-    def write(self, topic: bytes | str, messages: Messages) -> int:
+    def write(self, topic: bytes | str, messages: Messages, put_id: PutId | None = None) -> int:
         """Append all messages to the topic, or none, and return the pointer of the last.
 
+        With a `put_id` they are stored once, however often this is called with it: call it again
+        where it is not known whether they were stored.
+
         Raises:
+            SequenceGap, ProducerFenced: nothing was stored; see `PutId`.
+            RepeatedPut: they were stored before, at a pointer that is not known any more.
             LocalProtocolError: nothing was sent; topic or messages are not acceptable, or do not
                 fit into one frame of `frame_max` bytes.
             ConnectionClosed, CallTimeout, ActorDead: the messages may have been stored, or not.
             PoeError: the server's refusal; nothing was stored.
         """
-        frame = PutRequest(topic_bytes(topic), messages).encode(self._frame_max)
+        frame = put_frame(topic_bytes(topic), messages, put_id, self._frame_max)
         return self._call(frame, PutReply).pointer
 
     def write_batches(
@@ -220,6 +227,17 @@ class Socket:
             PoeError: as `control`.
         """
         return dict(self.control("status"))
+
+    def last_put(self, topic: bytes | str, producer: bytes) -> LastPut | None:
+        """Return the newest put of a producer that the topic has; None where it has none.
+
+        Raises:
+            LocalProtocolError: nothing was sent; the producer is none.
+            PoeError: as `control`.
+        """
+        arguments = {"topic": topic_bytes(topic), "producer": check_producer(producer)}
+        found = self._control("last_put", arguments)
+        return None if found is None else LastPut(*found)
 
     def follow(self, topic: bytes | str, pointer: int = 0, batch: int = 100) -> Iterator[Record]:
         """Yield each record that follows `pointer`, for ever; wait where none is there yet.

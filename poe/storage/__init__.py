@@ -9,6 +9,7 @@ from poe.storage.check import SegmentCheck, check_events, check_segments, stoppe
 from poe.storage.clock import Clock, SystemClock
 from poe.storage.files import Files, FileSlice, FolderEntry, Mode, OpenFile
 from poe.storage.free_space import FreeSpace
+from poe.storage.producers import PRODUCER_BYTES, LastPut, PutKey
 from poe.storage.real_files import RealFiles
 from poe.storage.record import POINTER_MAX, Messages, decode_records
 from poe.storage.repair import repair_segments
@@ -24,15 +25,18 @@ from poe.storage.unlock import foreign_locks, unlock_segments
 
 __all__ = [
     "POINTER_MAX",
+    "PRODUCER_BYTES",
     "Clock",
     "FileSlice",
     "Files",
     "FolderEntry",
     "FreeSpace",
+    "LastPut",
     "Messages",
     "Mode",
     "NamePolicy",
     "OpenFile",
+    "PutKey",
     "RealFiles",
     "Segment",
     "SegmentCheck",
