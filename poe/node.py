@@ -29,6 +29,7 @@ from poe.broker import (
     RoutingTable,
     SegmentRows,
     check_port_is_free,
+    control,
     may_repeat,
 )
 from poe.config import Config
@@ -345,7 +346,7 @@ class Node:
 
     def control(self, op: str, **arguments: Any) -> Any:  # noqa: ANN401 - as the op says
         """Carry out a control request, as over the socket."""
-        return self._serve(lambda handler: handler.control(op, arguments))
+        return self._serve(lambda handler: control(handler, op, arguments))
 
     def _serve(self, request: Callable[[RequestHandler], Awaitable[T]]) -> T:
         """Have one request served by an actor of its own.

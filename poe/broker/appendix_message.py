@@ -39,6 +39,21 @@ class Get:
     bytes_max: int
 
 
+@dataclass(frozen=True, slots=True)
+class GetRange:
+    """Find records behind a pointer up to `last`; answers an `IndexedSlice` or None."""
+
+    pointer: int
+    last: int
+    limit: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span(GetRange):
+    """Tell what `GetRange` would find; answers a `FileSlice` or None."""
+
+
 @dataclass(slots=True)
 class Next:
     """Read the one message behind a pointer; answers (pointer, message) or None."""

@@ -21,6 +21,7 @@ from poe.broker.appendix_message import (
     FindLastPut,
     Finish,
     Get,
+    GetRange,
     LimitReached,
     Next,
     Put,
@@ -28,6 +29,7 @@ from poe.broker.appendix_message import (
     ReleaseWaiting,
     Seal,
     SegmentInfo,
+    Span,
     Sync,
     Unseal,
     WaitFor,
@@ -295,9 +297,12 @@ class AppendixServer(GenServer):
 
     # ---- other requests -----------------------------------------------------------------------
 
-    def _serve(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
+    def _serve(self, request: Any, caller: Call) -> Any:  # noqa: ANN401 - each answers
         """Serve a request that is not on the hot path."""
         match request:
+            case GetRange(pointer, last, limit, bytes_max):
+                find = self._segment.span if type(request) is Span else self._segment.read_range
+                return find(pointer, last, limit, bytes_max, self._commit.visible)
             case WaitFor():
                 answer = self._wait_for(request, caller)
             case FindLastPut():

@@ -4,7 +4,8 @@
 and raises before anything is done with it. A server passes what it receives to `decode_request`, a
 client to `decode_reply` with the class it expects. Integers are big-endian.
 
-The control messages have a module of their own, `poe.protocol.control`; the table is here.
+The control messages have a module of their own, `poe.protocol.control`, and reading by ranges has
+`poe.protocol.ranges`; the table is here.
 
 Source: poe_protocol.erl.
 """
@@ -19,6 +20,7 @@ from poe.protocol.batch import Messages, copy_batch, join_batch, memory_of, spli
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
 from poe.protocol.frames import FRAME_MAX, TYPE_SIZE, frame_header
 from poe.protocol.put_id import PUT_ID_SIZE, PutId
+from poe.protocol.ranges import IndexedReply, RangeRequest
 from poe.protocol.records import (
     POINTER_SIZE,
     Record,
@@ -276,17 +278,18 @@ class PutReply:
 _PUT_REPLY_HEADER = frame_header(PutReply.MESSAGE_TYPE, POINTER_SIZE)
 
 
-Request = PointerRequest | PutRequest | ControlRequest
+Request = PointerRequest | PutRequest | RangeRequest | ControlRequest
 
 REQUESTS: dict[int, type[Request]] = {
     PointerRequest.MESSAGE_TYPE: PointerRequest,
     PutRequest.MESSAGE_TYPE: PutRequest,
     SequencedPutRequest.MESSAGE_TYPE: SequencedPutRequest,
+    RangeRequest.MESSAGE_TYPE: RangeRequest,
     ControlRequest.MESSAGE_TYPE: ControlRequest,
 }
 """What a server accepts. Replies are left out: decoding one costs memory that nobody needs."""
 
-ReplyT = TypeVar("ReplyT", DataReply, PutReply, ControlReply)
+ReplyT = TypeVar("ReplyT", DataReply, PutReply, IndexedReply, ControlReply)
 
 
 def decode_request(message_type: int, body: memoryview) -> Request:

@@ -7,7 +7,7 @@ every fault can be played through. Formats are those of the original appendix.
 
 from poe.storage.check import SegmentCheck, check_events, check_segments, stopped_store
 from poe.storage.clock import Clock, SystemClock
-from poe.storage.files import Files, FileSlice, FolderEntry, Mode, OpenFile
+from poe.storage.files import Files, FileSlice, FolderEntry, IndexedSlice, Mode, OpenFile
 from poe.storage.free_space import FreeSpace
 from poe.storage.producers import PRODUCER_BYTES, LastPut, PutKey
 from poe.storage.real_files import RealFiles
@@ -31,6 +31,7 @@ __all__ = [
     "Files",
     "FolderEntry",
     "FreeSpace",
+    "IndexedSlice",
     "LastPut",
     "Messages",
     "Mode",

@@ -25,6 +25,7 @@ from poe.errors import (
 from poe.storage.files import Files
 from poe.storage.index import OFFSET_MAX
 from poe.storage.producers import LastPut, Producers, PutKey
+from poe.storage.range_segment import RangeSegment
 from poe.storage.readable_segment import ReadableSegment
 from poe.storage.record import POINTER_MAX, Messages, Numbers, encode_record, encode_records
 from poe.storage.recovery import Extent
@@ -35,7 +36,7 @@ from poe.storage.store_meta import StoreMeta
 from poe.storage.sum_file import Flag, SumState
 
 
-class Segment(ReadableSegment):
+class Segment(RangeSegment):
     """A run of records with rising pointers; a writer takes more of them, a reader does not.
 
     Always:

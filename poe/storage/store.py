@@ -257,11 +257,11 @@ class Store:
             WriteFailed: a file cannot be removed.
         """
         # Should the clock step back, the topic goes on behind its old pointers all the same.
-        self._floors[topic] = max(self._floors.get(topic, 0), self.last_pointer(topic))
-        others = [other for other in self.topics[topic] if other is not segment]
-        if others:
-            self.topics[topic] = others
-        else:
+        given = max(segment.last_pointer, segment.given_pointer)
+        self._floors[topic] = max(self._floors.get(topic, 0), given)
+        self.topics[topic] = others = self.topics[topic].copy()
+        others.remove(segment)
+        if not others:
             del self.topics[topic]  # before what may fail: a topic always has a segment
         segment.destroy()
         if not others:
