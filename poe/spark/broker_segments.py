@@ -11,9 +11,9 @@ from typing import TypeVar
 import pyarrow as pa
 
 from poe.errors import CallTimeout, ConnectionClosed, PoeError
-from poe.protocol import Socket, socket
+from poe.protocol import Socket, Span, socket
 from poe.spark.arrow_batches import ArrowBatches
-from poe.spark.planning import NO_LIMIT, SegmentRange, Span, names_of
+from poe.spark.planning import NO_LIMIT, SegmentRange, names_of
 from poe.storage import POINTER_MAX
 
 _log = logging.getLogger(__name__)
@@ -63,10 +63,9 @@ class BrokerSegments:
     def span(self, whole: SegmentRange, count: int, bytes_max: int) -> Span | None:
         """Tell what so much of a range covers."""
         after = whole.first - 1
-        found = self._ask(
+        return self._ask(
             lambda server: server.span(whole.topic, after, whole.last, count, bytes_max)
         )
-        return None if found is None else Span(*found)
 
     def batches(
         self, whole: SegmentRange, batches: ArrowBatches

@@ -6,8 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from poe.errors import UnknownTopic
+from poe.protocol import Span
 from poe.spark.arrow_batches import ArrowBatches
-from poe.spark.planning import SegmentRange, Span, names_of
+from poe.spark.planning import SegmentRange, names_of
 from poe.storage import SharedFolder
 
 

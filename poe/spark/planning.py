@@ -9,8 +9,8 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import NamedTuple
 
+from poe.protocol import Span
 from poe.storage import POINTER_MAX
 
 NO_LIMIT = 2**32 - 1
@@ -34,14 +34,6 @@ class SegmentRange:
     count: int
     bytes: int
     """Of whole records, as they lie on disk."""
-
-
-class Span(NamedTuple):
-    """What a read would cover: the last pointer, records, and bytes of them."""
-
-    last: int
-    count: int
-    bytes: int
 
 
 Spanner = Callable[[SegmentRange, int, int], Span | None]
@@ -107,8 +99,8 @@ def partitions(
     for each in ranges:
         for piece in _split(each, share, span):
             cost = _cost(piece)
-            # A piece belongs where its middle lies.
-            pieces.append(((2 * done + cost) // (2 * share), piece))
+            # A piece belongs where its middle lies; what splitting costs is for the last to bear.
+            pieces.append((min((2 * done + cost) // (2 * share), count - 1), piece))
             done += cost
     return [
         tuple(piece for _, piece in group) for _, group in groupby(pieces, key=lambda each: each[0])
@@ -128,7 +120,7 @@ def admit(
         limits: of all topics together.
         span: looks into a segment.
     """
-    ends = {}
+    ends: dict[str, int] = {}
     count_left, bytes_left = limits.count, limits.bytes
     count_waiting = sum(each.count for backlog in backlogs.values() for each in backlog)
     bytes_waiting = sum(each.bytes for backlog in backlogs.values() for each in backlog)
@@ -169,25 +161,19 @@ def _first_ranges(
 
 def _split(whole: SegmentRange, bytes_max: int, span: Spanner) -> Iterator[SegmentRange]:
     """Yield parts of a range of about equal size, none much larger than so many bytes."""
-    part_count = -(-whole.bytes // bytes_max)
-    if part_count <= 1:
-        yield whole
-        return
-    part_bytes = -(-whole.bytes // part_count)
     rest = whole
-    while rest.count > 0:
-        found = list(_first_of(rest, span, NO_LIMIT, part_bytes))
+    for left_count in range(-(-whole.bytes // bytes_max), 1, -1):
+        found = list(_first_of(rest, span, NO_LIMIT, -(-rest.bytes // left_count)))
         if not found or found[0].last >= rest.last:
-            yield rest
-            return
-        part = found[0]
-        yield part
+            break
+        yield found[0]
         rest = replace(
             rest,
-            first=part.last + 1,
-            count=rest.count - part.count,
-            bytes=rest.bytes - part.bytes,
+            first=found[0].last + 1,
+            count=rest.count - found[0].count,
+            bytes=rest.bytes - found[0].bytes,
         )
+    yield rest
 
 
 def _first_of(
@@ -196,7 +182,8 @@ def _first_of(
     """Yield the beginning of a range, or nothing where nothing is left of it."""
     found = span(whole, min(count, NO_LIMIT), min(bytes_max, NO_LIMIT))
     if found is not None:
-        yield replace(whole, last=found.last, count=found.count, bytes=found.bytes)
+        last, count, bytes_ = found
+        yield replace(whole, last=last, count=count, bytes=bytes_)
 
 
 def _cost(each: SegmentRange) -> int:

@@ -5,10 +5,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from poe.protocol import Span
 from poe.spark.arrow_batches import ArrowBatches
 from poe.spark.broker_segments import BrokerSegments
 from poe.spark.folder_segments import FolderSegments
-from poe.spark.planning import SegmentRange, Span
+from poe.spark.planning import SegmentRange
 from poe.spark.read_options import ReadOptions
 
 

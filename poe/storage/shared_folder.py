@@ -10,6 +10,7 @@ A segment that is deleted meanwhile ends early, as if there had been no more in 
 import mmap
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from poe.errors import CorruptRecord, OptionError, ReadFailed
 from poe.storage.failure import reading
-from poe.storage.files import Files, OpenFile
+from poe.storage.files import Files, FileSlice, OpenFile
 from poe.storage.index import ENTRY_BYTES, Index, decode_entries, decode_entry
 from poe.storage.real_files import RealFiles
 from poe.storage.record import HEADER_BYTES, POINTER_MAX, SIZE_BYTES, Numbers
@@ -40,15 +41,15 @@ class StoredSegment(NamedTuple):
     timestamp: int
     first: int
     last: int
-    count: int
+    record_count: int
     size_bytes: int
 
 
 class StoredSpan(NamedTuple):
-    """What a read would cover: the last pointer, records, and bytes of them."""
+    """What a read would cover."""
 
-    last: int
-    count: int
+    last_pointer: int
+    record_count: int
     size_bytes: int
 
 
@@ -126,9 +127,9 @@ class SharedFolder:
         found = {segment_file(name) for name in names}
         timestamps = sorted(each[0] for each in found if each is not None and each[1] == "data")
         segments = []
-        for timestamp, next_timestamp in zip(timestamps, [*timestamps[1:], None], strict=True):
+        for timestamp, next_timestamp in pairwise([*timestamps, POINTER_MAX + 1]):
             # Every pointer of a segment is less than the timestamp of the next.
-            if next_timestamp is not None and next_timestamp <= after + 1:
+            if next_timestamp <= after + 1:
                 segments.append(StoredSegment(timestamp, timestamp, timestamp - 1, 0, 0))
                 continue
             path = f"{folder}/{timestamp}"
@@ -161,8 +162,8 @@ class SharedFolder:
         opened = self._open(topic, timestamp)
         if opened is None:
             return None
-        found = opened.reader.find(after, limit, bytes_max, *opened.extent_up_to(last))
-        return None if found is None else StoredSpan(found[4], found[3], found[2])
+        found = opened.find(after, last, limit, bytes_max)
+        return None if found is None else _span_of(found)
 
     def read(
         self, topic: bytes, timestamp: int, after: int, last: int, *, with_data: bool = True
@@ -184,14 +185,19 @@ class SharedFolder:
             return None
         path = f"{TOPICS_FOLDER}/{self._folders[topic]}/{timestamp}"
         with reading(path):
-            is_open = self._files.size(path + "_lock") is not None
+            is_open = self._is_open(path)
             extent = self._extent(path, is_open=is_open)
+            if not is_open and self._is_open(path):  # a server has just begun to write to it
+                is_open, extent = True, self._extent(path, is_open=True)
             if extent is None or extent[2] == 0:
                 return None
             try:
                 return _OpenSegment(self._files, path, extent[2], extent[3], is_open=is_open)
             except FileNotFoundError:
                 return None  # deleted at this moment
+
+    def _is_open(self, path: str) -> bool:
+        return self._files.size(path + "_lock") is not None
 
     def _extent(self, path: str, *, is_open: bool) -> tuple[int, int, int, int] | None:
         """Tell first and last pointer, records and bytes of a segment; None where it is gone.
@@ -210,7 +216,7 @@ class SharedFolder:
         if is_open and index is not None:
             data = self._files.open(path + "_data", "r")
             count, size_bytes = _common_extent(index, data, count, size_bytes)
-        elif surplus_bytes or (count == 0) != (size_bytes == 0):
+        elif (surplus_bytes or (count == 0) != (size_bytes == 0)) and not self._is_open(path):
             raise CorruptRecord(path + "_index", count * ENTRY_BYTES)
         timestamp = int(path.rpartition("/")[2])
         if index is None or count == 0:
@@ -221,6 +227,10 @@ class SharedFolder:
         if not is_rising:
             raise CorruptRecord(path + "_index", 0)
         return first, last, count, size_bytes
+
+
+def _span_of(found: FileSlice) -> StoredSpan:
+    return StoredSpan(found.last_pointer, found.record_count, found.length)
 
 
 def _common_extent(index: OpenFile, data: OpenFile, count: int, size_bytes: int) -> tuple[int, int]:
@@ -245,7 +255,7 @@ def _common_extent(index: OpenFile, data: OpenFile, count: int, size_bytes: int)
 class _OpenSegment:
     """The files of one segment, open for reading."""
 
-    __slots__ = ("_content", "_count", "_path", "_size_bytes", "_verification", "reader")
+    __slots__ = ("_content", "_count", "_path", "_reader", "_size_bytes", "_verification")
 
     def __init__(
         self, files: Files, path: str, count: int, size_bytes: int, *, is_open: bool
@@ -258,7 +268,7 @@ class _OpenSegment:
         self._path = path
         self._count = count
         self._size_bytes = size_bytes
-        self.reader = RecordReader(
+        self._reader = RecordReader(
             files.open(path + "_data", "r"),
             Index(files.open(path + "_index", "r"), path + "_index", count),
             path,
@@ -269,46 +279,49 @@ class _OpenSegment:
         # not be touched. So what it writes to is read.
         self._content: mmap.mmap | None = None
         if not is_open:
-            self._content = self.reader.file.map(size_bytes)
+            self._content = self._reader.file.map(size_bytes)
 
-    def extent_up_to(self, last: int) -> tuple[int, int]:
-        """Tell how many records have pointers up to `last`, and their bytes."""
-        behind = self.reader.index.search(last)
-        return (self._count, self._size_bytes) if behind is None else behind
+    def find(self, after: int, last: int, count: int, bytes_max: int) -> FileSlice | None:
+        """Find records, see `SharedFolder.span`."""
+        extent = self._reader.extent_up_to(last, self._count, self._size_bytes)
+        return self._reader.find(after, count, bytes_max, *extent)
 
     def read(self, after: int, last: int, *, with_data: bool) -> Iterator[StoredRecords]:
         """Yield records, see `SharedFolder.read`."""
-        extent = self.extent_up_to(last)
+        extent = self._reader.extent_up_to(last, self._count, self._size_bytes)
         chunk_bytes = _CHUNK_BYTES if with_data else COUNT_MAX
         if self._verification is not None:
             self._verification.open()
-        while (found := self.reader.find(after, _CHUNK_COUNT, chunk_bytes, *extent)) is not None:
-            offset, end = found.offset, found.offset + found.length
+        while (found := self._reader.find(after, _CHUNK_COUNT, chunk_bytes, *extent)) is not None:
             if self._verification is not None and with_data:
-                sound_end = self._verification.check(self.reader.file, offset, end)
-                if sound_end < end:
-                    found = self.reader.find(after, _CHUNK_COUNT, sound_end - offset, *extent)
-                    assert found is not None
-                    end = offset + found.length
-            yield self._records(after, found.record_count, offset, end, with_data=with_data)
+                found = self._verified(found, after, extent)
+            yield self._records(found, with_data=with_data)
             after = found.last_pointer
 
-    def _records(
-        self, after: int, count: int, offset: int, end: int, *, with_data: bool
-    ) -> StoredRecords:
-        located = self.reader.index.search(after)
-        assert located is not None
+    def _verified(self, found: FileSlice, after: int, extent: tuple[int, int]) -> FileSlice:
+        """Return the records found that were compared with the sums, the first ones or all."""
+        assert self._verification is not None
+        end = found.offset + found.length
+        sound_end = self._verification.check(self._reader.file, found.offset, end)
+        if sound_end < end:
+            sound = self._reader.find(after, _CHUNK_COUNT, sound_end - found.offset, *extent)
+            assert sound is not None
+            return sound
+        return found
+
+    def _records(self, found: FileSlice, *, with_data: bool) -> StoredRecords:
+        offset, end = found.offset, found.offset + found.length
+        entries = self._reader.index.entries(found.number, found.number + found.record_count)
+        pointers, offsets = decode_entries(entries)
+        starts = np.append(offsets, np.uint64(end)) - np.uint64(offset)
+        if not with_data:
+            return StoredRecords(pointers, np.zeros_like(starts), memoryview(b""))
         with reading(self._path):
-            entries = self.reader.index.file.read_at(count * ENTRY_BYTES, located[0] * ENTRY_BYTES)
-            pointers, offsets = decode_entries(entries)
-            starts = np.append(offsets, np.uint64(end)) - np.uint64(offset)
-            if not with_data:
-                return StoredRecords(pointers, np.zeros_like(starts), memoryview(b""))
             if self._content is not None:
                 data = memoryview(self._content)[offset:end]
             else:
-                data = memoryview(self.reader.file.read_at(end - offset, offset))
-        if len(data) != end - offset:
+                data = memoryview(found.read())
+        if len(data) != found.length:
             raise ReadFailed(self._path, "it is shorter than it was")
         if self._verification is None:
             self._compare(pointers, starts, data, offset)

@@ -1,26 +1,47 @@
-"""One Spark session for all tests, and a node beside it."""
+"""Tests of Spark: those that need a JVM share one session, and all need PySpark."""
 
+import os
 import shutil
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import pytest
 
 from poe import Node
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SESSION_CONFIG = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    """Skip what cannot be imported, with the reason."""
+    for package in ("pyspark", "pyarrow"):
+        if find_spec(package) is None:
+            pytest.skip(f"needs {package}: the extra poe-queue[spark]", allow_module_level=True)
+
 
 @pytest.fixture(scope="session")
-def spark():
-    """A session on two cores, started with the first test that asks for it."""
-    pytest.importorskip("pyspark", reason="the spark extra is not installed")
-    if shutil.which("java") is None:
-        pytest.skip("there is no Java; apt-get install default-jre-headless")
-    from poe.spark import session  # noqa: PLC0415 - there may be no PySpark
+def java() -> None:
+    """Skip what needs a JVM where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java", path=f"{home}/bin" if home else None) is None:
+        pytest.skip("needs Java 17 or newer: apt-get install default-jre-headless")
 
-    config = {
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "1g",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    spark = session("tests", "local[2]", **config)
+
+@pytest.fixture(scope="session")
+def spark(java) -> Iterator["SparkSession"]:
+    """The one session of a run, on two threads."""
+    from poe.spark import session  # noqa: PLC0415 - only where it can be imported
+
+    spark = session("tests", "local[2]", **SESSION_CONFIG)
     spark.sparkContext.setLogLevel("ERROR")
     yield spark
     spark.stop()

@@ -1,9 +1,6 @@
 """Batch writes on a real Spark: all rows of a DataFrame reach their topics, or none."""
 
 import pytest
-
-pytest.importorskip("pyspark", reason="the spark extra is not installed")
-
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 

@@ -1,14 +1,11 @@
 """Drivers are killed in their commits, again and again: each message is there once."""
 
 import random
-import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
-
-pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from tests.broker.nodes import address, connect, stored
 from tests.python_process import environment
@@ -17,7 +14,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java"),
 ]
 
 KILLS_COUNT = 20
@@ -36,7 +32,7 @@ def drive(node, checkpoint, *arguments):
     ).returncode
 
 
-def test_each_message_is_there_once_when_the_driver_is_killed_in_its_commits(node, tmp_path):
+def test_each_message_is_there_once_when_the_driver_is_killed_in_its_commits(java, node, tmp_path):
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     dice = random.Random(seed)

@@ -2,8 +2,6 @@
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the spark extra is not installed")
-
 from poe import Node
 from poe.errors import ConnectFailed, InvalidTopicName
 from poe.protocol import Socket

@@ -1,10 +1,7 @@
 """Rows in Arrow batches become put batches; needs neither Spark's Java nor a server."""
 
+import pyarrow as pa
 import pytest
-
-pa = pytest.importorskip("pyarrow", reason="the spark extra is not installed")
-pytest.importorskip("pyspark", reason="the spark extra is not installed")
-
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType

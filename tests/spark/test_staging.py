@@ -4,9 +4,6 @@ from contextlib import suppress
 from itertools import count
 
 import pytest
-
-pytest.importorskip("pyspark", reason="the spark extra is not installed")
-
 from hypothesis import example, given
 from hypothesis import strategies as st
 

@@ -1,9 +1,6 @@
 """Stream writes on a real Spark: what comes in on a topic goes out on another, once."""
 
 import pytest
-
-pytest.importorskip("pyspark", reason="the spark extra is not installed")
-
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 

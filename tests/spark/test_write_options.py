@@ -1,7 +1,5 @@
 import pytest
 
-pytest.importorskip("pyspark", reason="the spark extra is not installed")
-
 from poe.errors import OptionError, UnknownOption
 from poe.spark.write_options import WriteOptions
 
