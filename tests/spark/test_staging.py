@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from poe import Node
 from poe.errors import InvalidTopicName, ProducerFenced, UnknownTopic
+from poe.protocol import Socket
 from poe.spark.patient_socket import PatientSocket
 from poe.spark.staging import Staging
 from tests.broker.nodes import address, connect, stored
@@ -188,7 +189,7 @@ def test_producers_of_one_name_on_two_topics_are_two():
 
 
 class KillingSocket(PatientSocket):
-    """Kills the server when it has done what it was asked, and asks the next one again."""
+    """Kills the server when it has changed something, and asks the next one for it again."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -196,7 +197,9 @@ class KillingSocket(PatientSocket):
         super().__init__("127.0.0.1", self.process.port, patience_s=20.0)
 
     def call(self, method, *args, **kwargs):
-        super().call(method, *args, **kwargs)
+        result = super().call(method, *args, **kwargs)
+        if method not in {Socket.write, Socket.copy, Socket.trim}:
+            return result
         self.process.kill()
         self.process = ServerProcess(self.folder, port=self.process.port)
         return super().call(method, *args, **kwargs)
@@ -207,12 +210,12 @@ class KillingSocket(PatientSocket):
 
 
 @pytest.mark.slow
-def test_each_message_is_there_once_when_the_server_is_killed_after_each_step(tmp_path):
+def test_each_message_is_there_once_when_the_server_is_killed_after_each_change(tmp_path):
     staging = Staging.of_producer("p", None)
     with KillingSocket(tmp_path / "node") as server:
         staging.open(server)
-        ranges = staging.stage(server, [(b"a", [b"1", b"2"]), (b"b", [b"3"]), (b"a", [b"4"])])
+        ranges = staging.stage(server, [(b"a", [b"1", b"2"]), (b"b", [b"3"])])
         staging.commit(server, 0, ranges)
         with server.process.connect() as client:
-            assert [message for _, message in client.read(b"a", 0, 9)] == [b"1", b"2", b"4"]
+            assert [message for _, message in client.read(b"a", 0, 9)] == [b"1", b"2"]
             assert [message for _, message in client.read(b"b", 0, 9)] == [b"3"]
