@@ -79,7 +79,7 @@ def check_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -
 
 def connect(options: WriteOptions) -> PatientSocket:
     """Return what calls the server."""
-    return PatientSocket(options.host, options.port, options.retry_timeout_s)
+    return PatientSocket(options.host, options.port, options.retry_timeout)
 
 
 def ranges_of(messages: list[WriterCommitMessage | None]) -> list[StagedRange]:

@@ -47,8 +47,8 @@ class MortalDataSource(PoeDataSource):
                 commits.write(b".")
                 commits_count = commits.tell()
             if commits_count <= commits_left:
-                return PatientSocket(options.host, options.port, options.retry_timeout_s)
-            socket = MortalSocket(options.host, options.port, options.retry_timeout_s)
+                return PatientSocket(options.host, options.port, options.retry_timeout)
+            socket = MortalSocket(options.host, options.port, options.retry_timeout)
             socket.calls_left = calls
             return socket
 

@@ -8,6 +8,8 @@ from poe.protocol import Socket
 from poe.spark.patient_socket import PatientSocket
 from tests.broker.nodes import address
 
+pytestmark = pytest.mark.spark
+
 
 def test_call_is_made_again_on_a_new_connection(tmp_path):
     with Node(dir=tmp_path, port=0) as node:

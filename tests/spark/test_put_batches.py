@@ -11,6 +11,8 @@ from poe.protocol.batch import join_batch
 from poe.spark import put_batches as module
 from poe.spark.put_batches import check_columns, put_batches
 
+pytestmark = pytest.mark.spark
+
 ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", "ä"]), st.binary(min_size=1, max_size=9)))
 
 

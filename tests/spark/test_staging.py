@@ -15,6 +15,8 @@ from poe.spark.staging import Staging
 from tests.broker.nodes import address, connect, stored
 from tests.broker.server_process import ServerProcess
 
+pytestmark = pytest.mark.spark
+
 FOR_EVER = -1
 NUMBERS = count()
 ROWS = [(b"ab"[number % 3 % 2], b"message %d" % number) for number in range(20)]
