@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from poe.actors import READABLE, Call, Exit, GenServer, Reason, SocketWatch, Stop
-from poe.broker.byte_budget import ByteBudget, Holding
+from poe.broker.byte_budget import ByteBudget, Holding, Room
 from poe.broker.frame_input import FrameInput, Scratch
 from poe.broker.input_deadline import TURN, InputAlarm, InputDeadline
 from poe.broker.reply import make_reply
@@ -128,7 +128,9 @@ class Connection(GenServer):
         self._budget = parts.budget
         self._holding = Holding(parts.budget, self._receive_again)
         self._input = FrameInput(peer, parts.scratch, self._holding, options.frame_max)
-        self._handler = RequestHandler(self, parts.routes, self._input.is_open, options.put_timeout)
+        self._room = Room(self._holding, options.frame_max)
+        is_open, put_timeout_s = self._input.is_open, options.put_timeout
+        self._handler = RequestHandler(self, parts.routes, is_open, put_timeout_s, self._room)
         self._turn_bytes: int | None = None
         self._leave = leave
         self._watch = SocketWatch(self, peer, self._closed)
@@ -279,9 +281,7 @@ class Connection(GenServer):
             # It may wait for news for a minute, for a slow disk, or for a put to be made again, and
             # 10 000 clients that do so must not have a buffer each.
             request = self._input.let_go_of(request, begun)
-        reply, records = await make_reply(
-            self._handler, request, begun, self._holding, self._options.frame_max
-        )
+        reply, records = await make_reply(self._handler, request, begun, self._room)
         rest = self._reply(reply, records)
         if rest is not None:
             await rest

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from poe.actors import ActorRef
 from poe.broker.appendix_message import SegmentInfo, Span
+from poe.broker.copying import Copy, copy
 from poe.broker.request_handler import NODE_SUP, WAIT_MAX_S, RequestHandler
 from poe.broker.topic_registry import Delete, EnsureWriter, Trim
 from poe.errors import RemoteProtocolError
@@ -82,6 +83,18 @@ async def _wait(handler: RequestHandler, arguments: Arguments) -> bool:
     return await handler.wait(_topic(arguments), pointer, timeout_s)
 
 
+async def _copy(handler: RequestHandler, arguments: Arguments) -> int:
+    put_id = (
+        _producer(arguments),
+        _whole(arguments, "epoch", _U32_MAX),
+        _whole(arguments, "sequence", _U32_MAX),
+    )
+    pointer = _whole(arguments, "pointer", POINTER_MAX)
+    last = _whole(arguments, "last", POINTER_MAX)
+    wanted = Copy(_topic(arguments, "source"), pointer, last, _topic(arguments), put_id)
+    return await copy(handler, wanted)
+
+
 async def _last_put(handler: RequestHandler, arguments: Arguments) -> LastPut | None:
     return await handler.last_put(_topic(arguments), _producer(arguments))
 
@@ -124,6 +137,7 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
     "span": _span,
     "trim": _trim,
     "delete": _delete,
+    "copy": _copy,
 }
 
 
@@ -131,11 +145,11 @@ def _as_map(ref: ActorRef, info: SegmentInfo) -> dict[str, Any]:
     return {"ref": str(ref), **{name: getattr(info, name) for name in _SEGMENT_FIELDS}}
 
 
-def _topic(arguments: Arguments) -> bytes:
-    topic = arguments.get("topic")
+def _topic(arguments: Arguments, name: str = "topic") -> bytes:
+    topic = arguments.get(name)
     topic = topic.encode() if isinstance(topic, str) else topic
     if not isinstance(topic, bytes) or not topic:
-        msg = f"argument topic is {topic!r}; send bytes or text of length 1 or more"
+        msg = f"argument {name} is {topic!r}; send bytes or text of length 1 or more"
         raise RemoteProtocolError(msg)
     return topic
 

@@ -25,6 +25,7 @@ from poe.broker.appendix_message import (
     WaitFor,
 )
 from poe.broker.appendix_server import REGISTRY
+from poe.broker.byte_budget import Room
 from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat, release_files
 from poe.broker.routing_table import Route, RoutingTable
 from poe.broker.topic_registry import Delete, EnsureWriter, Trim
@@ -56,10 +57,11 @@ class RequestHandler:
     """Carries requests out on behalf of `actor`; holds no state of a request.
 
     `is_wanted` tells whether the one who asked is still there, and `put_timeout_s` how long a put
-    or a sync may wait for its disk; None sets no limit.
+    or a sync may wait for its disk; None sets no limit. `room` bounds what a request may take of
+    memory; None is for those of the own process.
     """
 
-    __slots__ = ("_is_wanted", "_put_timeout_s", "actor", "deadline", "routes")
+    __slots__ = ("_is_wanted", "_put_timeout_s", "actor", "deadline", "room", "routes")
 
     def __init__(
         self,
@@ -67,12 +69,14 @@ class RequestHandler:
         routes: RoutingTable,
         is_wanted: Callable[[], bool] = lambda: True,
         put_timeout_s: float | None = None,
+        room: Room | None = None,
     ) -> None:
         self.actor = actor
         self.routes = routes
         self._is_wanted = is_wanted
         self._put_timeout_s = put_timeout_s
         self.deadline = ReplyDeadline(put_timeout_s)
+        self.room = room
 
     def begin_put(
         self, topic: bytes, messages: Messages, put_id: PutKey | None = None

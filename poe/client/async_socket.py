@@ -39,7 +39,7 @@ from poe.protocol import (
 from poe.protocol.arguments import check_pointer, range_arguments, wait_arguments
 from poe.protocol.exchange import connect_failure
 from poe.protocol.messages import ReplyT, put_frame
-from poe.protocol.put_id import check_producer
+from poe.protocol.put_id import check_producer, copy_arguments
 
 
 async def connect(
@@ -244,6 +244,28 @@ class AsyncSocket:
             PoeError: as `control`.
         """
         await self.control("delete", topic=topic_bytes(topic))
+
+    async def copy(
+        self, source: bytes | str, pointer: int, last: int, topic: bytes | str, put_id: PutId
+    ) -> int:
+        """Copy what a put has stored on `source` onto another topic; return the last pointer there.
+
+        It is the put `put_id` there, and so copied once, however often this is called with it. The
+        server does it: no message comes here.
+
+        Args:
+            source: topic where it is.
+            pointer: the one before the first of its records; its last less their number.
+            last: pointer of its last record, as `write` has returned it.
+            topic: where the records are to go.
+            put_id: as of `write`.
+
+        Raises:
+            RangeGone: not all of its records are there any more; nothing was copied.
+            PoeError: as `write` and `control`.
+        """
+        arguments = copy_arguments(source, pointer, last, topic, put_id)
+        return int(await self._control("copy", arguments))
 
     async def last_put(self, topic: bytes | str, producer: bytes) -> LastPut | None:
         """Return the newest put of a producer that the topic has; None where it has none.

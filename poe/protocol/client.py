@@ -14,7 +14,7 @@ from poe.protocol.batch import Messages
 from poe.protocol.exchange import IN_FLIGHT_MAX, Exchange, open_connection
 from poe.protocol.frames import FRAME_MAX
 from poe.protocol.messages import DataReply, PointerRequest, PutReply, PutRequest, put_frame
-from poe.protocol.put_id import LastPut, PutId, check_producer
+from poe.protocol.put_id import LastPut, PutId, check_producer, copy_arguments
 from poe.protocol.ranges import (
     RANGE_BYTES,
     RANGE_COUNT_MAX,
@@ -270,6 +270,27 @@ class Socket(Exchange):
             PoeError: as `control`.
         """
         self.control("delete", topic=topic_bytes(topic))
+
+    def copy(
+        self, source: bytes | str, pointer: int, last: int, topic: bytes | str, put_id: PutId
+    ) -> int:
+        """Copy what a put has stored on `source` onto another topic; return the last pointer there.
+
+        It is the put `put_id` there, and so copied once, however often this is called with it. The
+        server does it: no message comes here.
+
+        Args:
+            source: topic where it is.
+            pointer: the one before the first of its records; its last less their number.
+            last: pointer of its last record, as `write` has returned it.
+            topic: where the records are to go.
+            put_id: as of `write`.
+
+        Raises:
+            RangeGone: not all of its records are there any more; nothing was copied.
+            PoeError: as `write` and `control`.
+        """
+        return int(self._control("copy", copy_arguments(source, pointer, last, topic, put_id)))
 
     def last_put(self, topic: bytes | str, producer: bytes) -> LastPut | None:
         """Return the newest put of a producer that the topic has; None where it has none.

@@ -108,6 +108,31 @@ class IndexedRecords:
     def __len__(self) -> int:
         return len(self.pointers)
 
+    @classmethod
+    def of(cls, entries: bytes | memoryview, data: memoryview) -> Self:
+        """Return the records up to the first that is not what its entry says.
+
+        Every record is looked at, since an entry that lies would give away parts of two messages.
+
+        Raises:
+            CorruptRecord: it is the first one; the offset counts from the begin of the data.
+        """
+        fields = np.frombuffer(entries, _ENTRY)
+        high = fields["pointer_and_offset_high"].astype(np.uint64)
+        pointers = high >> np.uint64(8)
+        offsets = (high & np.uint64(0xFF)) << np.uint64(32) | fields["offset_low"]
+        count = len(pointers)
+        starts = np.full(count + 1, len(data))
+        starts[:-1] = (offsets - offsets[:1]).astype(np.int64)
+        if count:
+            is_sound = _are_sound(pointers, starts, data)
+            if not is_sound.all():
+                count = int(is_sound.argmin())
+                if not count:
+                    raise CorruptRecord(path="the data reply", offset=0)
+        end = int(starts[count])
+        return cls(pointers[:count], starts[: count + 1].astype(np.uint64), data[:end])
+
 
 class Span(NamedTuple):
     """What a read by range would return."""
@@ -163,33 +188,8 @@ class IndexedReply:
             raise RemoteProtocolError(msg)
         if len(body) < SCRATCH_SIZE:
             body = memoryview(bytes(body))
-        entries = np.frombuffer(body, _ENTRY, count, _COUNT.size)
-        return cls(_checked(entries, body[entries_end:].toreadonly()))
-
-
-def _checked(entries: npt.NDArray[np.void], data: memoryview) -> IndexedRecords:
-    """Return the records up to the first that is not what its entry says.
-
-    Every record is looked at, since an entry that lies would give away parts of two messages.
-
-    Raises:
-        CorruptRecord: it is the first one; the offset counts from the begin of the data.
-    """
-    high = entries["pointer_and_offset_high"].astype(np.uint64)
-    pointers = high >> np.uint64(8)
-    offsets = ((high & np.uint64(0xFF)) << np.uint64(32) | entries["offset_low"]).astype(np.int64)
-    count, size = len(pointers), len(data)
-    starts = np.full(count + 1, size)
-    starts[:-1] = offsets - offsets[:1]
-    if count:
-        is_sound = _are_sound(pointers, starts, data)
-        if not is_sound.all():
-            count = int(is_sound.argmin())
-            if not count:
-                raise CorruptRecord(path="the data reply", offset=0)
-    return IndexedRecords(
-        pointers[:count], starts[: count + 1].astype(np.uint64), data[: int(starts[count])]
-    )
+        entries, data = body[_COUNT.size : entries_end], body[entries_end:]
+        return cls(IndexedRecords.of(entries, data.toreadonly()))
 
 
 def _are_sound(

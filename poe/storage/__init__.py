@@ -11,7 +11,7 @@ from poe.storage.files import Files, FileSlice, FolderEntry, IndexedSlice, Mode,
 from poe.storage.free_space import FreeSpace
 from poe.storage.producers import PRODUCER_BYTES, LastPut, PutKey
 from poe.storage.real_files import RealFiles
-from poe.storage.record import POINTER_MAX, Messages, decode_records
+from poe.storage.record import POINTER_MAX, Messages, RecordBatch, decode_records
 from poe.storage.repair import repair_segments
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
@@ -39,6 +39,7 @@ __all__ = [
     "OpenFile",
     "PutKey",
     "RealFiles",
+    "RecordBatch",
     "Segment",
     "SegmentCheck",
     "SegmentOptions",

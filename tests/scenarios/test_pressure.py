@@ -126,6 +126,27 @@ def test_records_by_ranges_come_in_small_replies(node, crowd):
     assert max(counts) == SHARE // 12
 
 
+def test_a_copy_that_has_no_room_is_refused_and_may_be_tried_again(node, crowd):
+    asked = {"source": TOPIC, "topic": b"copy", "producer": bytes(16), "epoch": 0, "sequence": 0}
+    with RawClient(node.address) as raw:
+        last = raw.write(TOPIC, [b"x" * SHARE])
+        hogs = crowd(node.address, 3)
+        begin(hogs, [large_frame(number) for number in range(3)], 800 * 1024)
+
+        def is_copied():
+            try:
+                return raw.control("copy", pointer=last - 1, last=last, **asked)
+            except Overloaded:
+                return False
+
+        assert not is_copied()
+        for hog in hogs:
+            hog.close()
+        # All of them would not fit together: each gives its room back.
+        wait_until(lambda: all(is_copied() for _ in range(50)))
+        assert raw.read(b"copy", 0, 10)[0][1] == b"x" * SHARE
+
+
 def test_peers_that_leave_give_their_room_back(node, crowd):
     for _ in range(5):
         hogs = crowd(node.address, 5)
