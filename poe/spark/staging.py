@@ -24,7 +24,7 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
-from poe.errors import UnknownTopic
+from poe.errors import RangeGone, RepeatedPut, UnknownTopic
 from poe.protocol import Messages, PutId, Socket
 from poe.spark.patient_socket import PatientSocket
 from poe.spark.read_options import STAGING_PREFIX
@@ -100,6 +100,7 @@ class Staging:
 
         Raises:
             ProducerFenced: a later epoch was committed already; nothing is copied.
+            RangeGone: what was staged has expired (`max_age`) before it was committed.
             PoeError: the server's refusal; call it again to go on from there.
         """
         for topic in {each.topic for each in ranges}:
@@ -111,7 +112,8 @@ class Staging:
             done_count = newest.sequence + 1 if newest and newest.epoch == epoch else 0
             for sequence, staged in list(enumerate(topic_ranges))[done_count:]:
                 put_id = PutId(self.producer, epoch, sequence)
-                server.call(Socket.copy, self.topic, staged.pointer, staged.last, topic, put_id)
+                with suppress(RepeatedPut):  # another driver is at it, and far ahead
+                    server.call(Socket.copy, self.topic, staged.pointer, staged.last, topic, put_id)
         if self.is_temporary:
             self.delete(server)
         else:
@@ -132,9 +134,11 @@ class Staging:
         """Put the plan, or find the one of the first time; return its pointer, and it by topic."""
         message = msgpack.packb(ranges)
         pointer = server.call(Socket.write, self.topic, [message], PutId(self.producer, epoch, 0))
-        ((_, message),) = server.call(Socket.read, self.topic, pointer - 1, 1)
+        found = server.call(Socket.read, self.topic, pointer - 1, 1)
+        if [each for each, _ in found] != [pointer]:
+            raise RangeGone(self.topic, pointer - 1, pointer)
         plan: dict[bytes, list[StagedRange]] = {}
-        for fields in msgpack.unpackb(message):
+        for fields in msgpack.unpackb(found[0][1]):
             staged = StagedRange(*fields)
             plan.setdefault(staged.topic, []).append(staged)
         return pointer, plan
