@@ -56,7 +56,7 @@ from poe.errors.protocol import (
 from poe.errors.root import (
     PoeError,
 )
-from poe.errors.spark import DataLost, SparkError
+from poe.errors.spark import DataLost, RowsRefused, SparkError
 from poe.errors.storage import (
     CorruptRecord,
     FormatNotSupported,
@@ -130,6 +130,7 @@ __all__ = [
     "RemoteFailure",
     "RemoteProtocolError",
     "RepeatedPut",
+    "RowsRefused",
     "SegmentLocked",
     "SegmentSealed",
     "SequenceGap",

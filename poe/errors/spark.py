@@ -24,3 +24,9 @@ class DataLost(SparkError):
             f"messages of topic {shown(topic)} {what} were deleted before they were read; keep "
             "them longer (max_age), or set failOnDataLoss=false to go on with what is left"
         )
+
+
+class RowsRefused(SparkError):
+    """The columns of a DataFrame, or one of its rows, cannot be put onto a topic."""
+
+    code = 820

@@ -16,8 +16,11 @@ from pyspark.sql.types import (
 
 from poe.spark.arrow_batches import check_schema
 from poe.spark.batch_reader import BatchReader
+from poe.spark.batch_writer import BatchWriter
 from poe.spark.read_options import ReadOptions
 from poe.spark.stream_reader import StreamReader
+from poe.spark.stream_writer import StreamWriter
+from poe.spark.write_options import WriteOptions
 
 SCHEMA = StructType(
     [
@@ -56,3 +59,11 @@ class PoeDataSource(DataSource):
         """Return what reads topics as a stream."""
         check_schema(schema, FULL_SCHEMA)
         return StreamReader(ReadOptions.parse(self.options, "stream"), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's
+        """Return what writes a table onto topics."""
+        return BatchWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001, N802
+        """Return what writes a stream onto topics."""
+        return StreamWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)

@@ -1,16 +1,14 @@
-"""What a read is told: the options of `spark.read` and `spark.readStream`, checked.
-
-Spark hands options over as text, under names whose case does not count.
-"""
+"""What a read is told: the options of `spark.read` and `spark.readStream`, checked."""
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from poe.errors import OptionError, UnknownOption
+from poe.errors import OptionError
+from poe.spark import option_text
 from poe.storage import POINTER_MAX
 
 STAGING_PREFIX = "poe.staging."
@@ -18,7 +16,6 @@ STAGING_PREFIX = "poe.staging."
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER_MAX = 2**63 - 1
-_SECONDS_MAX = 86_400
 _MODES = {
     "batch": {"endingPointer", "endingTimestamp", "archive"},
     "stream": {"maxMessagesPerTrigger", "maxBytesPerTrigger"},
@@ -95,23 +92,12 @@ class ReadOptions:
         Raises:
             OptionError: an unknown name, or a value that is not allowed.
         """
-        names = {
-            name.lower(): name
-            for name in _PARSERS
+        parsers = {
+            name: parser
+            for name, parser in _PARSERS.items()
             if not any(name in only and mode != kind for kind, only in _MODES.items())
         }
-        values: dict[str, Any] = {}
-        said: dict[str, str] = {}
-        for key, text in options.items():
-            name = names.get(key.lower())
-            if name is None:
-                raise UnknownOption(key, "one of " + ", ".join(sorted(names.values())))
-            field, parse = _PARSERS[name]
-            if field in said:
-                raise OptionError(name, text, f"either {said[field]} or {name}")
-            said[field] = name
-            values[field] = parse(name, text)
-        return cls(**values)
+        return cls(**option_text.parse(options, parsers))
 
     def selects(self, topic: str) -> bool:
         """Tell whether a topic is to be read."""
@@ -129,12 +115,6 @@ class ReadOptions:
 def pointer_at(time: datetime) -> int:
     """Return the pointer of a message that was put at a time: microseconds since the epoch."""
     return (time - EPOCH) // timedelta(microseconds=1)
-
-
-def _text(name: str, text: str) -> str:
-    if not text:
-        raise OptionError(name, text, "a text that is not empty")
-    return text
 
 
 def _names(name: str, text: str) -> tuple[str, ...]:
@@ -155,41 +135,7 @@ def _pattern(name: str, text: str) -> str:
         re.compile(text)
     except re.error as error:
         raise OptionError(name, text, f"a regular expression ({error})") from error
-    return _text(name, text)
-
-
-def _number(
-    low: int, high: int, words: Mapping[str, int] | None = None
-) -> Callable[[str, str], int]:
-    """Return what reads a number, or one of the words that stand for one."""
-    words = words or {}
-    allowed = "".join(f"{word}, " for word in words) + f"{low} to {high}"
-
-    def parse(name: str, text: str) -> int:
-        if text.lower() in words:
-            return words[text.lower()]
-        if text.isascii() and text.isdigit() and low <= int(text) <= high:
-            return int(text)
-        raise OptionError(name, text, allowed)
-
-    return parse
-
-
-def _flag(name: str, text: str) -> bool:
-    flag = {"true": True, "false": False}.get(text.lower())
-    if flag is None:
-        raise OptionError(name, text, "true or false")
-    return flag
-
-
-def _seconds(name: str, text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= _SECONDS_MAX:
-        raise OptionError(name, text, f"0 to {_SECONDS_MAX} seconds")
-    return seconds
+    return option_text.any_text(name, text)
 
 
 def _before(name: str, text: str) -> int:
@@ -203,28 +149,29 @@ def _before(name: str, text: str) -> int:
     return min(max(pointer, 0), POINTER_MAX)
 
 
-_Parser = Callable[[str, str], Any]
-_PARSERS: dict[str, tuple[str, _Parser]] = {
-    "host": ("host", _text),
-    "port": ("port", _number(1, 65535)),
-    "path": ("path", _text),
-    "archive": ("archive", _text),
-    "topic": ("topic", _text),
+_PARSERS: option_text.Parsers = {
+    "host": ("host", option_text.any_text),
+    "port": ("port", option_text.number(1, 65535)),
+    "path": ("path", option_text.any_text),
+    "archive": ("archive", option_text.any_text),
+    "topic": ("topic", option_text.any_text),
     "topics": ("topics", _names),
     "topicPattern": ("topic_pattern", _pattern),
     "startingPointer": (
         "starting_pointer",
-        _number(0, POINTER_MAX, {"earliest": 0, "latest": POINTER_MAX}),
+        option_text.number(0, POINTER_MAX, {"earliest": 0, "latest": POINTER_MAX}),
     ),
     "startingTimestamp": ("starting_pointer", _before),
-    "endingPointer": ("ending_pointer", _number(0, POINTER_MAX, {"latest": POINTER_MAX})),
+    "endingPointer": (
+        "ending_pointer",
+        option_text.number(0, POINTER_MAX, {"latest": POINTER_MAX}),
+    ),
     "endingTimestamp": ("ending_pointer", _before),
-    "includeSegment": ("include_segment", _flag),
-    "targetPartitionBytes": ("target_partition_bytes", _number(1, _INTEGER_MAX)),
-    "minPartitions": ("min_partitions", _number(1, 1_000_000)),
-    "maxMessagesPerTrigger": ("max_messages_per_trigger", _number(1, _INTEGER_MAX)),
-    "maxBytesPerTrigger": ("max_bytes_per_trigger", _number(1, _INTEGER_MAX)),
-    "failOnDataLoss": ("fail_on_data_loss", _flag),
-    "retryTimeout": ("retry_timeout", _seconds),
+    "includeSegment": ("include_segment", option_text.flag),
+    "targetPartitionBytes": ("target_partition_bytes", option_text.number(1, _INTEGER_MAX)),
+    "minPartitions": ("min_partitions", option_text.number(1, 1_000_000)),
+    "maxMessagesPerTrigger": ("max_messages_per_trigger", option_text.number(1, _INTEGER_MAX)),
+    "maxBytesPerTrigger": ("max_bytes_per_trigger", option_text.number(1, _INTEGER_MAX)),
+    "failOnDataLoss": ("fail_on_data_loss", option_text.flag),
+    "retryTimeout": ("retry_timeout", option_text.seconds),
 }
-"""What may be written: the field that it sets, and what reads its text."""
