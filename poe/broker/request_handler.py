@@ -23,6 +23,7 @@ from poe.broker.appendix_message import (
     WaitFor,
 )
 from poe.broker.appendix_server import REGISTRY
+from poe.broker.pipelines import PIPELINES, add_pipelines
 from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat, release_files
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_registry import EnsureWriter
@@ -241,8 +242,7 @@ class RequestHandler:
             case "segments":
                 result = [_as_map(*row) for row in await self.describe(_topic(arguments))]
             case "tree":
-                root = self._actor.whereis(NODE_SUP)
-                result = _tree_rows(root, all_rows=_flag(arguments, "all"))
+                result = await self._tree(all_rows=_flag(arguments, "all"))
             case "sync":
                 await self.sync(_topic(arguments) if "topic" in arguments else None)
                 result = None
@@ -250,17 +250,17 @@ class RequestHandler:
                 ensure = EnsureWriter(_topic(arguments))
                 await self._actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
                 result = True
+            case "pipeline_report" | "pipelines" | "pipeline_stop":
+                result = await self._actor.call(PIPELINES, (op, arguments))
             case "wait":
-                pointer = _number(arguments, "pointer", POINTER_MAX)
-                if type(pointer) is not int:
-                    msg = f"argument pointer is {pointer!r}; send a whole number"
-                    raise RemoteProtocolError(msg)
+                pointer = _whole_number(arguments, "pointer", POINTER_MAX)
                 timeout_s = float(_number(arguments, "timeout_s", WAIT_MAX_S))
                 result = await self.wait(_topic(arguments), pointer, timeout_s)
             case _:
                 msg = (
                     f"control op {op[:40]!r} is unknown; "
-                    "use topics, status, info, segments, tree, sync, create, health or wait"
+                    "use topics, status, info, segments, tree, sync, create, health, wait, "
+                    "pipelines, pipeline_report or pipeline_stop"
                 )
                 raise RemoteProtocolError(msg)
         return result
@@ -279,6 +279,13 @@ class RequestHandler:
             if self._routes.get(topic) is None:
                 raise UnknownTopic(topic)
         await sync_topics(self._actor, self._routes, topic, self._put_timeout_s)
+
+    async def _tree(self, *, all_rows: bool) -> list[dict[str, Any]]:
+        """Tell of the node's whole tree, and of what runs on top of it."""
+        root = self._actor.whereis(NODE_SUP)
+        rows = [] if root is None else tree(root, all_rows=all_rows)
+        rows = await add_pipelines(self._actor, rows)
+        return [{name: getattr(row, name) for name in _ROW_FIELDS} for row in rows]
 
     async def describe(self, topic: bytes) -> SegmentRows:
         """Return what is known of the segments of a topic.
@@ -357,12 +364,6 @@ def _as_map(ref: ActorRef, info: Any) -> dict[str, Any]:  # noqa: ANN401
     return {"ref": str(ref), **{name: getattr(info, name) for name in names}}
 
 
-def _tree_rows(root: ActorRef | None, *, all_rows: bool) -> list[dict[str, Any]]:
-    """Tell of the node's whole tree; a look that waits for no actor."""
-    rows = [] if root is None else tree(root, all_rows=all_rows)
-    return [{name: getattr(row, name) for name in _ROW_FIELDS} for row in rows]
-
-
 def _topic(arguments: dict[str, Any]) -> bytes:
     topic = arguments.get("topic")
     topic = topic.encode() if isinstance(topic, str) else topic
@@ -384,5 +385,13 @@ def _number(arguments: dict[str, Any], name: str, maximum: float) -> float:
     value = arguments.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= maximum:
         msg = f"argument {name} is {value!r}; send a number from 0 to {maximum}"
+        raise RemoteProtocolError(msg)
+    return value
+
+
+def _whole_number(arguments: dict[str, Any], name: str, maximum: int) -> int:
+    value = _number(arguments, name, maximum)
+    if not isinstance(value, int):
+        msg = f"argument {name} is {value!r}; send a whole number"
         raise RemoteProtocolError(msg)
     return value

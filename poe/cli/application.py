@@ -18,6 +18,7 @@ from poe.cli.output import (
     write_error,
     write_line,
 )
+from poe.cli.pipeline import pipeline_application
 from poe.cli.put import put
 from poe.cli.read import read
 from poe.cli.sentence import sentence_of
@@ -79,6 +80,7 @@ def _application() -> typer.Typer:
     application.callback(invoke_without_command=True)(_top)
     for command in (serve_command(), put, read, topics, status, tree, check, unlock, bench):
         application.command()(command)
+    application.add_typer(pipeline_application(), name="pipeline")
     return application
 
 

@@ -43,6 +43,12 @@ from poe.errors.config import (
     OptionError,
     UnknownOption,
 )
+from poe.errors.pipeline import (
+    InvalidPipeline,
+    PipelineRunning,
+    QueryFailed,
+    UnknownPipeline,
+)
 from poe.errors.protocol import (
     ConnectFailed,
     ConnectionClosed,
@@ -100,6 +106,7 @@ __all__ = [
     "IntensityExceeded",
     "InvalidChildSpec",
     "InvalidMessage",
+    "InvalidPipeline",
     "InvalidTableArgument",
     "InvalidTopicName",
     "LocalProtocolError",
@@ -113,11 +120,13 @@ __all__ = [
     "NotSuspended",
     "OptionError",
     "Overloaded",
+    "PipelineRunning",
     "PoeError",
     "PointerOutOfRange",
     "PortInUse",
     "ProcessStartFailed",
     "ProtocolError",
+    "QueryFailed",
     "ReadFailed",
     "RemoteFailure",
     "RemoteProtocolError",
@@ -141,6 +150,7 @@ __all__ = [
     "TopicReadOnly",
     "TopicUnavailable",
     "UnknownOption",
+    "UnknownPipeline",
     "UnknownRequest",
     "UnknownTopic",
     "WriteFailed",
