@@ -36,7 +36,7 @@ class Bars:
     that moves only.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, console: Any = None) -> None:  # noqa: ANN401 - rich is loaded late
         # For people only; a pipe need not load it.
         from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
 
@@ -44,6 +44,7 @@ class Bars:
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.fields[told]}", markup=False),
+            console=console,
         )
         self._tasks: dict[str, Any] = {}
         self._greatest_lag_s: dict[str, float] = {}

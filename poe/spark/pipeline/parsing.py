@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from poe.spark.pipeline.definitions import Parse
 
 _PARSED = "__parsed"
+_MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
 
 
 def parse(table: DataFrame, how: Parse) -> DataFrame:
@@ -72,19 +73,21 @@ def _regex(how: Parse, fields: StructType) -> Column:
 
 
 def _msgpack(fields: StructType) -> Any:  # noqa: ANN401 - a function over columns
-    """Return what reads msgpack maps; keys that `fields` does not have are left out."""
     kind = pa.struct(list(to_arrow_schema(fields)))
+    return arrow_udf(lambda messages: unpacked(messages, kind), fields, ArrowUDFType.SCALAR)
 
-    def unpacked(messages: pa.Array) -> pa.Array:
-        values = [_unpack(message) for message in messages.to_pylist()]
-        try:
-            return pa.array(values, kind)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            # One value of a wrong type is not to cost its neighbours.
-            return pa.array([_fitting(value, kind) for value in values], kind)
 
-    unpacked.__annotations__ = {"messages": pa.Array, "return": pa.Array}
-    return arrow_udf(unpacked, fields, ArrowUDFType.SCALAR)
+def unpacked(messages: pa.Array, kind: pa.StructType) -> pa.Array:
+    """Return msgpack maps as structs; null for what is none, and for a value of a wrong type.
+
+    Keys that `kind` does not have are left out.
+    """
+    values = [_unpack(message) for message in messages.to_pylist()]
+    try:
+        return pa.array(values, kind)
+    except _MISFITS:
+        # One value of a wrong type is not to cost its neighbours.
+        return pa.array([_fitting(value, kind) for value in values], kind)
 
 
 def _unpack(message: bytes | None) -> dict[str, Any] | None:
@@ -103,6 +106,6 @@ def _fitting(value: dict[str, Any] | None, kind: pa.StructType) -> dict[str, Any
     for field in kind:
         try:
             fitting[field.name] = pa.scalar(value.get(field.name), field.type).as_py()
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        except _MISFITS:
             fitting[field.name] = None
     return fitting

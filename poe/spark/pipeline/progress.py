@@ -43,6 +43,17 @@ class Known:
     refusal: PipelineRunning | None = None
     """Another run has the name; this one has to end."""
 
+    @property
+    def is_to_go_on(self) -> bool:
+        """Tell whether a query may go on, and nobody is against it."""
+        return not (self.report().is_ended or self.is_to_stop or self.refusal)
+
+    def fail_all(self, error: str) -> None:
+        """Note that there is nobody left who would run the queries; after the end of the tree."""
+        for name, query in self.queries.items():
+            if query.state != "done":
+                self.queries[name] = replace(query, state="failed", last_error=error)
+
     def report(self) -> PipelineReport:
         """Return what a broker is told."""
         queries = tuple(self.queries.values())

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from poe.actors import SHUTDOWN, LoopSystemBase
-from poe.errors import ConfigError, PipelineRunning
+from poe.errors import ConfigError, InvalidPipeline, PipelineRunning
 from poe.protocol.pipeline_report import PipelineReport, QueryReport
 from poe.spark.pipeline.pipeline import BACKOFF_MAX_S, Pipeline
 from poe.spark.pipeline.plan import reason_of, writer
@@ -79,6 +79,8 @@ def run_pipeline(
         ConfigError: Spark does not start.
     """
     pipeline.check()
+    if pipeline.checkpoint is None:
+        raise InvalidPipeline("checkpoint", "is missing; use a folder or URL")
     queries = {name: QueryReport(name=name, state="starting") for name in pipeline.sinks}
     known = Known(pipeline.name, queries)
     link = BrokerLink(known, options.host, options.port)
@@ -153,12 +155,15 @@ def _supervise(
         root = system.start(PipelineSup, pipeline, known, link, writers, name="pipeline_sup")
         assert root is not None
         try:
-            while not (known.report().is_ended or known.is_to_stop or known.refusal):
+            while system.is_alive(root) and known.is_to_go_on:
                 options.on_look(known.report())
                 time.sleep(_LOOK_S)
+            has_given_up = not system.is_alive(root)
         finally:
             system.stop(root, SHUTDOWN, timeout_s=2 * STOP_S)
             options.on_look(known.report())
+    if has_given_up:
+        known.fail_all("the supervisor of the pipeline has given up; its log tells why")
     if known.refusal is not None:
         raise known.refusal
 

@@ -1,5 +1,8 @@
 """Pipeline files, without Spark: what they may say, and what one is told of a wrong one."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("pyspark", reason="needs PySpark")
@@ -203,3 +206,11 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path, write):
     with pytest.raises(ConfigError, match=r"none\.toml: cannot be read: No such file"):
         load_pipeline(tmp_path / "none.toml")
     assert write("", "p.yaml") == "is no pipeline; use a file .toml or .py"
+
+
+def test_the_files_of_the_document_are_pipelines(tmp_path):
+    document = (Path(__file__).parents[3] / "docs" / "pipelines.md").read_text()
+    for language, name in (("toml", "ssh.toml"), ("python", "ssh.py")):
+        (block,) = re.findall(rf"^```{language}\n(.*?)^```", document, re.DOTALL | re.MULTILINE)
+        (tmp_path / name).write_text(block)
+        assert load_pipeline(tmp_path / name).name == "ssh"
