@@ -1,6 +1,7 @@
 """Pipeline files, without Spark: what they may say, and what one is told of a wrong one."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,8 +97,10 @@ def test_a_toml_file_says_all_that_a_pipeline_can_be(tmp_path):
     assert pipeline.config == {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
     assert pipeline.checkpoint == str(tmp_path / "ssh.checkpoints")
     source = pipeline.tables["ssh"]
+    assert isinstance(source, Source)
     assert source.options == {"startingPointer": "earliest", "maxMessagesPerTrigger": "1000"}
-    assert (source.watermark.column, source.watermark.delay) == ("timestamp", "10 minutes")
+    assert source.watermark == Watermark(column="timestamp", delay="10 minutes")
+    assert source.parse is not None
     assert source.parse.groups() == (
         "from ([0-9.]+) port (\\d+)",
         {"address": 1, "port": 2},
@@ -127,7 +130,9 @@ def test_a_python_file_holds_a_pipeline_or_a_function_that_builds_it(tmp_path, n
     assert pipeline.checkpoint == str(tmp_path / "state")
     assert [each.name for each in pipeline.needed_by(pipeline.sinks["k"])] == ["s", "twice"]
     # So that executors, which do not have the file, get its functions by value.
-    assert pipeline.tables["twice"].function.__module__ == "poe_pipeline_file"
+    twice = pipeline.tables["twice"]
+    assert isinstance(twice, Step)
+    assert getattr(twice.function, "__module__", "") not in sys.modules
 
 
 def test_a_wrong_toml_file_is_told_with_line_and_way_out(write):

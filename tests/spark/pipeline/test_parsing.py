@@ -1,6 +1,6 @@
 """Parsing of messages, with Spark; the part of msgpack that needs none, without."""
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
 
 pytest.importorskip("pyspark", reason="needs PySpark")
@@ -46,7 +46,7 @@ MESSAGES = {
     "regex": [b"my name=a n=1.", b"nothing", b"name=b n="],
     "msgpack": [msgpack.packb({"name": "a", "n": 1}), b"\xc1", msgpack.packb({"name": "b"})],
 }
-HOW = {
+HOW: dict[str, dict[str, object]] = {
     "json": {"schema": "name STRING, n INT"},
     "csv": {"schema": "name STRING, n INT", "options": {"sep": ";"}},
     "regex": {"pattern": r"name=(?P<name>\w+) n=(?P<n>\d*)", "schema": "n INT"},
