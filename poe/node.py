@@ -29,6 +29,7 @@ from poe.broker import (
     RoutingTable,
     SegmentRows,
     check_port_is_free,
+    control,
     may_repeat,
 )
 from poe.config import Config
@@ -43,7 +44,7 @@ from poe.errors import (
     PoeError,
     StartFailed,
 )
-from poe.protocol import topic_bytes
+from poe.protocol import PutId, topic_bytes
 from poe.protocol.arguments import check_pointer
 from poe.protocol.batch import check_messages
 from poe.storage import Clock, SegmentOptions, Store, topic_text
@@ -226,23 +227,36 @@ class Node:
             check_messages(messages)  # an empty one is the caller's mistake, as through a socket
             raise
 
-    def put_many(self, topic: bytes | str, messages: Sequence[bytes]) -> int:
+    def put_many(
+        self, topic: bytes | str, messages: Sequence[bytes], put_id: PutId | None = None
+    ) -> int:
         """Append messages in order, all or none, and return the pointer of the last one.
+
+        With a `put_id` they are stored once, however often this is called with it.
 
         Raises:
             LocalProtocolError: there is none, or as for `put`; nothing is stored.
             InvalidMessage: as for `put`.
+            SequenceGap, ProducerFenced: nothing is stored; see `PutId`.
+            RepeatedPut: they were stored before, at a pointer that is not known any more.
         """
         # Checked here, at 11 ns a message: a wrong type would end the appendix server.
         if type(messages) is not list or set(map(type, messages)) != _BYTES_ONLY:
             messages = _as_bytes(messages)
+        if put_id is not None:
+            put_id.encode()  # refuses what a socket would
         try:
-            return self._put(topic, messages)
+            return self._put(topic, messages, put_id)
         except InvalidMessage:
             check_messages(messages)
             raise
 
-    def _put(self, topic: bytes | str, messages: Any) -> int:  # noqa: ANN401 - checked by storage
+    def _put(
+        self,
+        topic: bytes | str,
+        messages: Any,  # noqa: ANN401 - checked by storage
+        put_id: PutId | None = None,
+    ) -> int:
         name = topic if type(topic) is bytes else topic_bytes(topic)
         system = self._system
         if system is None:
@@ -250,9 +264,9 @@ class Node:
         route = self._routes.get(name)
         if route is not None:
             try:
-                pointer = system.call(route.refs[-1], Put(messages), None)
+                pointer = system.call(route.refs[-1], Put(messages, put_id), None)
             except ActorDead as error:
-                if not may_repeat(error, is_put=True):
+                if not may_repeat(error, is_put=put_id is None):
                     raise
                 pointer = MOVED
             except NoDescriptors:
@@ -261,7 +275,9 @@ class Node:
                 return pointer  # type: ignore[no-any-return]  # a reply to Put
         elif not name:
             topic_bytes(name)
-        return self._serve(partial(RequestHandler.put, topic=name, messages=messages))
+        return self._serve(
+            partial(RequestHandler.put, topic=name, messages=messages, put_id=put_id)
+        )
 
     def next(self, topic: bytes | str, pointer: int) -> tuple[int, bytes] | None:
         """Return the message that follows `pointer`, with its pointer; None when nothing follows.
@@ -330,7 +346,7 @@ class Node:
 
     def control(self, op: str, **arguments: Any) -> Any:  # noqa: ANN401 - as the op says
         """Carry out a control request, as over the socket."""
-        return self._serve(lambda handler: handler.control(op, arguments))
+        return self._serve(lambda handler: control(handler, op, arguments))
 
     def _serve(self, request: Callable[[RequestHandler], Awaitable[T]]) -> T:
         """Have one request served by an actor of its own.

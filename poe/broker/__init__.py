@@ -9,6 +9,7 @@ import logging
 from poe.broker.appendix_message import MOVED, Next, Put, SegmentInfo
 from poe.broker.appendix_server import AppendixOptions
 from poe.broker.connection import ConnectionOptions
+from poe.broker.control_operations import control
 from poe.broker.hybrid_clock import HybridClock
 from poe.broker.listener import (
     BoundPort,
@@ -50,6 +51,7 @@ __all__ = [
     "SegmentRows",
     "bind_port",
     "check_port_is_free",
+    "control",
     "may_repeat",
 ]
 

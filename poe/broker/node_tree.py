@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from poe.broker.appendix_server import REGISTRY, AppendixServer
+from poe.broker.appendix_servers import APPENDIX_SUP
 from poe.broker.listener import ListenerParts, ListenerSup
 from poe.broker.pipelines import PIPELINES, Pipelines
 from poe.broker.scrubber import Scrubber, ScrubberOptions
-from poe.broker.topic_registry import APPENDIX_SUP, RegistryParts, TopicRegistry
+from poe.broker.topic_registry import RegistryParts, TopicRegistry
 from poe.supervision import (
     ChildKind,
     ChildSpec,

@@ -16,6 +16,8 @@ from poe.supervision import TreeRow
 
 PIPELINES: Final = "pipelines"
 """Name of the actor."""
+PIPELINE_OPERATIONS: Final = ("pipelines", "pipeline_report", "pipeline_stop")
+"""Control ops that it carries out."""
 LOST_AFTER_S: Final = 5.0
 """A pipeline that is silent for so long is told as lost; it reports each second."""
 PIPELINES_MAX: Final = 1000
@@ -29,9 +31,7 @@ class _Known:
 
 
 class Pipelines(GenServer):
-    """Answers the control ops `pipeline_report`, `pipelines` and `pipeline_stop`.
-
-    Calls are pairs (op, arguments).
+    """Carries out `PIPELINE_OPERATIONS`: calls are pairs (op, arguments).
 
     Always: reports kept <= PIPELINES_MAX, one for each name.
     """

@@ -33,14 +33,14 @@ class ReplySender:
         self._descriptor = peer.fileno()
         self._watch = watch
         self._timeout_s = timeout_s
-        self._rest: tuple[bytes, OpenFile | None, int, int] = _NOTHING
+        self._rest: tuple[bytes | memoryview, OpenFile | None, int, int] = _NOTHING
 
     @property
     def waiting_bytes(self) -> int:
         """Bytes in memory that the peer has not taken yet; records wait in their file."""
         return len(self._rest[0])
 
-    def start(self, head: bytes, records: FileSlice | None = None) -> bool:
+    def start(self, head: bytes | memoryview, records: FileSlice | None = None) -> bool:
         """Begin a reply: `head`, then the bytes of `records`; True when all of it has left.
 
         Raises:
@@ -79,7 +79,7 @@ class ReplySender:
             msg = f"peer took no bytes for {self._timeout_s} s (option send_timeout)"
             raise ConnectionClosed(msg)
 
-    def _push(self, head: bytes, file: OpenFile | None, offset: int, end: int) -> bool:
+    def _push(self, head: bytes | memoryview, file: OpenFile | None, offset: int, end: int) -> bool:
         """Send until all is out; when the kernel takes no more, keep the rest."""
         try:
             while head:

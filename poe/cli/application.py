@@ -8,6 +8,7 @@ import typer
 
 from poe.cli.bench import bench
 from poe.cli.check import check
+from poe.cli.delete import delete, trim
 from poe.cli.exit_code import ExitCode
 from poe.cli.interrupt import Interrupt
 from poe.cli.output import (
@@ -78,7 +79,8 @@ def _application() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     application.callback(invoke_without_command=True)(_top)
-    for command in (serve_command(), put, read, topics, status, tree, check, unlock, bench):
+    client_commands = put, read, topics, status, tree, trim, delete
+    for command in (serve_command(), *client_commands, check, unlock, bench):
         application.command()(command)
     application.add_typer(pipeline_application(), name="pipeline")
     return application

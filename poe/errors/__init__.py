@@ -5,7 +5,7 @@ are attributes too. The code travels on the wire and is never reused. "Nothing t
 error: it is a value (None, an empty list). The errors of the slab log stand in its own package.
 
 Ranges of codes: 1xx configuration, 2xx storage, 3xx protocol, 4xx broker, 5xx delivery, 6xx actors,
-7xx supervision.
+7xx supervision, 8xx Spark.
 """
 
 from poe.errors.actors import (
@@ -34,6 +34,7 @@ from poe.errors.broker import (
     NodeRunning,
     Overloaded,
     PortInUse,
+    RangeGone,
     TopicNotCreated,
     TopicUnavailable,
     UnknownTopic,
@@ -61,6 +62,7 @@ from poe.errors.protocol import (
 from poe.errors.root import (
     PoeError,
 )
+from poe.errors.spark import DataLost, RowsRefused, SparkError
 from poe.errors.storage import (
     CorruptRecord,
     FormatNotSupported,
@@ -68,9 +70,12 @@ from poe.errors.storage import (
     InvalidTopicName,
     NoDescriptors,
     PointerOutOfRange,
+    ProducerFenced,
     ReadFailed,
+    RepeatedPut,
     SegmentLocked,
     SegmentSealed,
+    SequenceGap,
     StorageError,
     StorageFull,
     StoreLocked,
@@ -101,6 +106,7 @@ __all__ = [
     "ConnectFailed",
     "ConnectionClosed",
     "CorruptRecord",
+    "DataLost",
     "FormatNotSupported",
     "FrameTooLarge",
     "IntensityExceeded",
@@ -125,14 +131,20 @@ __all__ = [
     "PointerOutOfRange",
     "PortInUse",
     "ProcessStartFailed",
+    "ProducerFenced",
     "ProtocolError",
     "QueryFailed",
+    "RangeGone",
     "ReadFailed",
     "RemoteFailure",
     "RemoteProtocolError",
+    "RepeatedPut",
+    "RowsRefused",
     "SegmentLocked",
     "SegmentSealed",
+    "SequenceGap",
     "ServerError",
+    "SparkError",
     "StartFailed",
     "StorageError",
     "StorageFull",

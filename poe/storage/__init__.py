@@ -7,13 +7,15 @@ every fault can be played through. Formats are those of the original appendix.
 
 from poe.storage.check import SegmentCheck, check_events, check_segments, stopped_store
 from poe.storage.clock import Clock, SystemClock
-from poe.storage.files import Files, FileSlice, FolderEntry, Mode, OpenFile
+from poe.storage.files import Files, FileSlice, FolderEntry, IndexedSlice, Mode, OpenFile
 from poe.storage.free_space import FreeSpace
+from poe.storage.producers import PRODUCER_BYTES, LastPut, PutKey
 from poe.storage.real_files import RealFiles
-from poe.storage.record import POINTER_MAX, Messages, decode_records
+from poe.storage.record import POINTER_MAX, Messages, RecordBatch, decode_records
 from poe.storage.repair import repair_segments
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
+from poe.storage.shared_folder import SharedFolder
 from poe.storage.store import Store
 from poe.storage.store_meta import read_store_id
 from poe.storage.store_options import StoreOptions
@@ -23,19 +25,25 @@ from poe.storage.unlock import foreign_locks, unlock_segments
 
 __all__ = [
     "POINTER_MAX",
+    "PRODUCER_BYTES",
     "Clock",
     "FileSlice",
     "Files",
     "FolderEntry",
     "FreeSpace",
+    "IndexedSlice",
+    "LastPut",
     "Messages",
     "Mode",
     "NamePolicy",
     "OpenFile",
+    "PutKey",
     "RealFiles",
+    "RecordBatch",
     "Segment",
     "SegmentCheck",
     "SegmentOptions",
+    "SharedFolder",
     "Store",
     "StoreOptions",
     "SystemClock",

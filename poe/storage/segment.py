@@ -17,12 +17,15 @@ from poe.errors import (
     NoDescriptors,
     PointerOutOfRange,
     SegmentSealed,
+    StorageError,
     StorageFull,
     TopicDamaged,
     WriteFailed,
 )
 from poe.storage.files import Files
 from poe.storage.index import OFFSET_MAX
+from poe.storage.producers import LastPut, Producers, PutKey
+from poe.storage.range_segment import RangeSegment
 from poe.storage.readable_segment import ReadableSegment
 from poe.storage.record import POINTER_MAX, Messages, Numbers, encode_record, encode_records
 from poe.storage.recovery import Extent
@@ -33,7 +36,7 @@ from poe.storage.store_meta import StoreMeta
 from poe.storage.sum_file import Flag, SumState
 
 
-class Segment(ReadableSegment):
+class Segment(RangeSegment):
     """A run of records with rising pointers; a writer takes more of them, a reader does not.
 
     Always:
@@ -51,17 +54,20 @@ class Segment(ReadableSegment):
     __slots__ = ()
 
     @classmethod
-    def create(
+    def create(  # noqa: PLR0913
         cls,
         files: Files,
         folder: str,
         timestamp: int,
         options: SegmentOptions,
         meta: StoreMeta | None = None,
+        *,
+        before: ReadableSegment | None = None,
     ) -> Self:
         """Make the files of an empty segment in the folder of its topic, and be its writer.
 
-        No pointer of the segment will be less than `timestamp`, which names the files.
+        No pointer of the segment will be less than `timestamp`, which names the files. It knows the
+        sequenced puts that the segment `before` it knows, which was sealed and synced.
 
         Raises:
             StorageFull: no room; nothing is left behind.
@@ -69,9 +75,13 @@ class Segment(ReadableSegment):
         """
         place = SegmentFiles(files, f"{folder}/{timestamp}", meta)
         is_synced = options.ack == "fsync"
-        segment = cls(place, timestamp, options, place.make(is_synced=is_synced))
+        receipts = None if before is None else before.receipts
+        earlier = [] if receipts is None else receipts.earlier(timestamp)
+        extent, receipts = place.make(earlier, is_synced=is_synced)
+        segment = cls(place, timestamp, options, extent)
         segment.is_writer = True
         segment._are_names_synced = is_synced
+        segment.receipts = receipts
         return segment
 
     @classmethod
@@ -84,11 +94,12 @@ class Segment(ReadableSegment):
         meta: StoreMeta | None = None,
         *,
         is_locked: bool = True,
+        has_receipts: bool = True,
     ) -> Self | None:
         """Recover a segment as far as needed, as a hibernating reader; None without a data file.
 
         Where `is_locked` is known to be false, a segment that the store has noted as sealed is
-        taken as it is.
+        taken as it is; where `has_receipts` is, receipts are not looked for.
 
         Raises:
             SegmentLocked: a live program writes to it.
@@ -103,14 +114,25 @@ class Segment(ReadableSegment):
             return None
         extent = None if is_locked else place.sealed_extent()
         extent = extent or place.recover(options.recovery)
-        return None if extent is None else cls(place, timestamp, options, extent)
+        if extent is None:
+            return None
+        segment = cls(place, timestamp, options, extent)
+        if has_receipts and place.has_receipts():
+            segment.receipts = place.receipts()
+        return segment
 
-    def append(self, messages: Messages, now_us: int) -> int:
+    def append(  # noqa: C901, PLR0912 - the hot path, where each call more would be felt
+        self, messages: Messages, now_us: int, put: PutKey | None = None
+    ) -> int:
         """Store a batch, all of it or nothing, and return the pointer of its last message.
 
-        Its pointers are consecutive, from max(`now_us`, last pointer + 1).
+        Its pointers are consecutive, from max(`now_us`, last pointer + 1). A sequenced put, which
+        `put` names, that is stored already is not stored again, and its pointer is the same.
 
         Raises:
+            RepeatedPut: it is stored, and its pointer is not known any more.
+            SequenceGap: it is not the next one of its producer.
+            ProducerFenced: its producer has put with a greater epoch since.
             InvalidMessage: a message is empty or too large, or there is none.
             SegmentSealed: this is a reader.
             StorageFull: no room on the disk, or 2^40 bytes in the segment.
@@ -120,6 +142,8 @@ class Segment(ReadableSegment):
         """
         if not self.is_writer:
             raise SegmentSealed(self.path)
+        if put is not None and (stored := self._find(put)) is not None:
+            return stored
         writer, options = self._writer or self._wake_writer(), self.options
         index = writer.index
         pointer = max(now_us, self.last_pointer + 1)
@@ -137,7 +161,10 @@ class Segment(ReadableSegment):
         if index.is_full():
             self.flush()
         # The last step that may fail: from here on data, index and sums go together.
-        writer.data.append(data, count)
+        if put is None:
+            writer.data.append(data, count)
+        else:
+            self._append_with_receipt(writer, put, last_pointer, data, count)
         sums = writer.sums
         sums.update(data)
         if count == 1:
@@ -155,6 +182,14 @@ class Segment(ReadableSegment):
             sums.cut(size_bytes, self.count, last_pointer)
         return last_pointer
 
+    def last_put(self, producer: bytes) -> LastPut | None:
+        """Tell the newest sequenced put of a producer onto the topic; only the newest segment can.
+
+        Raises:
+            ReadFailed: the receipts cannot be read.
+        """
+        return None if self.receipts is None else self.receipts.last(producer)
+
     def begin_sync(self) -> Callable[[], None]:
         """Write what waits; return what makes all data, sums and names durable, in any thread.
 
@@ -165,9 +200,11 @@ class Segment(ReadableSegment):
         """
         if self.is_writer and not self.is_idle:
             writer = self._writer or self._wake_writer()
-            sync = writer.begin_sync(self.pointer_high or 0)
+            sync = writer.begin_sync(self.pointer_high or 0, self.receipts)
             return partial(self._sync, sync, self._extent(writer.sums.state))
-        sync = self._files.begin_sync(self._reader or self._wake())
+        has_receipts = self.receipts is not None and self.receipts.path == self.path
+        reader = self._reader or self._wake()
+        sync = self._files.begin_sync(reader, has_receipts=has_receipts)
         return partial(self._sync, sync, self._synced)
 
     def begin_cut(self, failure: str) -> Callable[[], None]:
@@ -182,8 +219,19 @@ class Segment(ReadableSegment):
         self._forget_files()
         self.has_failed_to_sync = False
         self._take(self._synced)
+        if self.receipts is not None:
+            self.receipts.rewind()
         self.seal()
         return self.begin_sync()
+
+    def sync_receipts(self) -> None:
+        """Of a sealed segment: make durable what the next one is told of, and cannot take back.
+
+        Raises:
+            StorageError: as `begin_sync`.
+        """
+        if self.receipts is not None and self.is_locked and not self.has_failed_to_sync:
+            self.sync()
 
     def sync(self) -> None:
         """Make all data durable, here and now; raises as `begin_sync`."""
@@ -208,7 +256,7 @@ class Segment(ReadableSegment):
             self._files.note_sealed(self._extent(self._sums))
             return
         writer = self._writer or self._wake_writer()
-        writer.finish(self.pointer_high or 0)
+        writer.finish(self.pointer_high or 0, self.receipts)
         self.is_locked = True
         self.is_writer = False
         self._sums = writer.sums.state
@@ -243,6 +291,7 @@ class Segment(ReadableSegment):
         else:
             self._files.check_format()
         self._files.lock(self.size_bytes)
+        self._own_receipts()
         if not is_closed:
             self._begin_writing()
         self.is_locked = False
@@ -284,6 +333,7 @@ class Segment(ReadableSegment):
         self.is_writer = False
         self.count = self.size_bytes = 0
         self.pointer_low = None
+        self.receipts = None
         self._files.remove()
 
     def leave(self) -> None:
@@ -307,6 +357,8 @@ class Segment(ReadableSegment):
             self.failure = str(error)
             raise
         self._synced = extent
+        if self.receipts is not None:
+            self.receipts.note_synced()
         if self.is_locked:
             # Should that fail, it is harmless, and `close` tries again.
             with contextlib.suppress(WriteFailed):
@@ -317,6 +369,24 @@ class Segment(ReadableSegment):
         """Tell what it holds, and where its sums go on."""
         low, high = self.pointer_low or 0, self.pointer_high or 0
         return Extent(self.count, self.size_bytes, low, high, sums, self.damage)
+
+    def _find(self, put: PutKey) -> int | None:
+        """Tell the pointer of a sequenced put that is stored; None where it is the next one."""
+        return (self.receipts or Producers()).find(put)
+
+    def _append_with_receipt(
+        self, writer: SegmentWriter, put: PutKey, pointer: int, data: bytes | memoryview, count: int
+    ) -> None:
+        """Write the receipt of a batch, then the batch: who is killed in between leaves neither."""
+        if self.receipts is None:
+            self.receipts = self._files.make_receipts([], self.size_bytes)
+        self.receipts.write(put, pointer, self.size_bytes + len(data), data)
+        try:
+            writer.data.append(data, count)
+        except StorageError:
+            self.receipts.take_back()
+            raise
+        self.receipts.confirm()
 
     def _wake_writer(self) -> SegmentWriter:
         if self.is_idle:

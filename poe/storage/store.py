@@ -205,6 +205,7 @@ class Store:
         if segments:
             segments[-1].check_damage()
             segments[-1].seal()
+            segments[-1].sync_receipts()
         timestamp = max(now_us, self.last_pointer(topic) + 1)
         if segments:
             # An empty segment has a name, but no pointer that keeps others from taking it.
@@ -212,11 +213,16 @@ class Store:
         try:
             with writing(folder):
                 self._files.make_folder(folder)
-            segment = Segment.create(self._files, folder, timestamp, options, self._meta)
+            before = segments[-1] if segments else None
+            segment = Segment.create(
+                self._files, folder, timestamp, options, self._meta, before=before
+            )
         except StorageError:
             if not segments:
                 self._remove_folder(folder)
             raise
+        if before is not None and before.receipts is not None:
+            before.receipts.forget()
         self.topics[topic] = [*segments, segment]
         return segment
 
@@ -251,11 +257,11 @@ class Store:
             WriteFailed: a file cannot be removed.
         """
         # Should the clock step back, the topic goes on behind its old pointers all the same.
-        self._floors[topic] = max(self._floors.get(topic, 0), self.last_pointer(topic))
-        others = [other for other in self.topics[topic] if other is not segment]
-        if others:
-            self.topics[topic] = others
-        else:
+        given = max(segment.last_pointer, segment.given_pointer)
+        self._floors[topic] = max(self._floors.get(topic, 0), given)
+        self.topics[topic] = others = self.topics[topic].copy()
+        others.remove(segment)
+        if not others:
             del self.topics[topic]  # before what may fail: a topic always has a segment
         segment.destroy()
         if not others:
@@ -317,7 +323,7 @@ class Store:
             found_file = segment_file(name)
             if found_file is None or is_folder:
                 strays.append(name)
-            elif found_file[1] in ("index_new", "sum_new"):
+            elif found_file[1] in ("index_new", "sum_new", "seq_new"):
                 with writing(folder):
                     self._files.unlink(f"{folder}/{name}")
             else:
@@ -333,6 +339,7 @@ class Store:
                 options,
                 self._meta,
                 is_locked=bool(found[timestamp] & {"lock", "lock_new"}),
+                has_receipts="seq" in found[timestamp],
             )
             if segment is None:
                 continue
@@ -347,6 +354,8 @@ def _follow(segment: Segment, before: Segment) -> None:
     if segment.count == 0:
         # Files of others may have names that are less than pointers before them.
         segment.last_pointer = max(segment.last_pointer, before.last_pointer)
+    if segment.receipts is None:
+        segment.receipts = before.receipts
     if before.damage:
         segment.damage = before.damage + segment.damage
         segment.damaged_path = before.damaged_path

@@ -188,6 +188,16 @@ def test_an_unknown_op_gets_an_error_that_names_the_known_ones(node, op):
         ("wait", {"topic": b"t", "pointer": 0, "timeout_s": float("nan")}),
         ("wait", {"topic": b"t", "pointer": 0, "timeout_s": float("inf")}),
         ("wait", {"topic": b"t", "pointer": 0, "timeout_s": {}}),
+        ("span", {"topic": b"t", "pointer": 0, "last": 1, "limit": 1}),
+        ("span", {"topic": b"t", "pointer": 0, "last": 1.0, "limit": 1, "bytes_max": 1}),
+        ("span", {"topic": b"t", "pointer": 0, "last": 1, "limit": 2**32, "bytes_max": 1}),
+        ("span", {"topic": b"t", "pointer": -1, "last": 1, "limit": 1, "bytes_max": 1}),
+        ("trim", {"topic": b"t"}),
+        ("trim", {"topic": b"t", "pointer": 2**56}),
+        ("trim", {"topic": b"never put onto", "pointer": 1}),
+        ("delete", {}),
+        ("delete", {"topic": b""}),
+        ("delete", {"topic": b"never put onto"}),
     ],
 )
 def test_wrong_arguments_get_an_error_and_the_connection_stays(client, op, arguments):

@@ -6,9 +6,10 @@ import pytest
 
 from poe import Node
 from poe.errors import Overloaded
-from poe.protocol import PutReply, PutRequest
+from poe.protocol import RANGE_COUNT_MAX, IndexedReply, PutReply, PutRequest, RangeRequest
 from tests.broker.nodes import read_by_frames, rss_bytes
 from tests.broker.server_process import ServerProcess
+from tests.protocol.streams import records_of
 from tests.scenarios.clients import HEADER, RawClient
 from tests.scenarios.conftest import TOPIC
 from tests.waiting import wait_until
@@ -105,6 +106,45 @@ def error_of(client):
         return client.error()
     except TimeoutError:
         return None
+
+
+def test_records_by_ranges_come_in_small_replies(node, crowd):
+    """Where entries have no room, a reply holds as many as a connection's share has."""
+    messages = [b"%04d" % number for number in range(5000)]
+    with RawClient(node.address) as reader:
+        last = reader.write(TOPIC, messages)
+        begin(crowd(node.address, 3), [large_frame(number) for number in range(3)], 800 * 1024)
+        records, counts = [], []
+        pointer = 0
+        while pointer < last:
+            asked = RangeRequest(TOPIC, pointer, last, RANGE_COUNT_MAX, MIB)
+            found = reader.call(asked, IndexedReply).records
+            records += records_of(found)
+            counts.append(len(found))
+            pointer = records[-1][0]
+    assert [message for _, message in records] == messages
+    assert max(counts) == SHARE // 12
+
+
+def test_a_copy_that_has_no_room_is_refused_and_may_be_tried_again(node, crowd):
+    asked = {"source": TOPIC, "topic": b"copy", "producer": bytes(16), "epoch": 0, "sequence": 0}
+    with RawClient(node.address) as raw:
+        last = raw.write(TOPIC, [b"x" * SHARE])
+        hogs = crowd(node.address, 3)
+        begin(hogs, [large_frame(number) for number in range(3)], 800 * 1024)
+
+        def is_copied():
+            try:
+                return raw.control("copy", pointer=last - 1, last=last, **asked)
+            except Overloaded:
+                return False
+
+        assert not is_copied()
+        for hog in hogs:
+            hog.close()
+        # All of them would not fit together: each gives its room back.
+        wait_until(lambda: all(is_copied() for _ in range(50)))
+        assert raw.read(b"copy", 0, 10)[0][1] == b"x" * SHARE
 
 
 def test_peers_that_leave_give_their_room_back(node, crowd):

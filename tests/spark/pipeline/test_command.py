@@ -4,9 +4,6 @@ import io
 import signal
 
 import pytest
-
-pytest.importorskip("pyspark", reason="needs PySpark")
-
 from rich.console import Console
 
 from poe.cli.exit_code import ExitCode

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs PySpark")
-
 from poe.errors import ConfigError, InvalidPipeline
-from poe.spark.pipeline import Pipeline, load_pipeline
+from poe.spark import Pipeline
+from poe.spark.pipeline import load_pipeline
+from poe.spark.pipeline.definitions import Source, Step, Watermark
 
 WHOLE = '''
 name = "ssh"

@@ -1,11 +1,8 @@
 """Parsing of messages, with Spark; the part of msgpack that needs none, without."""
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
-import pytest
-
-pytest.importorskip("pyspark", reason="needs PySpark")
-
 import pyarrow as pa
+import pytest
 
 from poe.spark.pipeline.definitions import Parse, make
 from poe.spark.pipeline.parsing import parse, unpacked

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs PySpark")
-
 from poe.spark.pipeline.plan import reason_of
 from poe.spark.pipeline.query import lag_s
 

@@ -5,9 +5,6 @@ import threading
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs PySpark")
-
-from poe import Node
 from poe.errors import InvalidPipeline, PipelineRunning
 from poe.protocol.pipeline_report import PipelineReport, QueryReport
 from poe.spark import Pipeline
@@ -16,12 +13,6 @@ from poe.spark.pipeline.runner import RunOptions, run_pipeline
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(120)]
-
-
-@pytest.fixture
-def node(tmp_path):
-    with Node(dir=tmp_path / "node", port=0) as running:
-        yield running
 
 
 @pytest.fixture
