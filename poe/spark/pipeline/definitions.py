@@ -92,6 +92,8 @@ class Source:
     topic: str | None = None
     """Short for `options.topic`; several are `options.topics` or `options.topicPattern`."""
     format: str = TOPIC_FORMAT
+    path: str | None = None
+    """Of files; relative to the pipeline's file. With topics it is a server's folder."""
     options: Options = field(default_factory=dict)
     """Of the format, in its own words, as in `{startingPointer = "earliest"}`."""
     schema: str | None = None

@@ -4,13 +4,15 @@ JSON, CSV and regular expressions are Spark's own, and run in the JVM. msgpack i
 Python: Arrow arrays in and out, and a loop in between, as no library reads many maps at once.
 """
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documents have it
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -43,11 +45,8 @@ def parse(table: DataFrame, how: Parse) -> DataFrame:
     if how.drop_invalid:
         read = struct.schema[_PARSED].dataType
         assert isinstance(read, StructType)
-        flat = flat.where(
-            F.coalesce(
-                *(F.col(f"`{name}`").isNotNull().cast("string") for name in read.names)
-            ).isNotNull()
-        )
+        has_value = [F.col(f"`{name}`").isNotNull() for name in read.names]
+        flat = flat.where(reduce(or_, has_value))
     return flat
 
 
@@ -74,7 +73,12 @@ def _regex(how: Parse, fields: StructType) -> Column:
 
 def _msgpack(fields: StructType) -> Any:  # noqa: ANN401 - a function over columns
     kind = pa.struct(list(to_arrow_schema(fields)))
-    return arrow_udf(lambda messages: unpacked(messages, kind), fields, ArrowUDFType.SCALAR)
+
+    # Spark tells by the types which kind of function it is.
+    def read(messages: pa.Array) -> pa.Array:
+        return unpacked(messages, kind)
+
+    return arrow_udf(read, fields)  # type: ignore[call-overload]  # its stubs want the kind, too
 
 
 def unpacked(messages: pa.Array, kind: pa.StructType) -> pa.Array:

@@ -1,24 +1,25 @@
 """From definitions to Spark: the DataFrame of a table, and the writer of a sink, not started yet.
 
-Each query gets a session of its own in the one Spark application, so that the views of one never
-meet those of another.
+Tables are views of the session while a plan is made, and only then: the views of two plans that
+were made at once could mix, and a query would find other sources in its checkpoint than it has.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from poe.errors import InvalidPipeline
-from poe.spark.data_source import PoeDataSource
 from poe.spark.pipeline.definitions import AVAILABLE_NOW, TOPIC_FORMAT, Sink, Source, Step
 from poe.spark.pipeline.file import resolve
 from poe.spark.pipeline.parsing import parse
 from poe.spark.pipeline.pipeline import Pipeline
 
 _REASON_MAX = 1000
+_making = Lock()
 
 
 def writer(
@@ -34,19 +35,15 @@ def writer(
     Raises:
         InvalidPipeline: Spark refuses it; told with the source, step or sink.
     """
-    session = spark.newSession()
-    session.dataSource.register(PoeDataSource)
     tables: dict[str, DataFrame] = {}
-    for table in pipeline.needed_by(sink):
-        if isinstance(table, Source):
-            with _telling(f"sources.{table.name}"):
-                frame = _source(table, session, broker)
-        else:
-            with _telling(f"steps.{table.name}"):
-                inputs = [tables[name] for name in table.inputs(pipeline.tables)]
-                frame = _step(table, session, inputs)
-        frame.createOrReplaceTempView(table.name)
-        tables[table.name] = frame
+    with _making:
+        try:
+            for table in pipeline.needed_by(sink):
+                tables[table.name] = _table(table, pipeline, spark, tables, broker)
+                tables[table.name].createOrReplaceTempView(table.name)
+        finally:
+            for name in tables:
+                spark.catalog.dropTempView(name)
     with _telling(f"sinks.{sink.name}"):
         made = _sink(pipeline, sink, tables[sink.takes], broker)
         trigger = AVAILABLE_NOW if available_now else sink.trigger
@@ -57,22 +54,38 @@ def writer(
     return made
 
 
-def _source(source: Source, session: SparkSession, broker: Mapping[str, str]) -> DataFrame:
-    options = _topic_options(source.options, source.topic, broker, source.format)
-    reader = session.readStream.format(source.format).options(**options)
+def _table(
+    table: Source | Step,
+    pipeline: Pipeline,
+    spark: SparkSession,
+    tables: Mapping[str, DataFrame],
+    broker: Mapping[str, str],
+) -> DataFrame:
+    if isinstance(table, Source):
+        with _telling(f"sources.{table.name}"):
+            return _source(table, pipeline, spark, broker)
+    with _telling(f"steps.{table.name}"):
+        return _step(table, spark, [tables[name] for name in table.inputs(pipeline.tables)])
+
+
+def _source(
+    source: Source, pipeline: Pipeline, spark: SparkSession, broker: Mapping[str, str]
+) -> DataFrame:
+    options = _options(source, source.format, pipeline, broker)
+    reader = spark.readStream.format(source.format).options(**options)
     if source.schema is not None:
         reader = reader.schema(source.schema)
     return _finish(reader.load(), source)
 
 
-def _step(step: Step, session: SparkSession, inputs: list[DataFrame]) -> DataFrame:
+def _step(step: Step, spark: SparkSession, inputs: list[DataFrame]) -> DataFrame:
     if step.function is not None:
         frame: Any = step.function(*inputs)
         if not isinstance(frame, DataFrame):
             msg = f"its function returned {type(frame).__name__}; let it return a DataFrame"
             raise TypeError(msg)
     elif step.sql is not None:
-        frame = session.sql(step.sql)
+        frame = spark.sql(step.sql)
     else:
         frame = inputs[0]
     return _finish(frame, step)
@@ -100,23 +113,23 @@ def _sink(
     if format_name == TOPIC_FORMAT and "message" not in frame.columns:
         msg = "a topic needs a column message; let SQL end in `to_json(struct(*)) AS message`"
         raise TypeError(msg)
-    options = _topic_options(sink.options, sink.topic, broker, format_name)
-    if sink.path is not None:
-        options["path"] = resolve(pipeline.file, sink.path)
+    options = _options(sink, format_name, pipeline, broker)
     made = made.format(format_name).options(**options)
     return made.partitionBy(*sink.partition_by) if sink.partition_by else made
 
 
-def _topic_options(
-    options: Mapping[str, object], topic: str | None, broker: Mapping[str, str], format_name: str
+def _options(
+    end: Source | Sink, format_name: str, pipeline: Pipeline, broker: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Add the topic, and the broker where the format is ours and the options name none."""
-    made = dict(options)
-    if topic is not None:
-        made["topic"] = topic
-    if format_name == TOPIC_FORMAT and not {"host", "port", "path"} & {key.lower() for key in made}:
-        made |= broker
-    return made
+    """Add topic and path, and for a topic the broker where the options name none."""
+    options: dict[str, Any] = dict(end.options)
+    if end.topic is not None:
+        options["topic"] = end.topic
+    if end.path is not None:
+        options["path"] = resolve(pipeline.file, end.path)
+    if format_name == TOPIC_FORMAT and not {"host", "port", "path"} & set(map(str.lower, options)):
+        options |= broker
+    return options
 
 
 @contextmanager

@@ -102,6 +102,7 @@ def run_pipeline(
 def _start_spark(pipeline: Pipeline, options: RunOptions) -> SparkSession:
     config = {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",  # the bars are ours
         "spark.log.level": "ERROR",
         **pipeline.config,
         **options.config,

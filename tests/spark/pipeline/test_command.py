@@ -1,17 +1,21 @@
 """`poe pipeline run` as a process: its end, its output, other masters, a terminal."""
 
 import io
+import re
 import signal
 
 import pytest
 from rich.console import Console
 
+from poe import protocol
 from poe.cli.exit_code import ExitCode
 from poe.cli.pipeline_progress import Bars
 from poe.protocol.pipeline_report import PipelineReport, QueryReport
 from tests.cli.processes import Background, Server, poe
+from tests.waiting import wait_until
 
-SPARK = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(180)]
+DEADLINE_S = 240
+SPARK = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(DEADLINE_S)]
 MEMORY = ("--conf", "spark.driver.memory=1g")
 
 PYTHON = """
@@ -20,7 +24,7 @@ from pyspark.sql import functions as F
 from poe.spark import Pipeline
 
 pipeline = Pipeline("doubles", config={"spark.sql.shuffle.partitions": 2})
-pipeline.source("lines", format="text", schema="value STRING", options={"path": "FOLDER/in"})
+pipeline.source("lines", format="text", schema="value STRING", path="in")
 
 @F.udf("string")
 def doubled(text):
@@ -50,7 +54,7 @@ def doubles(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.txt").write_text("a\nb\n")
     path = tmp_path / "doubles.py"
-    path.write_text(PYTHON.replace("FOLDER", str(tmp_path)))
+    path.write_text(PYTHON)
     return path
 
 
@@ -58,7 +62,7 @@ def run_to_its_end(path, *options):
     """Run a pipeline over what is there; without a broker, which it does not need."""
     command = ("pipeline", "run", path, "--available-now", *MEMORY, *options)
     with Background(*command, port=1) as running:
-        told = running.process.communicate(timeout=150)
+        told = running.process.communicate(timeout=DEADLINE_S)
     assert running.process.returncode == 0, told
     return told[0].decode()
 
@@ -81,30 +85,31 @@ def test_the_same_file_runs_in_one_process_and_on_executors(tmp_path, doubles, m
     told = run_to_its_end(doubles, "--master", master, "--conf", "spark.executor.memory=1g")
     assert told.splitlines() == ["out starting", "out running", "out done"]
     assert [line.split()[0] for line in written(tmp_path)] == ["aa", "bb"]
-    # A second run finds nothing new, since the checkpoint says so.
-    if master == "local[2]":
-        run_to_its_end(doubles)
-        assert [line.split()[0] for line in written(tmp_path)] == ["aa", "bb"]
 
 
-@pytest.mark.parametrize(
-    "end", [pytest.param("SIGTERM", marks=SPARK), pytest.param("stop", marks=SPARK)]
-)
-def test_a_running_pipeline_ends_in_order(tmp_path, end):
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(DEADLINE_S)
+def test_a_running_pipeline_is_told_and_ends_in_order(tmp_path):
     (tmp_path / "p.toml").write_text(TICKS)
+    command = ("pipeline", "run", tmp_path / "p.toml", *MEMORY)
     with (
         Server(tmp_path / "data") as server,
-        Background("pipeline", "run", tmp_path / "p.toml", *MEMORY, port=server.port) as running,
+        protocol.socket(port=server.port, timeout_s=30) as client,
+        Background(*command, port=server.port) as running,
     ):
-        running.read_until(b"out running\n")
-        if end == "stop":
-            assert poe("pipeline", "stop", "ticks", port=server.port).stdout == b"ticks\tstopped\n"
-            assert running.process.wait(60) == 0
-        else:
-            running.process.send_signal(signal.SIGTERM)
-            assert running.process.wait(60) == ExitCode.TERMINATED
-        assert running.read_until(b"\n") == b"out stopped\n"
+        wait_until(lambda: batch(client) > 0, DEADLINE_S)
+        line = poe("pipeline", "status", "ticks", port=server.port).stdout.decode()
+        assert re.fullmatch(r"ticks/out\trunning\t\d+ rows/s\t0 restarts\n", line)
+        running.process.send_signal(signal.SIGTERM)
+        told, complaints = running.process.communicate(timeout=DEADLINE_S)
+        assert running.process.returncode == ExitCode.TERMINATED, complaints
+        assert told.splitlines() == [b"out starting", b"out running", b"out stopped"]
         assert b"ticks\tstopped\t" in poe("pipeline", "list", port=server.port).stdout
+
+
+def batch(client):
+    return max((each["queries"][0]["batch"] for each in client.control("pipelines")), default=-1)
 
 
 def bar(*lags_s, state="running"):

@@ -140,7 +140,7 @@ def test_a_wrong_toml_file_is_told_with_line_and_way_out(write):
     assert "at line 1" in write("[sources.s\n")
     assert write('nam = "x"\n').startswith("line 1: nam: is not known; use name, checkpoint,")
     assert write(SOURCE + 'topik = "u"\n' + SINK).startswith(
-        "line 3: sources.s.topik: is not known; use topic, format, options,"
+        "line 3: sources.s.topik: is not known; use topic, format, path, options,"
     )
     assert write(SOURCE + SINK.replace('"s"', '"z"')) == (
         "line 4: sinks.k.takes: names 'z', which is not there; use s"

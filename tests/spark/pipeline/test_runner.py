@@ -1,6 +1,7 @@
 """Pipelines that run: real queries under real supervision, with files and Spark's own sources."""
 
 import logging
+import os
 import threading
 
 import pytest
@@ -12,7 +13,7 @@ from poe.spark.pipeline import load_pipeline
 from poe.spark.pipeline.runner import RunOptions, run_pipeline
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @pytest.fixture
@@ -20,10 +21,12 @@ def run(spark, node):
     """Run a pipeline to its end, and return its queries by name."""
 
     def to_its_end(pipeline, **options):
-        host, port = node.address
+        options = (
+            dict(zip(("host", "port"), node.address or ("127.0.0.1", 1), strict=True)) | options
+        )
         logging.getLogger("poe").setLevel(logging.CRITICAL)
         try:
-            ended = run_pipeline(pipeline, RunOptions(host=host, port=port, **options), spark)
+            ended = run_pipeline(pipeline, RunOptions(**options), spark)
         finally:
             logging.getLogger("poe").setLevel(logging.NOTSET)
         return {query.name: query for query in ended.queries}
@@ -35,12 +38,14 @@ def lines_pipeline(tmp_path, count=6):
     """A pipeline over a folder of text files, one line each."""
     (tmp_path / "in").mkdir()
     for number in range(count):
-        (tmp_path / "in" / f"{number}.txt").write_text(f"line {number}\n")
+        path = tmp_path / "in" / f"{number}.txt"
+        path.write_text(f"line {number}\n")
+        os.utime(path, (number, number))  # Spark reads the oldest first
     pipeline = Pipeline(
         "lines", checkpoint=tmp_path / "state", intensity=2, period_s=100, backoff_s=0.01
     )
-    options = {"path": str(tmp_path / "in"), "maxFilesPerTrigger": 2}
-    pipeline.source("lines", format="text", schema="value STRING", options=options)
+    folder, options = str(tmp_path / "in"), {"maxFilesPerTrigger": 2}
+    pipeline.source("lines", format="text", schema="value STRING", path=folder, options=options)
     return pipeline
 
 
@@ -122,9 +127,8 @@ def test_without_a_broker_a_pipeline_runs_all_the_same(tmp_path, run, node):
     pipeline = lines_pipeline(tmp_path)
     collects = Collects()
     pipeline.sink("out", takes="lines", function=collects)
-    host, port = node.address
     node.stop()
-    assert run(pipeline, available_now=True, host=host, port=port)["out"].state == "done"
+    assert run(pipeline, available_now=True)["out"].state == "done"
     assert collects.batches == LINES
 
 
@@ -132,7 +136,7 @@ TOML = '''
 [sources.log]
 format = "text"
 schema = "value STRING"
-options = { path = "in" }
+path = "in"
 watermark = ["time", "10 minutes"]
 
 [sources.log.parse]
@@ -145,7 +149,7 @@ drop_invalid = true
 [sources.names]
 format = "text"
 schema = "value STRING"
-options = { path = "names" }
+path = "names"
 parse = { format = "json", column = "value", schema = "key STRING, name STRING" }
 
 [steps.sums]
