@@ -170,6 +170,9 @@ def _run(path: Path) -> dict[str, Any]:
         line = next((each.lineno for each in reversed(frames) if each.filename == str(path)), None)
         where = str(path) if line is None else f"{path}, line {line}"
         kind = "" if isinstance(error, InvalidPipeline) else f"{type(error).__name__}: "
+        if "SESSION_OR_CONTEXT_NOT_EXISTS" in str(error):
+            kind = "needs Spark, which is not started yet; "
+            kind += "write a type as StringType() instead of 'string', or do it within a step: "
         raise InvalidPipeline(where, f"{kind}{error}") from error
 
 

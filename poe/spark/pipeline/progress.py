@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any, Final
 
 from poe import protocol
@@ -63,13 +64,14 @@ class Known:
 
 
 class BrokerLink:
-    """Tells a broker of one run; connects again when it has to. One thread at a time uses it."""
+    """Tells a broker of one run; connects again when it has to. Any thread may use it."""
 
     def __init__(self, known: Known, host: str, port: int) -> None:
         self._known = known
         self._address = host, port
         self._socket: protocol.Socket | None = None
         self._is_there = True
+        self._lock = Lock()
 
     def tell(self) -> None:
         """Send a report and take the answer; a broker that is not there is logged once.
@@ -77,6 +79,10 @@ class BrokerLink:
         Raises:
             PipelineRunning: another run has the name.
         """
+        with self._lock:
+            self._tell()
+
+    def _tell(self) -> None:
         try:
             if self._socket is None or not self._socket.is_usable:
                 self._socket = protocol.socket(*self._address, timeout_s=_CALL_TIMEOUT_S)

@@ -8,6 +8,7 @@
 A query that fails too often ends its own supervisor, orderly, and so nothing else.
 """
 
+import contextlib
 import logging
 import signal
 import threading
@@ -91,7 +92,6 @@ def run_pipeline(
             make()  # all that Spark can tell of the file before anything runs
         _claim(link)
         _supervise(pipeline, options, known, link, writers)
-        link.tell()
     finally:
         link.close()
         if own is not None:
@@ -159,12 +159,13 @@ def _supervise(
             while system.is_alive(root) and known.is_to_go_on:
                 options.on_look(known.report())
                 time.sleep(_LOOK_S)
-            has_given_up = not system.is_alive(root)
+            if not system.is_alive(root):
+                known.fail_all("the supervisor of the pipeline has given up; its log tells why")
         finally:
             system.stop(root, SHUTDOWN, timeout_s=2 * STOP_S)
             options.on_look(known.report())
-    if has_given_up:
-        known.fail_all("the supervisor of the pipeline has given up; its log tells why")
+            with contextlib.suppress(PipelineRunning):  # told below
+                link.tell()
     if known.refusal is not None:
         raise known.refusal
 

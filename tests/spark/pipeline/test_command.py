@@ -20,13 +20,14 @@ MEMORY = ("--conf", "spark.driver.memory=1g")
 
 PYTHON = """
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from poe.spark import Pipeline
 
 pipeline = Pipeline("doubles", config={"spark.sql.shuffle.partitions": 2})
 pipeline.source("lines", format="text", schema="value STRING", path="in")
 
-@F.udf("string")
+@F.udf(StringType())
 def doubled(text):
     import os
     return f"{text}{text} {os.getpid()}"

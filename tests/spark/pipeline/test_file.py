@@ -190,6 +190,10 @@ def test_steps_that_go_round_in_a_circle_are_told(write):
             "build(): returns int; let it return a poe.spark.Pipeline",
         ),
         (
+            "from pyspark.sql.functions import udf\n@udf('int')\ndef f(x):\n    return x\n",
+            "line 2: needs Spark, which is not started yet; write a type as StringType() instead",
+        ),
+        (
             "from poe.spark.pipeline import Pipeline\np = Pipeline('p')\np.source('s', topic=1)\n",
             "line 3: sources.s.topic: is 1; use text",
         ),
