@@ -72,6 +72,7 @@ def main(port, checkpoint, partitions, *kill):
         "local[2]",
         **{
             "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
             "spark.driver.memory": "512m",
             "spark.sql.shuffle.partitions": partitions,
             "spark.driver.extraJavaOptions": FAST_START,

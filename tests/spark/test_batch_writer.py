@@ -3,11 +3,14 @@
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql.types import StringType, StructField, StructType
 
+from poe.errors import PoeError
+from poe.spark import PoeDataSource
 from poe.spark.read_options import STAGING_PREFIX
 from tests.broker.nodes import address, connect, stored
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 def writer(df, node, **options):
@@ -74,12 +77,11 @@ def test_row_without_a_message_is_refused_with_the_way_out(spark, node):
         writer(df, node, topic="t").save()
 
 
-def test_overwriting_is_refused(spark, node):
-    with pytest.raises(PySparkException, match="use append: topics only grow"):
-        writer(numbers(spark, 1), node, topic="t").mode("overwrite").save()
-
-
-def test_columns_that_would_be_lost_are_refused(spark, node):
-    df = numbers(spark, 1).withColumn("user", F.lit("me"))
-    with pytest.raises(PySparkException, match="'user' would be lost"):
-        writer(df, node, topic="t").save()
+@pytest.mark.parametrize(
+    ("column", "overwrite", "words"),
+    [("message", True, "use append: topics only grow"), ("user", False, "no column 'message'")],
+)
+def test_what_no_topic_can_take_is_refused_before_the_write_begins(column, overwrite, words):
+    schema = StructType([StructField(column, StringType())])
+    with pytest.raises(PoeError, match=words):
+        PoeDataSource({"topic": "t", "port": "1"}).writer(schema, overwrite=overwrite)

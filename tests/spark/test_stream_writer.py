@@ -3,10 +3,13 @@
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql.types import StringType, StructField, StructType
 
+from poe.errors import OptionError
+from poe.spark import PoeDataSource
 from tests.broker.nodes import address, connect, stored
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 class Flow:
@@ -101,14 +104,14 @@ def test_batch_that_fails_reaches_nobody(flow):
     assert flow.out() == []
 
 
-def test_complete_mode_is_refused(flow):
-    flow.put([b"1"])
-    counts = flow.source().groupBy("message").count().select("message")
-    with pytest.raises(PySparkException, match="use append: topics only grow"):
-        flow.run(flow.to_out(counts).outputMode("complete"))
-
-
-def test_producer_of_a_stream_is_its_query(flow):
-    flow.put([b"1"])
-    with pytest.raises(PySparkException, match="with batch writes only"):
-        flow.run(flow.to_out(flow.source(), producerId="p", epoch="1"))
+@pytest.mark.parametrize(
+    ("options", "overwrite", "words"),
+    [
+        ({}, True, "use append: topics only grow"),
+        ({"producerId": "p", "epoch": "1"}, False, "with batch writes only"),
+    ],
+)
+def test_what_no_stream_can_be_is_refused_before_it_starts(options, overwrite, words):
+    schema = StructType([StructField("message", StringType())])
+    with pytest.raises(OptionError, match=words):
+        PoeDataSource({"topic": "t", **options}).streamWriter(schema, overwrite=overwrite)
