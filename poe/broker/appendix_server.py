@@ -232,12 +232,19 @@ class AppendixServer(GenServer):
             self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
         return pointer
 
-    def _report_full(self) -> None:
-        """Ask for a successor when one is due, but not during a sync: sealing would wait for it."""
+    def _report_full(self, *, is_just_synced: bool = False) -> None:
+        """Ask for a successor when one is due, but not during a sync: sealing would wait for it.
+
+        One that is told of sequenced puts waits for a sync of them. Most of it is done before.
+        """
         segment, options = self._segment, self._options
         is_full = segment.count >= options.count_limit or segment.size_bytes >= options.size_limit
-        if is_full and segment.is_writer and self._commit.work is None and not segment.failure:
+        if not is_full or not segment.is_writer or self._commit.work or segment.failure:
+            return
+        if segment.receipts is None or is_just_synced or not self._commit.is_due:
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
+        else:
+            self._commit.sync_early()
 
     # ---- durability ---------------------------------------------------------------------------
 
@@ -248,11 +255,13 @@ class AppendixServer(GenServer):
         if commit.visible is not None or has_failed:
             self._release_waiting()
         if not has_failed:
-            self._report_full()
+            self._report_full(is_just_synced=True)
         elif commit.work is None:
             # Told once: what comes of it is tried again by puts, not for each topic at each tick.
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
         commit.begin_gathered()
+        if not self._is_ticking:
+            self._tick_later()  # a segment that slept was woken to be synced
         if self._commit.work is None and self._flush_timer is None:
             # The sums of what came meanwhile have waited.
             self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)

@@ -129,6 +129,24 @@ class FoundReceipts:
     seed: int
     receipts: list[FoundReceipt]
 
+    @property
+    def reach(self) -> int:
+        """Up to where in the data the last receipt goes."""
+        ends = (each.receipt.end for each in reversed(self.receipts) if each.is_chained)
+        return next(ends, 0)
+
+    @property
+    def damaged_count(self) -> int:
+        """Tell how many receipts are not what was written, before the last one that is."""
+        sound = [number for number, each in enumerate(self.receipts) if each.is_chained]
+        return sound[-1] + 1 - len(sound) if sound else 0
+
+    @property
+    def torn_bytes(self) -> int:
+        """Tell how many bytes lie behind the last receipt that is what was written."""
+        sound = [number for number, each in enumerate(self.receipts, 1) if each.is_chained]
+        return len(self.content) - SUM_HEADER_BYTES - RECEIPT_BYTES * (sound[-1] if sound else 0)
+
 
 class TrustedReceipts(NamedTuple):
     """What of the receipts that were found can be trusted."""

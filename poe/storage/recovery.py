@@ -28,7 +28,7 @@ from poe.storage.failure import reading, writing
 from poe.storage.files import Files, Mode, OpenFile
 from poe.storage.index import ENTRY_BYTES, decode_entries, decode_entry
 from poe.storage.quarantine import keep_bytes, keep_file
-from poe.storage.receipt_file import read_receipts, settle, trust
+from poe.storage.receipt_file import cover, read_receipts, settle, trust
 from poe.storage.record import HEADER_BYTES, POINTER_BYTES, POINTER_MAX, SIZE_BYTES
 from poe.storage.replacement import replace_file
 from poe.storage.segment_lock import FoundLock, find_lock
@@ -391,7 +391,9 @@ class _Recovery:
             trusted = trust(self._receipts, self._data, survey.end, self._synced_end())
             if trusted.damaged_count:
                 survey.damage.append(f"{trusted.damaged_count} receipts of puts are damaged")
-            settle(self._files, self._path, self._receipts, trusted.receipts)
+            # What was put without a sequence, or by others, is durable by now.
+            ends = [] if trusted.reach == survey.end else [cover(survey.end)]
+            settle(self._files, self._path, self._receipts, trusted.receipts + ends)
 
     def _trusted_count(self) -> int:
         """Tell how many entries at the beginning need not be compared now."""

@@ -141,12 +141,20 @@ class SegmentFiles:
     def make_receipts(self, earlier: list[Receipt], size_bytes: int) -> Receipts:
         """Make receipts of a locked segment that has so much data, none of which has any.
 
+        On an error it has none.
+
         Raises:
             StorageFull: no room for them.
             WriteFailed: another failure.
         """
         with writing(self.path + "_seq"):
-            return self._make_receipts(earlier, size_bytes)
+            try:
+                return self._make_receipts(earlier, size_bytes)
+            except OSError:
+                # Nobody would go on in it, and data behind it would be taken for suspicious.
+                with contextlib.suppress(OSError):
+                    self.files.unlink(self.path + "_seq")
+                raise
 
     def verification(self, *, is_once: bool) -> Verification:
         """Return what compares the data with its sums before it is read."""

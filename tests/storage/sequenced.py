@@ -4,11 +4,14 @@
 each producer is there, and makes sure that it is a beginning of what it put, each message once.
 """
 
-import contextlib
+import errno
 from random import Random
 
-from poe.errors import StorageError
-from poe.storage import Files, SegmentOptions, Store, decode_records
+import pytest
+
+from poe.errors import WriteFailed
+from poe.storage import SegmentOptions, Store, decode_records
+from tests.storage.faulty_files import FaultyFiles
 from torture.layers.memory import MemoryFiles
 from torture.layers.recorder import Recorder
 
@@ -26,16 +29,21 @@ def messages_of(producer, sequence):
 
 
 class History:
-    def __init__(self, ack, seed, files: Files | None = None):
+    """The life of one process; of a second one `begun_with` is the disk that it finds."""
+
+    def __init__(self, ack, seed, begun_with=None):
         self.ack = ack
         self.rng = Random(seed)
-        self.recorder = Recorder(files or MemoryFiles())
-        self.options = SegmentOptions(ack=ack)
-        self.store = open_store(self.recorder.files, ack)
-        self.next = {A: 0, B: 0}
+        self.begun_with = begun_with or MemoryFiles()
+        files = self.begun_with.copy(self.begun_with.boot_id)
+        self.failing = FaultyFiles(files)
+        self.recorder = Recorder(self.failing)
         # Producer and sequence: its pointer, and how many events there were when it was answered.
         self.acked: dict[tuple[bytes, int], tuple[int, int]] = {}
         self.unsynced: dict[tuple[bytes, int], int] = {}
+        self.store = open_store(self.recorder.files, ack)
+        self.next = {A: 0, B: 0} if begun_with is None else self.found()
+        self.found_count = len(self.events)
 
     @property
     def events(self):
@@ -46,12 +54,21 @@ class History:
         return self.store.topics[TOPIC][-1]
 
     def play(self, count):
-        self.store.create_segment(TOPIC, NOW)
+        writer_of(self.store)
         for _ in range(count):
             puts = [self.put, self.put, self.put, self.put_plainly, self.put_again]
-            step = self.rng.choice([*puts, self.flush, self.sync, self.rotate, self.hibernate])
-            step()
+            others = [self.flush, self.sync, self.rotate, self.hibernate, self.fail_to_sync]
+            self.rng.choice([*puts, *others])()
         return self
+
+    def found(self):
+        """Ask where to go on, and take for acknowledged what is there: a start has synced it."""
+        newest = survivors(self.store)
+        for producer, last in newest.items():
+            for sequence in range(last + 1):
+                pointer = self.segment.append([b"?"], NOW, (producer, 0, sequence))
+                self.acked[producer, sequence] = (pointer, len(self.events))
+        return {producer: last + 1 for producer, last in newest.items()}
 
     def put(self):
         producer = self.rng.choice([A, B])
@@ -93,6 +110,18 @@ class History:
             self.sync()
         if self.segment.count:
             self.store.create_segment(TOPIC, NOW)
+
+    def fail_to_sync(self):
+        """Where that is allowed, have what was not promised put again onto a new segment."""
+        if self.ack != "fsync" or not self.unsynced:
+            return
+        self.failing.fail(0, errno.EIO, "sync")
+        with pytest.raises(WriteFailed):
+            self.segment.sync()
+        self.segment.begin_cut("I/O error")()
+        self.store.create_segment(TOPIC, NOW)
+        for producer, sequence in list(self.unsynced):
+            self.answer(producer, sequence)
 
     def hibernate(self):
         self.segment.hibernate()
@@ -149,9 +178,3 @@ def replay(store, history, acked):
             pointer = writer.append(messages_of(producer, sequence), NOW, (producer, 0, sequence))
             assert acked.get((producer, sequence), pointer) == pointer
     assert survivors(store) == {producer: count + 1 for producer, count in history.next.items()}
-
-
-@contextlib.contextmanager
-def refusals():
-    with contextlib.suppress(StorageError):
-        yield

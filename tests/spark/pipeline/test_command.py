@@ -15,7 +15,12 @@ from tests.cli.processes import Background, Server, poe
 from tests.waiting import wait_until
 
 DEADLINE_S = 240
-SPARK = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(DEADLINE_S)]
+SPARK = [
+    pytest.mark.usefixtures("java"),
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(DEADLINE_S),
+]
 MEMORY = ("--conf", "spark.driver.memory=1g")
 
 PYTHON = """
@@ -91,6 +96,7 @@ def test_the_same_file_runs_in_one_process_and_on_executors(tmp_path, doubles, m
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(DEADLINE_S)
+@pytest.mark.usefixtures("java")
 def test_a_running_pipeline_is_told_and_ends_in_order(tmp_path):
     (tmp_path / "p.toml").write_text(TICKS)
     command = ("pipeline", "run", tmp_path / "p.toml", *MEMORY)

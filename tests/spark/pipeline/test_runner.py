@@ -11,6 +11,7 @@ from poe.protocol.pipeline_report import PipelineReport, QueryReport
 from poe.spark import Pipeline
 from poe.spark.pipeline import load_pipeline
 from poe.spark.pipeline.runner import RunOptions, run_pipeline
+from tests.broker.nodes import read_by_next
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -130,6 +131,32 @@ def test_without_a_broker_a_pipeline_runs_all_the_same(tmp_path, run, node):
     node.stop()
     assert run(pipeline, available_now=True)["out"].state == "done"
     assert collects.batches == LINES
+
+
+def test_topics_are_read_joined_and_written_and_lag_is_told(tmp_path, run, node):
+    pipeline = Pipeline("topics", checkpoint=tmp_path / "state", backoff_s=0.01)
+    earliest = {"startingPointer": "earliest"}
+    parse = {"format": "json", "schema": "key STRING, n INT"}
+    for side in ("left", "right"):
+        pipeline.source(f"{side}_side", topic=side, options=earliest, parse=parse)
+    pipeline.step(
+        "joined",
+        sql="""
+            SELECT to_json(struct(key, l.n AS l, r.n AS r)) AS message
+            FROM left_side l JOIN right_side r USING (key)
+        """,
+    )
+    pipeline.sink("out", takes="joined", topic="joined")
+    node.put_many("left", [b'{"key": "a", "n": 1}', b'{"key": "b", "n": 2}', b"none"])
+    node.put_many("right", [b'{"key": "b", "n": 3}'])
+    query = run(pipeline, available_now=True)["out"]
+    assert (query.state, query.restarts, query.lag_s) == ("done", 0, 0.0)
+    node.put_many("right", [b'{"key": "a", "n": 4}'])
+    run(pipeline, available_now=True)
+    assert [message for _, message in read_by_next(node, b"joined")] == [
+        b'{"key":"b","l":2,"r":3}',
+        b'{"key":"a","l":1,"r":4}',
+    ]
 
 
 TOML = '''
