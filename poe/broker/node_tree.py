@@ -4,6 +4,7 @@
     ├── appendix_sup           simple_one_for_one, temporary children, shutdown 5 s
     ├── topic_registry         recovers all topics before its start is done
     ├── scrubber               re-reads closed segments
+    ├── pipelines              keeps what pipelines tell of themselves
     └── listener_sup           rest_for_one; started last, absent without a port
 
 Source: poe_sup.erl, appendix_sup.erl.
@@ -15,6 +16,7 @@ from typing import Any
 from poe.broker.appendix_server import REGISTRY, AppendixServer
 from poe.broker.appendix_servers import APPENDIX_SUP
 from poe.broker.listener import ListenerParts, ListenerSup
+from poe.broker.pipelines import PIPELINES, Pipelines
 from poe.broker.scrubber import Scrubber, ScrubberOptions
 from poe.broker.topic_registry import RegistryParts, TopicRegistry
 from poe.supervision import (
@@ -62,6 +64,7 @@ class NodeSup(Supervisor):
                 args=(parts.registry.store, parts.scrubber),
                 name="scrubber",
             ),
+            ChildSpec(id=PIPELINES, actor=Pipelines, name=PIPELINES),
         ]
         if parts.listener.options.port is not None:
             listener = ChildSpec(

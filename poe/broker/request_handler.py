@@ -16,7 +16,6 @@ from poe.actors import ActorRef, Call, GenServer, ReplyDeadline
 from poe.broker.appendix_message import (
     MOVED,
     Describe,
-    FindLastPut,
     Get,
     GetRange,
     Next,
@@ -26,6 +25,7 @@ from poe.broker.appendix_message import (
 )
 from poe.broker.appendix_server import REGISTRY
 from poe.broker.byte_budget import Room
+from poe.broker.last_put import find_last_put
 from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat, release_files
 from poe.broker.routing_table import Route, RoutingTable
 from poe.broker.topic_registry import Delete, EnsureWriter, Trim
@@ -78,9 +78,7 @@ class RequestHandler:
         self.deadline = ReplyDeadline(put_timeout_s)
         self.room = room
 
-    def begin_put(
-        self, topic: bytes, messages: Messages, put_id: PutKey | None = None
-    ) -> Call | None:
+    def begin_put(self, topic: bytes, messages: Messages, put: PutKey | None = None) -> Call | None:
         """Make the call that a put usually takes; None when the topic has no writer yet.
 
         Mostly it is done at once, and its value the pointer. `put` goes on from it if not.
@@ -88,7 +86,7 @@ class RequestHandler:
         route = self.routes.get(topic)
         if route is None:
             return None
-        return self.actor.call_leaf(route.writer, Put(messages, put_id))
+        return self.actor.call_leaf(route.writer, Put(messages, put))
 
     def begin_get(self, topic: bytes, pointer: int, limit: int, bytes_max: int) -> Call | None:
         """Make the call that a get usually takes; None when the topic has no route.
@@ -260,31 +258,8 @@ class RequestHandler:
         await sync_topics(self.actor, self.routes, topic, self._put_timeout_s)
 
     async def last_put(self, topic: bytes, producer: bytes) -> LastPut | None:
-        """Tell the newest put of a producer that a topic has; None where it has none.
-
-        Raises:
-            StorageError: the topic cannot be served.
-            TopicUnavailable: it had no writer for 5 s.
-            CallTimeout: the disk has not taken it in time.
-        """
-        await self.recover(topic)
-        for _ in range(TRIES_MAX):
-            route = self.routes.get(topic)
-            if route is None:
-                return None
-            try:
-                found = await self.actor.call(
-                    route.writer, FindLastPut(producer), timeout_s=self._put_timeout_s
-                )
-            except ActorDead as error:
-                if not may_repeat(error, is_put=False):
-                    raise
-                found = MOVED
-            if found is not MOVED:
-                return found  # type: ignore[no-any-return]  # a reply to FindLastPut
-            await self.ask_registry(EnsureWriter(topic))
-            await self.actor.sleep(RETRY_S)
-        raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
+        """Tell the newest put of a producer that a topic has, see `find_last_put`."""
+        return await find_last_put(self.actor, self.routes, topic, producer, self._put_timeout_s)
 
     async def describe(self, topic: bytes) -> SegmentRows:
         """Return what is known of the segments of a topic, of all of them.

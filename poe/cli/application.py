@@ -19,6 +19,7 @@ from poe.cli.output import (
     write_error,
     write_line,
 )
+from poe.cli.pipeline import pipeline_application
 from poe.cli.put import put
 from poe.cli.read import read
 from poe.cli.sentence import sentence_of
@@ -81,6 +82,7 @@ def _application() -> typer.Typer:
     client_commands = put, read, topics, status, tree, trim, delete
     for command in (serve_command(), *client_commands, check, unlock, bench):
         application.command()(command)
+    application.add_typer(pipeline_application(), name="pipeline")
     return application
 
 

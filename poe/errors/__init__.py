@@ -44,6 +44,12 @@ from poe.errors.config import (
     OptionError,
     UnknownOption,
 )
+from poe.errors.pipeline import (
+    InvalidPipeline,
+    PipelineRunning,
+    QueryFailed,
+    UnknownPipeline,
+)
 from poe.errors.protocol import (
     ConnectFailed,
     ConnectionClosed,
@@ -106,6 +112,7 @@ __all__ = [
     "IntensityExceeded",
     "InvalidChildSpec",
     "InvalidMessage",
+    "InvalidPipeline",
     "InvalidTableArgument",
     "InvalidTopicName",
     "LocalProtocolError",
@@ -119,12 +126,14 @@ __all__ = [
     "NotSuspended",
     "OptionError",
     "Overloaded",
+    "PipelineRunning",
     "PoeError",
     "PointerOutOfRange",
     "PortInUse",
     "ProcessStartFailed",
     "ProducerFenced",
     "ProtocolError",
+    "QueryFailed",
     "RangeGone",
     "ReadFailed",
     "RemoteFailure",
@@ -153,6 +162,7 @@ __all__ = [
     "TopicReadOnly",
     "TopicUnavailable",
     "UnknownOption",
+    "UnknownPipeline",
     "UnknownRequest",
     "UnknownTopic",
     "WriteFailed",

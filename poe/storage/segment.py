@@ -7,37 +7,29 @@ Strategy: data goes to the file at once, index entries and sums follow in larger
 hibernates is a few numbers.
 """
 
-import contextlib
 from collections.abc import Callable
-from functools import partial
 from typing import Self
 
 import numpy as np
 
 from poe.errors import (
-    NoDescriptors,
     PointerOutOfRange,
     SegmentSealed,
-    StorageError,
     StorageFull,
     TopicDamaged,
-    WriteFailed,
 )
+from poe.storage.durable_segment import DurableSegment
 from poe.storage.files import Files
 from poe.storage.index import OFFSET_MAX
-from poe.storage.producers import LastPut, Producers, PutKey
-from poe.storage.range_segment import RangeSegment
-from poe.storage.readable_segment import ReadableSegment
+from poe.storage.producers import PutKey
 from poe.storage.record import POINTER_MAX, Messages, Numbers, encode_record, encode_records
-from poe.storage.recovery import Extent
 from poe.storage.segment_files import SegmentFiles
 from poe.storage.segment_options import SegmentOptions
-from poe.storage.segment_writer import SegmentWriter
 from poe.storage.store_meta import StoreMeta
-from poe.storage.sum_file import Flag, SumState
+from poe.storage.sum_file import Flag
 
 
-class Segment(RangeSegment):
+class Segment(DurableSegment):
     """A run of records with rising pointers; a writer takes more of them, a reader does not.
 
     Always:
@@ -63,7 +55,7 @@ class Segment(RangeSegment):
         options: SegmentOptions,
         meta: StoreMeta | None = None,
         *,
-        before: ReadableSegment | None = None,
+        before: DurableSegment | None = None,
     ) -> Self:
         """Make the files of an empty segment in the folder of its topic, and be its writer.
 
@@ -76,13 +68,14 @@ class Segment(RangeSegment):
         """
         place = SegmentFiles(files, f"{folder}/{timestamp}", meta)
         is_synced = options.ack == "fsync"
-        receipts = None if before is None else before.receipts
-        earlier = [] if receipts is None else receipts.earlier(timestamp)
+        earlier = [] if before is None else before.receipts_for(timestamp)
         extent, receipts = place.make(earlier, is_synced=is_synced)
         segment = cls(place, timestamp, options, extent)
         segment.is_writer = True
         segment._are_names_synced = is_synced
         segment.receipts = receipts
+        if before is not None and before.receipts is not None:
+            before.receipts.forget()
         return segment
 
     @classmethod
@@ -183,31 +176,6 @@ class Segment(RangeSegment):
             sums.cut(size_bytes, self.count, last_pointer)
         return last_pointer
 
-    def last_put(self, producer: bytes) -> LastPut | None:
-        """Tell the newest sequenced put of a producer onto the topic; only the newest segment can.
-
-        Raises:
-            ReadFailed: the receipts cannot be read.
-        """
-        return None if self.receipts is None else self.receipts.last(producer)
-
-    def begin_sync(self) -> Callable[[], None]:
-        """Write what waits; return what makes all data, sums and names durable, in any thread.
-
-        The index is not made so, it can be made from the data. Both raise StorageError. What was
-        not durable before the latter did may then never be, as `has_failed_to_sync` tells from
-        then on, and `failure`; but after NoDescriptors it may be tried again. Batches may be
-        appended meanwhile, but the segment is to hibernate or be sealed afterwards only.
-        """
-        if self.is_writer and not self.is_idle:
-            writer = self._writer or self._wake_writer()
-            sync = writer.begin_sync(self.pointer_high or 0, self.receipts)
-            return partial(self._sync, sync, self._extent(writer.sums.state))
-        has_receipts = self.receipts is not None and self.receipts.path == self.path
-        reader = self._reader or self._wake()
-        sync = self._files.begin_sync(reader, has_receipts=has_receipts)
-        return partial(self._sync, sync, self._synced)
-
     def begin_cut(self, failure: str) -> Callable[[], None]:
         """Give up what no good sync has covered, and be a reader of the rest; for a failed writer.
 
@@ -224,19 +192,6 @@ class Segment(RangeSegment):
             self.receipts.rewind()
         self.seal()
         return self.begin_sync()
-
-    def sync_receipts(self) -> None:
-        """Of a sealed segment: make durable what the next one is told of, and cannot take back.
-
-        Raises:
-            StorageError: as `begin_sync`.
-        """
-        if self.receipts is not None and self.is_locked and not self.has_failed_to_sync:
-            self.sync()
-
-    def sync(self) -> None:
-        """Make all data durable, here and now; raises as `begin_sync`."""
-        self.begin_sync()()
 
     def seal(self) -> None:
         """Become a reader: write what waits, and cut the files to their exact size.
@@ -343,58 +298,6 @@ class Segment(RangeSegment):
         A thread may still sync for this one, and must not remove the lock of the other.
         """
         self.is_locked = False
-
-    def _sync(self, sync: Callable[[], None], extent: Extent) -> None:
-        try:
-            sync()
-            if not self._are_names_synced:
-                self._files.sync_names()
-                self._are_names_synced = True
-        except NoDescriptors:
-            raise  # to open the folder, once data and sums were synced: all can be done again
-        except Exception as error:
-            # The kernel may have dropped what it could not write; the next sync would not tell.
-            self.has_failed_to_sync = True
-            self.failure = str(error)
-            raise
-        self._synced = extent
-        if self.receipts is not None:
-            self.receipts.note_synced()
-        if self.is_locked:
-            # Should that fail, it is harmless, and `close` tries again.
-            with contextlib.suppress(WriteFailed):
-                self._files.unlock()
-                self.is_locked = False
-
-    def _extent(self, sums: SumState | None) -> Extent:
-        """Tell what it holds, and where its sums go on."""
-        low, high = self.pointer_low or 0, self.pointer_high or 0
-        return Extent(self.count, self.size_bytes, low, high, sums, self.damage)
-
-    def _find(self, put: PutKey) -> int | None:
-        """Tell the pointer of a sequenced put that is stored; None where it is the next one."""
-        return (self.receipts or Producers()).find(put)
-
-    def _append_with_receipt(
-        self, writer: SegmentWriter, put: PutKey, pointer: int, data: bytes | memoryview, count: int
-    ) -> None:
-        """Write the receipt of a batch, then the batch: who is killed in between leaves neither."""
-        if self.receipts is None:
-            self.receipts = self._files.make_receipts([], self.size_bytes)
-        self.receipts.write(put, pointer, self.size_bytes + len(data), data)
-        try:
-            writer.data.append(data, count)
-        except StorageError:
-            self.receipts.take_back()
-            raise
-        self.receipts.confirm()
-
-    def _wake_writer(self) -> SegmentWriter:
-        if self.is_idle:
-            self._begin_writing()
-        self._wake()
-        assert self._writer is not None
-        return self._writer
 
 
 def _consecutive(first: int, count: int) -> Numbers:

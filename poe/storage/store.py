@@ -205,7 +205,6 @@ class Store:
         if segments:
             segments[-1].check_damage()
             segments[-1].seal()
-            segments[-1].sync_receipts()
         timestamp = max(now_us, self.last_pointer(topic) + 1)
         if segments:
             # An empty segment has a name, but no pointer that keeps others from taking it.
@@ -213,16 +212,12 @@ class Store:
         try:
             with writing(folder):
                 self._files.make_folder(folder)
-            before = segments[-1] if segments else None
-            segment = Segment.create(
-                self._files, folder, timestamp, options, self._meta, before=before
-            )
+            place = self._files, folder, timestamp, options, self._meta
+            segment = Segment.create(*place, before=segments[-1] if segments else None)
         except StorageError:
             if not segments:
                 self._remove_folder(folder)
             raise
-        if before is not None and before.receipts is not None:
-            before.receipts.forget()
         self.topics[topic] = [*segments, segment]
         return segment
 
@@ -332,12 +327,9 @@ class Store:
             _log.warning("%d names in %s are left alone, as %r", len(strays), folder, strays[0])
         segments: list[Segment] = []
         for timestamp in sorted(found):
+            place = self._files, folder, timestamp, options, self._meta
             segment = Segment.open(
-                self._files,
-                folder,
-                timestamp,
-                options,
-                self._meta,
+                *place,
                 is_locked=bool(found[timestamp] & {"lock", "lock_new"}),
                 has_receipts="seq" in found[timestamp],
             )

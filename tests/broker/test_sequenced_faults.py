@@ -28,7 +28,7 @@ class Putter(GenServer):
     async def handle_cast(self, message):
         messages, number = message
         try:
-            answer = await self.handler.put(TOPIC, messages, put_id=(P, 0, number))
+            answer: Any = await self.handler.put(TOPIC, messages, put_id=(P, 0, number))
         except PoeError as error:
             answer = error
         self.answers.append(answer)
@@ -51,7 +51,7 @@ class Broker(FaultyBroker):
         self.system.run_outside(tell)
         return putter.cell.instance.answers
 
-    def put(self, number):
+    def put_one(self, number):
         [answer] = self.begin(number)
         return answer
 
@@ -98,18 +98,18 @@ def expect(broker, count):
 
 
 def test_what_waits_for_a_sync_that_fails_is_put_again_under_its_number(broker):
-    first = broker.put(0)
+    first = broker.put_one(0)
     broker.fail("sync")
-    second = broker.put(1)
+    second = broker.put_one(1)
     assert broker.files.failed_count == 1
-    assert [broker.put(0), broker.put(1)] == [first, second]
-    broker.put(2)
+    assert [broker.put_one(0), broker.put_one(1)] == [first, second]
+    broker.put_one(2)
     expect(broker, 3)
 
 
 def test_a_repeat_waits_for_the_sync_of_what_it_repeats(broker):
     """Should that fail, both are put again: one is stored, and the other one is its repeat."""
-    broker.put(0)
+    broker.put_one(0)
     broker.fail("sync")
     answers = broker.begin(1, 1, 1, 2)
     assert broker.files.failed_count == 1
@@ -119,13 +119,13 @@ def test_a_repeat_waits_for_the_sync_of_what_it_repeats(broker):
 
 
 def test_a_put_that_is_refused_since_its_disk_fails_is_put_again_later(broker):
-    broker.put(0)
+    broker.put_one(0)
     broker.fail("sync", is_for_ever=True)
-    assert isinstance(broker.put(1), SyncFailed)
+    assert isinstance(broker.put_one(1), SyncFailed)
     broker.files.heal()
     broker.system.advance(2)
     assert broker.last() == 0
-    broker.put(1)
+    broker.put_one(1)
     expect(broker, 2)
 
 
@@ -133,7 +133,7 @@ def test_a_put_that_is_refused_since_its_disk_fails_is_put_again_later(broker):
 @pytest.mark.parametrize("nth", [0, 1])
 def test_where_there_is_no_room_a_put_and_those_behind_it_are_refused(start, ack, nth):
     broker = start(ack=ack)
-    broker.put(0)
+    broker.put_one(0)
     broker.fail("write_at", nth, errno.ENOSPC)
     answers = broker.begin(1, 2)
     assert isinstance(answers[0], StorageFull)
@@ -146,18 +146,18 @@ def test_where_there_is_no_room_a_put_and_those_behind_it_are_refused(start, ack
 @pytest.mark.parametrize("nth", [0, 1])
 def test_after_a_write_that_fails_a_put_goes_to_the_next_segment(start, ack, nth):
     broker = start(ack=ack)
-    broker.put(0)
+    broker.put_one(0)
     broker.fail("write_at", nth)
     [refused] = broker.begin(1)
     assert not isinstance(refused, int)
-    broker.put(1)
+    broker.put_one(1)
     assert len(broker.control("segments", topic=TOPIC)) == 2
     expect(broker, 2)
 
 
 def test_the_last_put_is_told_once_it_is_durable(broker):
     """A producer that goes on behind it does not put again what a failing sync then takes."""
-    broker.put(0)
+    broker.put_one(0)
     broker.fail("sync")
     asked = []
 
@@ -177,7 +177,7 @@ def test_an_appendix_server_that_dies_leaves_its_successor_all_numbers(broker, r
     pointers = broker.begin(*range(5))
     broker.system.exit(broker.writer(), reason)
     assert broker.begin(*range(5)) == pointers
-    broker.put(5)
+    broker.put_one(5)
     expect(broker, 6)
 
 
@@ -203,6 +203,6 @@ def test_a_full_segment_is_synced_before_the_registry_has_to_wait_for_it(start):
 def test_a_full_segment_that_goes_on_being_put_to_gets_a_successor_all_the_same(start):
     broker = start(ack="flushed", appendix=AppendixOptions(count_limit=5, sync_interval=0))
     for number in range(200):
-        broker.put(number)
+        broker.put_one(number)
     assert len(broker.control("segments", topic=TOPIC)) > 10
     expect(broker, 200)

@@ -15,6 +15,7 @@ from poe.protocol import (
     PutReply,
     PutRequest,
     RangeRequest,
+    SequencedPutRequest,
 )
 from tests.scenarios.clients import RawClient, frame, put_body
 from tests.scenarios.conftest import FRAME_MAX, TOPIC
@@ -72,6 +73,21 @@ LIES = {
 @pytest.mark.parametrize("body", LIES.values(), ids=LIES)
 def test_a_put_whose_lengths_lie_is_refused_and_nothing_of_it_is_stored(raw, body):
     raw.send(frame(PutRequest.MESSAGE_TYPE, body))
+    assert isinstance(raw.error(), RemoteProtocolError)
+    raw.assert_closed()
+
+
+@pytest.mark.parametrize("body", LIES.values(), ids=LIES)
+def test_so_is_one_with_a_number_and_its_number_is_not_used_up(raw, node, body):
+    raw.send(frame(SequencedPutRequest.MESSAGE_TYPE, bytes(24) + body))
+    assert isinstance(raw.error(), RemoteProtocolError)
+    raw.assert_closed()
+    assert node.control("last_put", topic=TOPIC, producer=bytes(16)) is None
+
+
+@pytest.mark.parametrize("size", [0, 23, 24, 27, 28])
+def test_a_put_too_short_for_its_number_or_a_topic_is_refused(raw, size):
+    raw.send(frame(SequencedPutRequest.MESSAGE_TYPE, bytes(size)))
     assert isinstance(raw.error(), RemoteProtocolError)
     raw.assert_closed()
 

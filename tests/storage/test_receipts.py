@@ -48,6 +48,12 @@ def put(number, producer=P):
     return (producer, 0, number)
 
 
+def last_of(segment):
+    last = segment.last_put(P)
+    assert last is not None
+    return last
+
+
 def texts(segment):
     return [message for _, message in read_all(segment)]
 
@@ -140,13 +146,13 @@ def test_a_receipt_or_data_that_cannot_be_written_refuses_the_put(
     with pytest.raises(expected, match=suffix):
         segment.append([b"refused"], NOW, put(3))
     assert read_all(segment) == before
-    assert segment.last_put(P).sequence == 2
+    assert last_of(segment).sequence == 2
     segment.append([b"3", b"x"], NOW, put(3))
     segment.append([b"4", b"x"], NOW, put(4))
     del segment
     segment = reopen(layer)
     assert texts(segment) == [b"0", b"x", b"plain", b"1", b"x", b"2", b"x", b"3", b"x", b"4", b"x"]
-    assert segment.last_put(P).sequence == 4
+    assert last_of(segment).sequence == 4
     assert path_of(tmp_path, "seq").stat().st_size == ENTRY + 5 * RECEIPT_BYTES
 
 
@@ -163,7 +169,7 @@ def test_a_put_that_was_refused_is_not_known_when_plain_ones_took_its_place(laye
         segment.close()
     del segment
     segment = reopen(layer)
-    assert segment.last_put(P).sequence == 0
+    assert last_of(segment).sequence == 0
     segment.unseal()
     segment.append([b"again"], NOW, put(1))
     assert texts(segment)[-2:] == [b"as long", b"again"]
@@ -180,7 +186,7 @@ def test_when_the_first_receipt_cannot_be_made_nothing_is_stored(tmp_path, layer
             assert len(read_all(segment)) == 1
             has_file = path_of(tmp_path, "seq", NOW + nth).exists()
             assert has_file == (segment.receipts is not None)
-            assert segment.append([b"a"], NOW, put(0)) == segment.last_put(P).pointer
+            assert segment.append([b"a"], NOW, put(0)) == last_of(segment).pointer
         else:
             break
         finally:
@@ -201,7 +207,7 @@ def test_whichever_call_fails_what_was_taken_is_there_once(ack, is_for_ever):
         store = Store.open(layer, SegmentOptions(ack=ack, buffer_count_max=2))
         store.create_segment(b"t", NOW)
         layer.fail(nth, errno.EIO, is_for_ever=is_for_ever)
-        taken = []
+        taken: list[int] = []
         for number in range(6):
             with contextlib.suppress(StorageError):
                 if number == 3:
@@ -268,7 +274,7 @@ def test_a_cut_takes_the_receipts_of_what_is_given_up_too(tmp_path, layer, kind,
     del segment
     segment = reopen(layer)
     assert texts(segment) == [*expected, b"again", b"and on"]
-    assert segment.last_put(P).sequence == number + 1
+    assert last_of(segment).sequence == number + 1
 
 
 def test_what_is_given_up_is_taken_by_the_next_segment(tmp_path, layer):
@@ -314,7 +320,7 @@ def test_a_new_segment_knows_what_was_put_before(tmp_path, store):
     store.destroy_segment(b"t", store.topics[b"t"][0])
     store.close()
     [segment] = Store.open(tmp_path).topics[b"t"]
-    assert segment.last_put(P).pointer == pointers[-1]
+    assert last_of(segment).pointer == pointers[-1]
 
 
 def test_a_new_segment_begins_when_what_it_is_told_of_is_durable(tmp_path):
@@ -357,7 +363,7 @@ def test_where_nobody_is_known_any_more_a_new_segment_has_no_receipts(tmp_path, 
     segment = store.create_segment(b"t", NOW + 2 * PRODUCER_IDLE_MAX_US)
     assert segment.receipts is None
     segment.append([b"b"], NOW, put(0))
-    assert segment.last_put(P).sequence == 0
+    assert last_of(segment).sequence == 0
 
 
 def test_a_repaired_segment_knows_its_puts(store):
@@ -367,7 +373,7 @@ def test_a_repaired_segment_knows_its_puts(store):
     second.append([b"b"], NOW, put(1))
     repaired = store.repair_segment(b"t", second)
     repaired.unseal()
-    assert repaired.last_put(P).sequence == 1
+    assert last_of(repaired).sequence == 1
     assert repaired.append([b"a"], NOW, put(0)) == NOW
 
 
@@ -379,12 +385,12 @@ def test_a_segment_without_receipts_of_its_own_makes_them_when_it_is_written_to(
     (tmp_path / f"{FOLDER}/{timestamp}_seq").unlink()
     store = Store.open(tmp_path)
     older, newest = store.topics[b"t"]
-    assert newest.last_put(P).sequence == 0
+    assert last_of(newest).sequence == 0
     newest.unseal()
     store.destroy_segment(b"t", older)
     store.close()
     [segment] = Store.open(tmp_path).topics[b"t"]
-    assert segment.last_put(P).sequence == 0
+    assert last_of(segment).sequence == 0
 
 
 # ---- damage -------------------------------------------------------------------------------------
@@ -432,7 +438,7 @@ def test_damaged_receipts_are_told_by_the_scrubber_and_repaired(tmp_path, layer,
 
 def test_a_damaged_receipt_costs_its_own_put_only(tmp_path, layer, caplog):
     segment = filled(layer)
-    pointer = segment.last_put(P).pointer
+    pointer = last_of(segment).pointer
     segment.close()
     damaged(tmp_path, ENTRY + RECEIPT_BYTES)
     segment = reopen(layer)
@@ -459,7 +465,7 @@ def test_a_damaged_receipt_found_by_recovery_is_told_and_cuts_nothing_that_was_s
     segment = reopen(FaultyFiles(layer, boot_id=boot_id), recovery="strict")
     assert texts(segment) == stored
     assert segment.damage == ("1 receipts of puts are damaged",)
-    assert segment.last_put(P).sequence == 4
+    assert last_of(segment).sequence == 4
     with pytest.raises(TopicDamaged):
         segment.unseal()
     [check] = check_segments(layer)
@@ -500,4 +506,4 @@ def test_what_others_append_behind_receipts_is_taken_in_and_survives_a_power_cut
     del segment
     segment = reopen(FaultyFiles(layer, boot_id=boot_id))
     assert texts(segment) == stored
-    assert segment.last_put(P).sequence == 3
+    assert last_of(segment).sequence == 3
