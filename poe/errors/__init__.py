@@ -5,7 +5,7 @@ are attributes too. The code travels on the wire and is never reused. "Nothing t
 error: it is a value (None, an empty list). The errors of the slab log stand in its own package.
 
 Ranges of codes: 1xx configuration, 2xx storage, 3xx protocol, 4xx broker, 5xx delivery, 6xx actors,
-7xx supervision.
+7xx supervision, 8xx Spark.
 """
 
 from poe.errors.actors import (
@@ -56,6 +56,7 @@ from poe.errors.protocol import (
 from poe.errors.root import (
     PoeError,
 )
+from poe.errors.spark import DataLost, SparkError
 from poe.errors.storage import (
     CorruptRecord,
     FormatNotSupported,
@@ -99,6 +100,7 @@ __all__ = [
     "ConnectFailed",
     "ConnectionClosed",
     "CorruptRecord",
+    "DataLost",
     "FormatNotSupported",
     "FrameTooLarge",
     "IntensityExceeded",
@@ -132,6 +134,7 @@ __all__ = [
     "SegmentSealed",
     "SequenceGap",
     "ServerError",
+    "SparkError",
     "StartFailed",
     "StorageError",
     "StorageFull",

@@ -15,6 +15,7 @@ from poe.storage.record import POINTER_MAX, Messages, RecordBatch, decode_record
 from poe.storage.repair import repair_segments
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
+from poe.storage.shared_folder import SharedFolder
 from poe.storage.store import Store
 from poe.storage.store_meta import read_store_id
 from poe.storage.store_options import StoreOptions
@@ -42,6 +43,7 @@ __all__ = [
     "Segment",
     "SegmentCheck",
     "SegmentOptions",
+    "SharedFolder",
     "Store",
     "StoreOptions",
     "SystemClock",
