@@ -56,7 +56,7 @@ from poe.errors.protocol import (
 from poe.errors.root import (
     PoeError,
 )
-from poe.errors.spark import DataLost, SparkError
+from poe.errors.spark import DataLost, SparkError, SparkMissing
 from poe.errors.storage import (
     CorruptRecord,
     FormatNotSupported,
@@ -135,6 +135,7 @@ __all__ = [
     "SequenceGap",
     "ServerError",
     "SparkError",
+    "SparkMissing",
     "StartFailed",
     "StorageError",
     "StorageFull",
