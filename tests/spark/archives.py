@@ -1,9 +1,12 @@
 """A store in simulated time with an archive beside it, and Spark's place taken by a loop."""
 
+import json
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pyarrow.parquet as pq
 
 from poe.spark.archive import archive_topics
 from poe.spark.folder_segments import FolderSegments
@@ -71,3 +74,22 @@ class ArchivedNode:
 def numbers(reader, partitions):
     """Read partitions, and return the numbers of their messages."""
     return list(map(int, messages(table(reader, partitions))))
+
+
+def archive_folder(base, archive_dir):
+    """Archive the topic of a folder; for a process that is killed meanwhile."""
+    archive_topics(partial(FolderSegments, base), [TOPIC], Path(archive_dir), in_a_loop)
+
+
+def assert_whole(archive_dir: Path, segments):
+    """Check that the archive holds so many segments, each once, and nothing else."""
+    manifests = sorted(archive_dir.glob("topic=t/_manifest/*"))
+    files = sorted(archive_dir.glob("topic=t/date=*/*"))
+    named = [
+        (path.parent.parent / file["path"], sum(group["count"] for group in file["groups"]))
+        for path in manifests
+        for file in json.loads(path.read_bytes())["files"]
+    ]
+    assert len(manifests) == segments
+    assert sorted(named) == [(path, pq.read_metadata(path).num_rows) for path in files]
+    assert not list((archive_dir / "_new").iterdir())

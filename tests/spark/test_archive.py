@@ -1,6 +1,9 @@
 """What is archived, and when: each segment once, whatever becomes of the archiver."""
 
+import multiprocessing
 import os
+import random
+from functools import partial
 
 import pytest
 
@@ -8,7 +11,8 @@ from poe.errors import OptionError, UnknownTopic
 from poe.spark.archive import due
 from poe.spark.planning import SegmentRange
 from poe.storage import Archive
-from tests.spark.archives import TOPIC, ArchivedNode, in_a_loop
+from tests.spark.archives import TOPIC, ArchivedNode, archive_folder, assert_whole, in_a_loop
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -85,6 +89,38 @@ def test_two_archivers_do_not_meet(archived):
         archived.archive()
     del lock
     assert len(archived.archive()) == 1
+
+
+def files_count(folder):
+    return sum(path.is_file() for path in folder.rglob("*"))
+
+
+def has_come_so_far(process, folder, wanted):
+    return files_count(folder) >= wanted or not process.is_alive()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_an_archiver_that_is_killed_again_and_again_archives_each_segment_once(archived, seed):
+    rng = random.Random(seed)
+    for _ in range(20):
+        archived.put(10)
+    context = multiprocessing.get_context("forkserver")  # it loads PySpark once for all
+    context.set_forkserver_preload(["tests.spark.archives"])
+    for _ in range(10):
+        places = str(archived.folder), str(archived.archive_dir)
+        process = context.Process(target=archive_folder, args=places)
+        process.start()
+        wanted = files_count(archived.archive_dir) + rng.randint(0, 5)
+        wait_until(partial(has_come_so_far, process, archived.archive_dir, wanted), 60)
+        process.kill()
+        process.join()
+        assert archived.read() == list(range(200))
+    archived.archive()
+    assert_whole(archived.archive_dir, 20)
+    archived.expire()
+    assert archived.segments_count() == 1
+    assert archived.read() == list(range(200))
 
 
 @pytest.mark.parametrize("topic", [b"\xff\xfe", b"a/b", "bücher".encode(), b"."])

@@ -1,14 +1,11 @@
 """Real Spark in a process of its own, started by a real node or by hand, and killed."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from poe import Node
@@ -19,7 +16,7 @@ from poe.errors import ActorDead
 from poe.spark.archive import archive_topics
 from poe.spark.folder_segments import FolderSegments
 from tests.python_process import environment
-from tests.spark.archives import TOPIC
+from tests.spark.archives import TOPIC, assert_whole
 from tests.spark.sources import batch_table, messages
 from tests.waiting import wait_until
 
@@ -56,20 +53,6 @@ def has_segments(node, count):
 
 def read(**options):
     return list(map(int, messages(batch_table(topic=TOPIC, **options))))
-
-
-def assert_whole(archive_dir: Path, segments):
-    """Check that the archive holds so many segments, each once, and nothing else."""
-    manifests = sorted(archive_dir.glob("topic=t/_manifest/*"))
-    files = sorted(archive_dir.glob("topic=t/date=*/*"))
-    named = [
-        (path.parent.parent / file["path"], sum(group["count"] for group in file["groups"]))
-        for path in manifests
-        for file in json.loads(path.read_bytes())["files"]
-    ]
-    assert len(manifests) == segments
-    assert sorted(named) == [(path, pq.read_metadata(path).num_rows) for path in files]
-    assert not list((archive_dir / "_new").iterdir())
 
 
 def pid_of_archiver(node):
