@@ -75,9 +75,10 @@ def hour_of(time: datetime) -> datetime:
 
 
 def rows(folder: Path, name: str) -> list[tuple[object, ...]]:
-    """What a pipeline has written."""
+    """What a pipeline has written; Spark's Parquet says of no time that it is UTC."""
     table = parquet.read_table(folder / f"{name}.parquet")
-    return [tuple(row.values()) for row in table.to_pylist()]
+    values = (tuple(row.values()) for row in table.to_pylist())
+    return [(begins.replace(tzinfo=UTC), *others) for begins, *others in values]
 
 
 def failed_logins(lines: list[str]) -> Counter[tuple[datetime, str]]:
