@@ -5,7 +5,9 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from poe.spark import Pipeline
 
-pipeline = Pipeline("bad_hours", config={"spark.sql.session.timeZone": "UTC"})
+CONFIG = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": 2}
+
+pipeline = Pipeline("bad_hours", config=CONFIG)
 pipeline.source(
     "sshd",
     topic="sshd",

@@ -1,11 +1,13 @@
 """The pipelines in examples/spark, run as their reader would, find what a plain loop finds."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,20 +16,44 @@ from pyarrow import parquet
 
 import poe
 from tests import python_process
+from tests.test_readme import COMMAND, blocks
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(180)]
 
 EXAMPLES = python_process.ROOT / "examples" / "spark"
+DOCUMENT = python_process.ROOT / "docs" / "spark.md"
+SESSION = (
+    "python push_logs.py",
+    "poe pipeline run failed_logins.toml --available-now",
+    "poe pipeline run bad_hours.py --available-now",
+    "poe read alerts",
+)
 FAILED = re.compile(r"Failed password for .* from ([0-9.]+) port")
 ATTACK = 20
+LOGHUB = os.environ.get("LOGHUB", python_process.ROOT.parent / "shared" / "data" / "loghub")
+"""The examples are copied away from where they look for it."""
 
 
-def run(folder: Path, *command: str) -> str:
-    """Run a Python program in a folder; return what it printed."""
+@dataclass(frozen=True)
+class Ran:
+    """What a reader has who typed the session, in a copy of the examples."""
+
+    folder: Path
+    port: int
+    printed: dict[str, str]
+
+    def messages(self, topic: str) -> list[str]:
+        with poe.protocol.socket(port=self.port) as socket:
+            return [message.decode() for _, message in socket.read(topic, 0, 10_000)]
+
+
+def typed(command: str, folder: Path, *arguments: str) -> str:
+    """Run a command in a folder; return what it printed."""
+    program = [sys.executable, *(["-m", "poe"] if command.startswith("poe") else [])]
     done = subprocess.run(
-        [sys.executable, *command],
+        [*program, *command.split()[1:], *arguments],
         cwd=folder,
-        env=python_process.environment(),
+        env=python_process.environment(LOGHUB=str(LOGHUB)),
         check=False,
         capture_output=True,
         text=True,
@@ -36,30 +62,21 @@ def run(folder: Path, *command: str) -> str:
     return done.stdout
 
 
-def messages(port: int, topic: str) -> list[str]:
-    with poe.protocol.socket(port=port) as socket:
-        return [message.decode() for _, message in socket.read(topic, 0, 10_000)]
-
-
 @pytest.fixture(scope="module", params=["loghub", "sample"])
-def ran(request, tmp_path_factory):
-    """A folder in which both pipelines have run over the logs, and the port of the server."""
+def ran(request, java, tmp_path_factory):
+    """The session over real logs, and over the samples."""
     if request.param == "loghub":
         request.getfixturevalue("loghub")
-    sample = ["--sample"] * (request.param == "sample")
-    folder = tmp_path_factory.mktemp("examples")
-    files = [
-        shutil.copy(EXAMPLES / name, folder) for name in ("failed_logins.toml", "bad_hours.py")
-    ]
+    folder = tmp_path_factory.mktemp("examples") / "spark"
+    shutil.copytree(EXAMPLES, folder)
     with poe.Node(dir=folder / "data", port=0) as node:
         assert node.address is not None
         port = node.address[1]
-        run(folder, str(EXAMPLES / "push_logs.py"), "--port", str(port), *sample)
-        for file in files:
-            run(
-                folder, "-m", "poe", "pipeline", "run", file, "--available-now", "--port", str(port)
-            )
-        yield folder, port
+        printed = {}
+        for command in SESSION:
+            sample = ["--sample"] if "push_logs" in command and request.param == "sample" else []
+            printed[command] = typed(command, folder, "--port", str(port), *sample)
+        yield Ran(folder, port, printed)
 
 
 def time_in(text: str, form: str) -> datetime:
@@ -94,17 +111,15 @@ def failed_logins(lines: list[str]) -> Counter[tuple[datetime, str]]:
 
 
 def test_failed_log_ins_are_counted_by_address_and_ten_minutes(ran):
-    folder, port = ran
-    expected = failed_logins(messages(port, "sshd"))
-    assert sorted(rows(folder, "failed_logins")) == sorted(
+    expected = failed_logins(ran.messages("sshd"))
+    assert sorted(rows(ran.folder, "failed_logins")) == sorted(
         (*key, count, count >= ATTACK) for key, count in expected.items()
     )
 
 
 def test_attackers_are_on_the_topic_alerts_once(ran):
-    _, port = ran
-    alerts = [json.loads(message) for message in messages(port, "alerts")]
-    logins = failed_logins(messages(port, "sshd"))
+    alerts = [json.loads(message) for message in ran.messages("alerts")]
+    logins = failed_logins(ran.messages("sshd"))
     attacks = [(*key, count) for key, count in logins.items() if count >= ATTACK]
     assert len(attacks) > 1
     assert sorted(attacks) == sorted(
@@ -113,12 +128,11 @@ def test_attackers_are_on_the_topic_alerts_once(ran):
 
 
 def test_hours_of_both_logs_are_joined(ran):
-    folder, port = ran
     addresses, errors = defaultdict(list), Counter()
-    for line in messages(port, "sshd"):
+    for line in ran.messages("sshd"):
         match = FAILED.search(line)
         addresses[hour_of(ssh_time(line))] += [match[1]] if match else []
-    for line in messages(port, "apache"):
+    for line in ran.messages("apache"):
         errors[hour_of(time_in(line[5:25], "%b %d %H:%M:%S %Y"))] += "[error]" in line
     expected = [
         (hour, len(found), len(set(found)), errors[hour])
@@ -126,15 +140,24 @@ def test_hours_of_both_logs_are_joined(ran):
         if hour in errors
     ]
     assert len(expected) > 3
-    assert sorted(rows(folder, "bad_hours")) == sorted(expected)
+    assert sorted(rows(ran.folder, "bad_hours")) == sorted(expected)
 
 
 def test_the_plots_are_drawn(ran, tmp_path):
     pytest.importorskip("matplotlib")
-    folder, _ = ran
-    told = run(folder, str(EXAMPLES / "plots.py"), ".", str(tmp_path))
+    told = typed("python plots.py", ran.folder, ".", str(tmp_path))
     assert told.split() == ["failed_logins.png", "bad_hours.png"]
     for name in told.split():
         picture = (tmp_path / name).read_bytes()
         assert picture.startswith(b"\x89PNG")
         assert len(picture) < 100_000
+
+
+def test_the_document_shows_the_pipeline_and_what_was_printed(ran, request):
+    assert (EXAMPLES / "failed_logins.toml").read_text() in blocks(DOCUMENT, "toml")
+    shown = dict(COMMAND.findall("\n".join(blocks(DOCUMENT, "console"))))
+    if "loghub" in request.node.name:
+        # Two queries run beside each other, and come to each state in either order.
+        assert {command: sorted(shown[command].splitlines()) for command in SESSION} == {
+            command: sorted(printed.splitlines()) for command, printed in ran.printed.items()
+        }
