@@ -1,7 +1,7 @@
 """Pushes the logs of an SSH server and of a web server onto the topics `sshd` and `apache`.
 
-They are real ones of loghub where these are (LOGHUB names the folder), else the samples in
-examples/data. loghub's two are ten years apart, so the web server's is moved by whole days until it
+They are real ones of loghub where these are (LOGHUB names the folder), else the samples beside
+this file. loghub's two are ten years apart, so the web server's is moved by whole days until it
 ends on the day of the other, as if both were of one machine. A line at the end of the day follows:
 in event time it is never later than the last line, so that without it the last window stays open.
 
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import poe
 
-EXAMPLES = Path(__file__).resolve().parent.parent
-LOGHUB = Path(os.environ.get("LOGHUB", EXAMPLES.parents[1] / "shared" / "data" / "loghub"))
+HERE = Path(__file__).resolve().parent
+LOGHUB = Path(os.environ.get("LOGHUB", HERE.parents[2] / "shared" / "data" / "loghub"))
 YEAR = 2015
 """Of the SSH server's log: syslog writes none."""
 SSH_TIME, WEB_TIME = "%Y %b %d %H:%M:%S", "[%a %b %d %H:%M:%S %Y"
@@ -27,7 +27,7 @@ def read_lines(*, is_sample: bool) -> tuple[list[str], list[str]]:
     """Return the lines of the SSH server's log and of the web server's."""
     files = [LOGHUB / "OpenSSH_2k.log", LOGHUB / "Apache_2k.log"]
     if is_sample or not all(file.exists() for file in files):
-        files = [EXAMPLES / "data" / "sshd.log", EXAMPLES / "data" / "apache.log"]
+        files = [HERE / "sshd.log", HERE / "apache.log"]
     ssh, web = (
         [line.strip() for line in file.read_text().split("\n") if line.strip()] for file in files
     )

@@ -13,7 +13,7 @@ DOCUMENT = python_process.ROOT / "docs" / "spark.md"
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_python_blocks_do_what_their_comments_claim(java, tmp_path):
     run = subprocess.run(
         [sys.executable, "-c", program(DOCUMENT).replace(PORT_SHOWN, free_port())],

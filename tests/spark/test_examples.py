@@ -18,7 +18,7 @@ import poe
 from tests import python_process
 from tests.test_readme import COMMAND, blocks
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 EXAMPLES = python_process.ROOT / "examples" / "spark"
 DOCUMENT = python_process.ROOT / "docs" / "spark.md"
