@@ -29,6 +29,7 @@ _COLUMNS = StructType(
         StructField("message", BinaryType(), nullable=False),
     ]
 )
+"""Without the topic, whose name need not be text."""
 
 OpenSegments = Callable[[], Segments]
 """Opens the place to archive from, in the driver and in executors; to be pickled."""
