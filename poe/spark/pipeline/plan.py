@@ -30,11 +30,17 @@ def writer(
     broker: Mapping[str, str],
     available_now: bool = False,
 ) -> DataStreamWriter:
-    """Return what starts the query of a sink; `broker` is host and port of topics without any.
+    """Return what starts the query of a sink, in this thread.
+
+    `broker` is host and port of topics without any.
 
     Raises:
         InvalidPipeline: Spark refuses it; told with the source, step or sink.
     """
+    # Spark looks for the source `poe` in the session that is active in the thread that starts a
+    # query, and not in the query's own. PySpark has no public name for it.
+    jvm: Any = spark._jvm  # noqa: SLF001
+    jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
     tables: dict[str, DataFrame] = {}
     with _making:
         try:
