@@ -7,11 +7,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from poe.spark.planning import partitions, within
+from poe.errors import UnknownTopic
+from poe.spark.planning import SegmentRange, partitions, within
 from poe.spark.pushdown import Pushdown
 from poe.spark.range_reader import chosen_topics, read_ranges
 from poe.spark.read_options import ReadOptions
-from poe.spark.segments import open_segments
+from poe.spark.segments import Segments, open_segments
 
 
 class BatchReader(DataSourceReader):
@@ -38,17 +39,11 @@ class BatchReader(DataSourceReader):
         """
         options, pushdown = self._options, self._pushdown
         with closing(open_segments(options, is_known=False)) as segments:
-            ranges = [
-                each
-                for topic in chosen_topics(options, segments)
-                if pushdown.selects(topic) and pushdown.after < pushdown.last
-                for each in within(
-                    segments.segments(topic, pushdown.after),
-                    pushdown.after,
-                    pushdown.last,
-                    segments.span,
-                )
-            ]
+            ranges: list[SegmentRange] = []
+            for topic in chosen_topics(options, segments):
+                if pushdown.selects(topic) and pushdown.after < pushdown.last:
+                    stored = self._stored(topic, segments)
+                    ranges += within(stored, pushdown.after, pushdown.last, segments.span)
             parts = partitions(
                 ranges, segments.span, options.target_partition_bytes, options.min_partitions
             )
@@ -57,3 +52,11 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a partition; Spark's own partition of an empty table has none."""
         return read_ranges(self._options, self._schema, partition.value or ())
+
+    def _stored(self, topic: str, segments: Segments) -> list[SegmentRange]:
+        try:
+            return segments.segments(topic, self._pushdown.after)
+        except UnknownTopic:
+            if self._options.topic_pattern is None:
+                raise
+            return []  # it was deleted since it was listed

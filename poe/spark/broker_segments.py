@@ -5,6 +5,7 @@ Reading changes nothing, so that whatever was interrupted is asked again, from w
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from time import monotonic, sleep
 from typing import TypeVar
 
@@ -42,7 +43,7 @@ class BrokerSegments:
         """Return the names of all topics."""
         return names_of(self._ask(lambda server: server.topics()))
 
-    def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:  # noqa: ARG002
+    def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic."""
         ranges = []
         for row in self._ask(lambda server: server.segments(topic)):
@@ -53,7 +54,7 @@ class BrokerSegments:
             ranges.append(
                 SegmentRange(topic, timestamp, first, last, row["count"], row["size_bytes"])
             )
-        return ranges
+        return [*ranges[:-1], self._readable(ranges[-1], after)] if ranges else []
 
     def follows(self, topic: str, after: int) -> bool:
         """Tell whether something is stored behind a pointer."""
@@ -97,6 +98,24 @@ class BrokerSegments:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+    def _readable(self, newest: SegmentRange, after: int) -> SegmentRange:
+        """Return what can be read of a topic's newest segment behind a pointer.
+
+        With the server's option `read="synced"` that is less than what is stored.
+        """
+        first = max(newest.first, after + 1)
+        rest = replace(newest, first=first)
+        found = replace(newest, first=first, last=first - 1, count=0, bytes=0)
+        while found.last < newest.last and (span := self.span(rest, NO_LIMIT, NO_LIMIT)):
+            found = replace(
+                found,
+                last=span.last_pointer,
+                count=found.count + span.record_count,
+                bytes=found.bytes + span.size_bytes,
+            )
+            rest = replace(rest, first=found.last + 1)
+        return found
 
     def _ask(self, call: Callable[[Socket], _Result]) -> _Result:
         """Make a call until it is answered.

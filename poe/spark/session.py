@@ -38,7 +38,7 @@ def session(app_name: str = "poe", master: str = "local[2]", **config: str) -> S
     for key, value in (settings | config).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    running_on = spark.sparkContext.master
+    running_on = spark.sparkContext.master or "local"
     if running_on != "local" and not running_on.startswith("local["):
         spark.sparkContext.addPyFile(str(_zipped_package()))
     spark.dataSource.register(PoeDataSource)

@@ -102,6 +102,7 @@ class SharedFolder:
             names = [
                 name for name, is_folder in self._files.list_folder(TOPICS_FOLDER) if is_folder
             ]
+        self._folders = {}
         for find in (original_topic_of, topic_of):  # where there are both, ours counts
             self._folders |= {topic: name for name in names if (topic := find(name)) is not None}
         return sorted(self._folders)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SESSION_CONFIG = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",

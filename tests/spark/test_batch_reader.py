@@ -108,6 +108,8 @@ def test_an_unknown_topic_is_an_error_and_a_pattern_without_topics_is_not(topics
     with pytest.raises(UnknownTopic):
         batch_reader(path=topics.folder, topic="t").partitions()
     assert batch_reader(path=topics.folder, topicPattern="t").partitions() == []
+    (topics.folder / "topics/t").mkdir()
+    assert batch_reader(path=topics.folder, topicPattern="t").partitions() == []
 
 
 def test_a_folder_that_is_none_is_an_error(tmp_path):

@@ -70,6 +70,27 @@ def test_nobody_there_is_an_error_at_once():
     assert time.monotonic() - begin_s < 5
 
 
+def test_what_readers_do_not_see_yet_is_not_planned(tmp_path):
+    with Node(dir=tmp_path / "poe", port=0, read="synced", sync_interval=3600) as node:
+        options = {**place(node), "topic": "t"}
+        reader = stream_reader(**options)
+
+        def read_both():
+            end = reader.latestOffset({}, reader.getDefaultReadLimit())
+            streamed = messages(table(reader, reader.partitions({}, end)))
+            assert messages(batch_table(**options)) == streamed
+            return streamed
+
+        node.put("t", b"a")
+        assert read_both() == []
+        node.sync()
+        node.put("t", b"b")
+        assert read_both() == [b"a"]
+        node.sync()
+        assert read_both() == [b"a", b"b"]
+        reader.stop()
+
+
 def test_messages_trimmed_after_planning_are_an_error(node):
     pointers = fill(node)
     reader = batch_reader(**place(node), topic="t")
