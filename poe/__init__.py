@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from poe.actors import ActorRef
     from poe.broker import SegmentInfo
     from poe.node import Node
+    from poe.protocol import PutId
 
 __all__ = [
     "Node",
     "PoeError",
+    "PutId",
     "__version__",
     "info",
     "next",
@@ -53,6 +55,8 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the module holds
     """
     if name == "protocol":
         return import_module("poe.protocol")
+    if name == "PutId":
+        return import_module("poe.protocol").PutId
     if name == "Node":
         from poe.node import Node  # noqa: PLC0415 - late on purpose, see above
 
@@ -103,9 +107,9 @@ def put(topic: bytes | str, message: bytes) -> int:
     return _started().put(topic, message)
 
 
-def put_many(topic: bytes | str, messages: Sequence[bytes]) -> int:
+def put_many(topic: bytes | str, messages: Sequence[bytes], put_id: "PutId | None" = None) -> int:
     """Append messages, all or none, and return the last pointer; see `Node.put_many`."""
-    return _started().put_many(topic, messages)
+    return _started().put_many(topic, messages, put_id)
 
 
 def next(topic: bytes | str, pointer: int) -> tuple[int, bytes] | None:  # noqa: A001 - `poe:next/2`

@@ -16,6 +16,7 @@ from poe.actors import KILL, ActorRef, LoopSystemBase, Reason
 from poe.broker import (
     MOVED,
     NODE_SUP,
+    ArchiverParts,
     BoundPort,
     HybridClock,
     ListenerParts,
@@ -29,6 +30,7 @@ from poe.broker import (
     RoutingTable,
     SegmentRows,
     check_port_is_free,
+    control,
     may_repeat,
 )
 from poe.config import Config
@@ -43,7 +45,7 @@ from poe.errors import (
     PoeError,
     StartFailed,
 )
-from poe.protocol import topic_bytes
+from poe.protocol import PutId, topic_bytes
 from poe.protocol.arguments import check_pointer
 from poe.protocol.batch import check_messages
 from poe.storage import Clock, SegmentOptions, Store, topic_text
@@ -97,7 +99,7 @@ class Node:
             system: an actor system to use; by default a new one with a thread of its own.
 
         Raises:
-            OptionError: the folder cannot be used.
+            OptionError: the folder cannot be used, or there is no Spark for `archive_dir`.
             StoreLocked: another server runs on the folder.
             PortInUse: the port is taken.
             NodeRunning: it runs already.
@@ -107,6 +109,7 @@ class Node:
         config = self.config
         if self._bound is None:
             check_port_is_free(config.listener)
+        archiver = ArchiverParts.of(config.dir, config.registry)
         store = Store.open(config.dir, config.segment, config.store)
         logger.info("starting with options: %s", config.as_dict())
         _warn_of_memory(config.segment)
@@ -124,6 +127,7 @@ class Node:
             ),
             self._listener,
             config.scrubber,
+            archiver,
         )
         self._system = system or LoopSystemBase()
         try:
@@ -226,23 +230,30 @@ class Node:
             check_messages(messages)  # an empty one is the caller's mistake, as through a socket
             raise
 
-    def put_many(self, topic: bytes | str, messages: Sequence[bytes]) -> int:
+    def put_many(
+        self, topic: bytes | str, messages: Sequence[bytes], put_id: PutId | None = None
+    ) -> int:
         """Append messages in order, all or none, and return the pointer of the last one.
+
+        With a `put_id` they are stored once, however often this is called with it.
 
         Raises:
             LocalProtocolError: there is none, or as for `put`; nothing is stored.
             InvalidMessage: as for `put`.
+            SequenceGap, ProducerFenced, RepeatedPut: as for `protocol.Socket.write`.
         """
         # Checked here, at 11 ns a message: a wrong type would end the appendix server.
         if type(messages) is not list or set(map(type, messages)) != _BYTES_ONLY:
             messages = _as_bytes(messages)
+        if put_id is not None:
+            put_id.encode()  # refuses what a socket would
         try:
-            return self._put(topic, messages)
+            return self._put(topic, messages, put_id)
         except InvalidMessage:
             check_messages(messages)
             raise
 
-    def _put(self, topic: bytes | str, messages: Any) -> int:  # noqa: ANN401 - checked by storage
+    def _put(self, topic: bytes | str, messages: Any, put_id: PutId | None = None) -> int:  # noqa: ANN401 - checked by storage
         name = topic if type(topic) is bytes else topic_bytes(topic)
         system = self._system
         if system is None:
@@ -250,9 +261,9 @@ class Node:
         route = self._routes.get(name)
         if route is not None:
             try:
-                pointer = system.call(route.refs[-1], Put(messages), None)
+                pointer = system.call(route.refs[-1], Put(messages, put_id), None)
             except ActorDead as error:
-                if not may_repeat(error, is_put=True):
+                if not may_repeat(error, is_put=put_id is None):
                     raise
                 pointer = MOVED
             except NoDescriptors:
@@ -261,7 +272,8 @@ class Node:
                 return pointer  # type: ignore[no-any-return]  # a reply to Put
         elif not name:
             topic_bytes(name)
-        return self._serve(partial(RequestHandler.put, topic=name, messages=messages))
+        put = partial(RequestHandler.put, topic=name, messages=messages, put_id=put_id)
+        return self._serve(put)
 
     def next(self, topic: bytes | str, pointer: int) -> tuple[int, bytes] | None:
         """Return the message that follows `pointer`, with its pointer; None when nothing follows.
@@ -330,7 +342,7 @@ class Node:
 
     def control(self, op: str, **arguments: Any) -> Any:  # noqa: ANN401 - as the op says
         """Carry out a control request, as over the socket."""
-        return self._serve(lambda handler: handler.control(op, arguments))
+        return self._serve(lambda handler: control(handler, op, arguments))
 
     def _serve(self, request: Callable[[RequestHandler], Awaitable[T]]) -> T:
         """Have one request served by an actor of its own.

@@ -21,6 +21,7 @@ from poe.supervision.api import WhichChildren
 from properties.models import NodeModel
 from properties.strategies import BATCHES, LIMITS, PLACES, TOPICS
 from tests.broker.nodes import KILLING, descriptors, is_served, open_files, read_by_next
+from tests.protocol.streams import records_of
 from tests.waiting import wait_until
 
 KILLS_MAX = 6
@@ -112,6 +113,31 @@ class WaysAgreement(RuleBasedStateMachine):
             for found in self.reads(topic, pointer, limit):
                 assert found == expected[: len(found)]
                 assert bool(found) == bool(expected)
+
+    @rule(topic=TOPICS, place=PLACES, last=PLACES, limit=LIMITS)
+    def read_by_ranges(self, topic, place, last, limit):
+        pointer, end = self.model.place(topic, *place), self.model.place(topic, *last)
+        expected = [each for each in self.model.read(topic, pointer, 10_000) if each[0] <= end]
+        found = list(self.socket.read_ranges(topic, pointer, end, limit))
+        assert [record for each in found for record in records_of(each)] == expected
+        found = [self.run(self.async_socket.read_range(topic, pointer, end, limit))]
+        assert records_of(found[0]) == expected[: len(found[0])]
+        assert bool(len(found[0])) == bool(expected)
+
+    @rule(topic=TOPICS, place=PLACES)
+    def trim(self, topic, place):
+        if topic in self.model.topics:
+            pointer = self.model.place(topic, *place)
+            self.socket.trim(topic, pointer)
+            left = self.socket.read(topic, 0, 1)
+            dropped = self.model.drop_before(topic, left[0][0] if left else POINTER_MAX)
+            assert all(each <= pointer for each, _ in dropped)
+
+    @rule(topic=TOPICS)
+    def delete(self, topic):
+        if topic in self.model.topics:
+            self.socket.delete(topic)
+            del self.model.topics[topic]
 
     @rule(topic=TOPICS, limit=LIMITS)
     def follow_to_the_end(self, topic, limit):

@@ -92,6 +92,29 @@ def _sums(data: bytes) -> None:
     _damage(_SEGMENT + "_sum", data)
 
 
+def _receipts(data: bytes) -> None:
+    """The receipts of a segment, closed or not: no message may be lost, and a put be answered."""
+    from poe.errors import FormatNotSupported, ProducerFenced, RepeatedPut, SequenceGap
+    from poe.storage import SegmentOptions
+    from torture.layers.memory import Inode
+    from torture.workload import open_store, read_store
+
+    for is_locked in (False, True):
+        files = _sound_store().copy("boot")
+        truth = _read(files.copy("boot"))
+        files.inodes[_SEGMENT + "_seq"] = Inode(data)
+        if is_locked:
+            files.inodes[_SEGMENT + "_lock"] = Inode()
+        with contextlib.suppress(FormatNotSupported):
+            store = open_store(files, SegmentOptions())
+            assert read_store(store) == truth
+            segment = store.topics[b"t"][-1]
+            with contextlib.suppress(RepeatedPut, SequenceGap, ProducerFenced):
+                segment.unseal()
+                segment.append([b"next"], 9, (b"p" * 16, 0, 1))
+            store.close()
+
+
 def _meta(data: bytes) -> None:
     """The events of a store whose data is sound: nothing of that may be lost."""
     _damage(_META, data)
@@ -167,7 +190,8 @@ def _sound_store() -> "MemoryFiles":
     store = open_store(files, SegmentOptions())
     segment = store.create_segment(b"t", 1)
     for number in range(3):
-        segment.append([b"message %d" % number] * 2, number)
+        put = (b"p" * 16, 0, 0) if number == 1 else None
+        segment.append([b"message %d" % number] * 2, number, put)
         segment.flush()
     store.close()
     return files
@@ -192,12 +216,19 @@ def _sound_segment() -> bytes:
 
 
 def _sound_requests() -> bytes:
-    from poe.protocol import ControlRequest, PointerRequest, PutRequest
+    from poe.protocol import (
+        ControlRequest,
+        PointerRequest,
+        PutId,
+        PutRequest,
+        SequencedPutRequest,
+    )
 
     put = PutRequest(b"topic", [b"one", b"two"])
+    numbered = SequencedPutRequest(b"topic", [b"one", b"two"], PutId(bytes(16), 0, 1))
     pointer = PointerRequest(topic=b"topic", pointer=1, limit=2)
     control = ControlRequest("wait", 1, {"topic": b"topic", "pointer": 1})
-    return b"".join(each.encode() for each in (put, pointer, control))
+    return b"".join(each.encode() for each in (put, numbered, pointer, control))
 
 
 def _sound_replies() -> bytes:
@@ -214,6 +245,7 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], Callable[[], bytes]]] = {
     "records": (_records, lambda: _sound_store().snapshot()[_SEGMENT + "_data"]),
     "segment": (_segment, _sound_segment),
     "sums": (_sums, lambda: _sound_store().snapshot()[_SEGMENT + "_sum"]),
+    "receipts": (_receipts, lambda: _sound_store().snapshot()[_SEGMENT + "_seq"]),
     "meta": (_meta, lambda: _sound_store().snapshot()[_META]),
     "slab": (_slab, _sound_slab),
     "config": (_config, lambda: b'ack = "fsync"\ncheck_interval = 0.5\n'),

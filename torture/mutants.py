@@ -246,9 +246,9 @@ def _clock_is_pointer(patch: Patch) -> None:
     """P34: the pointer is what the clock says."""
     append = segment.Segment.append
 
-    def at_clock(self: Any, messages: Any, now_us: int) -> int:
+    def at_clock(self: Any, messages: Any, now_us: int, *put: Any) -> int:
         self.last_pointer = 0
-        return append(self, messages, now_us)
+        return append(self, messages, now_us, *put)
 
     patch(segment.Segment, "append", at_clock)
 

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final
 
 from poe.actors import ActorRef
-from poe.storage import Messages
+from poe.storage import Messages, PutKey
 
 
 class Answer(Enum):
@@ -26,6 +26,8 @@ class Put:
     """Append a batch; answers the pointer of its last message, or MOVED: it is not stored."""
 
     messages: Messages
+    put_id: PutKey | None = None
+    """Of a sequenced put: what is stored already is answered as it was the first time."""
 
 
 @dataclass(slots=True)
@@ -37,11 +39,33 @@ class Get:
     bytes_max: int
 
 
+@dataclass(frozen=True, slots=True)
+class GetRange:
+    """Find records behind a pointer up to `last`; answers an `IndexedSlice` or None."""
+
+    pointer: int
+    last: int
+    limit: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span(GetRange):
+    """Tell what `GetRange` would find; answers a `FileSlice` or None."""
+
+
 @dataclass(slots=True)
 class Next:
     """Read the one message behind a pointer; answers (pointer, message) or None."""
 
     pointer: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindLastPut:
+    """Answer the `LastPut` of a producer, None where there is none, or MOVED."""
+
+    producer: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,10 @@ from poe.broker.appendix_message import (
     MOVED,
     CheckLimits,
     Describe,
+    FindLastPut,
     Finish,
     Get,
+    GetRange,
     LimitReached,
     Next,
     Put,
@@ -27,6 +29,7 @@ from poe.broker.appendix_message import (
     ReleaseWaiting,
     Seal,
     SegmentInfo,
+    Span,
     Sync,
     Unseal,
     WaitFor,
@@ -213,7 +216,7 @@ class AppendixServer(GenServer):
             self._space.check(segment.path, self.monotonic_s())
         if not segment.is_writer or segment.failure:
             return self._commit.send_on(caller) if segment.failure else MOVED
-        pointer = segment.append(request.messages, self._clock.now_us())
+        pointer = segment.append(request.messages, self._clock.now_us(), request.put_id)
         commit = self._commit
         if not commit.is_due:
             commit.mark_dirty()
@@ -229,12 +232,19 @@ class AppendixServer(GenServer):
             self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
         return pointer
 
-    def _report_full(self) -> None:
-        """Ask for a successor when one is due, but not during a sync: sealing would wait for it."""
+    def _report_full(self, *, is_just_synced: bool = False) -> None:
+        """Ask for a successor when one is due, but not during a sync: sealing would wait for it.
+
+        One that is told of sequenced puts waits for a sync of them. Most of it is done before.
+        """
         segment, options = self._segment, self._options
         is_full = segment.count >= options.count_limit or segment.size_bytes >= options.size_limit
-        if is_full and segment.is_writer and self._commit.work is None and not segment.failure:
+        if not is_full or not segment.is_writer or self._commit.work or segment.failure:
+            return
+        if segment.receipts is None or is_just_synced or not self._commit.is_due:
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
+        else:
+            self._commit.sync_early()
 
     # ---- durability ---------------------------------------------------------------------------
 
@@ -245,11 +255,13 @@ class AppendixServer(GenServer):
         if commit.visible is not None or has_failed:
             self._release_waiting()
         if not has_failed:
-            self._report_full()
+            self._report_full(is_just_synced=True)
         elif commit.work is None:
             # Told once: what comes of it is tried again by puts, not for each topic at each tick.
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
         commit.begin_gathered()
+        if not self._is_ticking:
+            self._tick_later()  # a segment that slept was woken to be synced
         if self._commit.work is None and self._flush_timer is None:
             # The sums of what came meanwhile have waited.
             self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
@@ -294,28 +306,47 @@ class AppendixServer(GenServer):
 
     # ---- other requests -----------------------------------------------------------------------
 
-    def _serve(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
+    def _serve(self, request: Any, caller: Call) -> Any:  # noqa: ANN401 - each answers
         """Serve a request that is not on the hot path."""
         match request:
+            case GetRange(pointer, last, limit, bytes_max):
+                find = self._segment.span if type(request) is Span else self._segment.read_range
+                return find(pointer, last, limit, bytes_max, self._commit.visible)
             case WaitFor():
-                return self._wait_for(request, caller)
+                answer = self._wait_for(request, caller)
+            case FindLastPut():
+                answer = self._find_last_put(request, caller)
             case Seal():
                 self._commit.finish()
                 self._segment.seal()
                 self._commit.mark_dirty()
                 self._release_waiting()
-                return self._segment.pointer_high
+                answer = self._segment.pointer_high
             case Unseal():
                 if not self._segment.failure:
                     self._segment.unseal()
                     self._reported_full = False
-                return None
+                answer = None
             case Sync():
-                is_wanted = self._commit.is_dirty or self._commit.work is not None
-                return self._commit.join(caller, None) if is_wanted else None
+                answer = self._when_synced(caller, None)
             case Finish():
-                return self._finish(caller)
-        return super().handle_call(request, caller)
+                answer = self._finish(caller)
+            case _:
+                answer = super().handle_call(request, caller)
+        return answer
+
+    def _when_synced(self, caller: Call, answer: object) -> Any:  # noqa: ANN401
+        """Answer when all that was put is durable."""
+        is_wanted = self._commit.is_dirty or self._commit.work is not None
+        return self._commit.join(caller, answer) if is_wanted else answer
+
+    def _find_last_put(self, request: FindLastPut, caller: Call) -> Any:  # noqa: ANN401
+        """Tell of a put when its producer could have been told: with `fsync`, once it is synced."""
+        segment = self._segment
+        if not segment.is_writer or segment.failure:
+            return self._commit.send_on(caller) if segment.failure else MOVED
+        found = segment.last_put(request.producer)
+        return found if self._ack != "fsync" or found is None else self._when_synced(caller, found)
 
     def _finish(self, caller: Call) -> Any:  # noqa: ANN401
         """Seal, and answer when all is durable; what a sync has failed for stays as it is."""

@@ -12,6 +12,9 @@ that is larger than what is left gets through, and the memory of half frames is 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+
+from poe.errors import Overloaded
 
 _SHARE_BYTES_MIN = 1024
 
@@ -133,6 +136,25 @@ class Holding:
         self._resume = None
         self.budget.end_turn(self)
         self.set(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the requests of one connection may take of memory."""
+
+    holding: Holding
+    frame_max: int
+    """Bytes in one frame."""
+
+    def hold(self, size_bytes: int) -> None:
+        """Count what a request has made, until the connection counts what it holds anew.
+
+        Raises:
+            Overloaded: there is no room for it.
+        """
+        if not self.holding.may_hold(size_bytes):
+            raise Overloaded("in_flight_max", self.holding.budget.bytes_max)
+        self.holding.set(self.holding.size_bytes + size_bytes)
 
 
 def _size(holding: Holding) -> int:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from poe.actors import READABLE, Call, Exit, GenServer, Reason, SocketWatch, Stop
-from poe.broker.byte_budget import ByteBudget, Holding
+from poe.broker.byte_budget import ByteBudget, Holding, Room
 from poe.broker.frame_input import FrameInput, Scratch
 from poe.broker.input_deadline import TURN, InputAlarm, InputDeadline
+from poe.broker.reply import make_reply
 from poe.broker.reply_sender import ReplySender
 from poe.broker.request_handler import RequestHandler
 from poe.broker.routing_table import RoutingTable
@@ -24,7 +25,6 @@ from poe.errors import ConnectionClosed, OptionError, Overloaded, PoeError, Remo
 from poe.protocol import (
     FRAME_MAX,
     SCRATCH_SIZE,
-    ControlReply,
     ControlRequest,
     DataReply,
     ErrorReply,
@@ -128,7 +128,9 @@ class Connection(GenServer):
         self._budget = parts.budget
         self._holding = Holding(parts.budget, self._receive_again)
         self._input = FrameInput(peer, parts.scratch, self._holding, options.frame_max)
-        self._handler = RequestHandler(self, parts.routes, self._input.is_open, options.put_timeout)
+        self._room = Room(self._holding, options.frame_max)
+        is_open, put_timeout_s = self._input.is_open, options.put_timeout
+        self._handler = RequestHandler(self, parts.routes, is_open, put_timeout_s, self._room)
         self._turn_bytes: int | None = None
         self._leave = leave
         self._watch = SocketWatch(self, peer, self._closed)
@@ -242,7 +244,7 @@ class Connection(GenServer):
             begun = self._handler.begin_get(topic, pointer, limit, self._options.frame_max - 2)
             if begun is not None and begun.is_done and (found := begun.value) is not None:
                 return self._reply(DataReply.header(found.length), found)
-        elif type(request) is PutRequest:
+        elif isinstance(request, PutRequest):
             begun = self._handler.begin_put(*request)
             if begun is not None:
                 if not begun.is_done:
@@ -275,35 +277,19 @@ class Connection(GenServer):
         Raises:
             ConnectionClosed, OSError: the reply cannot be sent.
         """
-        handler, records = self._handler, None
         if begun is None or not begun.is_done or isinstance(request, PutRequest):
             # It may wait for news for a minute, for a slow disk, or for a put to be made again, and
             # 10 000 clients that do so must not have a buffer each.
             request = self._input.let_go_of(request, begun)
-        try:
-            if isinstance(request, PointerRequest):
-                bytes_max = self._options.frame_max - 2
-                records = await handler.get(*request, bytes_max, begun)
-                reply = DataReply.header(records.length if records is not None else 0)
-            elif isinstance(request, PutRequest):
-                reply = PutReply.frame(await handler.put(request.topic, request.messages, begun))
-            else:
-                result = await handler.control(request.op, request.arguments)
-                reply = ControlReply(request.id, result).encode()
-                _check_size(reply, self._options.frame_max)
-                if not self._holding.may_hold(len(reply)):
-                    raise Overloaded("in_flight_max", self._budget.bytes_max)
-        except PoeError as error:
-            request_id = request.id if isinstance(request, ControlRequest) else None
-            reply = ErrorReply.from_error(error, request_id).encode()
-        rest = self._reply(reply, records)
+        # Not given a name here: it may be large, and is to be gone once it is sent.
+        rest = self._reply(*await make_reply(self._handler, request, begun, self._room))
         if rest is not None:
             await rest
         if isinstance(request, ControlRequest) and self._input.reader.pending_bytes:
             # It may have asked all topics, and so takes a whole turn.
             await self._end_turn()
 
-    def _reply(self, head: bytes, records: FileSlice | None = None) -> Waiting | None:
+    def _reply(self, head: bytes | memoryview, records: FileSlice | None = None) -> Waiting | None:
         """Send a reply, as far as the peer takes it at once."""
         return None if self._sender.start(head, records) else self._finish_reply()
 
@@ -404,14 +390,3 @@ class Connection(GenServer):
             return await self._hang_up(Overloaded("in_flight_max", self._budget.bytes_max))
         self._begin_turn()
         return None
-
-
-def _check_size(reply: bytes, frame_max: int) -> None:
-    """Refuse a reply that the client would refuse, and end the connection for.
-
-    Raises:
-        RemoteProtocolError: it exceeds `frame_max`.
-    """
-    if len(reply) > frame_max:
-        msg = f"the reply has {len(reply)} bytes, more than option frame_max; ask for less"
-        raise RemoteProtocolError(msg)

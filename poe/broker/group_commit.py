@@ -154,6 +154,11 @@ class GroupCommit:
         else:
             self.mark_dirty()
 
+    def sync_early(self) -> None:
+        """Sync what was put, unless a sync runs or has failed."""
+        if self.work is None and not self._segment.has_failed_to_sync:
+            self._sync()
+
     def end(self) -> None:
         """Answer those who waited for the work that has ended.
 

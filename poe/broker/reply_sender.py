@@ -33,14 +33,16 @@ class ReplySender:
         self._descriptor = peer.fileno()
         self._watch = watch
         self._timeout_s = timeout_s
-        self._rest: tuple[bytes, OpenFile | None, int, int] = _NOTHING
+        self._rest: tuple[bytes | memoryview, OpenFile | None, int, int] = _NOTHING
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes in memory that the peer has not taken yet; records wait in their file."""
-        return len(self._rest[0])
+        """Bytes of memory that wait for the peer; records wait in their file."""
+        head = self._rest[0]
+        # A view keeps all that it was cut from.
+        return memoryview(head.obj).nbytes if isinstance(head, memoryview) else len(head)
 
-    def start(self, head: bytes, records: FileSlice | None = None) -> bool:
+    def start(self, head: bytes | memoryview, records: FileSlice | None = None) -> bool:
         """Begin a reply: `head`, then the bytes of `records`; True when all of it has left.
 
         Raises:
@@ -79,7 +81,7 @@ class ReplySender:
             msg = f"peer took no bytes for {self._timeout_s} s (option send_timeout)"
             raise ConnectionClosed(msg)
 
-    def _push(self, head: bytes, file: OpenFile | None, offset: int, end: int) -> bool:
+    def _push(self, head: bytes | memoryview, file: OpenFile | None, offset: int, end: int) -> bool:
         """Send until all is out; when the kernel takes no more, keep the rest."""
         try:
             while head:
@@ -95,7 +97,7 @@ class ReplySender:
                     raise ConnectionClosed(msg)
                 offset += sent
         except BlockingIOError:
-            self._rest = (head, file, offset, end)
+            self._rest = (head or b"", file, offset, end)
             return False
         self._rest = _NOTHING
         return True

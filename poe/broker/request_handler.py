@@ -1,4 +1,4 @@
-"""What a request does: puts and reads by the routing table, everything else by the registry.
+"""What a request does: puts and reads by the routing table, what changes topics by the registry.
 
 One handler serves one actor (a connection, or the one for application threads). It finds the
 appendix server, makes one call, and tries again when the server has moved or has just died.
@@ -9,7 +9,7 @@ message.
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from poe.actors import ActorRef, Call, GenServer, ReplyDeadline
@@ -17,27 +17,27 @@ from poe.broker.appendix_message import (
     MOVED,
     Describe,
     Get,
+    GetRange,
     Next,
     Put,
     SegmentInfo,
     WaitFor,
 )
 from poe.broker.appendix_server import REGISTRY
+from poe.broker.byte_budget import Room
+from poe.broker.last_put import find_last_put
 from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat, release_files
-from poe.broker.routing_table import RoutingTable
-from poe.broker.topic_registry import EnsureWriter
+from poe.broker.routing_table import Route, RoutingTable
+from poe.broker.topic_registry import Delete, EnsureWriter, Trim
 from poe.broker.topic_sync import sync_topics
 from poe.errors import (
     ActorDead,
     CorruptRecord,
     NoDescriptors,
-    RemoteProtocolError,
     TopicUnavailable,
     UnknownTopic,
 )
-from poe.storage import POINTER_MAX, FileSlice, Messages, folder_name
-from poe.supervision import TreeRow, tree
-from poe.version import VERSION
+from poe.storage import FileSlice, LastPut, Messages, PutKey, folder_name
 
 _RELEASES_MAX = 3
 _GAP_AT_END_S = 0.1
@@ -49,8 +49,6 @@ WAIT_SLICE_S = 2.0
 NODE_SUP = "poe_sup"
 """Name of the root of a node's tree."""
 
-_ROW_FIELDS = tuple(field.name for field in fields(TreeRow))
-
 SegmentRows: TypeAlias = list[tuple[ActorRef, SegmentInfo]]
 """The appendix servers of a topic, oldest first, each with what it tells of its segment."""
 
@@ -59,10 +57,11 @@ class RequestHandler:
     """Carries requests out on behalf of `actor`; holds no state of a request.
 
     `is_wanted` tells whether the one who asked is still there, and `put_timeout_s` how long a put
-    or a sync may wait for its disk; None sets no limit.
+    or a sync may wait for its disk; None sets no limit. `room` bounds what a request may take of
+    memory; None is for those of the own process.
     """
 
-    __slots__ = ("_actor", "_is_wanted", "_put_timeout_s", "_routes", "deadline")
+    __slots__ = ("_is_wanted", "_put_timeout_s", "actor", "deadline", "room", "routes")
 
     def __init__(
         self,
@@ -70,35 +69,43 @@ class RequestHandler:
         routes: RoutingTable,
         is_wanted: Callable[[], bool] = lambda: True,
         put_timeout_s: float | None = None,
+        room: Room | None = None,
     ) -> None:
-        self._actor = actor
-        self._routes = routes
+        self.actor = actor
+        self.routes = routes
         self._is_wanted = is_wanted
         self._put_timeout_s = put_timeout_s
         self.deadline = ReplyDeadline(put_timeout_s)
+        self.room = room
 
-    def begin_put(self, topic: bytes, messages: Messages) -> Call | None:
+    def begin_put(self, topic: bytes, messages: Messages, put: PutKey | None = None) -> Call | None:
         """Make the call that a put usually takes; None when the topic has no writer yet.
 
         Mostly it is done at once, and its value the pointer. `put` goes on from it if not.
         """
-        route = self._routes.get(topic)
+        route = self.routes.get(topic)
         if route is None:
             return None
-        return self._actor.call_leaf(route.writer, Put(messages))
+        return self.actor.call_leaf(route.writer, Put(messages, put))
 
     def begin_get(self, topic: bytes, pointer: int, limit: int, bytes_max: int) -> Call | None:
         """Make the call that a get usually takes; None when the topic has no route.
 
         Mostly it is done at once, and its value the `FileSlice`. `get` goes on from it if not.
         """
-        route = self._routes.get(topic)
+        route = self.routes.get(topic)
         if route is None:
             return None
-        return self._actor.call_leaf(route.reader(pointer), Get(pointer, limit, bytes_max))
+        return self.actor.call_leaf(route.reader(pointer), Get(pointer, limit, bytes_max))
 
-    async def put(self, topic: bytes, messages: Messages, begun: Call | None = None) -> int:
-        """Append a batch and return the pointer of its last message.
+    async def put(
+        self,
+        topic: bytes,
+        messages: Messages,
+        begun: Call | None = None,
+        put_id: PutKey | None = None,
+    ) -> int:
+        """Append a batch and return the pointer of its last message; the same if it is repeated.
 
         `begun` is what `begin_put` returned for it, if that was asked.
 
@@ -108,8 +115,8 @@ class RequestHandler:
             ActorDead: the appendix server ended before it answered; it may be stored.
             CallTimeout: the disk has not taken it in time; it may be stored.
         """
-        actor = self._actor
-        call = begun or self.begin_put(topic, messages)
+        actor = self.actor
+        call = begun or self.begin_put(topic, messages, put_id)
         for attempt in range(TRIES_MAX):
             if attempt > 1:
                 await actor.sleep(RETRY_S)
@@ -118,8 +125,8 @@ class RequestHandler:
                 if call is None:
                     ensure = EnsureWriter(topic, messages)
                     writer = await actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
-                    call = actor.call(writer, Put(messages), timeout_s=None)
-                is_put = True
+                    call = actor.call(writer, Put(messages, put_id), timeout_s=None)
+                is_put = put_id is None  # else it may be made again, though it may be stored
                 pointer = await self.deadline.wait(call)
             except ActorDead as error:
                 if not may_repeat(error, is_put=is_put):
@@ -127,7 +134,7 @@ class RequestHandler:
             except NoDescriptors:
                 if attempt >= _RELEASES_MAX:
                     raise
-                await release_files(actor, self._routes, is_urgent=attempt > 0)
+                await release_files(actor, self.routes, is_urgent=attempt > 0)
             else:
                 if pointer is not MOVED:
                     return pointer  # type: ignore[no-any-return]  # a reply to Put
@@ -155,115 +162,85 @@ class RequestHandler:
             StorageError: the topic cannot be read.
             TopicUnavailable: the segment had no appendix server for 5 s.
         """
-        await self._recover(topic)
-        if self._routes.get(topic) is None:
+        await self.recover(topic)
+        if self.routes.get(topic) is None:
             raise UnknownTopic(topic)
         return await self._call_reader(  # type: ignore[no-any-return]  # a reply to Next
             topic, Next(pointer)
         )
 
+    def get_range(self, topic: bytes, wanted: GetRange) -> Awaitable[Any]:
+        """Find records of a range, or what they span; None when there are none. Raises as `get`."""
+        return self._call_reader(topic, wanted)
+
     async def _call_reader(
-        self, topic: bytes, request: Get | Next, begun: Call | None = None
+        self, topic: bytes, request: Get | GetRange | Next, begun: Call | None = None
     ) -> Any:  # noqa: ANN401
         """Find what follows the request's pointer; behind damage, where gaps are skipped."""
-        await self._recover(topic)
+        await self.recover(topic)
         has_skipped = False
         while True:
             try:
                 found = await self._ask_reader(topic, request, begun)
             except CorruptRecord as error:
                 behind = error.pointer or 0
-                if not self._routes.are_gaps_skipped or behind <= request.pointer:
+                if not self.routes.are_gaps_skipped or behind <= request.pointer:
                     raise
-                self._routes.gaps_count += 1
+                self.routes.gaps_count += 1
                 has_skipped = True
                 request, begun = replace(request, pointer=behind), None
             else:
                 if found is None and has_skipped:
                     # It has news, says `wait` of a topic that ends in damage: who asks for them
                     # again and again is not to do so without a pause.
-                    await self._actor.sleep(_GAP_AT_END_S)
+                    await self.actor.sleep(_GAP_AT_END_S)
                 return found
 
-    async def _ask_reader(self, topic: bytes, request: Get | Next, begun: Call | None) -> Any:  # noqa: ANN401
+    async def _ask_reader(
+        self, topic: bytes, request: Get | GetRange | Next, begun: Call | None
+    ) -> Any:  # noqa: ANN401
         """Ask the appendix server that holds what follows the request's pointer."""
         for attempt in range(TRIES_MAX):
-            route = self._routes.get(topic)
+            route = self.routes.get(topic)
             if route is None:
                 return None
             reader = route.reader(request.pointer)
-            call, begun = begun or self._actor.call(reader, request, timeout_s=None), None
+            call, begun = begun or self.actor.call(reader, request, timeout_s=None), None
             try:
                 found = await call
             except ActorDead as error:
                 if not may_repeat(error, is_put=False):
                     raise
-                await self._actor.sleep(RETRY_S)
+                await self.actor.sleep(RETRY_S)
                 continue
             except NoDescriptors:
                 if attempt >= _RELEASES_MAX:
                     raise
-                await release_files(self._actor, self._routes, is_urgent=attempt > 0)
+                await release_files(self.actor, self.routes, is_urgent=attempt > 0)
                 continue
-            if found is not None or self._routes.is_newest(topic, reader):
+            if found is not None or self.routes.is_newest(topic, reader):
                 return found
-            if isinstance(request, Get) and request.limit == 0:
+            if _asks_for_nothing(request, route):
                 return None
         raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
 
-    async def _recover(self, topic: bytes) -> None:
+    async def recover(self, topic: bytes) -> None:
         """Have a topic that is out of service tried again.
 
         Raises:
             StorageError: what keeps it out of service still does.
         """
-        if topic in self._routes.failures:
-            ensure = EnsureWriter(topic)
-            await self._actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
+        if topic in self.routes.failures:
+            await self.ask_registry(EnsureWriter(topic))
 
-    # ---- control requests -----------------------------------------------------------------------
-
-    async def control(self, op: str, arguments: dict[str, Any]) -> Any:  # noqa: ANN401
-        """Carry out a control request and return what msgpack can carry.
+    async def ask_registry(self, request: EnsureWriter | Trim | Delete) -> Any:  # noqa: ANN401
+        """Have the topic registry do something, and return what it answers.
 
         Raises:
-            RemoteProtocolError: an unknown op, or a missing or wrong argument.
+            PoeError: as it says.
+            CallTimeout: it has not answered in time; it may be done later.
         """
-        match op:
-            case "health":
-                result: Any = {"status": "ok", "version": VERSION, **self._routes.health()}
-            case "topics":
-                result = self._routes.topics()
-            case "status" | "info":
-                as_value = _as_map if op == "info" else _as_pair
-                described = await self.describe_all()
-                result = {topic: [as_value(*row) for row in rows] for topic, rows in described}
-            case "segments":
-                result = [_as_map(*row) for row in await self.describe(_topic(arguments))]
-            case "tree":
-                root = self._actor.whereis(NODE_SUP)
-                result = _tree_rows(root, all_rows=_flag(arguments, "all"))
-            case "sync":
-                await self.sync(_topic(arguments) if "topic" in arguments else None)
-                result = None
-            case "create":
-                ensure = EnsureWriter(_topic(arguments))
-                await self._actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
-                result = True
-            case "wait":
-                pointer = _number(arguments, "pointer", POINTER_MAX)
-                if type(pointer) is not int:
-                    msg = f"argument pointer is {pointer!r}; send a whole number"
-                    raise RemoteProtocolError(msg)
-                timeout_s = float(_number(arguments, "timeout_s", WAIT_MAX_S))
-                result = await self.wait(_topic(arguments), pointer, timeout_s)
-            case _:
-                msg = (
-                    f"control op {op[:40]!r} is unknown; "
-                    "use topics, status, info, segments, tree, sync, create, health or wait"
-                )
-                raise RemoteProtocolError(msg)
-        return result
+        return await self.actor.call(REGISTRY, request, timeout_s=self._put_timeout_s)
 
     async def sync(self, topic: bytes | None) -> None:
         """Make everything acknowledged so far durable, of one topic or of all.
@@ -275,33 +252,48 @@ class RequestHandler:
             CallTimeout: the disk has not taken it in time.
         """
         if topic is not None:
-            await self._recover(topic)
-            if self._routes.get(topic) is None:
+            await self.recover(topic)
+            if self.routes.get(topic) is None:
                 raise UnknownTopic(topic)
-        await sync_topics(self._actor, self._routes, topic, self._put_timeout_s)
+        await sync_topics(self.actor, self.routes, topic, self._put_timeout_s)
+
+    async def last_put(self, topic: bytes, producer: bytes) -> LastPut | None:
+        """Tell the newest put of a producer that a topic has, see `find_last_put`."""
+        return await find_last_put(self.actor, self.routes, topic, producer, self._put_timeout_s)
 
     async def describe(self, topic: bytes) -> SegmentRows:
-        """Return what is known of the segments of a topic.
+        """Return what is known of the segments of a topic, of all of them.
 
         Raises:
             UnknownTopic: nobody put anything onto it.
             StorageError: the topic cannot be served.
+            TopicUnavailable: a segment had no appendix server for 5 s.
         """
-        await self._recover(topic)
-        if self._routes.get(topic) is None:
-            raise UnknownTopic(topic)
-        return await self._describe(topic)
+        for _ in range(TRIES_MAX):
+            await self.recover(topic)
+            route = self.routes.get(topic)
+            if route is None:
+                raise UnknownTopic(topic)
+            rows = await self._describe(route)
+            # Who plans a read by it would leave out messages of a server that is being restarted.
+            if len(rows) == len(route.refs):
+                return rows
+            await self.actor.sleep(RETRY_S)
+        raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
 
     async def describe_all(self) -> list[tuple[bytes, SegmentRows]]:
         """Return what is known of all topics, sorted; of one that cannot be served, no segments."""
-        return [(topic, await self._describe(topic)) for topic in self._routes.topics()]
+        described = []
+        for topic in self.routes.topics():
+            route = self.routes.get(topic)
+            described.append((topic, [] if route is None else await self._describe(route)))
+        return described
 
-    async def _describe(self, topic: bytes) -> SegmentRows:
-        route = self._routes.get(topic)
+    async def _describe(self, route: Route) -> SegmentRows:
         rows = []
-        for ref in () if route is None else route.refs:
+        for ref in route.refs:
             with contextlib.suppress(ActorDead):  # it is being restarted, or has expired
-                rows.append((ref, await self._actor.call(ref, Describe())))
+                rows.append((ref, await self.actor.call(ref, Describe())))
         return rows
 
     async def wait(self, topic: bytes, pointer: int, timeout_s: float) -> bool:
@@ -314,75 +306,46 @@ class RequestHandler:
             InvalidTopicName: nobody can put anything onto it.
             StorageError: the topic cannot be served.
         """
-        await self._recover(topic)
-        if self._routes.get(topic) is None:
-            folder_name(topic, self._routes.names)
-        actor = self._actor
+        await self.recover(topic)
+        if self.routes.get(topic) is None:
+            folder_name(topic, self.routes.names)
+        actor = self.actor
         deadline_s = actor.monotonic_s() + timeout_s
         while True:
             slice_s = max(0.0, min(deadline_s - actor.monotonic_s(), WAIT_SLICE_S))
             if await self._wait_a_while(topic, pointer, slice_s):
                 return True
-            if actor.monotonic_s() >= deadline_s or self._routes.is_closing:
+            if actor.monotonic_s() >= deadline_s or self.routes.is_closing:
                 return False
             if not self._is_wanted():
                 return False
 
     async def _wait_a_while(self, topic: bytes, pointer: int, timeout_s: float) -> bool:
         """Wait until something follows `pointer`; False when one has to look again."""
-        route = self._routes.get(topic)
+        route = self.routes.get(topic)
         if route is None:
-            await self._actor.sleep(min(timeout_s, 10 * RETRY_S))
+            await self.actor.sleep(min(timeout_s, 10 * RETRY_S))
             return False
         if route.reader(pointer) is not route.writer:
             return True
         try:
-            answer = await self._actor.call(
+            answer = await self.actor.call(
                 route.writer, WaitFor(pointer, timeout_s), timeout_s=None
             )
         except ActorDead as error:
             if not may_repeat(error, is_put=False):
                 raise
-            await self._actor.sleep(RETRY_S)
+            await self.actor.sleep(RETRY_S)
             return False
         return answer is True
 
 
-def _as_pair(ref: ActorRef, info: Any) -> list[str]:  # noqa: ANN401
-    return [str(ref), info.role]
-
-
-def _as_map(ref: ActorRef, info: Any) -> dict[str, Any]:  # noqa: ANN401
-    names = ("path", "role", "count", "size_bytes", "pointer_low", "pointer_high")
-    return {"ref": str(ref), **{name: getattr(info, name) for name in names}}
-
-
-def _tree_rows(root: ActorRef | None, *, all_rows: bool) -> list[dict[str, Any]]:
-    """Tell of the node's whole tree; a look that waits for no actor."""
-    rows = [] if root is None else tree(root, all_rows=all_rows)
-    return [{name: getattr(row, name) for name in _ROW_FIELDS} for row in rows]
-
-
-def _topic(arguments: dict[str, Any]) -> bytes:
-    topic = arguments.get("topic")
-    topic = topic.encode() if isinstance(topic, str) else topic
-    if not isinstance(topic, bytes) or not topic:
-        msg = f"argument topic is {topic!r}; send bytes or text of length 1 or more"
-        raise RemoteProtocolError(msg)
-    return topic
-
-
-def _flag(arguments: dict[str, Any], name: str) -> bool:
-    value = arguments.get(name, False)
-    if not isinstance(value, bool):
-        msg = f"argument {name} is {value!r}; send true or false"
-        raise RemoteProtocolError(msg)
-    return value
-
-
-def _number(arguments: dict[str, Any], name: str, maximum: float) -> float:
-    value = arguments.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= maximum:
-        msg = f"argument {name} is {value!r}; send a number from 0 to {maximum}"
-        raise RemoteProtocolError(msg)
-    return value
+def _asks_for_nothing(request: Get | GetRange | Next, route: Route) -> bool:
+    """Tell whether nothing may be found though something follows the pointer."""
+    if isinstance(request, Next):
+        return False
+    if isinstance(request, GetRange):
+        last = max(request.last, request.pointer)
+        if route.reader(last) is route.reader(request.pointer):
+            return True
+    return request.limit == 0

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from poe.actors import ActorRef, Call, Error, Exit, GenServer, Reason, is_orderly
@@ -22,8 +23,11 @@ from poe.broker.appendix_message import (
     Unseal,
 )
 from poe.broker.appendix_server import AppendixOptions
+from poe.broker.appendix_servers import APPENDIX_SUP, AppendixServers
+from poe.broker.archiver import ARCHIVER
 from poe.broker.crash_limit import CrashLimit
 from poe.broker.disk_failures import DiskFailures
+from poe.broker.expiry import Archived, Choose, Expiry, choose_all
 from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_quota import TopicQuota
@@ -38,15 +42,13 @@ from poe.errors import (
     StorageError,
     TopicFailed,
     TopicReadOnly,
+    UnknownTopic,
 )
-from poe.storage import Clock, Messages, Segment, Store
-from poe.supervision import start_dynamic_child, terminate_child, which_children
+from poe.storage import Clock, Messages, Store
+from poe.supervision import terminate_child, which_children
 
 logger = logging.getLogger("poe.broker")
 
-APPENDIX_SUP = "appendix_sup"
-
-_EXPIRY_TICK_MAX_S = 600.0
 _LAST_SYNC_S = 3.0
 """Of the five seconds that a node has to stop."""
 _CHECK_TICK = object()
@@ -67,6 +69,10 @@ class RegistryOptions:
     max_age: float | None = None
     """Seconds after which data is deleted; None keeps it for ever."""
 
+    archive_dir: Path | None = None
+    """Folder that segments are archived into before `max_age` deletes them; None deletes at once.
+    Needs Spark."""
+
     topics_max: int = 100_000
     """Topics in all; puts onto more are refused."""
 
@@ -82,6 +88,9 @@ class RegistryOptions:
             raise OptionError("check_interval", self.check_interval, "more than 0 (finite seconds)")
         if self.max_age is not None and not 0 < self.max_age < math.inf:
             raise OptionError("max_age", self.max_age, 'more than 0 (finite seconds), or "none"')
+        if self.archive_dir is not None and self.max_age is None:
+            allowed = "none, or set max_age, too: what is about to expire is archived"
+            raise OptionError("archive_dir", str(self.archive_dir), allowed)
         if self.topics_max < 1:
             raise OptionError("topics_max", self.topics_max, "1 or more")
         if self.topic_creation_rate is not None and self.topic_creation_rate < 1:
@@ -111,13 +120,26 @@ class EnsureWriter:
     messages: Messages | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Delete the segments of a topic whose newest pointer is `pointer` or less; answer how many."""
+
+    topic: bytes
+    pointer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a topic with all its segments; answer None."""
+
+    topic: bytes
+
+
 class TopicRegistry(GenServer):
     """Owns the routing table's content and, between appendix servers, the segments.
 
-    `_owned` maps each live appendix server to its topic and segment, `_to_restart` each dead one
-    that could not be brought back yet. Every address in the table is in one of them. The registry
-    is linked to all of them: when it dies they close and end, and the next one starts from the
-    files.
+    It is linked to all appendix servers: when it dies they close and end, and the next one starts
+    from the files.
     """
 
     trap_exits = True
@@ -128,8 +150,7 @@ class TopicRegistry(GenServer):
         self._store = parts.store
         self._routes = parts.routes
         self._clock = parts.clock
-        self._owned: dict[ActorRef, tuple[bytes, Segment]] = {}
-        self._to_restart: dict[ActorRef, tuple[bytes, Segment]] = {}
+        self._servers = AppendixServers(self, parts.store, parts.appendix, parts.clock)
         self._crashes = CrashLimit()
         self._disk_failures = DiskFailures(parts.routes.read_only, self.monotonic_s)
         options = parts.options
@@ -144,20 +165,31 @@ class TopicRegistry(GenServer):
                 await self._open_topic(topic)
         self._tick_later()
         newest = max(map(self._store.last_pointer, self._store.topics), default=0)
-        self._jumps = JumpWatch(newest, self._clock.now_us())
+        jumps = JumpWatch(newest, self._clock.now_us())
+        self._expiry = Expiry(options.max_age, jumps, has_archive=options.archive_dir is not None)
         self._expire_later()
 
     async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
-        """Serve the slow path: topics without a route or a writer."""
+        """Serve the slow path: topics without a route or a writer, and what is to be deleted."""
         try:
-            if isinstance(request, EnsureWriter):
-                return await self._ensure_writer(request.topic, request.messages)
+            match request:
+                case EnsureWriter(topic, messages):
+                    return await self._ensure_writer(topic, messages)
+                case Trim(topic, pointer):
+                    self._check_known(topic)
+                    return await self._trim(topic, pointer)
+                case Delete(topic):
+                    self._check_known(topic)
+                    return await self._delete(topic)
         except PoeError as error:
             return Error(error)
         return super().handle_call(request, caller)
 
     async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
-        """Rotate a topic whose writer says it is full."""
+        """Rotate a topic whose writer says it is full; hear of what is archived."""
+        if isinstance(message, Archived):
+            self._expiry.archived = message.keys
+            return
         assert isinstance(message, LimitReached)
         route = self._routes.get(message.topic)
         if route is not None and route.writer is message.writer:
@@ -184,13 +216,21 @@ class TopicRegistry(GenServer):
         if is_orderly(reason):
             await finish_topics(self, self._routes, _LAST_SYNC_S)
 
+    def _check_known(self, topic: bytes) -> None:
+        """Refuse a topic that is not there.
+
+        Raises:
+            UnknownTopic: nobody put anything onto it, or it was deleted.
+        """
+        if self._routes.get(topic) is None:
+            raise UnknownTopic(topic)
+
     def _tick_later(self) -> None:
         self.send_after(self._parts.options.check_interval, _CHECK_TICK)
 
     def _expire_later(self) -> None:
-        max_age = self._parts.options.max_age
-        if max_age is not None:
-            self.send_after(min(max_age / 10, _EXPIRY_TICK_MAX_S), _EXPIRY_TICK)
+        if self._expiry.tick_s is not None:
+            self.send_after(self._expiry.tick_s, _EXPIRY_TICK)
 
     # ---- topics and rotation --------------------------------------------------------------------
 
@@ -226,42 +266,19 @@ class TopicRegistry(GenServer):
         """
         for segment in self._store.topics[topic][:-1]:
             if segment.count == 0:
-                self._destroy_segment(topic, segment)
+                self._servers.delete_segment(topic, segment)
         segments = self._store.topics[topic]
         bound = None
         try:
             for segment in segments:
-                ref = await self._start_appendix(topic, segment)
+                ref = await self._servers.start(topic, segment)
                 self._routes.add(topic, ref, bound)
                 bound = segment.pointer_high
         except PoeError as error:
             for ref in self._routes.remove(topic):
-                await self._end_appendix(ref)
+                await self._servers.end(ref)
             raise self._take_out_of_service(topic, error) from error
         self._disk_failures.unseal(topic, segments[-1])
-
-    async def _start_appendix(self, topic: bytes, segment: Segment) -> ActorRef:
-        shared = self._parts.appendix, self._clock, self._store.space
-        ref = await start_dynamic_child(self, APPENDIX_SUP, topic, segment, *shared)
-        assert ref is not None
-        self.link(ref)
-        self._owned[ref] = (topic, segment)
-        return ref
-
-    async def _end_appendix(self, ref: ActorRef) -> Segment:
-        """End an appendix server that is no longer in the table; its segment is free then."""
-        _, segment = self._owned.pop(ref)
-        self.unlink(ref)
-        with contextlib.suppress(ChildRequestRefused, ActorError):  # it has just ended by itself
-            await terminate_child(self, APPENDIX_SUP, ref)
-        return segment
-
-    def _destroy_segment(self, topic: bytes, segment: Segment) -> None:
-        """Remove a segment that nobody owns; files that stay are left to the next recovery."""
-        try:
-            self._store.destroy_segment(topic, segment)
-        except StorageError as error:
-            logger.error("segment %s is not deleted: %s", segment.path, error)
 
     async def _ensure_writer(self, topic: bytes, messages: Messages | None) -> ActorRef:
         if topic in self._store.failed:
@@ -272,11 +289,11 @@ class TopicRegistry(GenServer):
         elif route is None:
             self._quota.admit(self._store, topic, messages, self.monotonic_s())
             await self._add_writer(topic, None)
-        elif route.writer in self._to_restart:
+        elif route.writer in self._servers.to_restart:
             await self._bring_back(route.writer)
-        elif self._owned[route.writer][1].failure:
+        elif self._servers.owned[route.writer][1].failure:
             await self._replace(topic)
-        elif not self._owned[route.writer][1].is_writer:
+        elif not self._servers.owned[route.writer][1].is_writer:
             self._crashes.check(topic, self.monotonic_s())
             await self.call(route.writer, Unseal(), timeout_s=None)
             self._disk_failures.end(topic)
@@ -286,9 +303,9 @@ class TopicRegistry(GenServer):
         segment = self._store.create_segment(topic, self._clock.now_us())
         logger.info("starting empty appendix server writing to %r", segment.path)
         try:
-            ref = await self._start_appendix(topic, segment)
+            ref = await self._servers.start(topic, segment)
         except PoeError:
-            self._destroy_segment(topic, segment)
+            self._servers.delete_segment(topic, segment)
             raise
         self._routes.add(topic, ref, bound)
 
@@ -298,7 +315,7 @@ class TopicRegistry(GenServer):
         When that fails the old segment takes puts again, and the next tick tries anew.
         """
         writer = self._routes[topic].writer
-        if writer in self._owned and self._owned[writer][1].failure:
+        if writer in self._servers.owned and self._servers.owned[writer][1].failure:
             with contextlib.suppress(TopicReadOnly, NoDescriptors):  # the next put tries again
                 await self._replace(topic)
             return
@@ -321,90 +338,97 @@ class TopicRegistry(GenServer):
             NoDescriptors: the process may open no more files.
         """
         failed = self._routes[topic].writer
-        with self._disk_failures.trying(topic, self._owned[failed][1].failure):
+        with self._disk_failures.trying(topic, self._servers.owned[failed][1].failure):
             bound = await self.call(failed, Seal(), timeout_s=None)
             await self._add_writer(topic, bound or 0)
-        self._owned[self._routes[topic].writer][1].is_retry = True
+        self._servers.owned[self._routes[topic].writer][1].is_retry = True
         if bound is None:
-            await self._destroy(topic, failed)  # nothing of it was ever durable
+            self._routes.drop(topic, failed)  # nothing of it was ever durable
+            self._servers.delete_segment(topic, await self._servers.end(failed))
 
     # ---- crashes --------------------------------------------------------------------------------
 
     async def _appendix_ended(self, message: Exit) -> None:
         """Repair the segment of an appendix server that ended, and start another on it."""
-        if message.ref not in self._owned:
+        if message.ref not in self._servers.owned:
             # One that was stopped just before we unlinked it, or nobody of ours.
             logger.info("%s ended, which is no appendix server: %r", message.ref, message.reason)
             return
-        topic, segment = self._owned.pop(message.ref)
+        topic, segment = self._servers.owned.pop(message.ref)
         logger.error("appendix server of %s ended: %r", segment.path, message.reason)
-        self._to_restart[message.ref] = (topic, segment)
+        self._servers.to_restart[message.ref] = (topic, segment)
         if self._routes[topic].writer is message.ref:
             self._crashes.count(topic, self.monotonic_s())
         await self._restart_failed()
 
     async def _restart_failed(self) -> None:
         """Try to bring back what is down; what fails again waits for the next tick."""
-        for dead in list(self._to_restart):
+        for dead in list(self._servers.to_restart):
             try:
                 await self._bring_back(dead)
             except PoeError as error:
-                _, segment = self._to_restart[dead]
+                _, segment = self._servers.to_restart[dead]
                 logger.error("segment %s is not back: %s", segment.path, error)
 
     async def _bring_back(self, dead: ActorRef) -> None:
         """Repair the segment of an appendix server that ended, and start another one on it.
 
         Raises:
-            PoeError: it cannot be done now; `_to_restart` knows from where to go on.
+            PoeError: it cannot be done now; `to_restart` knows from where to go on.
         """
-        topic, segment = self._to_restart[dead]
+        topic, segment = self._servers.to_restart[dead]
         is_newest = self._routes[topic].writer is dead
         repaired = self._store.repair_segment(topic, segment)
         if repaired is None:
             logger.error("segment %s has lost its data file", segment.path)
             if not is_newest:
-                del self._to_restart[dead]
+                del self._servers.to_restart[dead]
                 self._routes.drop(topic, dead)
                 return
             repaired = self._store.create_segment(topic, self._clock.now_us())
-        self._to_restart[dead] = (topic, repaired)
+        self._servers.to_restart[dead] = (topic, repaired)
         if is_newest and self._crashes.allows_puts(topic, self.monotonic_s()):
             self._disk_failures.unseal(topic, repaired)
-        ref = await self._start_appendix(topic, repaired)
-        del self._to_restart[dead]
+        ref = await self._servers.start(topic, repaired)
+        del self._servers.to_restart[dead]
         self._routes.replace(topic, dead, ref, repaired.pointer_high)
 
-    # ---- expiry ---------------------------------------------------------------------------------
+    # ---- what goes ------------------------------------------------------------------------------
 
     async def _expire(self, now_us: int) -> None:
-        """Delete the segments whose newest message is older than `max_age`.
+        """Delete the segments that have been kept long enough, as `Expiry` chooses.
 
-        After a jump of the clock it is one of each topic. An idle writer that is too old gets a
-        successor first, so that its data can go, too. Only what is known of the segments is looked
-        at: nothing wakes.
+        An idle writer that is too old goes, too. Only what is known of the segments is looked at:
+        nothing wakes.
         """
-        max_age = self._parts.options.max_age
-        assert max_age is not None
-        oldest_us = now_us - int(min(max_age * 1_000_000, now_us))
-        # Should the clock be wrong, there is time to set it right before all is gone.
-        is_careful, is_over = self._jumps.has_jumped(now_us, self.monotonic_s()), True
+        oldest_us = self._expiry.begin(now_us, self.monotonic_s())
         for topic, _ in self._routes:
-            _, newest = self._owned.get(self._routes[topic].writer, (topic, None))
-            if newest is not None and newest.count and newest.last_pointer < oldest_us:
-                await self._rotate(topic)
-            while (bounds := self._routes[topic].bounds) and bounds[0] < oldest_us:
-                oldest = self._routes[topic].refs[0]
-                if oldest not in self._owned:
-                    break  # it waits for its restart, and expires after that
-                await self._destroy(topic, oldest)
-                is_over = False
-                if is_careful:
-                    break
-        if is_over:
-            self._jumps.trust()
+            await self._trim(topic, oldest_us - 1, self._expiry.choose)
+        expiring = self._expiry.end()
+        if expiring is not None:
+            self.cast(ARCHIVER, expiring)
 
-    async def _destroy(self, topic: bytes, ref: ActorRef) -> None:
-        """Take a reader out of service, then delete its files."""
-        self._routes.drop(topic, ref)
-        self._destroy_segment(topic, await self._end_appendix(ref))
+    async def _trim(self, topic: bytes, pointer: int, choose: Choose = choose_all) -> int:
+        """Delete segments whose newest pointer is `pointer` or less; tell how many.
+
+        A writer that is to go gets a successor first.
+        """
+        _, newest = self._servers.owned.get(self._routes[topic].writer, (topic, None))
+        if newest is not None and newest.count and newest.last_pointer <= pointer:
+            await self._rotate(topic)
+        route = self._routes[topic]
+        old = []
+        for ref, bound in zip(route.refs, route.bounds, strict=False):
+            if bound > pointer or ref not in self._servers.owned:
+                break  # a dead one waits for its restart, and goes after that
+            old.append((ref, self._servers.owned[ref][1]))
+        chosen = choose(topic, old)
+        for ref in chosen:
+            self._routes.drop(topic, ref)
+            self._servers.delete_segment(topic, await self._servers.end(ref))
+        return len(chosen)
+
+    async def _delete(self, topic: bytes) -> None:
+        """Delete a topic; a put that comes meanwhile waits, and then makes a new one."""
+        await self._servers.delete(topic, self._routes.remove(topic))
+        self._disk_failures.end(topic)

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from poe.cli.archive import archive
 from poe.cli.bench import bench
 from poe.cli.check import check
+from poe.cli.delete import delete, trim
 from poe.cli.exit_code import ExitCode
 from poe.cli.interrupt import Interrupt
 from poe.cli.output import (
@@ -18,6 +20,7 @@ from poe.cli.output import (
     write_error,
     write_line,
 )
+from poe.cli.pipeline import pipeline_application
 from poe.cli.put import put
 from poe.cli.read import read
 from poe.cli.sentence import sentence_of
@@ -77,8 +80,10 @@ def _application() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     application.callback(invoke_without_command=True)(_top)
-    for command in (serve_command(), put, read, topics, status, tree, check, unlock, bench):
+    client_commands = put, read, topics, status, tree, trim, delete
+    for command in (serve_command(), *client_commands, check, unlock, archive, bench):
         application.command()(command)
+    application.add_typer(pipeline_application(), name="pipeline")
     return application
 
 

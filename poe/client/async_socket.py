@@ -19,19 +19,27 @@ from poe.errors import (
 from poe.protocol import (
     FOLLOW_WAIT_S,
     FRAME_MAX,
+    RANGE_BYTES,
+    RANGE_COUNT_MAX,
     ControlReply,
     ControlRequest,
     DataReply,
+    IndexedRecords,
+    IndexedReply,
+    LastPut,
     Messages,
     PointerRequest,
+    PutId,
     PutReply,
-    PutRequest,
+    RangeRequest,
     Record,
+    Span,
     topic_bytes,
 )
-from poe.protocol.arguments import wait_arguments
-from poe.protocol.client import connect_failure
-from poe.protocol.messages import ReplyT
+from poe.protocol.arguments import check_pointer, range_arguments, wait_arguments
+from poe.protocol.exchange import connect_failure
+from poe.protocol.messages import ReplyT, put_frame
+from poe.protocol.put_id import check_producer, copy_arguments
 
 
 async def connect(
@@ -92,16 +100,23 @@ class AsyncSocket:
         """Close the connection; calls under way and later ones raise `ConnectionClosed`."""
         await self._pipeline.close("it was closed here")
 
-    async def write(self, topic: bytes | str, messages: Messages) -> int:
+    async def write(
+        self, topic: bytes | str, messages: Messages, put_id: PutId | None = None
+    ) -> int:
         """Append all messages to the topic, or none, and return the pointer of the last.
 
+        With a `put_id` they are stored once, however often this is called with it: call it again
+        where it is not known whether they were stored.
+
         Raises:
+            SequenceGap, ProducerFenced: nothing was stored; see `PutId`.
+            RepeatedPut: they were stored before, at a pointer that is not known any more.
             LocalProtocolError: nothing was sent; topic or messages are not acceptable, or do not
                 fit into one frame of `frame_max` bytes.
             ConnectionClosed, CallTimeout, ActorDead: the messages may have been stored, or not.
             PoeError: the server's refusal; nothing was stored.
         """
-        frame = PutRequest(topic_bytes(topic), messages).encode(self._frame_max)
+        frame = put_frame(topic_bytes(topic), messages, put_id, self._frame_max)
         return (await self._call(frame, PutReply)).pointer
 
     async def read(self, topic: bytes | str, pointer: int, limit: int) -> list[Record]:
@@ -123,6 +138,34 @@ class AsyncSocket:
                 raise
             # Asked for one record, the server looks at it, and tells where it lies.
             return await self.read(topic, pointer, 1)
+
+    async def read_range(
+        self,
+        topic: bytes | str,
+        pointer: int,
+        last: int,
+        limit: int = RANGE_COUNT_MAX,
+        bytes_max: int = RANGE_BYTES,
+    ) -> IndexedRecords:
+        """Return records that follow `pointer` up to `last`, oldest first, as arrays.
+
+        They are of one segment, at most `limit`, and about `bytes_max` bytes at most, though it is
+        one record at least. There are none where nothing follows up to `last`.
+
+        Raises:
+            LocalProtocolError, PointerOutOfRange: nothing was sent; an argument is out of range.
+            ConnectionClosed, CallTimeout: no reply came.
+            CorruptRecord: the first record that follows is damaged; those before it were read.
+            PoeError: the server's refusal.
+        """
+        frame = RangeRequest(topic_bytes(topic), pointer, last, limit, bytes_max).encode()
+        try:
+            return (await self._call(frame, IndexedReply)).records
+        except CorruptRecord as error:
+            if error.pointer is not None or limit == 1:
+                raise
+            # Asked for one record, the server looks at it, and tells where it lies.
+            return await self.read_range(topic, pointer, last, 1)
 
     async def control(self, op: str, **arguments: object) -> Any:  # noqa: ANN401 - any msgpack value
         """Return the result of a control request, such as `info` or `sync`.
@@ -159,6 +202,81 @@ class AsyncSocket:
             PoeError: as `control`.
         """
         return dict(await self.control("status"))
+
+    async def segments(self, topic: bytes | str) -> list[dict[str, Any]]:
+        """Return what is known of the segments of a topic, oldest first, a map for each.
+
+        Raises:
+            UnknownTopic: nobody put anything onto it.
+            PoeError: as `control`.
+        """
+        return list(await self.control("segments", topic=topic_bytes(topic)))
+
+    async def span(
+        self, topic: bytes | str, pointer: int, last: int, limit: int, bytes_max: int
+    ) -> Span | None:
+        """Tell what a `read_range` would return, without its bytes; None where it is nothing.
+
+        Raises:
+            LocalProtocolError, PointerOutOfRange: nothing was sent; an argument is out of range.
+            PoeError: as `control`.
+        """
+        arguments = range_arguments(topic, pointer, last, limit, bytes_max)
+        span = await self._control("span", arguments)
+        return None if span is None else Span(*span)
+
+    async def trim(self, topic: bytes | str, pointer: int) -> int:
+        """Delete the segments that hold nothing behind `pointer`; return how many. The topic stays.
+
+        Raises:
+            PointerOutOfRange: nothing was sent.
+            UnknownTopic: nobody put anything onto it.
+            PoeError: as `control`.
+        """
+        check_pointer(pointer)
+        return int(await self.control("trim", topic=topic_bytes(topic), pointer=pointer))
+
+    async def delete(self, topic: bytes | str) -> None:
+        """Delete a topic with all its messages; the next put onto it makes a new one.
+
+        Raises:
+            UnknownTopic: nobody put anything onto it.
+            PoeError: as `control`.
+        """
+        await self.control("delete", topic=topic_bytes(topic))
+
+    async def copy(
+        self, source: bytes | str, pointer: int, last: int, topic: bytes | str, put_id: PutId
+    ) -> int:
+        """Copy what a put has stored on `source` onto another topic; return the last pointer there.
+
+        It is the put `put_id` there, and so copied once, however often this is called with it. The
+        server does it: no message comes here.
+
+        Args:
+            source: topic where it is.
+            pointer: the one before the first of its records; its last less their number.
+            last: pointer of its last record, as `write` has returned it.
+            topic: where the records are to go.
+            put_id: as of `write`.
+
+        Raises:
+            RangeGone: not all of its records are there any more; nothing was copied.
+            PoeError: as `write` and `control`.
+        """
+        arguments = copy_arguments(source, pointer, last, topic, put_id)
+        return int(await self._control("copy", arguments))
+
+    async def last_put(self, topic: bytes | str, producer: bytes) -> LastPut | None:
+        """Return the newest put of a producer that the topic has; None where it has none.
+
+        Raises:
+            LocalProtocolError: nothing was sent; the producer is none.
+            PoeError: as `control`.
+        """
+        arguments = {"topic": topic_bytes(topic), "producer": check_producer(producer)}
+        found = await self._control("last_put", arguments)
+        return None if found is None else LastPut(*found)
 
     async def follow(
         self, topic: bytes | str, pointer: int = 0, batch: int = 100

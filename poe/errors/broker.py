@@ -59,6 +59,21 @@ class TopicNotCreated(BrokerError):
         )
 
 
+class RangeGone(BrokerError):
+    """Records that were to be copied are not there, or not all of them; nothing was copied."""
+
+    code = 409
+
+    def __init__(self, topic: bytes, pointer: int, last: int) -> None:
+        self.topic = topic
+        self.pointer = pointer
+        self.last = last
+        super().__init__(
+            f"topic {shown(topic)} does not hold all that was put behind pointer {pointer} up to "
+            f"{last}; copy the whole of a put before it is trimmed, or put it again"
+        )
+
+
 class NodeNotRunning(BrokerError):
     """The module functions were used before `poe.start` or after `poe.stop`."""
 

@@ -176,6 +176,52 @@ class SyncFailed(StorageError):
         )
 
 
+class SequenceGap(StorageError):
+    """A sequenced put is not the next one of its producer; nothing was stored."""
+
+    code = 226
+
+    def __init__(self, producer: bytes, epoch: int, sequence: int, expected: int) -> None:
+        self.producer = producer
+        self.epoch = epoch
+        self.sequence = sequence
+        self.expected = expected
+        super().__init__(
+            f"put {sequence} of producer {producer.hex()} in epoch {epoch} is refused; put "
+            f"{expected} next, or begin a greater epoch with 0"
+        )
+
+
+class RepeatedPut(StorageError):
+    """A sequenced put is stored, and its pointer not known any more: it has succeeded."""
+
+    code = 227
+
+    def __init__(self, producer: bytes, epoch: int, sequence: int) -> None:
+        self.producer = producer
+        self.epoch = epoch
+        self.sequence = sequence
+        super().__init__(
+            f"put {sequence} of producer {producer.hex()} in epoch {epoch} is stored already, at a "
+            "pointer that is not known any more; go on with the next one"
+        )
+
+
+class ProducerFenced(StorageError):
+    """Another process goes on as this producer, in a greater epoch; nothing was stored."""
+
+    code = 228
+
+    def __init__(self, producer: bytes, epoch: int, newest_epoch: int) -> None:
+        self.producer = producer
+        self.epoch = epoch
+        self.newest_epoch = newest_epoch
+        super().__init__(
+            f"epoch {epoch} of producer {producer.hex()} is over, since another process puts in "
+            f"epoch {newest_epoch}; stop putting here, or begin a greater one"
+        )
+
+
 class FormatNotSupported(StorageError):
     """A file is of a format that this version does not write; it is left as it is."""
 

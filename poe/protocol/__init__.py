@@ -1,13 +1,14 @@
 """The socket protocol: bytes to messages and back, and a thin blocking client beside it.
 
 The codec never sees a socket, an event loop or an actor, so that server, blocking client and
-asyncio client share it. `poe.protocol.client` is the one module here that does I/O.
+asyncio client share it. `poe.protocol.exchange` is the one module here that does I/O.
 """
 
 from poe.protocol.arguments import topic_bytes
-from poe.protocol.batch import Messages
-from poe.protocol.client import FOLLOW_WAIT_S, IN_FLIGHT_MAX, Socket, read, socket, write
+from poe.protocol.batch import JoinedBatch, Messages
+from poe.protocol.client import FOLLOW_WAIT_S, Socket, read, socket, write
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
+from poe.protocol.exchange import IN_FLIGHT_MAX
 from poe.protocol.frames import FRAME_MAX, SCRATCH_SIZE, FrameReader, frame_header
 from poe.protocol.messages import (
     DataReply,
@@ -15,28 +16,50 @@ from poe.protocol.messages import (
     PutReply,
     PutRequest,
     Request,
+    SequencedPutRequest,
     decode_reply,
     decode_request,
+)
+from poe.protocol.put_id import LastPut, PutId
+from poe.protocol.ranges import (
+    ENTRY_SIZE,
+    RANGE_BYTES,
+    RANGE_COUNT_MAX,
+    IndexedRecords,
+    IndexedReply,
+    RangeRequest,
+    Span,
 )
 from poe.protocol.records import Record
 
 __all__ = [
+    "ENTRY_SIZE",
     "FOLLOW_WAIT_S",
     "FRAME_MAX",
     "IN_FLIGHT_MAX",
+    "RANGE_BYTES",
+    "RANGE_COUNT_MAX",
     "SCRATCH_SIZE",
     "ControlReply",
     "ControlRequest",
     "DataReply",
     "ErrorReply",
     "FrameReader",
+    "IndexedRecords",
+    "IndexedReply",
+    "JoinedBatch",
+    "LastPut",
     "Messages",
     "PointerRequest",
+    "PutId",
     "PutReply",
     "PutRequest",
+    "RangeRequest",
     "Record",
     "Request",
+    "SequencedPutRequest",
     "Socket",
+    "Span",
     "decode_reply",
     "decode_request",
     "frame_header",

@@ -39,6 +39,29 @@ def wait_arguments(topic: bytes | str, pointer: int, timeout_s: float) -> dict[s
     return {"topic": topic_bytes(topic), "pointer": pointer, "timeout_s": timeout_s}
 
 
+def range_arguments(
+    topic: bytes | str, pointer: int, last: int, limit: int, bytes_max: int
+) -> dict[str, Any]:
+    """Return the arguments of the control op `span`: those of a range request.
+
+    Raises:
+        LocalProtocolError: empty topic, or a limit that does not fit 32 bits.
+        PointerOutOfRange: a pointer does not fit 56 bits.
+    """
+    name = topic_bytes(topic)
+    check_pointer(pointer)
+    check_pointer(last)
+    check_limit(limit)
+    check_limit(bytes_max, "bytes_max")
+    return {
+        "topic": name,
+        "pointer": pointer,
+        "last": last,
+        "limit": limit,
+        "bytes_max": bytes_max,
+    }
+
+
 def check_pointer(pointer: int) -> None:
     """Refuse what does not fit 56 bits.
 
@@ -53,12 +76,12 @@ def check_pointer(pointer: int) -> None:
         raise PointerOutOfRange(pointer)
 
 
-def check_limit(limit: object) -> None:
+def check_limit(limit: object, name: str = "limit") -> None:
     """Refuse what does not fit 32 bits.
 
     Raises:
         LocalProtocolError: the limit is no number, negative or too large.
     """
     if not isinstance(limit, int) or not 0 <= limit <= LIMIT_MAX:
-        msg = f"limit is {limit!r}; use 0 to {LIMIT_MAX}"
+        msg = f"{name} is {limit!r}; use 0 to {LIMIT_MAX}"
         raise LocalProtocolError(msg)

@@ -1,42 +1,29 @@
-"""The blocking client: calls to frames on a TCP connection, replies to values.
+"""The blocking client: calls to request frames, replies to values.
 
-One call sends one request and waits for its reply; only `write_batches` has several requests under
-way. All meaning is in `poe.protocol.messages`; here are the socket, its time-outs and its end.
+One call sends one request and waits for its reply; only `write_batches` and `read_ranges` have
+several requests under way. All meaning is in `poe.protocol.messages`; the connection, its time-outs
+and its end are in `exchange.py`.
 """
 
-import contextlib
-import itertools
-import os
-import socket as tcp
 from collections.abc import Generator, Iterable, Iterator
-from time import monotonic
-from typing import Any, Self
+from typing import Any
 
-from poe.errors import (
-    CallTimeout,
-    ConnectFailed,
-    ConnectionClosed,
-    CorruptRecord,
-    LocalProtocolError,
-    PoeError,
-    RemoteProtocolError,
-)
-from poe.protocol.arguments import topic_bytes, wait_arguments
+from poe.errors import CorruptRecord, LocalProtocolError
+from poe.protocol.arguments import check_pointer, range_arguments, topic_bytes, wait_arguments
 from poe.protocol.batch import Messages
-from poe.protocol.control import ControlReply, ControlRequest
-from poe.protocol.frames import FRAME_MAX, SCRATCH_SIZE, FrameReader
-from poe.protocol.messages import (
-    DataReply,
-    PointerRequest,
-    PutReply,
-    PutRequest,
-    ReplyT,
-    decode_reply,
+from poe.protocol.exchange import IN_FLIGHT_MAX, Exchange, open_connection
+from poe.protocol.frames import FRAME_MAX
+from poe.protocol.messages import DataReply, PointerRequest, PutReply, PutRequest, put_frame
+from poe.protocol.put_id import LastPut, PutId, check_producer, copy_arguments
+from poe.protocol.ranges import (
+    RANGE_BYTES,
+    RANGE_COUNT_MAX,
+    IndexedRecords,
+    IndexedReply,
+    RangeRequest,
+    Span,
 )
 from poe.protocol.records import Record
-
-IN_FLIGHT_MAX = 64
-"""Requests that a server takes from one connection before it has answered the first."""
 
 FOLLOW_WAIT_S = 30.0
 """How long `follow` lets the server wait for new messages before it asks again."""
@@ -60,12 +47,7 @@ def socket(
     Raises:
         ConnectFailed: nobody listens there, or not within `timeout_s`.
     """
-    try:
-        connection = tcp.create_connection((host, port), timeout_s)
-    except (OSError, UnicodeError, OverflowError) as error:
-        raise ConnectFailed(host, port, connect_failure(error)) from error
-    # A request is one write; waiting to fill a packet would only delay it.
-    connection.setsockopt(tcp.IPPROTO_TCP, tcp.TCP_NODELAY, 1)
+    connection = open_connection(host, port, timeout_s)
     return Socket(connection, f"server {host}:{port}", timeout_s=timeout_s, frame_max=frame_max)
 
 
@@ -79,62 +61,30 @@ def read(topic: bytes | str, pointer: int, limit: int, socket: "Socket") -> list
     return socket.read(topic, pointer, limit)
 
 
-def connect_failure(error: Exception) -> str:
-    """Say why no connection came about, as the system says it: the same for every client."""
-    if isinstance(error, OSError) and error.errno is not None:
-        # Those of name resolution are negative and have words of their own.
-        return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
-    return str(error) or "timed out"
-
-
-class Socket:
+class Socket(Exchange):
     """One connection to a server; made by `poe.protocol.socket`.
 
     Not thread-safe: a second thread needs a socket of its own. A refused request leaves the socket
     usable. After a time-out, an interrupt, a lost connection or a reply that makes no sense it is
     not, since nobody could tell which reply belongs to which request; each further call says so.
 
-    Invariant: 0 <= requests in flight <= IN_FLIGHT_MAX, and 0 whenever a call begins.
     """
 
-    def __init__(
-        self, connection: tcp.socket, peer: str, *, timeout_s: float | None, frame_max: int
-    ) -> None:
-        self._connection = connection
-        self._peer = peer
-        self._timeout_s = timeout_s
-        self._frame_max = frame_max
-        self._reader = FrameReader(frame_max)
-        self._scratch = memoryview(bytearray(SCRATCH_SIZE))
-        self._ids = itertools.count(1)
-        self._in_flight_count = 0
-        self._unusable_because = ""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection; further calls raise `ConnectionClosed`."""
-        self._close("it was closed here")
-
-    @property
-    def is_usable(self) -> bool:
-        """Tell whether it can still be used: neither closed, nor broken by what came or did not."""
-        return not self._unusable_because
-
-    def write(self, topic: bytes | str, messages: Messages) -> int:
+    def write(self, topic: bytes | str, messages: Messages, put_id: PutId | None = None) -> int:
         """Append all messages to the topic, or none, and return the pointer of the last.
 
+        With a `put_id` they are stored once, however often this is called with it: call it again
+        where it is not known whether they were stored.
+
         Raises:
+            SequenceGap, ProducerFenced: nothing was stored; see `PutId`.
+            RepeatedPut: they were stored before, at a pointer that is not known any more.
             LocalProtocolError: nothing was sent; topic or messages are not acceptable, or do not
                 fit into one frame of `frame_max` bytes.
             ConnectionClosed, CallTimeout, ActorDead: the messages may have been stored, or not.
             PoeError: the server's refusal; nothing was stored.
         """
-        frame = PutRequest(topic_bytes(topic), messages).encode(self._frame_max)
+        frame = put_frame(topic_bytes(topic), messages, put_id, self._frame_max)
         return self._call(frame, PutReply).pointer
 
     def write_batches(
@@ -160,10 +110,7 @@ class Socket:
             while self._in_flight_count:
                 yield self._receive(PutReply, self._timeout_s).pointer
         finally:
-            # The next call must not take one of these replies for its own.
-            while self._in_flight_count and not self._unusable_because:
-                with contextlib.suppress(PoeError):
-                    self._receive(PutReply, self._timeout_s)
+            self._drop_replies(PutReply)
 
     def read(self, topic: bytes | str, pointer: int, limit: int) -> list[Record]:
         """Return (pointer, message) of up to `limit` records that follow `pointer`, oldest first.
@@ -184,6 +131,67 @@ class Socket:
                 raise
             # Asked for one record, the server looks at it, and tells where it lies.
             return self.read(topic, pointer, 1)
+
+    def read_range(
+        self,
+        topic: bytes | str,
+        pointer: int,
+        last: int,
+        limit: int = RANGE_COUNT_MAX,
+        bytes_max: int = RANGE_BYTES,
+    ) -> IndexedRecords:
+        """Return records that follow `pointer` up to `last`, oldest first, as arrays.
+
+        They are of one segment, at most `limit`, and about `bytes_max` bytes at most, though it is
+        one record at least. There are none where nothing follows up to `last`.
+
+        Raises:
+            LocalProtocolError, PointerOutOfRange: nothing was sent; an argument is out of range.
+            ConnectionClosed, CallTimeout: no reply came.
+            CorruptRecord: the first record that follows is damaged; those before it were read.
+            PoeError: the server's refusal.
+        """
+        frame = RangeRequest(topic_bytes(topic), pointer, last, limit, bytes_max).encode()
+        try:
+            return self._call(frame, IndexedReply).records
+        except CorruptRecord as error:
+            if error.pointer is not None or limit == 1:
+                raise
+            # Asked for one record, the server looks at it, and tells where it lies.
+            return self.read_range(topic, pointer, last, 1)
+
+    def read_ranges(
+        self,
+        topic: bytes | str,
+        pointer: int,
+        last: int,
+        limit: int = RANGE_COUNT_MAX,
+        bytes_max: int = RANGE_BYTES,
+    ) -> Generator[IndexedRecords, None, None]:
+        """Yield all records that follow `pointer` up to `last`, a `read_range` at a time.
+
+        The next ones are asked for before those that came are yielded. Other calls must wait until
+        the iterator has ended or was closed.
+
+        Raises:
+            PoeError: as `read_range`.
+        """
+        name = topic_bytes(topic)
+        self._check_usable()
+        try:
+            self._send(RangeRequest(name, pointer, last, limit, bytes_max).encode())
+            while self._in_flight_count:
+                try:
+                    records = self._receive(IndexedReply, self._timeout_s).records
+                except CorruptRecord:
+                    records = self.read_range(name, pointer, last, 1)
+                if len(records):
+                    pointer = int(records.pointers[-1])
+                    if pointer < last:
+                        self._send(RangeRequest(name, pointer, last, limit, bytes_max).encode())
+                    yield records
+        finally:
+            self._drop_replies(IndexedReply)
 
     def control(self, op: str, **arguments: object) -> Any:  # noqa: ANN401 - any msgpack value
         """Return the result of a control request, such as `info` or `sync`.
@@ -221,6 +229,80 @@ class Socket:
         """
         return dict(self.control("status"))
 
+    def segments(self, topic: bytes | str) -> list[dict[str, Any]]:
+        """Return what is known of the segments of a topic, oldest first, a map for each.
+
+        Raises:
+            UnknownTopic: nobody put anything onto it.
+            PoeError: as `control`.
+        """
+        return list(self.control("segments", topic=topic_bytes(topic)))
+
+    def span(
+        self, topic: bytes | str, pointer: int, last: int, limit: int, bytes_max: int
+    ) -> Span | None:
+        """Tell what a `read_range` would return, without its bytes; None where it is nothing.
+
+        Raises:
+            LocalProtocolError, PointerOutOfRange: nothing was sent; an argument is out of range.
+            PoeError: as `control`.
+        """
+        arguments = range_arguments(topic, pointer, last, limit, bytes_max)
+        span = self._control("span", arguments)
+        return None if span is None else Span(*span)
+
+    def trim(self, topic: bytes | str, pointer: int) -> int:
+        """Delete the segments that hold nothing behind `pointer`; return how many. The topic stays.
+
+        Raises:
+            PointerOutOfRange: nothing was sent.
+            UnknownTopic: nobody put anything onto it.
+            PoeError: as `control`.
+        """
+        check_pointer(pointer)
+        return int(self.control("trim", topic=topic_bytes(topic), pointer=pointer))
+
+    def delete(self, topic: bytes | str) -> None:
+        """Delete a topic with all its messages; the next put onto it makes a new one.
+
+        Raises:
+            UnknownTopic: nobody put anything onto it.
+            PoeError: as `control`.
+        """
+        self.control("delete", topic=topic_bytes(topic))
+
+    def copy(
+        self, source: bytes | str, pointer: int, last: int, topic: bytes | str, put_id: PutId
+    ) -> int:
+        """Copy what a put has stored on `source` onto another topic; return the last pointer there.
+
+        It is the put `put_id` there, and so copied once, however often this is called with it. The
+        server does it: no message comes here.
+
+        Args:
+            source: topic where it is.
+            pointer: the one before the first of its records; its last less their number.
+            last: pointer of its last record, as `write` has returned it.
+            topic: where the records are to go.
+            put_id: as of `write`.
+
+        Raises:
+            RangeGone: not all of its records are there any more; nothing was copied.
+            PoeError: as `write` and `control`.
+        """
+        return int(self._control("copy", copy_arguments(source, pointer, last, topic, put_id)))
+
+    def last_put(self, topic: bytes | str, producer: bytes) -> LastPut | None:
+        """Return the newest put of a producer that the topic has; None where it has none.
+
+        Raises:
+            LocalProtocolError: nothing was sent; the producer is none.
+            PoeError: as `control`.
+        """
+        arguments = {"topic": topic_bytes(topic), "producer": check_producer(producer)}
+        found = self._control("last_put", arguments)
+        return None if found is None else LastPut(*found)
+
     def follow(self, topic: bytes | str, pointer: int = 0, batch: int = 100) -> Iterator[Record]:
         """Yield each record that follows `pointer`, for ever; wait where none is there yet.
 
@@ -245,90 +327,3 @@ class Socket:
                 last_pointer = records[-1][0]
             else:
                 self.wait(topic, last_pointer, FOLLOW_WAIT_S)
-
-    def _control(self, op: str, arguments: dict[str, Any], extra_s: float = 0.0) -> Any:  # noqa: ANN401 - any msgpack value
-        request = ControlRequest(op, next(self._ids), arguments)
-        reply = self._call(request.encode(), ControlReply, extra_s)
-        if reply.id != request.id:
-            msg = f"control request {request.id} was answered with id {reply.id}"
-            self._close(msg)
-            raise RemoteProtocolError(msg)
-        return reply.result
-
-    def _call(self, frame: bytes, reply_class: type[ReplyT], extra_s: float = 0.0) -> ReplyT:
-        self._check_usable()
-        self._send(frame)
-        limit_s = None if self._timeout_s is None else self._timeout_s + extra_s
-        return self._receive(reply_class, limit_s)
-
-    def _check_usable(self) -> None:
-        if self._unusable_because:
-            raise self._closed_error()
-        if self._in_flight_count:
-            msg = (
-                f"replies to {self._in_flight_count} requests are outstanding; "
-                "exhaust or close the iterator of write_batches first"
-            )
-            raise LocalProtocolError(msg)
-
-    def _send(self, frame: bytes) -> None:
-        # Cleared at the end only: an interrupt in between leaves half a frame on the wire.
-        self._unusable_because = "a call was interrupted"
-        self._set_timeout(self._timeout_s)
-        try:
-            self._connection.sendall(frame)
-        except TimeoutError as error:
-            raise self._time_out(self._timeout_s) from error
-        except OSError:
-            # A server that refuses a connection or a frame says why before it closes, and what it
-            # said can still be received; if it said nothing, receiving finds the connection lost.
-            pass
-        self._in_flight_count += 1
-        self._unusable_because = ""
-
-    def _receive(self, reply_class: type[ReplyT], timeout_s: float | None) -> ReplyT:
-        try:
-            message_type, body = self._receive_frame(timeout_s)
-            reply = decode_reply(reply_class, message_type, body)
-        except RemoteProtocolError as error:
-            self._close(str(error))
-            raise
-        if isinstance(reply, PoeError):
-            raise reply
-        return reply
-
-    def _receive_frame(self, timeout_s: float | None) -> tuple[int, memoryview]:
-        self._unusable_because = "a call was interrupted"
-        deadline_s = None if timeout_s is None else monotonic() + timeout_s
-        while (frame := self._reader.next_frame()) is None:
-            self._set_timeout(None if deadline_s is None else max(deadline_s - monotonic(), 1e-6))
-            try:
-                size = self._connection.recv_into(self._reader.buffer(self._scratch))
-            except TimeoutError as error:
-                raise self._time_out(timeout_s) from error
-            except OSError as error:
-                self._close(f"{self._peer} is gone ({error})")
-                raise self._closed_error() from error
-            if not size:
-                self._close(f"{self._peer} closed the connection")
-                raise self._closed_error()
-            self._reader.received(size)
-        self._in_flight_count -= 1
-        self._unusable_because = ""
-        return frame
-
-    def _set_timeout(self, timeout_s: float | None) -> None:
-        # Without a time-out the socket stays as it was made, which saves two system calls a call.
-        if self._timeout_s is not None:
-            self._connection.settimeout(timeout_s)
-
-    def _time_out(self, timeout_s: float | None) -> CallTimeout:
-        self._close("a call timed out")
-        return CallTimeout(self._peer, timeout_s or 0.0)
-
-    def _close(self, because: str) -> None:
-        self._unusable_because = because
-        self._connection.close()
-
-    def _closed_error(self) -> ConnectionClosed:
-        return ConnectionClosed(f"socket is not usable: {self._unusable_because}; open a new one")

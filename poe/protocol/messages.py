@@ -4,7 +4,8 @@
 and raises before anything is done with it. A server passes what it receives to `decode_request`, a
 client to `decode_reply` with the class it expects. Integers are big-endian.
 
-The control messages have a module of their own, `poe.protocol.control`; the table is here.
+The control messages have a module of their own, `poe.protocol.control`, and reading by ranges has
+`poe.protocol.ranges`; the table is here.
 
 Source: poe_protocol.erl.
 """
@@ -18,6 +19,8 @@ from poe.protocol.arguments import LIMIT_MAX, check_limit, check_pointer, topic_
 from poe.protocol.batch import Messages, copy_batch, join_batch, memory_of, split_batch
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
 from poe.protocol.frames import FRAME_MAX, TYPE_SIZE, frame_header
+from poe.protocol.put_id import PUT_ID_SIZE, PutId
+from poe.protocol.ranges import IndexedReply, RangeRequest
 from poe.protocol.records import (
     POINTER_SIZE,
     Record,
@@ -29,6 +32,7 @@ _LIMIT_SIZE = 4
 _TOPIC_START = POINTER_SIZE + _LIMIT_SIZE
 _TOPIC_LENGTH_SIZE = 4
 _pack_put_header = Struct(">IHI").pack
+_pack_u32 = Struct(">I").pack
 _unpack_u32 = Struct(">I").unpack_from
 
 
@@ -123,6 +127,7 @@ class DataReply:
 class _PutFields(NamedTuple):
     topic: bytes
     messages: Messages
+    put_id: PutId | None = None
 
 
 class PutRequest(_PutFields):
@@ -182,7 +187,56 @@ class PutRequest(_PutFields):
 
     def copied(self) -> Self:
         """Return the request with messages of its own, in place of views into received bytes."""
-        return type(self)(self.topic, copy_batch(self.messages))
+        return type(self)(self.topic, copy_batch(self.messages), self.put_id)
+
+
+class SequencedPutRequest(PutRequest):
+    """A put request with a number, `put_id`: stored once, however often it is sent.
+
+    Wire:
+        put id  24 bytes, see `PutId`
+        put     rest  the body of a `PutRequest`
+    """
+
+    __slots__ = ()
+
+    MESSAGE_TYPE: ClassVar[int] = 4
+
+    def encode(self, frame_max: int = FRAME_MAX) -> bytes:
+        """Return the frame.
+
+        Raises:
+            LocalProtocolError: a put id out of range, or as for a `PutRequest`.
+        """
+        assert self.put_id is not None
+        topic = topic_bytes(self.topic)
+        head = self.put_id.encode() + _pack_u32(len(topic)) + topic
+        batch = join_batch(self.messages, frame_max - TYPE_SIZE - len(head))
+        return frame_header(self.MESSAGE_TYPE, len(head) + len(batch)) + head + batch
+
+    @classmethod
+    def decode(cls, body: memoryview) -> Self:
+        """Parse and check a whole body; nothing is copied but put id and topic.
+
+        Raises:
+            RemoteProtocolError: it is too short for a put id, or as for a `PutRequest`.
+        """
+        if len(body) < PUT_ID_SIZE:
+            msg = f"sequenced put request of {len(body)} bytes has no put id"
+            raise RemoteProtocolError(msg)
+        topic, messages, _ = PutRequest.decode(body[PUT_ID_SIZE:])
+        return cls(topic, messages, PutId.decode(body[:PUT_ID_SIZE]))
+
+
+def put_frame(topic: bytes, messages: Messages, put_id: PutId | None, frame_max: int) -> bytes:
+    """Return the frame that puts messages onto a topic; with a number, if one is given.
+
+    Raises:
+        LocalProtocolError: as `PutRequest.encode`.
+    """
+    if put_id is None:
+        return PutRequest(topic, messages).encode(frame_max)
+    return SequencedPutRequest(topic, messages, put_id).encode(frame_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,16 +278,18 @@ class PutReply:
 _PUT_REPLY_HEADER = frame_header(PutReply.MESSAGE_TYPE, POINTER_SIZE)
 
 
-Request = PointerRequest | PutRequest | ControlRequest
+Request = PointerRequest | PutRequest | RangeRequest | ControlRequest
 
 REQUESTS: dict[int, type[Request]] = {
     PointerRequest.MESSAGE_TYPE: PointerRequest,
     PutRequest.MESSAGE_TYPE: PutRequest,
+    SequencedPutRequest.MESSAGE_TYPE: SequencedPutRequest,
+    RangeRequest.MESSAGE_TYPE: RangeRequest,
     ControlRequest.MESSAGE_TYPE: ControlRequest,
 }
 """What a server accepts. Replies are left out: decoding one costs memory that nobody needs."""
 
-ReplyT = TypeVar("ReplyT", DataReply, PutReply, ControlReply)
+ReplyT = TypeVar("ReplyT", DataReply, PutReply, IndexedReply, ControlReply)
 
 
 def decode_request(message_type: int, body: memoryview) -> Request:

@@ -4,6 +4,7 @@ Needs the extra `poe-queue[spark]` and Java 17; `import poe` does not load any o
 """
 
 from poe.spark.data_source import PoeDataSource
+from poe.spark.pipeline import Pipeline
 from poe.spark.session import session
 
-__all__ = ["PoeDataSource", "session"]
+__all__ = ["Pipeline", "PoeDataSource", "session"]

@@ -14,9 +14,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from poe.spark.arrow_batches import check_schema
 from poe.spark.batch_reader import BatchReader
+from poe.spark.batch_writer import BatchWriter
 from poe.spark.read_options import ReadOptions
 from poe.spark.stream_reader import StreamReader
+from poe.spark.stream_writer import StreamWriter
+from poe.spark.write_options import WriteOptions
 
 SCHEMA = StructType(
     [
@@ -26,8 +30,8 @@ SCHEMA = StructType(
         StructField("message", BinaryType(), nullable=False),
     ]
 )
-SEGMENT_FIELD = StructField("segment", StringType(), nullable=False)
-"""Comes last, with `includeSegment`: the Python API has no metadata columns."""
+FULL_SCHEMA = StructType([*SCHEMA, StructField("segment", StringType(), nullable=False)])
+"""With `includeSegment`, since the Python API has no metadata columns."""
 
 
 class PoeDataSource(DataSource):
@@ -39,14 +43,27 @@ class PoeDataSource(DataSource):
         return "poe"
 
     def schema(self) -> StructType:
-        """Return all columns; who gives a schema of fewer reads no others."""
-        options = ReadOptions.parse(self.options)
-        return StructType([*SCHEMA, SEGMENT_FIELD]) if options.include_segment else SCHEMA
+        """Return all columns; who gives a schema of fewer reads no others.
+
+        Writes ask, too, so that the options are not looked at closer here.
+        """
+        has_segment = self.options.get("includeSegment", "").lower() == "true"
+        return FULL_SCHEMA if has_segment else SCHEMA
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return what reads topics as a table."""
-        return BatchReader(ReadOptions.parse(self.options), schema)
+        check_schema(schema, FULL_SCHEMA)
+        return BatchReader(ReadOptions.parse(self.options, "batch"), schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Return what reads topics as a stream."""
-        return StreamReader(ReadOptions.parse(self.options), schema)
+        check_schema(schema, FULL_SCHEMA)
+        return StreamReader(ReadOptions.parse(self.options, "stream"), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's
+        """Return what writes a table onto topics."""
+        return BatchWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001, N802
+        """Return what writes a stream onto topics."""
+        return StreamWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)

@@ -19,6 +19,7 @@ from poe.storage.failure import reading
 from poe.storage.files import Files, OpenFile
 from poe.storage.index import ENTRY_BYTES, encode_entries
 from poe.storage.real_files import RealFiles
+from poe.storage.receipt_file import read_receipts
 from poe.storage.recovery import NO_STORE, FoundSums, open_maybe, read_sums
 from poe.storage.scan import RecordPlaces, scan_records
 from poe.storage.segment_lock import FoundLock, find_lock
@@ -192,6 +193,7 @@ def _check_files(files: Files, segment: SegmentCheck) -> None:
     segment.damage += survey.damage
     if lock is None:
         _judge_last_sums(segment, sums)
+    _judge_receipts(files, segment, sums, lock)
 
 
 def _judge_last_sums(segment: SegmentCheck, sums: FoundSums) -> None:
@@ -205,6 +207,22 @@ def _judge_last_sums(segment: SegmentCheck, sums: FoundSums) -> None:
         segment.notes.append(
             f"{segment.size_bytes - last.end} bytes of another program have no checksums"
         )
+
+
+def _judge_receipts(
+    files: Files, segment: SegmentCheck, sums: FoundSums, lock: FoundLock | None
+) -> None:
+    """Tell whether the receipts of sequenced puts are what was written; at the end a kill tears."""
+    found = read_receipts(files, segment.path, NO_STORE)
+    if found is None:
+        return
+    if not found.has_header:
+        segment.damage.append("the header of the receipts is damaged, or of another segment")
+    if found.damaged_count:
+        segment.damage.append(f"{found.damaged_count} receipts of puts are damaged")
+    covered_bytes = sums.entries[-1].entry.end if sums.entries else 0
+    if lock is None and (found.torn_bytes or found.reach < covered_bytes):
+        segment.damage.append("the receipts of puts are cut off")
 
 
 def _judge_end(segment: SegmentCheck, size_bytes: int, lock: FoundLock | None) -> None:

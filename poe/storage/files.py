@@ -154,6 +154,18 @@ class FileSlice(NamedTuple):
     last_pointer: int
     """Pointer of the last record in the slice; the next read continues from it."""
 
+    number: int
+    """Of the first record, in its segment; 0 is the oldest."""
+
     def read(self) -> bytes:
         """Read the bytes of the slice."""
         return self.file.read_at(self.length, self.offset)
+
+
+class IndexedSlice(NamedTuple):
+    """Whole records, and where each of them lies."""
+
+    entries: bytes
+    """As they lie in the index, one for each record."""
+
+    records: FileSlice

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 
 from poe.errors import CorruptRecord, ReadFailed
-from poe.storage.failure import as_storage_error
+from poe.storage.failure import as_read_failed, as_storage_error
 from poe.storage.files import OpenFile
 from poe.storage.record import Numbers
 
@@ -190,6 +190,28 @@ class Index:
             at -= self._flushed_count * ENTRY_BYTES
             entry = int.from_bytes(self._pending[at : at + ENTRY_BYTES], "big")
         return entry >> _OFFSET_BITS, entry & OFFSET_MAX
+
+    def entries(self, start: int, stop: int) -> bytes:
+        """Return the entries of records `start` to `stop` - 1, as the file has or will have them.
+
+        They are read, not mapped: those of a large read would stay in the memory of the process.
+
+        Raises:
+            ReadFailed: the file cannot be read.
+        """
+        self._encode_runs()
+        flushed = self._flushed_count
+        in_file = b""
+        if start < flushed:
+            wanted_bytes = (min(stop, flushed) - start) * ENTRY_BYTES
+            try:
+                in_file = self.file.read_at(wanted_bytes, start * ENTRY_BYTES)
+            except OSError as error:
+                raise as_read_failed(error, self._path) from error
+            if len(in_file) != wanted_bytes:
+                raise ReadFailed(self._path, "it is shorter than it was")
+        waiting = slice(max(start - flushed, 0) * ENTRY_BYTES, max(stop - flushed, 0) * ENTRY_BYTES)
+        return in_file + self._pending[waiting]
 
     def boundary(self, number: int) -> tuple[int, int]:
         """Tell the pointer before a record, and where the record begins: of a slice, its end.

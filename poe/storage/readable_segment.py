@@ -4,6 +4,7 @@ import contextlib
 
 from poe.errors import CorruptRecord, PointerOutOfRange, StorageError
 from poe.storage.files import FileSlice
+from poe.storage.receipts import Receipts
 from poe.storage.record import POINTER_MAX
 from poe.storage.record_reader import RecordReader
 from poe.storage.recovery import Extent
@@ -45,6 +46,7 @@ class ReadableSegment:
         "options",
         "path",
         "pointer_low",
+        "receipts",
         "size_bytes",
         "timestamp",
     )
@@ -62,6 +64,8 @@ class ReadableSegment:
         self.is_locked = False  # as a reader: sealed, and not durable yet
         self.is_idle = False  # as the writer: as it was closed, nothing has come since
         self._are_names_synced = False
+        # Its own, or of a segment before it, while it is no writer and has none.
+        self.receipts: Receipts | None = None
         self.options = options
         self._files = files
         self._reader: RecordReader | None = None
@@ -217,16 +221,30 @@ class ReadableSegment:
             self._take(extent)
             self.damage += known_damage
         self.is_locked = False
+        if self.receipts is not None:
+            self.receipts.forget()
         if self.is_writer:
             self._files.lock(self.size_bytes)
+            self._own_receipts()
             self._begin_writing()
+
+    def _own_receipts(self) -> None:
+        """Have receipts of its own, ready for what is about to be put, where its topic has any."""
+        receipts = self.receipts
+        if receipts is None:
+            return
+        if receipts.path == self.path:
+            receipts.prepare(self.size_bytes)
+        else:
+            earlier = receipts.earlier(self.last_pointer)
+            self.receipts = self._files.make_receipts(earlier, self.size_bytes)
 
     def _begin_writing(self) -> None:
         """Have the lock survive a power cut, before it is needed.
 
         Not when it is made: a start would wait for the disk once for each topic.
         """
-        if self.options.ack != "memory":
+        if self.options.ack != "memory" or self.receipts is not None:
             self._files.sync_lock()
         self.is_idle = False
 
@@ -256,4 +274,6 @@ class ReadableSegment:
             self._sums = self._writer.sums.state
         if self._verification is not None:
             self._verification.forget()
+        if self.receipts is not None:
+            self.receipts.close()
         self._reader = self._writer = None

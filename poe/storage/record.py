@@ -87,6 +87,8 @@ def encode_records(messages: Messages, first_pointer: int, message_max: int) -> 
     """
     if isinstance(messages, np.ndarray):
         return _encode_rows(messages, first_pointer, message_max)
+    if isinstance(messages, RecordBatch):
+        return messages.encode(first_pointer, message_max)
     sizes = check_sizes(messages, message_max)
     if len(sizes) > _ROWS_COUNT_MIN and sizes.count(sizes[0]) == len(sizes):
         rows = np.frombuffer(b"".join(messages), np.uint8).reshape(-1, sizes[0])
@@ -110,6 +112,41 @@ def decode_records(data: bytes) -> list[tuple[int, bytes]]:
         records.append((header & POINTER_MAX, data[at + HEADER_BYTES : end]))
         at = end
     return records
+
+
+class RecordBatch(Sequence[memoryview]):
+    """Messages that are the records of another segment already, and get other pointers.
+
+    `starts` has where each record begins in `data`, and the end of the data.
+    """
+
+    __slots__ = ("_data", "_starts")
+
+    def __init__(self, data: bytearray, starts: Numbers) -> None:
+        self._data = data
+        self._starts = starts
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def __getitem__(self, number: int) -> memoryview:  # type: ignore[override]  # no slices
+        start, end = int(self._starts[number]), int(self._starts[number + 1])
+        return memoryview(self._data)[start + HEADER_BYTES : end]
+
+    def encode(self, first_pointer: int, message_max: int) -> Batch:
+        """Give the records consecutive pointers, in place; as `encode_records`."""
+        starts = self._starts[:-1]
+        sizes = np.diff(self._starts)
+        largest = int(sizes.max()) - HEADER_BYTES
+        if largest > message_max:
+            raise InvalidMessage(largest, message_max)
+        # Every place where a wide pointer could be, of which those of the records are written.
+        place_count = len(self._data) - HEADER_BYTES + 1
+        places = np.ndarray((place_count,), _WIDE_POINTER, self._data, _WIDE_POINTER_AT, (1,))
+        pointers = np.arange(first_pointer, first_pointer + len(self), dtype=np.uint64)
+        lowest_of_size = sizes - np.uint64(SIZE_BYTES) & np.uint64(0xFF)
+        places[starts] = lowest_of_size << np.uint64(56) | pointers
+        return memoryview(self._data), None if (sizes == sizes[0]).all() else starts
 
 
 class _Layout:

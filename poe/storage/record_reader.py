@@ -63,7 +63,17 @@ class RecordReader:
             raise CorruptRecord(self._path + "_index", start * ENTRY_BYTES)
         # At the end of the file, too: that is where the next record will begin.
         self.index.hint(last_pointer, stop, end)
-        return FileSlice(self.file, offset, end - offset, stop - start, last_pointer)
+        return FileSlice(self.file, offset, end - offset, stop - start, last_pointer, start)
+
+    def extent_up_to(self, last: int, count: int, size_bytes: int) -> tuple[int, int]:
+        """Tell how many of the first `count` records have pointers up to `last`, and their bytes.
+
+        Raises:
+            ReadFailed: the index cannot be mapped.
+            CorruptRecord: the index does not rise there.
+        """
+        behind = self.index.search(last)
+        return (count, size_bytes) if behind is None else min(behind, (count, size_bytes))
 
     def next(self, pointer: int, count: int, size_bytes: int) -> tuple[int, bytes] | None:
         """Read the message behind a pointer, and its pointer, among the first `count` records.

@@ -28,7 +28,9 @@ from poe.storage.failure import reading, writing
 from poe.storage.files import Files, Mode, OpenFile
 from poe.storage.index import ENTRY_BYTES, decode_entries, decode_entry
 from poe.storage.quarantine import keep_bytes, keep_file
+from poe.storage.receipt_file import cover, read_receipts, settle, trust
 from poe.storage.record import HEADER_BYTES, POINTER_BYTES, POINTER_MAX, SIZE_BYTES
+from poe.storage.replacement import replace_file
 from poe.storage.segment_lock import FoundLock, find_lock
 from poe.storage.store_meta import Kind
 from poe.storage.sum_file import (
@@ -133,7 +135,7 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
             _put_away(files, path)
             extent = None
         else:
-            extent = _Recovery(files, path, lock, index, sums, mode).run()
+            extent = _Recovery(files, path, lock, index, sums, store_id, mode).run()
         files.unlink(path + "_lock")
         files.unlink(path + "_lock_new")
     return extent
@@ -156,7 +158,7 @@ def adopt(files: Files, path: str, store_id: bytes) -> SumState:
     entries.append(closing_entry(data.size(), last_pointer, Flag.CLEAN | Flag.ADOPTED))
     content, chain = encode_sums(entries, seed_of(path, store_id))
     with writing(path + "_sum"):
-        _replace(files, path + "_sum", _header_of(path, store_id).encode() + content)
+        replace_file(files, path + "_sum", _header_of(path, store_id).encode() + content)
     return SumState(SUM_HEADER_BYTES + len(content), chain, entries[-1].flags)
 
 
@@ -224,8 +226,8 @@ def _is_lock_torn(
 def _put_away(files: Files, path: str) -> None:
     """Move what is left of a segment without data out of the way."""
     _log.warning("segment %s has no data file; its other files are put away", path)
-    keep_file(files, path, "_index")
-    keep_file(files, path, "_sum")
+    for suffix in ("_index", "_sum", "_seq"):
+        keep_file(files, path, suffix)
 
 
 def _locked_out_of_sight(files: Files, path: str) -> SegmentLocked:
@@ -297,6 +299,7 @@ class _Recovery:
         lock: FoundLock | None,
         index: OpenFile | None,
         sums: FoundSums,
+        store_id: bytes,
         mode: RecoveryMode,
     ) -> None:
         self._files = files
@@ -306,6 +309,7 @@ class _Recovery:
         self._sums = sums
         self._mode = mode
         self._data = files.open(path + "_data", "r+")
+        self._receipts = read_receipts(files, path, store_id)
         self._is_same_boot = lock is not None and lock.flushed_offset is not None
         self._is_rebooted = lock is not None and lock.is_ours and not self._is_same_boot
 
@@ -331,6 +335,7 @@ class _Recovery:
         )
         # As long as it is locked, a power cut is known to have torn what was not durable.
         data.sync()
+        self._settle_receipts(survey)
         state = self._complete_sums(survey)
         self._files.open(self._path + "_sum", "r+").sync()
         self._files.sync_folder(self._path.rpartition("/")[0])
@@ -348,10 +353,14 @@ class _Recovery:
         sums, size_bytes = self._sums, self._data.size()
         survey = Survey(self._data, self._index, size_bytes, sums.seed)
         cut_from = len(sums.entries)
+        entries, reach = sums.entries, size_bytes
         if self._is_rebooted and self._mode != "salvage":
             cut_from = _synced_count(sums.entries)
-        survey.walk(sums.entries, trusted_count=self._trusted_count(), cut_from=cut_from)
-        end = self._adopted_end(survey)
+            reach = min(reach, self._reach())
+            behind = (n for n, each in enumerate(entries[cut_from:]) if each.entry.end > reach)
+            entries = entries[: cut_from + next(behind, len(entries))]
+        survey.walk(entries, trusted_count=self._trusted_count(), cut_from=cut_from)
+        end = min(self._adopted_end(survey), reach)
         # What the original has appended and closed is in the index; what it left locked may not be.
         is_closed = self._lock is None and self._mode != "salvage"
         survey.adopt(end, is_index_needed=is_closed and bool(sums.entries))
@@ -362,6 +371,29 @@ class _Recovery:
         if promised is not None and promised > size_bytes:
             survey.damage.append(f"data ends at {size_bytes}, of {promised} bytes")
         return survey
+
+    def _synced_end(self) -> int | None:
+        """Tell what of the data was synced; None where the power was not cut."""
+        if not self._is_rebooted:
+            return None
+        count = _synced_count(self._sums.entries)
+        return self._sums.entries[count - 1].entry.end if count else 0
+
+    def _reach(self) -> int:
+        """Tell up to where, after a power cut, no message can be there without its receipt."""
+        if self._receipts is None:
+            return self._data.size()
+        return trust(self._receipts, self._data, None, self._synced_end()).reach
+
+    def _settle_receipts(self, survey: Survey) -> None:
+        """Make the receipts be those of the data that is left."""
+        if self._receipts is not None:
+            trusted = trust(self._receipts, self._data, survey.end, self._synced_end())
+            if trusted.damaged_count:
+                survey.damage.append(f"{trusted.damaged_count} receipts of puts are damaged")
+            # What was put without a sequence, or by others, is durable by now.
+            ends = [] if trusted.reach == survey.end else [cover(survey.end)]
+            settle(self._files, self._path, self._receipts, trusted.receipts + ends)
 
     def _trusted_count(self) -> int:
         """Tell how many entries at the beginning need not be compared now."""
@@ -398,7 +430,7 @@ class _Recovery:
             kept = b"" if sums.file is None else sums.file.read_at(kept_bytes, 0)
             _log.warning("%s is written anew", path)
             new = sums.header.encode() + kept[SUM_HEADER_BYTES:] + content
-            _replace(self._files, path, new)
+            replace_file(self._files, path, new)
         else:
             file = self._files.open(path, "r+")
             if content:
@@ -439,12 +471,4 @@ def complete_index(
             return
     _log.warning("%s is written anew from the data", path)
     kept = index.read_at(kept_bytes, 0) if index is not None else b""
-    _replace(files, path, kept + entries)
-
-
-def _replace(files: Files, path: str, content: bytes) -> None:
-    """Put a file in place of another, so that at any time one of them is there, and whole."""
-    file = files.open(path + "_new", "w+")
-    file.write_at(content, 0)
-    file.sync()
-    files.rename(path + "_new", path)
+    replace_file(files, path, kept + entries)

@@ -8,6 +8,7 @@ from poe.errors import CorruptRecord
 from poe.storage.failure import reading
 from poe.storage.files import Files
 from poe.storage.index import ENTRY_BYTES
+from poe.storage.receipt_file import read_receipts
 from poe.storage.recovery import NO_STORE, open_maybe, read_sums
 from poe.storage.survey import hash_of
 
@@ -47,3 +48,8 @@ def scrub(files: Files, path: str) -> Iterator[int]:
             start = entry.end
             pointer_before = max(pointer_before, entry.last_pointer)
             index_at += len(index_bytes)
+        receipts = read_receipts(files, path, NO_STORE)
+        if receipts is not None:
+            if not receipts.has_header or receipts.damaged_count or receipts.torn_bytes:
+                raise CorruptRecord(path + "_seq", 0)
+            yield len(receipts.content)

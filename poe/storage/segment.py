@@ -1,39 +1,35 @@
 """A segment: turns batches of messages into records in files, and pointers into slices of them.
 
-It owns four files, `<timestamp>_data`, `_index`, `_sum` and, while it is a writer, `_lock`. It
-never reads the clock and never decides when to rotate, hibernate or expire; its owner does.
+It owns `<timestamp>_data`, `_index`, `_sum`, for sequenced puts `_seq` and, while it is a writer,
+`_lock`. It never reads the clock and never decides when to rotate, hibernate or expire; its owner
+does.
 Strategy: data goes to the file at once, index entries and sums follow in larger pieces, and what
 hibernates is a few numbers.
 """
 
-import contextlib
 from collections.abc import Callable
-from functools import partial
 from typing import Self
 
 import numpy as np
 
 from poe.errors import (
-    NoDescriptors,
     PointerOutOfRange,
     SegmentSealed,
     StorageFull,
     TopicDamaged,
-    WriteFailed,
 )
+from poe.storage.durable_segment import DurableSegment
 from poe.storage.files import Files
 from poe.storage.index import OFFSET_MAX
-from poe.storage.readable_segment import ReadableSegment
+from poe.storage.producers import PutKey
 from poe.storage.record import POINTER_MAX, Messages, Numbers, encode_record, encode_records
-from poe.storage.recovery import Extent
 from poe.storage.segment_files import SegmentFiles
 from poe.storage.segment_options import SegmentOptions
-from poe.storage.segment_writer import SegmentWriter
 from poe.storage.store_meta import StoreMeta
-from poe.storage.sum_file import Flag, SumState
+from poe.storage.sum_file import Flag
 
 
-class Segment(ReadableSegment):
+class Segment(DurableSegment):
     """A run of records with rising pointers; a writer takes more of them, a reader does not.
 
     Always:
@@ -51,17 +47,20 @@ class Segment(ReadableSegment):
     __slots__ = ()
 
     @classmethod
-    def create(
+    def create(  # noqa: PLR0913
         cls,
         files: Files,
         folder: str,
         timestamp: int,
         options: SegmentOptions,
         meta: StoreMeta | None = None,
+        *,
+        before: DurableSegment | None = None,
     ) -> Self:
         """Make the files of an empty segment in the folder of its topic, and be its writer.
 
-        No pointer of the segment will be less than `timestamp`, which names the files.
+        No pointer of the segment will be less than `timestamp`, which names the files. It knows the
+        sequenced puts that the segment `before` it knows, which was sealed and synced.
 
         Raises:
             StorageFull: no room; nothing is left behind.
@@ -69,9 +68,14 @@ class Segment(ReadableSegment):
         """
         place = SegmentFiles(files, f"{folder}/{timestamp}", meta)
         is_synced = options.ack == "fsync"
-        segment = cls(place, timestamp, options, place.make(is_synced=is_synced))
+        earlier = [] if before is None else before.receipts_for(timestamp)
+        extent, receipts = place.make(earlier, is_synced=is_synced)
+        segment = cls(place, timestamp, options, extent)
         segment.is_writer = True
         segment._are_names_synced = is_synced
+        segment.receipts = receipts
+        if before is not None and before.receipts is not None:
+            before.receipts.forget()
         return segment
 
     @classmethod
@@ -84,11 +88,12 @@ class Segment(ReadableSegment):
         meta: StoreMeta | None = None,
         *,
         is_locked: bool = True,
+        has_receipts: bool = True,
     ) -> Self | None:
         """Recover a segment as far as needed, as a hibernating reader; None without a data file.
 
         Where `is_locked` is known to be false, a segment that the store has noted as sealed is
-        taken as it is.
+        taken as it is; where `has_receipts` is, receipts are not looked for.
 
         Raises:
             SegmentLocked: a live program writes to it.
@@ -103,14 +108,25 @@ class Segment(ReadableSegment):
             return None
         extent = None if is_locked else place.sealed_extent()
         extent = extent or place.recover(options.recovery)
-        return None if extent is None else cls(place, timestamp, options, extent)
+        if extent is None:
+            return None
+        segment = cls(place, timestamp, options, extent)
+        if has_receipts and place.has_receipts():
+            segment.receipts = place.receipts()
+        return segment
 
-    def append(self, messages: Messages, now_us: int) -> int:
+    def append(  # noqa: C901, PLR0912 - the hot path, where each call more would be felt
+        self, messages: Messages, now_us: int, put: PutKey | None = None
+    ) -> int:
         """Store a batch, all of it or nothing, and return the pointer of its last message.
 
-        Its pointers are consecutive, from max(`now_us`, last pointer + 1).
+        Its pointers are consecutive, from max(`now_us`, last pointer + 1). A sequenced put, which
+        `put` names, that is stored already is not stored again, and its pointer is the same.
 
         Raises:
+            RepeatedPut: it is stored, and its pointer is not known any more.
+            SequenceGap: it is not the next one of its producer.
+            ProducerFenced: its producer has put with a greater epoch since.
             InvalidMessage: a message is empty or too large, or there is none.
             SegmentSealed: this is a reader.
             StorageFull: no room on the disk, or 2^40 bytes in the segment.
@@ -120,6 +136,8 @@ class Segment(ReadableSegment):
         """
         if not self.is_writer:
             raise SegmentSealed(self.path)
+        if put is not None and (stored := self._find(put)) is not None:
+            return stored
         writer, options = self._writer or self._wake_writer(), self.options
         index = writer.index
         pointer = max(now_us, self.last_pointer + 1)
@@ -137,7 +155,10 @@ class Segment(ReadableSegment):
         if index.is_full():
             self.flush()
         # The last step that may fail: from here on data, index and sums go together.
-        writer.data.append(data, count)
+        if put is None:
+            writer.data.append(data, count)
+        else:
+            self._append_with_receipt(writer, put, last_pointer, data, count)
         sums = writer.sums
         sums.update(data)
         if count == 1:
@@ -155,21 +176,6 @@ class Segment(ReadableSegment):
             sums.cut(size_bytes, self.count, last_pointer)
         return last_pointer
 
-    def begin_sync(self) -> Callable[[], None]:
-        """Write what waits; return what makes all data, sums and names durable, in any thread.
-
-        The index is not made so, it can be made from the data. Both raise StorageError. What was
-        not durable before the latter did may then never be, as `has_failed_to_sync` tells from
-        then on, and `failure`; but after NoDescriptors it may be tried again. Batches may be
-        appended meanwhile, but the segment is to hibernate or be sealed afterwards only.
-        """
-        if self.is_writer and not self.is_idle:
-            writer = self._writer or self._wake_writer()
-            sync = writer.begin_sync(self.pointer_high or 0)
-            return partial(self._sync, sync, self._extent(writer.sums.state))
-        sync = self._files.begin_sync(self._reader or self._wake())
-        return partial(self._sync, sync, self._synced)
-
     def begin_cut(self, failure: str) -> Callable[[], None]:
         """Give up what no good sync has covered, and be a reader of the rest; for a failed writer.
 
@@ -182,12 +188,10 @@ class Segment(ReadableSegment):
         self._forget_files()
         self.has_failed_to_sync = False
         self._take(self._synced)
+        if self.receipts is not None:
+            self.receipts.rewind()
         self.seal()
         return self.begin_sync()
-
-    def sync(self) -> None:
-        """Make all data durable, here and now; raises as `begin_sync`."""
-        self.begin_sync()()
 
     def seal(self) -> None:
         """Become a reader: write what waits, and cut the files to their exact size.
@@ -208,7 +212,7 @@ class Segment(ReadableSegment):
             self._files.note_sealed(self._extent(self._sums))
             return
         writer = self._writer or self._wake_writer()
-        writer.finish(self.pointer_high or 0)
+        writer.finish(self.pointer_high or 0, self.receipts)
         self.is_locked = True
         self.is_writer = False
         self._sums = writer.sums.state
@@ -243,6 +247,7 @@ class Segment(ReadableSegment):
         else:
             self._files.check_format()
         self._files.lock(self.size_bytes)
+        self._own_receipts()
         if not is_closed:
             self._begin_writing()
         self.is_locked = False
@@ -284,6 +289,7 @@ class Segment(ReadableSegment):
         self.is_writer = False
         self.count = self.size_bytes = 0
         self.pointer_low = None
+        self.receipts = None
         self._files.remove()
 
     def leave(self) -> None:
@@ -292,38 +298,6 @@ class Segment(ReadableSegment):
         A thread may still sync for this one, and must not remove the lock of the other.
         """
         self.is_locked = False
-
-    def _sync(self, sync: Callable[[], None], extent: Extent) -> None:
-        try:
-            sync()
-            if not self._are_names_synced:
-                self._files.sync_names()
-                self._are_names_synced = True
-        except NoDescriptors:
-            raise  # to open the folder, once data and sums were synced: all can be done again
-        except Exception as error:
-            # The kernel may have dropped what it could not write; the next sync would not tell.
-            self.has_failed_to_sync = True
-            self.failure = str(error)
-            raise
-        self._synced = extent
-        if self.is_locked:
-            # Should that fail, it is harmless, and `close` tries again.
-            with contextlib.suppress(WriteFailed):
-                self._files.unlock()
-                self.is_locked = False
-
-    def _extent(self, sums: SumState | None) -> Extent:
-        """Tell what it holds, and where its sums go on."""
-        low, high = self.pointer_low or 0, self.pointer_high or 0
-        return Extent(self.count, self.size_bytes, low, high, sums, self.damage)
-
-    def _wake_writer(self) -> SegmentWriter:
-        if self.is_idle:
-            self._begin_writing()
-        self._wake()
-        assert self._writer is not None
-        return self._writer
 
 
 def _consecutive(first: int, count: int) -> Numbers:

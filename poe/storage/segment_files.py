@@ -7,6 +7,8 @@ from functools import partial
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, OpenFile
 from poe.storage.index import ENTRY_BYTES
+from poe.storage.receipt_file import Receipt
+from poe.storage.receipts import Receipts
 from poe.storage.record_reader import RecordReader
 from poe.storage.recovery import NO_STORE, Extent, RecoveryMode, adopt, open_maybe, recover
 from poe.storage.segment_lock import make_lock
@@ -18,7 +20,7 @@ from poe.storage.verification import Verification
 
 # In the order of removal. The index first, which can be made from the data: until that goes, too, a
 # removal that nothing tells of leaves a whole segment. Without sums it would have lost its hashes.
-_SUFFIXES = ("_index", "_data", "_sum", "_lock")
+_SUFFIXES = ("_index", "_data", "_seq", "_sum", "_lock")
 
 
 class SegmentFiles:
@@ -40,14 +42,17 @@ class SegmentFiles:
         self._meta = meta
         self._store_id = NO_STORE if meta is None else meta.store_id
 
-    def make(self, *, is_synced: bool) -> Extent:
+    def make(self, earlier: list[Receipt], *, is_synced: bool) -> tuple[Extent, Receipts | None]:
         """Make the files of an empty segment, locked; their names survive power cuts if asked to.
+
+        It has receipts where there are `earlier` ones, and then all names survive power cuts.
 
         Raises:
             StorageFull: no room; nothing is left behind.
             WriteFailed: another failure; nothing is left behind.
         """
         files, path = self.files, self.path
+        receipts = None
         with writing(path):
             # First, and outside of the cleaning up: should it be there, nothing may be touched.
             files.open(path + "_data", "x+")
@@ -56,6 +61,8 @@ class SegmentFiles:
                 files.open(path + "_index", "w+")
                 header = SumHeader(self._store_id, self.timestamp, self.timestamp)
                 files.open(path + "_sum", "w+").write_at(header.encode(), 0)
+                if earlier:
+                    receipts = self._make_receipts(earlier, 0)
                 if is_synced:
                     self._sync_names()
             except OSError:
@@ -65,7 +72,7 @@ class SegmentFiles:
                 raise
         self._note(Event(Kind.CREATE, self.topic, self.timestamp))
         seed = chain_seed(self._store_id, self.topic, self.timestamp)
-        return Extent(0, 0, 0, 0, SumState(SUM_HEADER_BYTES, seed, 0))
+        return Extent(0, 0, 0, 0, SumState(SUM_HEADER_BYTES, seed, 0)), receipts
 
     def recover(self, mode: RecoveryMode, *, is_thorough: bool = False) -> Extent | None:
         """Make the files trustworthy and unlocked, see `recovery.recover`."""
@@ -118,6 +125,37 @@ class SegmentFiles:
             Event(Kind.SEAL, self.topic, self.timestamp, *numbers, sums.size_bytes, sums.chain)
         )
 
+    def has_receipts(self) -> bool:
+        """Look whether it has receipts of sequenced puts.
+
+        Raises:
+            ReadFailed: nobody can tell.
+        """
+        with reading(self.path + "_seq"):
+            return self.files.size(self.path + "_seq") is not None
+
+    def receipts(self) -> Receipts:
+        """Return the receipts of sequenced puts, which are there."""
+        return Receipts(self.files, self.path, self._store_id)
+
+    def make_receipts(self, earlier: list[Receipt], size_bytes: int) -> Receipts:
+        """Make receipts of a locked segment that has so much data, none of which has any.
+
+        On an error it has none.
+
+        Raises:
+            StorageFull: no room for them.
+            WriteFailed: another failure.
+        """
+        with writing(self.path + "_seq"):
+            try:
+                return self._make_receipts(earlier, size_bytes)
+            except OSError:
+                # Nobody would go on in it, and data behind it would be taken for suspicious.
+                with contextlib.suppress(OSError):
+                    self.files.unlink(self.path + "_seq")
+                raise
+
     def verification(self, *, is_once: bool) -> Verification:
         """Return what compares the data with its sums before it is read."""
         return Verification(self.files, self.path, self._store_id, is_once=is_once)
@@ -166,15 +204,17 @@ class SegmentFiles:
             )
         return reader, writer
 
-    def begin_sync(self, reader: RecordReader) -> Callable[[], None]:
+    def begin_sync(self, reader: RecordReader, *, has_receipts: bool) -> Callable[[], None]:
         """Return what makes a closed segment durable, with its index, in any thread.
 
         Raises:
             ReadFailed: the sums cannot be opened. What is returned raises WriteFailed.
         """
         with reading(self.path):
-            sums = open_maybe(self.files, self.path + "_sum", "r+")
-        return partial(self._sync, [reader.file, reader.index.file, *([sums] if sums else [])])
+            # The sums last, which say that the others are durable.
+            suffixes = ["_seq", "_sum"] if has_receipts else ["_sum"]
+            others = [open_maybe(self.files, self.path + suffix, "r+") for suffix in suffixes]
+        return partial(self._sync, [reader.file, reader.index.file, *filter(None, others)])
 
     def lock(self, size_bytes: int) -> None:
         """Make the lock file, which need not survive a power cut yet.
@@ -195,8 +235,7 @@ class SegmentFiles:
             WriteFailed: the disk did not take it.
         """
         with writing(self.path + "_lock"):
-            self.files.open(self.path + "_lock", "r+").sync()
-            self.files.sync_folder(self.path.rpartition("/")[0])
+            self._sync_lock()
 
     def sync_names(self) -> None:
         """Make the names of the files, and of the topic's folder, survive a power cut.
@@ -235,6 +274,17 @@ class SegmentFiles:
         """Tell whether an earlier run was about to remove the files."""
         event = self._last_event()
         return event is not None and event.kind is Kind.TOMBSTONE
+
+    def _make_receipts(self, earlier: list[Receipt], size_bytes: int) -> Receipts:
+        receipts = Receipts.make(self.files, self.path, self._store_id, earlier, size_bytes)
+        # With all names, or a message could outlive its receipt; and with the lock, or after a
+        # power cut nobody would look whether one did.
+        self._sync_lock()
+        return receipts
+
+    def _sync_lock(self) -> None:
+        self.files.open(self.path + "_lock", "r+").sync()
+        self.files.sync_folder(self.path.rpartition("/")[0])
 
     def _sync_names(self) -> None:
         folder = self.path.rpartition("/")[0]

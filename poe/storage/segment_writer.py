@@ -1,12 +1,14 @@
 """The open files of a writer, and the order in which they are written: data, index, sums."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Self
 
 from poe.storage.data_file import DataFile
 from poe.storage.failure import writing
-from poe.storage.files import Files
+from poe.storage.files import Files, OpenFile
 from poe.storage.index import Index
+from poe.storage.receipts import Receipts
 from poe.storage.record_reader import RecordReader
 from poe.storage.segment_lock import open_lock
 from poe.storage.sum_file import SumState
@@ -72,16 +74,19 @@ class SegmentWriter:
             with writing(self._path + "_sum"):
                 sums.write()
 
-    def begin_sync(self, last_pointer: int) -> Callable[[], None]:
+    def begin_sync(self, last_pointer: int, receipts: Receipts | None) -> Callable[[], None]:
         """Write what waits; return what makes it durable, in any thread: data, then sums.
+
+        Receipts go before the sums, which say that both are durable.
 
         Raises:
             StorageFull: no room for what waited.
             WriteFailed: another failure.
         """
         self.flush(last_pointer)
+        receipt_file = None if receipts is None else receipts.cover(self.data.flushed_bytes)
         self.sums.begin_sync()
-        return self._sync
+        return partial(self._sync, receipt_file)
 
     def rest(self, last_pointer: int) -> None:
         """Write what waits, and give back what was reserved behind the data.
@@ -94,7 +99,7 @@ class SegmentWriter:
         with writing(self._path):
             self.data.cut()
 
-    def finish(self, last_pointer: int) -> None:
+    def finish(self, last_pointer: int, receipts: Receipts | None) -> None:
         """Write what waits and that this is the end, and cut the files to their exact size.
 
         Raises:
@@ -105,14 +110,20 @@ class SegmentWriter:
         with writing(self._path + "_sum"):
             self.sums.truncate()
         self.rest(last_pointer)
+        if receipts is not None:
+            receipts.cover(self.data.flushed_bytes)
+            receipts.cut()
         with writing(self._path):
             self.index.cut()
             self.sums.write_end(last_pointer)
 
-    def _sync(self) -> None:
+    def _sync(self, receipt_file: OpenFile | None) -> None:
         try:
             with writing(self._path + "_data"):
                 self.data.file.sync()
+            if receipt_file is not None:
+                with writing(self._path + "_seq"):
+                    receipt_file.sync()
             with writing(self._path + "_sum"):
                 self.sums.sync()
         finally:

@@ -8,7 +8,7 @@ Layout:
     <base>/store.lock                   pid and boot of the server, under flock while it lives
     <base>/store.meta                   see store_meta.py
     <base>/store.reserve                see reserve.py
-    <base>/topics/<topic>/<µs>_data     and `_index`, `_sum`, `_lock`: see segment.py
+    <base>/topics/<topic>/<µs>_data     and `_index`, `_sum`, `_seq`, `_lock`: see segment.py
     <base>/quarantine/                  what recovery has taken out of service
 """
 
@@ -212,7 +212,8 @@ class Store:
         try:
             with writing(folder):
                 self._files.make_folder(folder)
-            segment = Segment.create(self._files, folder, timestamp, options, self._meta)
+            place = self._files, folder, timestamp, options, self._meta
+            segment = Segment.create(*place, before=segments[-1] if segments else None)
         except StorageError:
             if not segments:
                 self._remove_folder(folder)
@@ -251,11 +252,11 @@ class Store:
             WriteFailed: a file cannot be removed.
         """
         # Should the clock step back, the topic goes on behind its old pointers all the same.
-        self._floors[topic] = max(self._floors.get(topic, 0), self.last_pointer(topic))
-        others = [other for other in self.topics[topic] if other is not segment]
-        if others:
-            self.topics[topic] = others
-        else:
+        given = max(segment.last_pointer, segment.given_pointer)
+        self._floors[topic] = max(self._floors.get(topic, 0), given)
+        self.topics[topic] = others = self.topics[topic].copy()
+        others.remove(segment)
+        if not others:
             del self.topics[topic]  # before what may fail: a topic always has a segment
         segment.destroy()
         if not others:
@@ -317,7 +318,7 @@ class Store:
             found_file = segment_file(name)
             if found_file is None or is_folder:
                 strays.append(name)
-            elif found_file[1] in ("index_new", "sum_new"):
+            elif found_file[1] in ("index_new", "sum_new", "seq_new"):
                 with writing(folder):
                     self._files.unlink(f"{folder}/{name}")
             else:
@@ -326,13 +327,11 @@ class Store:
             _log.warning("%d names in %s are left alone, as %r", len(strays), folder, strays[0])
         segments: list[Segment] = []
         for timestamp in sorted(found):
+            place = self._files, folder, timestamp, options, self._meta
             segment = Segment.open(
-                self._files,
-                folder,
-                timestamp,
-                options,
-                self._meta,
+                *place,
                 is_locked=bool(found[timestamp] & {"lock", "lock_new"}),
+                has_receipts="seq" in found[timestamp],
             )
             if segment is None:
                 continue
@@ -347,6 +346,8 @@ def _follow(segment: Segment, before: Segment) -> None:
     if segment.count == 0:
         # Files of others may have names that are less than pointers before them.
         segment.last_pointer = max(segment.last_pointer, before.last_pointer)
+    if segment.receipts is None:
+        segment.receipts = before.receipts
     if before.damage:
         segment.damage = before.damage + segment.damage
         segment.damaged_path = before.damaged_path

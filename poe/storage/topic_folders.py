@@ -22,7 +22,7 @@ TOPICS_FOLDER = "topics"
 # `_new` are files that were about to be put in place. No leading zero: a timestamp has one name
 # only.
 _SEGMENT_FILE = re.compile(
-    r"(0|[1-9][0-9]{0,16})_(data|index|sum|lock|index_new|sum_new|lock_new)", re.ASCII
+    r"(0|[1-9][0-9]{0,16})_(data|index|sum|seq|lock|index_new|sum_new|seq_new|lock_new)", re.ASCII
 )
 
 

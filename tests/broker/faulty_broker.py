@@ -9,9 +9,11 @@ from poe.broker import (
     RegistryOptions,
     RegistryParts,
     RoutingTable,
+    control,
 )
 from poe.broker.appendix_server import REGISTRY, AppendixServer
-from poe.broker.topic_registry import APPENDIX_SUP, TopicRegistry
+from poe.broker.appendix_servers import APPENDIX_SUP
+from poe.broker.topic_registry import TopicRegistry
 from poe.storage import RealFiles, SegmentOptions, Store, decode_records
 from poe.supervision import (
     ChildSpec,
@@ -101,7 +103,7 @@ class FaultyBroker:
         return [] if found is None else decode_records(found.read())
 
     def control(self, op, **arguments):
-        return self.request(lambda handler: handler.control(op, arguments))
+        return self.request(lambda handler: control(handler, op, arguments))
 
     def server_count(self):
         """Tell how many appendix servers live."""

@@ -106,3 +106,13 @@ def test_ten_thousand_polls_at_the_end_of_a_sleeping_topic_leave_nothing(simulat
     before = poll(100)
     assert poll(10_000) - before < 100
     assert open_files(sim.folder) == ASLEEP
+
+
+def test_a_sealed_segment_that_is_synced_in_its_sleep_goes_on_sleeping(simulate):
+    sim = simulate(count_limit=2, worker_timeout=0.01, sync_interval=1.0)
+    sim.node.put_many(b"t", [b"1", b"2"])
+    sim.advance(0.9)
+    assert sim.roles(b"t") == "hw"
+    sim.advance(0.2)
+    assert sim.roles(b"t") == "hw"
+    assert open_files(sim.folder) == ["store.lock"]

@@ -39,7 +39,7 @@ def test_a_file_that_was_cut_meanwhile_ends_the_connection(serve, tmp_path, capl
     (tmp_path / "base").mkdir()
     path = tmp_path / "base" / "data"
     path.write_bytes(b"x" * 100)
-    records = FileSlice(RealFiles.at(tmp_path / "base").open("data", "r"), 10, 90, 1, 1)
+    records = FileSlice(RealFiles.at(tmp_path / "base").open("data", "r"), 10, 90, 1, 1, 0)
     system = serve().system
     ours, peer = socket.socketpair()
     ours.setblocking(False)

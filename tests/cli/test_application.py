@@ -5,6 +5,20 @@ import pytest
 from poe.cli import main
 from poe.version import VERSION
 
+COMMANDS = [
+    "serve",
+    "put",
+    "read",
+    "topics",
+    "status",
+    "tree",
+    "trim",
+    "delete",
+    "check",
+    "unlock",
+    "bench",
+]
+
 
 def test_a_mistyped_command_gets_a_suggestion(capsys):
     assert main(["stauts"]) == 2
@@ -21,13 +35,11 @@ def test_a_missing_argument_names_it_and_its_command(capsys):
 def test_no_command_prints_the_list_of_commands(capsys):
     assert main([]) == 2
     told = capsys.readouterr().err
-    for command in ("serve", "put", "read", "topics", "status", "check", "unlock", "bench"):
+    for command in COMMANDS:
         assert f"\n  {command} " in told
 
 
-@pytest.mark.parametrize(
-    "command", ["serve", "put", "read", "topics", "status", "check", "unlock", "bench"]
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(capsys, command):
     assert main([command, "--help"]) == 0
     assert f"Usage: poe {command}" in capsys.readouterr().out

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from poe.protocol import FrameReader
+from poe.protocol import FrameReader, IndexedRecords, Record
 
 Frame = tuple[int, bytes]
 
@@ -36,3 +36,17 @@ def whole_frame(data: bytes) -> Frame:
 def body_of(data: bytes) -> memoryview:
     """Return the body of the one frame that fills `data`."""
     return memoryview(whole_frame(data)[1])
+
+
+def records_of(found: IndexedRecords) -> list[Record]:
+    """Return (pointer, message) of each of the records, and check what is promised of them."""
+    starts = found.starts.tolist()
+    assert starts[0] == 0
+    assert starts[-1] == len(found.data)
+    assert len(found) == len(found.pointers) == len(starts) - 1
+    return [
+        (pointer, bytes(found.data[start + 11 : end]))
+        for pointer, start, end in zip(
+            found.pointers.tolist(), starts[:-1], starts[1:], strict=True
+        )
+    ]

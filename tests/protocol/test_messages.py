@@ -17,6 +17,7 @@ from poe.protocol import (
     DataReply,
     ErrorReply,
     FrameReader,
+    IndexedReply,
     PointerRequest,
     PutReply,
     PutRequest,
@@ -206,7 +207,7 @@ def test_put_reply_round_trip(pointer):
     assert PutReply.decode(body_of(PutReply(pointer).encode())) == PutReply(pointer)
 
 
-@given(st.sampled_from([0, 2, 16]), st.binary(max_size=100))
+@given(st.sampled_from([0, 2, 4, 5, 16]), st.binary(max_size=100))
 def test_any_body_is_a_request_or_refused(message_type, body):
     try:
         request = decode_request(message_type, memoryview(body))
@@ -216,7 +217,10 @@ def test_any_body_is_a_request_or_refused(message_type, body):
     assert type(again) is type(request)
 
 
-@given(st.sampled_from([DataReply, PutReply, ControlReply, ErrorReply]), st.binary(max_size=100))
+@given(
+    st.sampled_from([DataReply, IndexedReply, PutReply, ControlReply, ErrorReply]),
+    st.binary(max_size=100),
+)
 def test_any_body_is_a_reply_or_refused(reply_class, body):
     try:
         reply = reply_class.decode(memoryview(body))
@@ -225,9 +229,9 @@ def test_any_body_is_a_reply_or_refused(reply_class, body):
     assert isinstance(reply, reply_class)
 
 
-@pytest.mark.parametrize("message_type", [1, 3, 4, 15, 17, 18, 19, 0xFFFF])
+@pytest.mark.parametrize("message_type", [1, 3, 6, 15, 17, 18, 19, 0xFFFF])
 def test_server_refuses_what_is_no_request(message_type):
-    with pytest.raises(RemoteProtocolError, match=f"type {message_type} is no request.*0, 2, 16"):
+    with pytest.raises(RemoteProtocolError, match=f"type {message_type} is no request.*4, 5, 16"):
         decode_request(message_type, memoryview(b"x" * 40))
 
 

@@ -8,7 +8,15 @@ import pytest
 
 from poe import Node
 from poe.errors import FrameTooLarge, RemoteProtocolError
-from poe.protocol import ControlRequest, DataReply, PointerRequest, PutReply, PutRequest
+from poe.protocol import (
+    ControlRequest,
+    DataReply,
+    PointerRequest,
+    PutReply,
+    PutRequest,
+    RangeRequest,
+    SequencedPutRequest,
+)
 from tests.scenarios.clients import RawClient, frame, put_body
 from tests.scenarios.conftest import FRAME_MAX, TOPIC
 
@@ -33,7 +41,7 @@ def test_a_frame_too_short_for_a_type_is_refused(raw, length):
     raw.assert_closed()
 
 
-@pytest.mark.parametrize("message_type", [1, 3, 4, 15, 17, 18, 19, 255, 0xFFFF])
+@pytest.mark.parametrize("message_type", [1, 3, 6, 15, 17, 18, 19, 255, 0xFFFF])
 def test_a_type_that_is_no_request_is_refused(raw, message_type):
     raw.send(frame(message_type, b"\0" * 100))
     with pytest.raises(RemoteProtocolError, match=f"type {message_type}"):
@@ -69,11 +77,33 @@ def test_a_put_whose_lengths_lie_is_refused_and_nothing_of_it_is_stored(raw, bod
     raw.assert_closed()
 
 
+@pytest.mark.parametrize("body", LIES.values(), ids=LIES)
+def test_so_is_one_with_a_number_and_its_number_is_not_used_up(raw, node, body):
+    raw.send(frame(SequencedPutRequest.MESSAGE_TYPE, bytes(24) + body))
+    assert isinstance(raw.error(), RemoteProtocolError)
+    raw.assert_closed()
+    assert node.control("last_put", topic=TOPIC, producer=bytes(16)) is None
+
+
+@pytest.mark.parametrize("size", [0, 23, 24, 27, 28])
+def test_a_put_too_short_for_its_number_or_a_topic_is_refused(raw, size):
+    raw.send(frame(SequencedPutRequest.MESSAGE_TYPE, bytes(size)))
+    assert isinstance(raw.error(), RemoteProtocolError)
+    raw.assert_closed()
+
+
 @pytest.mark.parametrize("size", range(12))
 def test_a_read_too_short_for_a_topic_is_refused(raw, size):
     raw.send(frame(PointerRequest.MESSAGE_TYPE, b"\0" * size))
     error = raw.error() if size < 12 else None
     assert isinstance(error, RemoteProtocolError)
+    raw.assert_closed()
+
+
+@pytest.mark.parametrize("size", [0, 7, 14, 22])
+def test_a_read_by_range_too_short_for_a_topic_is_refused(raw, size):
+    raw.send(frame(RangeRequest.MESSAGE_TYPE, b"\0" * size))
+    assert isinstance(raw.error(), RemoteProtocolError)
     raw.assert_closed()
 
 

@@ -1,14 +1,19 @@
 """More bytes are on their way than the node may hold: it stops to receive, and goes on."""
 
+import contextlib
+import select
+import socket
 import threading
 
+import numpy as np
 import pytest
 
 from poe import Node
 from poe.errors import Overloaded
-from poe.protocol import PutReply, PutRequest
+from poe.protocol import RANGE_COUNT_MAX, IndexedReply, PutReply, PutRequest, RangeRequest
 from tests.broker.nodes import read_by_frames, rss_bytes
 from tests.broker.server_process import ServerProcess
+from tests.protocol.streams import records_of
 from tests.scenarios.clients import HEADER, RawClient
 from tests.scenarios.conftest import TOPIC
 from tests.waiting import wait_until
@@ -107,6 +112,45 @@ def error_of(client):
         return None
 
 
+def test_records_by_ranges_come_in_small_replies(node, crowd):
+    """Where entries have no room, a reply holds as many as a connection's share has."""
+    messages = [b"%04d" % number for number in range(5000)]
+    with RawClient(node.address) as reader:
+        last = reader.write(TOPIC, messages)
+        begin(crowd(node.address, 3), [large_frame(number) for number in range(3)], 800 * 1024)
+
+        def read(pointer):
+            asked = RangeRequest(TOPIC, pointer, last, RANGE_COUNT_MAX, MIB)
+            return records_of(reader.call(asked, IndexedReply).records)
+
+        wait_until(lambda: len(read(0)) == SHARE // 12)  # what the hogs have sent has arrived
+        records = read(0)
+        while found := read(records[-1][0]):
+            records += found
+    assert [message for _, message in records] == messages
+
+
+def test_a_copy_that_has_no_room_is_refused_and_may_be_tried_again(node, crowd):
+    asked = {"source": TOPIC, "topic": b"copy", "producer": bytes(16), "epoch": 0, "sequence": 0}
+    with RawClient(node.address) as raw:
+        last = raw.write(TOPIC, [b"x" * SHARE])
+        hogs = crowd(node.address, 3)
+        begin(hogs, [large_frame(number) for number in range(3)], 800 * 1024)
+
+        def is_copied():
+            try:
+                return raw.control("copy", pointer=last - 1, last=last, **asked)
+            except Overloaded:
+                return False
+
+        wait_until(lambda: not is_copied())  # what the hogs have sent has arrived
+        for hog in hogs:
+            hog.close()
+        # All of them would not fit together: each gives its room back.
+        wait_until(lambda: all(is_copied() for _ in range(50)))
+        assert raw.read(b"copy", 0, 10)[0][1] == b"x" * SHARE
+
+
 def test_peers_that_leave_give_their_room_back(node, crowd):
     for _ in range(5):
         hogs = crowd(node.address, 5)
@@ -145,3 +189,24 @@ def test_memory_stays_within_the_budget(tmp_path, crowd):
         assert rss_bytes(server.pid) - before < 30 * MIB
         with RawClient(("127.0.0.1", server.port)) as other:
             assert other.control("health")["status"] == "ok"
+
+
+def test_entries_for_peers_that_take_nothing_stay_within_the_budget(tmp_path):
+    """Those of 40 peers would take 120 MiB."""
+    with (
+        ServerProcess(tmp_path / "data", in_flight_max=16 * MIB) as server,
+        RawClient(("127.0.0.1", server.port)) as other,
+        contextlib.ExitStack() as peers,
+    ):
+        last = other.write(TOPIC, np.zeros((RANGE_COUNT_MAX, 1), np.uint8))
+        asked = RangeRequest(TOPIC, 0, last, RANGE_COUNT_MAX, RANGE_COUNT_MAX * 12)
+        assert len(other.call(asked, IndexedReply).records) == RANGE_COUNT_MAX
+        before = rss_bytes(server.pid)
+        for _ in range(40):
+            peer = peers.enter_context(socket.socket())
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            peer.connect(("127.0.0.1", server.port))
+            peer.sendall(asked.encode())
+            select.select([peer], [], [], 10)  # its reply has begun
+        assert rss_bytes(server.pid) - before < 30 * MIB
+        assert len(other.call(asked, IndexedReply).records) < 100

@@ -5,7 +5,14 @@ import socket as tcp
 from random import Random
 
 from poe.errors import RemoteProtocolError
-from poe.protocol import ControlRequest, FrameReader, PointerRequest, PutRequest
+from poe.protocol import (
+    ControlRequest,
+    FrameReader,
+    PointerRequest,
+    PutId,
+    PutRequest,
+    SequencedPutRequest,
+)
 from torture.checker import Journal, Sender
 from torture.scenario import Run, Trial
 from torture.server import Server, read_all
@@ -88,6 +95,7 @@ def _broken(random: Random) -> bytes:
     topic = b"frames"
     frames = [
         PutRequest(topic, [random.randbytes(random.randint(1, 40)) for _ in range(3)]).encode(),
+        SequencedPutRequest(topic, [b"one", b"two"], PutId(bytes(16), 0, 0)).encode(),
         PointerRequest(topic, random.randrange(1 << 56), random.randrange(1 << 10)).encode(),
         ControlRequest(random.choice(["info", "wait", "sync", "none"]), 1, {"topic": 5}).encode(),
     ]

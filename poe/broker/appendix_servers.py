@@ -1,0 +1,88 @@
+"""The appendix servers of a node: who owns which segment, and how they come and go.
+
+The topic registry decides, and keeps the routing table; what it decides is carried out here, in its
+name: a server is started on a segment, ended, or ended for good with the files of its segment.
+"""
+
+import contextlib
+import logging
+
+from poe.actors import ActorRef, GenServer
+from poe.broker.appendix_message import Finish
+from poe.broker.appendix_server import AppendixOptions
+from poe.errors import ActorError, ChildRequestRefused, PoeError, StorageError
+from poe.storage import Clock, Segment, Store
+from poe.supervision import start_dynamic_child, terminate_child
+
+logger = logging.getLogger("poe.broker")
+
+APPENDIX_SUP = "appendix_sup"
+
+_FINISH_S = 3.0
+"""How long the disk may take for what is about to be deleted."""
+
+
+class AppendixServers:
+    """Starts and ends appendix servers on behalf of `registry`, which is linked to all of them.
+
+    Always: an address in the routing table is in `owned` or in `to_restart`.
+    """
+
+    __slots__ = ("_clock", "_options", "_registry", "_store", "owned", "to_restart")
+
+    def __init__(
+        self, registry: GenServer, store: Store, options: AppendixOptions, clock: Clock
+    ) -> None:
+        """Begin with none."""
+        self._registry = registry
+        self._store = store
+        self._options = options
+        self._clock = clock
+        self.owned: dict[ActorRef, tuple[bytes, Segment]] = {}
+        """Topic and segment of each that lives."""
+        self.to_restart: dict[ActorRef, tuple[bytes, Segment]] = {}
+        """Those of each that has died and could not be brought back yet."""
+
+    async def start(self, topic: bytes, segment: Segment) -> ActorRef:
+        """Start a server on a segment.
+
+        Raises:
+            PoeError: it did not start.
+        """
+        shared = self._options, self._clock, self._store.space
+        ref = await start_dynamic_child(self._registry, APPENDIX_SUP, topic, segment, *shared)
+        assert ref is not None
+        self._registry.link(ref)
+        self.owned[ref] = (topic, segment)
+        return ref
+
+    async def end(self, ref: ActorRef) -> Segment:
+        """End a server that is no longer in the table; its segment is free then."""
+        if ref in self.to_restart:
+            return self.to_restart.pop(ref)[1]
+        _, segment = self.owned.pop(ref)
+        self._registry.unlink(ref)
+        with contextlib.suppress(ChildRequestRefused, ActorError):  # it has just ended by itself
+            await terminate_child(self._registry, APPENDIX_SUP, ref)
+        return segment
+
+    async def delete(self, topic: bytes, refs: list[ActorRef]) -> None:
+        """End servers that are no longer in the table, and delete their segments, oldest first.
+
+        What was put before is answered first: whoever is told of a pointer was told the truth.
+        """
+        registry = self._registry
+        # The disk is waited for here, by one, and not by all when the servers close their files.
+        last_syncs = [registry.call(ref, Finish(), timeout_s=_FINISH_S) for ref in refs]
+        for sync in last_syncs:
+            with contextlib.suppress(PoeError):
+                await sync
+        for ref in refs:
+            self.delete_segment(topic, await self.end(ref))
+
+    def delete_segment(self, topic: bytes, segment: Segment) -> None:
+        """Remove a segment that nobody owns; files that stay are left to the next recovery."""
+        try:
+            self._store.destroy_segment(topic, segment)
+        except StorageError as error:
+            logger.error("segment %s is not deleted: %s", segment.path, error)

@@ -1,0 +1,91 @@
+"""Turns a request into its reply: what to send from memory, and what from a data file.
+
+What is made in memory for a client is bounded by the budget of the node before it is sent, since
+nobody knows when the client will take it.
+"""
+
+from typing import TypeAlias
+
+from poe.actors import Call
+from poe.broker.appendix_message import GetRange
+from poe.broker.byte_budget import Room
+from poe.broker.control_operations import control
+from poe.broker.request_handler import RequestHandler
+from poe.errors import Overloaded, PoeError, RemoteProtocolError
+from poe.protocol import (
+    ENTRY_SIZE,
+    RANGE_COUNT_MAX,
+    ControlReply,
+    ControlRequest,
+    DataReply,
+    ErrorReply,
+    IndexedReply,
+    PointerRequest,
+    PutReply,
+    PutRequest,
+    RangeRequest,
+    Request,
+)
+from poe.storage import FileSlice
+
+Reply: TypeAlias = tuple[bytes | memoryview, FileSlice | None]
+
+
+async def make_reply(
+    handler: RequestHandler, request: Request, begun: Call | None, room: Room
+) -> Reply:
+    """Carry out a request, of which a first call may have begun; an error is a reply, too."""
+    try:
+        match request:
+            case PointerRequest():
+                records = await handler.get(*request, room.frame_max - 2, begun)
+                return DataReply.header(0 if records is None else records.length), records
+            case RangeRequest():
+                return await _indexed_reply(handler, request, room)
+            case PutRequest():
+                topic, messages, put_id = request
+                return PutReply.frame(await handler.put(topic, messages, begun, put_id)), None
+            case ControlRequest():
+                result = await control(handler, request.op, request.arguments)
+                reply = ControlReply(request.id, result).encode()
+                _check_size(reply, room)
+                return reply, None
+    except PoeError as error:
+        request_id = request.id if isinstance(request, ControlRequest) else None
+        return ErrorReply.from_error(error, request_id).encode(), None
+
+
+async def _indexed_reply(handler: RequestHandler, request: RangeRequest, room: Room) -> Reply:
+    """Find records of a range: half a frame of them at most, and no more than the budget allows.
+
+    Their entries need no more than the other half, since no record is shorter than its entry.
+    """
+    count_max = RANGE_COUNT_MAX
+    if not room.holding.may_hold(min(request.limit, count_max) * ENTRY_SIZE):
+        count_max = room.holding.budget.share_bytes // ENTRY_SIZE
+    wanted = GetRange(
+        request.pointer,
+        request.last,
+        min(request.limit, count_max),
+        min(request.bytes_max, room.frame_max // 2 - ENTRY_SIZE),
+    )
+    found = await handler.get_range(request.topic, wanted)
+    if found is None:
+        return IndexedReply.head(b"", 0), None
+    head = IndexedReply.head(found.entries, found.records.length)
+    # As a view: a rest of it is cut off without a copy each time the peer takes some.
+    return memoryview(head), found.records
+
+
+def _check_size(reply: bytes, room: Room) -> None:
+    """Refuse a reply that the client would refuse, and end the connection for.
+
+    Raises:
+        RemoteProtocolError: it exceeds `frame_max`.
+        Overloaded: there is no room for it.
+    """
+    if len(reply) > room.frame_max:
+        msg = f"the reply has {len(reply)} bytes, more than option frame_max; ask for less"
+        raise RemoteProtocolError(msg)
+    if not room.holding.may_hold(len(reply)):
+        raise Overloaded("in_flight_max", room.holding.budget.bytes_max)

@@ -1,0 +1,177 @@
+"""One TCP connection of the blocking client: request frames out, replies in, in their order.
+
+It knows how a request is sent, waited for and given up; what is asked is in `client.py`.
+"""
+
+import contextlib
+import itertools
+import os
+import socket as tcp
+from time import monotonic
+from typing import Any, Self
+
+from poe.errors import (
+    CallTimeout,
+    ConnectFailed,
+    ConnectionClosed,
+    LocalProtocolError,
+    PoeError,
+    RemoteProtocolError,
+)
+from poe.protocol.control import ControlReply, ControlRequest
+from poe.protocol.frames import SCRATCH_SIZE, FrameReader
+from poe.protocol.messages import ReplyT, decode_reply
+
+IN_FLIGHT_MAX = 64
+"""Requests that a server takes from one connection before it has answered the first."""
+
+
+def open_connection(host: str, port: int, timeout_s: float | None) -> tcp.socket:
+    """Connect to a server.
+
+    Raises:
+        ConnectFailed: nobody listens there, or not within `timeout_s`.
+    """
+    try:
+        connection = tcp.create_connection((host, port), timeout_s)
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise ConnectFailed(host, port, connect_failure(error)) from error
+    # A request is one write; waiting to fill a packet would only delay it.
+    connection.setsockopt(tcp.IPPROTO_TCP, tcp.TCP_NODELAY, 1)
+    return connection
+
+
+def connect_failure(error: Exception) -> str:
+    """Say why no connection came about, as the system says it: the same for every client."""
+    if isinstance(error, OSError) and error.errno is not None:
+        # Those of name resolution are negative and have words of their own.
+        return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
+    return str(error) or "timed out"
+
+
+class Exchange:
+    """The requests under way on one connection.
+
+    Invariant: 0 <= requests in flight <= IN_FLIGHT_MAX, and 0 whenever a call begins.
+    """
+
+    def __init__(
+        self, connection: tcp.socket, peer: str, *, timeout_s: float | None, frame_max: int
+    ) -> None:
+        self._connection = connection
+        self._peer = peer
+        self._timeout_s = timeout_s
+        self._frame_max = frame_max
+        self._reader = FrameReader(frame_max)
+        self._scratch = memoryview(bytearray(SCRATCH_SIZE))
+        self._ids = itertools.count(1)
+        self._in_flight_count = 0
+        self._unusable_because = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; further calls raise `ConnectionClosed`."""
+        self._close("it was closed here")
+
+    @property
+    def is_usable(self) -> bool:
+        """Tell whether it can still be used: neither closed, nor broken by what came or did not."""
+        return not self._unusable_because
+
+    def _control(self, op: str, arguments: dict[str, Any], extra_s: float = 0.0) -> Any:  # noqa: ANN401 - any msgpack value
+        request = ControlRequest(op, next(self._ids), arguments)
+        reply = self._call(request.encode(), ControlReply, extra_s)
+        if reply.id != request.id:
+            msg = f"control request {request.id} was answered with id {reply.id}"
+            self._close(msg)
+            raise RemoteProtocolError(msg)
+        return reply.result
+
+    def _call(self, frame: bytes, reply_class: type[ReplyT], extra_s: float = 0.0) -> ReplyT:
+        self._check_usable()
+        self._send(frame)
+        limit_s = None if self._timeout_s is None else self._timeout_s + extra_s
+        return self._receive(reply_class, limit_s)
+
+    def _drop_replies(self, reply_class: type[ReplyT]) -> None:
+        """Receive what is outstanding: the next call must not take one of it for its own."""
+        while self._in_flight_count and not self._unusable_because:
+            with contextlib.suppress(PoeError):
+                self._receive(reply_class, self._timeout_s)
+
+    def _check_usable(self) -> None:
+        if self._unusable_because:
+            raise self._closed_error()
+        if self._in_flight_count:
+            msg = (
+                f"replies to {self._in_flight_count} requests are outstanding; "
+                "exhaust or close the iterator of write_batches or read_ranges first"
+            )
+            raise LocalProtocolError(msg)
+
+    def _send(self, frame: bytes) -> None:
+        # Cleared at the end only: an interrupt in between leaves half a frame on the wire.
+        self._unusable_because = "a call was interrupted"
+        self._set_timeout(self._timeout_s)
+        try:
+            self._connection.sendall(frame)
+        except TimeoutError as error:
+            raise self._time_out(self._timeout_s) from error
+        except OSError:
+            # A server that refuses a connection or a frame says why before it closes, and what it
+            # said can still be received; if it said nothing, receiving finds the connection lost.
+            pass
+        self._in_flight_count += 1
+        self._unusable_because = ""
+
+    def _receive(self, reply_class: type[ReplyT], timeout_s: float | None) -> ReplyT:
+        try:
+            message_type, body = self._receive_frame(timeout_s)
+            reply = decode_reply(reply_class, message_type, body)
+        except RemoteProtocolError as error:
+            self._close(str(error))
+            raise
+        if isinstance(reply, PoeError):
+            raise reply
+        return reply
+
+    def _receive_frame(self, timeout_s: float | None) -> tuple[int, memoryview]:
+        self._unusable_because = "a call was interrupted"
+        deadline_s = None if timeout_s is None else monotonic() + timeout_s
+        while (frame := self._reader.next_frame()) is None:
+            self._set_timeout(None if deadline_s is None else max(deadline_s - monotonic(), 1e-6))
+            try:
+                size = self._connection.recv_into(self._reader.buffer(self._scratch))
+            except TimeoutError as error:
+                raise self._time_out(timeout_s) from error
+            except OSError as error:
+                self._close(f"{self._peer} is gone ({error})")
+                raise self._closed_error() from error
+            if not size:
+                self._close(f"{self._peer} closed the connection")
+                raise self._closed_error()
+            self._reader.received(size)
+        self._in_flight_count -= 1
+        self._unusable_because = ""
+        return frame
+
+    def _set_timeout(self, timeout_s: float | None) -> None:
+        # Without a time-out the socket stays as it was made, which saves two system calls a call.
+        if self._timeout_s is not None:
+            self._connection.settimeout(timeout_s)
+
+    def _time_out(self, timeout_s: float | None) -> CallTimeout:
+        self._close("a call timed out")
+        return CallTimeout(self._peer, timeout_s or 0.0)
+
+    def _close(self, because: str) -> None:
+        self._unusable_because = because
+        self._connection.close()
+
+    def _closed_error(self) -> ConnectionClosed:
+        return ConnectionClosed(f"socket is not usable: {self._unusable_because}; open a new one")

@@ -1,0 +1,25 @@
+"""Put a file in place of another."""
+
+import contextlib
+
+from poe.storage.files import Files
+
+
+def replace_file(files: Files, path: str, content: bytes) -> None:
+    """Give a file this content, so that at any time the old one is there, or the new one whole.
+
+    On an error nothing is left behind. The content survives a power cut; for its name the folder
+    has to be synced.
+
+    Raises:
+        OSError: as reported by the file layer.
+    """
+    try:
+        file = files.open(path + "_new", "w+")
+        file.write_at(content, 0)
+        file.sync()
+        files.rename(path + "_new", path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.unlink(path + "_new")
+        raise

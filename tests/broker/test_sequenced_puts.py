@@ -1,0 +1,191 @@
+"""Puts that are numbered are stored once, whatever becomes of the server and of its answers."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+import poe
+from poe.client import connect as connect_async
+from poe.errors import (
+    ConnectionClosed,
+    LocalProtocolError,
+    ProducerFenced,
+    RemoteProtocolError,
+    RepeatedPut,
+    SequenceGap,
+)
+from poe.protocol import IN_FLIGHT_MAX, LastPut, PutId
+from poe.storage.producers import WINDOW_COUNT
+from tests.broker.nodes import connect, read_by_frames
+from tests.broker.server_process import ServerProcess
+
+PRODUCER = b"p" * 16
+OTHER = b"q" * 16
+
+
+@pytest.fixture(params=["memory", "flushed", "fsync"])
+def node(request, tmp_path):
+    options = {"dir": tmp_path / "data", "port": 0, "ack": request.param, "read": "flushed"}
+    with poe.Node(**options, count_limit=20, check_interval=0.01) as node:
+        yield node
+
+
+@pytest.fixture
+def client(node):
+    with connect(node) as client:
+        yield client
+
+
+def put(number, producer=PRODUCER, epoch=0):
+    return PutId(producer, epoch, number)
+
+
+def texts(client):
+    return [message for _, message in read_by_frames(client.read, "t")]
+
+
+def test_a_put_that_is_repeated_is_stored_once_and_answered_alike(client):
+    first = client.write("t", [b"a", b"b"], put(0))
+    assert client.write("t", [b"a", b"b"], put(0)) == first
+    second = client.write("t", [b"c"], put(1))
+    assert client.write("t", [b"a", b"b"], put(0)) == first
+    assert client.write("t", [b"c"], put(1)) == second
+    assert texts(client) == [b"a", b"b", b"c"]
+
+
+def test_producers_and_topics_count_for_themselves_and_plain_puts_do_not_count(client):
+    client.write("t", [b"a"], put(0))
+    client.write("t", [b"plain"])
+    client.write("t", [b"b"], put(0, OTHER))
+    client.write("u", [b"c"], put(0))
+    client.write("t", [b"plain"])
+    client.write("t", [b"d"], put(1))
+    assert texts(client) == [b"a", b"plain", b"b", b"plain", b"d"]
+
+
+def test_a_put_too_far_ahead_is_refused_and_stores_nothing(client):
+    for number, expected in ((1, 0), (5, 0)):
+        with pytest.raises(SequenceGap) as caught:
+            client.write("t", [b"x"], put(number))
+        assert caught.value.expected == expected
+    client.write("t", [b"a"], put(0))
+    with pytest.raises(SequenceGap) as caught:
+        client.write("t", [b"x"], put(2))
+    assert (caught.value.sequence, caught.value.expected) == (2, 1)
+    assert texts(client) == [b"a"]
+
+
+def test_a_greater_epoch_begins_with_0_and_shuts_the_lesser_one_out(client):
+    client.write("t", [b"a"], put(0, epoch=3))
+    with pytest.raises(SequenceGap):
+        client.write("t", [b"x"], put(1, epoch=4))
+    client.write("t", [b"b"], put(0, epoch=4))
+    with pytest.raises(ProducerFenced) as caught:
+        client.write("t", [b"x"], put(1, epoch=3))
+    assert (caught.value.epoch, caught.value.newest_epoch) == (3, 4)
+    assert texts(client) == [b"a", b"b"]
+
+
+def test_across_rotations_the_last_puts_are_known_and_older_ones_known_to_be_stored(client):
+    """As many as a client may have under way."""
+    assert WINDOW_COUNT == IN_FLIGHT_MAX
+    pointers: list[int] = []
+    while len(pointers) < 200 or len(client.control("segments", topic="t")) < 4:
+        number = len(pointers)
+        pointers.append(client.write("t", [b"%d" % number], put(number)))
+        assert number < 20_000
+    count = len(pointers)
+    for number in range(count - WINDOW_COUNT, count):
+        assert client.write("t", [b"%d" % number], put(number)) == pointers[number]
+    for number in (0, count - WINDOW_COUNT - 1):
+        with pytest.raises(RepeatedPut) as caught:
+            client.write("t", [b"%d" % number], put(number))
+        assert caught.value.sequence == number
+    assert texts(client) == [b"%d" % number for number in range(count)]
+
+
+def test_the_last_put_of_a_producer_is_told(node, client):
+    assert client.last_put("t", PRODUCER) is None
+    client.write("t", [b"plain"])
+    assert client.last_put("t", PRODUCER) is None
+    for number in range(50):
+        pointer = client.write("t", [b"a", b"b"], put(number, epoch=2))
+        assert client.last_put("t", PRODUCER) == LastPut(2, number, pointer)
+    assert client.last_put("t", OTHER) is None
+    assert node.control("last_put", topic="t", producer=PRODUCER) == (2, 49, pointer)
+    with pytest.raises(RemoteProtocolError, match="16 bytes"):
+        client.control("last_put", topic="t", producer=b"short")
+
+
+def test_a_node_in_the_same_process_takes_numbers_too(node, client):
+    pointer = client.write("t", [b"a"], put(0))
+    assert node.put_many("t", [b"a"], put(0)) == pointer
+    assert node.put_many("u", [b"a"], put(0)) > pointer
+    pointer = node.put_many("t", [b"b"], put(1))
+    assert client.write("t", [b"b"], put(1)) == pointer
+    with pytest.raises(LocalProtocolError, match="producer"):
+        node.put_many("t", [b"a"], PutId(b"short", 0, 0))
+    with pytest.raises(SequenceGap):
+        node.put_many("new", [b"a"], put(1))
+    assert texts(client) == [b"a", b"b"]
+
+
+async def test_the_asyncio_client_takes_numbers_too(node):
+    async with await connect_async(*node.address) as client:
+        calls = [client.write("t", [b"%d" % n], put(n)) for n in range(IN_FLIGHT_MAX)]
+        pointers = await asyncio.gather(*calls)
+        again = [client.write("t", [b"%d" % n], put(n)) for n in range(IN_FLIGHT_MAX)]
+        assert await asyncio.gather(*again) == pointers
+        assert await client.last_put("t", PRODUCER) == LastPut(0, 63, pointers[-1])
+
+
+def test_a_server_that_is_started_again_knows_what_was_put(tmp_path):
+    options = {"dir": tmp_path / "data", "port": 0, "count_limit": 20, "check_interval": 0.01}
+    with poe.Node(**options) as node:
+        pointers = [node.put_many("t", [b"%d" % n], put(n)) for n in range(50)]
+    with poe.Node(**options) as node, connect(node) as client:
+        assert client.last_put("t", PRODUCER) == LastPut(0, 49, pointers[-1])
+        for number in range(20, 50):
+            assert client.write("t", [b"%d" % number], put(number)) == pointers[number]
+        client.write("t", [b"50"], put(50))
+        assert texts(client) == [b"%d" % number for number in range(51)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ack", ["flushed", "fsync"])
+def test_a_server_that_is_killed_stores_what_is_put_again_once(tmp_path, ack):
+    """With as many puts under way as may be: none is lost, none is there twice."""
+    answered = 0
+    pointers: dict[int, int] = {}
+    for life in range(5):
+        options = {"ack": ack, "count_limit": 300, "check_interval": 0.01}
+        with ServerProcess(tmp_path / "data", **options) as server, server.connect() as client:
+            last = client.last_put("t", PRODUCER)
+            assert (-1 if last is None else last.sequence) >= answered - 1
+            kill_at = answered + 100 + 37 * life
+            with contextlib.suppress(ConnectionClosed):
+                _put_until_killed(server, client, answered, kill_at, pointers)
+            answered = max(pointers) + 1
+    with ServerProcess(tmp_path / "data", ack=ack) as server, server.connect() as client:
+        last = client.last_put("t", PRODUCER)
+        assert last is not None
+        for number in range(last.sequence - 50, last.sequence + 10):
+            pointer = client.write("t", [b"%d" % number], put(number))
+            assert pointers.get(number, pointer) == pointer
+        assert texts(client) == [b"%d" % number for number in range(last.sequence + 10)]
+
+
+def _put_until_killed(server, client, first, kill_at, pointers):
+    """Put numbers from `first` on, many under way, and kill the server when one is answered."""
+    sent = received = first
+    while True:
+        while sent - received < IN_FLIGHT_MAX:
+            frame = poe.protocol.SequencedPutRequest(b"t", [b"%d" % sent], put(sent)).encode()
+            client._send(frame)  # noqa: SLF001 - `write` has one under way
+            sent += 1
+        pointer = client._receive(poe.protocol.PutReply, 20).pointer  # noqa: SLF001
+        assert pointers.setdefault(received, pointer) == pointer
+        received += 1
+        if received == kill_at:
+            server.kill()
