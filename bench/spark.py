@@ -200,14 +200,14 @@ def planning_samples(work: Work, segment_count: int) -> Iterator[Sample]:
     for name, options in (("socket", work.address), ("path", work.base)):
         what = f"planning {segment_count:,} segments, {name}"
         seconds, megabytes = planned(SEGMENTS_TOPIC, **options)
-        yield Sample.at_most(f"{what}: planner", seconds, "s", 2)
-        yield Sample.at_most(f"{what}: planner", megabytes, "MB more", 50)
+        yield Sample.at_most(f"{what}: time", seconds, "s", 2)
+        yield Sample.at_most(f"{what}: memory of the planner", megabytes, "MB more", 50)
         before = heap_megabytes(work.spark)
         begun = time.perf_counter()
         rdd = work.topic(options, SEGMENTS_TOPIC).rdd
         rdd.getNumPartitions()
         seconds = time.perf_counter() - begun
-        yield Sample.at_most(f"{what}: Spark", seconds, "s", 2)
+        yield Sample.at_most(f"{what}: time with Spark", seconds, "s", 2)
         yield Sample.at_most(
             f"{what}: Spark's heap", heap_megabytes(work.spark) - before, "MB more", 50
         )

@@ -35,6 +35,7 @@ def writer(
     Raises:
         InvalidPipeline: Spark refuses it; told with the source, step or sink.
     """
+    _activate(spark)
     tables: dict[str, DataFrame] = {}
     with _making:
         try:
@@ -52,6 +53,11 @@ def writer(
         elif trigger is not None:
             made = made.trigger(processingTime=trigger)
     return made
+
+
+def _activate(spark: Any) -> None:  # noqa: ANN401 - reaches into the JVM
+    """Make it the active session of this thread: there Spark looks the format of a sink up."""
+    spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
 def _table(
