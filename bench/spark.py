@@ -24,9 +24,10 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 import poe
 from bench import processes
+from bench.build import ROOT
 from bench.processes import HOST, Running
 from bench.row import Row, Sample, Summary, as_figure, rows_of
-from bench.run import ROOT, machine, write_document
+from bench.run import machine, write_document
 from bench.sealed import write_sealed_segments
 from bench.spark_planning import planned
 from poe.spark import session
