@@ -18,14 +18,18 @@ PACKAGES = (
     "poe.protocol",
     "poe.client",
     "poe.broker",
+    "poe.spark",
     "poe.testing",
 )
+NEEDS = {"poe.spark": "pyspark"}
+"""Packages of extras."""
+
 LIST = Path(__file__).with_suffix(".txt")
 
 
 def present_packages() -> list[str]:
     """The public packages that can be imported."""
-    return [name for name in PACKAGES if importlib.util.find_spec(name)]
+    return [name for name in PACKAGES if importlib.util.find_spec(NEEDS.get(name, name))]
 
 
 def names_of(package: str) -> list[str]:

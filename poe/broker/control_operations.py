@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from poe.actors import ActorRef
 from poe.broker.appendix_message import SegmentInfo, Span
 from poe.broker.copying import Copy, copy
+from poe.broker.pipelines import PIPELINE_OPERATIONS, PIPELINES, add_pipelines
 from poe.broker.request_handler import NODE_SUP, WAIT_MAX_S, RequestHandler
 from poe.broker.topic_registry import Delete, EnsureWriter, Trim
 from poe.errors import RemoteProtocolError
@@ -61,10 +62,11 @@ async def _segments(handler: RequestHandler, arguments: Arguments) -> list[dict[
 
 
 async def _tree(handler: RequestHandler, arguments: Arguments) -> list[dict[str, Any]]:
-    """Tell of the node's whole tree; a look that waits for no actor."""
+    """Tell of the node's whole tree, a look that waits for no actor, and of its pipelines."""
     all_rows = _flag(arguments, "all")
     root = handler.actor.whereis(NODE_SUP)
     rows = [] if root is None else tree(root, all_rows=all_rows)
+    rows = await add_pipelines(handler.actor, rows)
     return [{name: getattr(row, name) for name in _ROW_FIELDS} for row in rows]
 
 
@@ -123,6 +125,11 @@ async def _delete(handler: RequestHandler, arguments: Arguments) -> None:
     await handler.ask_registry(Delete(topic))
 
 
+def _pipelines(op: str) -> Callable[[RequestHandler, Arguments], Awaitable[Any]]:
+    """Return what has the actor of that name carry out an op."""
+    return lambda handler, arguments: handler.actor.call(PIPELINES, (op, arguments))
+
+
 _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = {
     "topics": _topics,
     "status": _status,
@@ -138,6 +145,7 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
     "trim": _trim,
     "delete": _delete,
     "copy": _copy,
+    **{op: _pipelines(op) for op in PIPELINE_OPERATIONS},
 }
 
 

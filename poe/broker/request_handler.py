@@ -262,25 +262,36 @@ class RequestHandler:
         return await find_last_put(self.actor, self.routes, topic, producer, self._put_timeout_s)
 
     async def describe(self, topic: bytes) -> SegmentRows:
-        """Return what is known of the segments of a topic.
+        """Return what is known of the segments of a topic, of all of them.
 
         Raises:
             UnknownTopic: nobody put anything onto it.
             StorageError: the topic cannot be served.
+            TopicUnavailable: a segment had no appendix server for 5 s.
         """
-        await self.recover(topic)
-        if self.routes.get(topic) is None:
-            raise UnknownTopic(topic)
-        return await self._describe(topic)
+        for _ in range(TRIES_MAX):
+            await self.recover(topic)
+            route = self.routes.get(topic)
+            if route is None:
+                raise UnknownTopic(topic)
+            rows = await self._describe(route)
+            # Who plans a read by it would leave out messages of a server that is being restarted.
+            if len(rows) == len(route.refs):
+                return rows
+            await self.actor.sleep(RETRY_S)
+        raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
 
     async def describe_all(self) -> list[tuple[bytes, SegmentRows]]:
         """Return what is known of all topics, sorted; of one that cannot be served, no segments."""
-        return [(topic, await self._describe(topic)) for topic in self.routes.topics()]
+        described = []
+        for topic in self.routes.topics():
+            route = self.routes.get(topic)
+            described.append((topic, [] if route is None else await self._describe(route)))
+        return described
 
-    async def _describe(self, topic: bytes) -> SegmentRows:
-        route = self.routes.get(topic)
+    async def _describe(self, route: Route) -> SegmentRows:
         rows = []
-        for ref in () if route is None else route.refs:
+        for ref in route.refs:
             with contextlib.suppress(ActorDead):  # it is being restarted, or has expired
                 rows.append((ref, await self.actor.call(ref, Describe())))
         return rows

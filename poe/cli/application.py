@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from poe.cli.archive import archive
 from poe.cli.bench import bench
 from poe.cli.check import check
 from poe.cli.delete import delete, trim
@@ -19,6 +20,7 @@ from poe.cli.output import (
     write_error,
     write_line,
 )
+from poe.cli.pipeline import pipeline_application
 from poe.cli.put import put
 from poe.cli.read import read
 from poe.cli.sentence import sentence_of
@@ -79,8 +81,9 @@ def _application() -> typer.Typer:
     )
     application.callback(invoke_without_command=True)(_top)
     client_commands = put, read, topics, status, tree, trim, delete
-    for command in (serve_command(), *client_commands, check, unlock, bench):
+    for command in (serve_command(), *client_commands, check, unlock, archive, bench):
         application.command()(command)
+    application.add_typer(pipeline_application(), name="pipeline")
     return application
 
 

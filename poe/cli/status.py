@@ -10,6 +10,7 @@ import typer
 from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, looking
 from poe.cli.argument import number
 from poe.cli.output import is_terminal, write_line
+from poe.cli.pipeline import status_lines, told_pipelines
 from poe.protocol import Socket
 from poe.storage import topic_text
 
@@ -42,7 +43,8 @@ def status(
     """Show each topic with the roles of its appendix servers.
 
     w is a writer, r a reader, h a hibernating reader. On a terminal it is a table with counts,
-    bytes and the age of the newest message; else a line `TOPIC<tab>:ROLES` per topic.
+    bytes and the age of the newest message; else a line `TOPIC<tab>:ROLES` per topic. Below come
+    the pipelines that report to the server, a line for each query.
     """
     with looking(host, port) as connection:
         if is_terminal(sys.stdout):
@@ -59,6 +61,8 @@ def _write_lines(connection: Socket) -> None:
     """Write the original's status."""
     for topic, servers in sorted(connection.status().items()):
         write_line(f"{topic_text(topic)}\t:{''.join(role for _, role in servers)}")
+    for line in status_lines(told_pipelines(connection)):
+        write_line(line)
 
 
 def _show_tables(connection: Socket, interval_s: float | None) -> None:
@@ -67,12 +71,20 @@ def _show_tables(connection: Socket, interval_s: float | None) -> None:
     from rich.live import Live  # noqa: PLC0415
 
     if interval_s is None:
-        Console().print(_table(connection))
+        Console().print(_tables(connection))
         return
-    with Live(_table(connection), auto_refresh=False) as live:
+    with Live(_tables(connection), auto_refresh=False) as live:
         while True:
             time.sleep(interval_s)
-            live.update(_table(connection), refresh=True)
+            live.update(_tables(connection), refresh=True)
+
+
+def _tables(connection: Socket) -> Any:  # noqa: ANN401 - rich is loaded late
+    from rich.console import Group  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    lines = status_lines(told_pipelines(connection))
+    return Group(_table(connection), *(Text(line.replace("\t", "  ")) for line in lines))
 
 
 def _table(connection: Socket) -> Any:  # noqa: ANN401 - rich is loaded late

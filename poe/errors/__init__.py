@@ -5,7 +5,7 @@ are attributes too. The code travels on the wire and is never reused. "Nothing t
 error: it is a value (None, an empty list). The errors of the slab log stand in its own package.
 
 Ranges of codes: 1xx configuration, 2xx storage, 3xx protocol, 4xx broker, 5xx delivery, 6xx actors,
-7xx supervision.
+7xx supervision, 8xx Spark.
 """
 
 from poe.errors.actors import (
@@ -44,6 +44,12 @@ from poe.errors.config import (
     OptionError,
     UnknownOption,
 )
+from poe.errors.pipeline import (
+    InvalidPipeline,
+    PipelineRunning,
+    QueryFailed,
+    UnknownPipeline,
+)
 from poe.errors.protocol import (
     ConnectFailed,
     ConnectionClosed,
@@ -56,6 +62,7 @@ from poe.errors.protocol import (
 from poe.errors.root import (
     PoeError,
 )
+from poe.errors.spark import DataLost, RowsRefused, SparkError, SparkMissing
 from poe.errors.storage import (
     CorruptRecord,
     FormatNotSupported,
@@ -99,11 +106,13 @@ __all__ = [
     "ConnectFailed",
     "ConnectionClosed",
     "CorruptRecord",
+    "DataLost",
     "FormatNotSupported",
     "FrameTooLarge",
     "IntensityExceeded",
     "InvalidChildSpec",
     "InvalidMessage",
+    "InvalidPipeline",
     "InvalidTableArgument",
     "InvalidTopicName",
     "LocalProtocolError",
@@ -117,21 +126,26 @@ __all__ = [
     "NotSuspended",
     "OptionError",
     "Overloaded",
+    "PipelineRunning",
     "PoeError",
     "PointerOutOfRange",
     "PortInUse",
     "ProcessStartFailed",
     "ProducerFenced",
     "ProtocolError",
+    "QueryFailed",
     "RangeGone",
     "ReadFailed",
     "RemoteFailure",
     "RemoteProtocolError",
     "RepeatedPut",
+    "RowsRefused",
     "SegmentLocked",
     "SegmentSealed",
     "SequenceGap",
     "ServerError",
+    "SparkError",
+    "SparkMissing",
     "StartFailed",
     "StorageError",
     "StorageFull",
@@ -149,6 +163,7 @@ __all__ = [
     "TopicReadOnly",
     "TopicUnavailable",
     "UnknownOption",
+    "UnknownPipeline",
     "UnknownRequest",
     "UnknownTopic",
     "WriteFailed",

@@ -5,7 +5,7 @@ asyncio client share it. `poe.protocol.exchange` is the one module here that doe
 """
 
 from poe.protocol.arguments import topic_bytes
-from poe.protocol.batch import Messages
+from poe.protocol.batch import JoinedBatch, Messages
 from poe.protocol.client import FOLLOW_WAIT_S, Socket, read, socket, write
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
 from poe.protocol.exchange import IN_FLIGHT_MAX
@@ -47,6 +47,7 @@ __all__ = [
     "FrameReader",
     "IndexedRecords",
     "IndexedReply",
+    "JoinedBatch",
     "LastPut",
     "Messages",
     "PointerRequest",

@@ -5,6 +5,12 @@ of it is synchronous and knows neither actors nor sockets; files and time are ha
 every fault can be played through. Formats are those of the original appendix.
 """
 
+from poe.storage.archive import (
+    Archive,
+    ArchivedFile,
+    Manifest,
+    RowGroup,
+)
 from poe.storage.check import SegmentCheck, check_events, check_segments, stopped_store
 from poe.storage.clock import Clock, SystemClock
 from poe.storage.files import Files, FileSlice, FolderEntry, IndexedSlice, Mode, OpenFile
@@ -15,6 +21,7 @@ from poe.storage.record import POINTER_MAX, Messages, RecordBatch, decode_record
 from poe.storage.repair import repair_segments
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
+from poe.storage.shared_folder import SharedFolder
 from poe.storage.store import Store
 from poe.storage.store_meta import read_store_id
 from poe.storage.store_options import StoreOptions
@@ -25,6 +32,8 @@ from poe.storage.unlock import foreign_locks, unlock_segments
 __all__ = [
     "POINTER_MAX",
     "PRODUCER_BYTES",
+    "Archive",
+    "ArchivedFile",
     "Clock",
     "FileSlice",
     "Files",
@@ -32,6 +41,7 @@ __all__ = [
     "FreeSpace",
     "IndexedSlice",
     "LastPut",
+    "Manifest",
     "Messages",
     "Mode",
     "NamePolicy",
@@ -39,9 +49,11 @@ __all__ = [
     "PutKey",
     "RealFiles",
     "RecordBatch",
+    "RowGroup",
     "Segment",
     "SegmentCheck",
     "SegmentOptions",
+    "SharedFolder",
     "Store",
     "StoreOptions",
     "SystemClock",

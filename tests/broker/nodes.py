@@ -114,10 +114,16 @@ class SimulatedNode:
         return "".join(role for _, role in dict(self.node.status())[topic])
 
 
+def address(node) -> tuple[str, int]:
+    """Tell host and port of a node that listens."""
+    assert node.address is not None
+    host, port = node.address
+    return host, port
+
+
 def connect(node, timeout_s=10):
     """Open a blocking client."""
-    assert node.address is not None
-    return protocol.socket(*node.address, timeout_s=timeout_s)
+    return protocol.socket(*address(node), timeout_s=timeout_s)
 
 
 def is_served(node):
@@ -150,6 +156,12 @@ def read_by_frames(read, topic, limit=100, pointer=0):
         records += found
         pointer = found[-1][0]
     return records
+
+
+def stored(node, topic):
+    """Read all messages of a topic over a socket."""
+    with connect(node) as client:
+        return [message for _, message in read_by_frames(client.read, topic, 100_000)]
 
 
 def open_files(folder):

@@ -5,10 +5,13 @@ import shutil
 import threading
 import time
 from functools import partial
+from typing import Any
 
 import pytest
 
+from poe.actors import GenServer
 from poe.actors.message import ExitSignal
+from poe.broker import RequestHandler, RoutingTable
 from poe.errors import ConnectionClosed, LocalProtocolError, PointerOutOfRange
 from tests.broker.nodes import KILLING, connect, is_served, kill, read_by_frames, read_by_next
 from tests.waiting import wait_until
@@ -124,6 +127,32 @@ def test_a_server_that_dies_while_its_supervisor_is_away_comes_back_without_the_
     sim.node.put(TOPIC, b"6")
     assert texts(sim) == [0, 1, 2, 3, 4, 5, 6]
     assert sim.system.find("topic_registry").address == registry
+
+
+class Describes(GenServer):
+    """Asks what segments a topic has, as a connection does."""
+
+    def init(self, routes: RoutingTable):
+        self.handler = RequestHandler(self, routes)
+        self.rows: list[Any] = []
+
+    async def handle_cast(self, message: Any):
+        self.rows = await self.handler.describe(message)
+
+
+def test_segments_are_told_of_while_their_servers_are_being_replaced(sim):
+    """Who plans a read by it would leave their messages out."""
+    asks = sim.system.start(Describes, sim.routes)
+    dying = sim.servers()
+
+    def kill_and_ask():
+        for ref in dying:
+            ref.cell.post(ExitSignal(None, "kill"))
+        asks.cell.instance.cast(asks, TOPIC)
+
+    sim.system.run_outside(kill_and_ask)
+    sim.advance(1)
+    assert [info.count for _, info in asks.cell.instance.rows] == [2, 2, 2]
 
 
 def test_half_a_batch_that_a_crash_left_is_not_seen(sim):

@@ -28,6 +28,7 @@ def test_the_tree_of_a_server_has_every_part_of_it(server):
         "AppendixServer",
         "topic_registry",
         "scrubber",
+        "pipelines",
         "listener_sup",
         "connection_sup",
         "Connection",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from poe.errors import LocalProtocolError, RemoteProtocolError
 from poe.protocol import batch as module
-from poe.protocol.batch import BATCH_COUNT_MAX, join_batch, split_batch
+from poe.protocol.batch import BATCH_COUNT_MAX, JoinedBatch, join_batch, split_batch
 
 SIZE_MAX = 1 << 20
 MESSAGES = st.lists(st.binary(min_size=1, max_size=20), min_size=1, max_size=60)
@@ -33,6 +33,22 @@ def test_batch_is_length_and_message_of_each():
 @given(st.one_of(MESSAGES, EQUAL_MESSAGES))
 def test_split_undoes_join(messages):
     assert split(join_batch(messages, SIZE_MAX)) == messages
+
+
+@given(MESSAGES)
+def test_batch_that_is_joined_already_is_taken_as_it_is(messages):
+    data = join_batch(messages, SIZE_MAX)
+    batch = JoinedBatch(data, len(messages))
+    assert join_batch(batch, SIZE_MAX) is data
+    assert [bytes(message) for message in batch] == messages
+    assert bytes(batch[0]) == messages[0]
+
+
+def test_batch_that_is_joined_already_keeps_the_limits():
+    with pytest.raises(LocalProtocolError, match="at most 4 fit"):
+        join_batch(JoinedBatch(entry(b"m"), 1), 4)
+    with pytest.raises(LocalProtocolError, match="use at most"):
+        join_batch(JoinedBatch(entry(b"m"), BATCH_COUNT_MAX + 1), SIZE_MAX)
 
 
 @given(EQUAL_MESSAGES)

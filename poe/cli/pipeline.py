@@ -1,0 +1,185 @@
+"""`poe pipeline`: runs a pipeline on Spark, and shows or stops those that a server knows of."""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, looking
+from poe.cli.exit_code import ExitCode
+from poe.cli.log import LEVELS, start_logging
+from poe.cli.output import is_terminal, write_error, write_line
+from poe.cli.pipeline_progress import Bars, Lines
+from poe.errors import ConfigError, OptionError, RemoteProtocolError, UnknownPipeline
+from poe.protocol import Socket
+from poe.protocol.pipeline_report import PipelineReport
+
+_STOP_TIMEOUT_S = 60.0
+_LOOK_S = 0.2
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the pipeline.")]
+
+
+def pipeline_application() -> typer.Typer:
+    """Return the group of commands."""
+    application = typer.Typer(
+        help="Run pipelines on Spark, and see or stop those that run.", rich_markup_mode=None
+    )
+    commands: dict[str, Callable[..., Any]] = {
+        "run": run,
+        "list": list_pipelines,
+        "status": status,
+        "stop": stop,
+    }
+    for name, command in commands.items():
+        application.command(name)(command)
+    return application
+
+
+def run(  # noqa: PLR0913 - the options of a command
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A pipeline: .toml or .py.")],
+    *,
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Spark's: local[2], spark://HOST:7077 …")
+    ] = "local[2]",
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Work on what is there, and end.")
+    ] = False,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="DIR|URL", help="Instead of the file's.")
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of Spark; may be repeated.")
+    ] = None,
+    py_files: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH", help="A module for the executors; may be repeated."),
+    ] = None,
+    log_level: Annotated[
+        str, typer.Option(metavar="|".join(LEVELS), help="How much the log tells.")
+    ] = "warning",
+    host: HostOption = DEFAULT_HOST,
+    port: PortOption = DEFAULT_PORT,
+) -> ExitCode:
+    """Run a pipeline until its queries end, Ctrl-C, or `poe pipeline stop`.
+
+    A query that fails is started again from its checkpoint; one that fails too often is given up,
+    while the others go on, and the exit code is 1 at the end. The server at --host and --port is
+    told how far it is, and has the topics whose options name no other.
+    """
+    if log_level.lower() not in LEVELS:
+        raise OptionError("--log-level", log_level, "one of " + ", ".join(LEVELS))
+    start_logging(log_level)
+    config = dict(_pair(each) for each in conf or ())
+    try:
+        # Late, since no other command needs Spark, and it takes a second to load.
+        from poe.spark.pipeline import load_pipeline  # noqa: PLC0415
+        from poe.spark.pipeline.runner import RunOptions, run_pipeline  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        msg = f"{error.name} is not installed; use: pip install 'poe-queue[spark]'"
+        raise ConfigError(msg) from error
+    pipeline = load_pipeline(file)
+    if checkpoint is not None:
+        pipeline.checkpoint = checkpoint
+    pipeline.py_files += py_files or []
+    progress = Bars() if is_terminal(sys.stdout) else Lines()
+    with progress:
+        ended = run_pipeline(
+            pipeline,
+            RunOptions(
+                master=master,
+                host=host,
+                port=port,
+                available_now=available_now,
+                config=config,
+                on_look=progress.show,
+            ),
+        )
+    for query in ended.queries:
+        if query.state == "failed":
+            write_error(f"query {query.name!r} was given up: {query.last_error}")
+    return ExitCode.FAILURE if ended.state == "failed" else ExitCode.OK
+
+
+def list_pipelines(host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT) -> None:
+    """List the pipelines that report to a server: name, state, driver, and age of the report.
+
+    One that has not reported for 5 s is lost: killed, or cut off.
+    """
+    with looking(host, port) as connection:
+        for told in told_pipelines(connection):
+            run_of = f"process {told['pid']} on {told['host']}"
+            age = f"{told['age_s']:.0f} s ago"
+            write_line("\t".join(map(_printable, (told["name"], told["state"], run_of, age))))
+
+
+def status(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="All without it.")] = None,
+    host: HostOption = DEFAULT_HOST,
+    port: PortOption = DEFAULT_PORT,
+) -> None:
+    """Show the queries of pipelines: state, rows per second, lag, restarts and last error."""
+    with looking(host, port) as connection:
+        found = [told for told in told_pipelines(connection) if name in {None, told["name"]}]
+    if name is not None and not found:
+        raise UnknownPipeline(name)
+    for line in status_lines(found):
+        write_line(line)
+
+
+def stop(
+    name: NameArgument, host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT
+) -> ExitCode:
+    """Stop a pipeline: its batches that are under way are given up, and are done again next time.
+
+    Waits until it has stopped, for a minute.
+    """
+    deadline_s = time.monotonic() + _STOP_TIMEOUT_S
+    with looking(host, port) as connection:
+        connection.control("pipeline_stop", name=name)
+        while time.monotonic() < deadline_s:
+            told = next(each for each in told_pipelines(connection) if each["name"] == name)
+            if told["state"] != "running":
+                write_line(f"{name}\t{told['state']}")
+                return ExitCode.OK
+            time.sleep(_LOOK_S)
+    write_error(f"pipeline {name!r} has not stopped within {_STOP_TIMEOUT_S:.0f} s, and still will")
+    return ExitCode.FAILURE
+
+
+def told_pipelines(connection: Socket) -> list[dict[str, Any]]:
+    """Return what a server knows of pipelines, by name; an older one knows of none."""
+    try:
+        return list(connection.control("pipelines"))
+    except RemoteProtocolError as error:
+        if "is unknown" not in str(error):
+            raise
+        return []
+
+
+def status_lines(pipelines: list[dict[str, Any]]) -> list[str]:
+    """Return a line for each query: `PIPELINE/QUERY<tab>STATE<tab>PROGRESS…`."""
+    lines = []
+    for told in pipelines:
+        for query in PipelineReport.from_map(told).queries:
+            state = "lost" if told["state"] == "lost" and not query.is_ended else query.state
+            restarts = f"{query.restarts} restart{'s' * (query.restarts != 1)}"
+            cells = [f"{told['name']}/{query.name}", state, query.summary(), restarts]
+            cells += [query.last_error] if query.last_error else []
+            lines.append("\t".join(map(_printable, cells)))
+    return lines
+
+
+def _printable(text: str) -> str:
+    """Escape what would break the line or command the terminal: a server tells what it was told."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not (key and sign):
+        raise OptionError("--conf", text, "KEY=VALUE, as in spark.executor.memory=2g")
+    return key, value

@@ -1,0 +1,131 @@
+"""What a running pipeline tells a broker of itself, and a broker those who ask.
+
+Maps of the control ops `pipeline_report` and `pipelines`; whoever sent them, what comes out of here
+has the types that it is said to have.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from types import NoneType
+from typing import Any, Final, Self
+
+from poe.errors import RemoteProtocolError
+
+ACTIVE: Final = ("starting", "running", "restarting")
+ENDED: Final = ("done", "stopped", "failed")
+TEXT_MAX: Final = 1000
+"""Characters of an error that are told."""
+QUERIES_MAX: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryReport:
+    """One query of a pipeline, as it was when this was made."""
+
+    name: str
+    """Of its sink."""
+    state: str
+    """starting, running, restarting (it failed and is tried again), or how it ended: done,
+    stopped, or failed (too often)."""
+    rows_per_s: float = 0.0
+    """Of its newest batch."""
+    lag_s: float | None = None
+    """Seconds between the newest message of its topics and the last one that it has read; None
+    where no source tells."""
+    batch: int = -1
+    """Number of its newest batch; -1 before the first."""
+    restarts: int = 0
+    last_error: str = ""
+    """Why it last failed; empty before the first time."""
+
+    @property
+    def is_ended(self) -> bool:
+        """Tell whether it will not run again."""
+        return self.state in ENDED
+
+    def summary(self) -> str:
+        """Tell its progress in a few words: `1200 rows/s, lag 0.3 s`."""
+        lag = "" if self.lag_s is None else f", lag {self.lag_s:.1f} s"
+        return f"{self.rows_per_s:.0f} rows/s{lag}"
+
+    @classmethod
+    def from_map(cls, values: object) -> Self:
+        """Check what came.
+
+        Raises:
+            RemoteProtocolError: no map, a field is missing or has a wrong type, or the state is
+                none.
+        """
+        report = cls(**_checked(cls, values, "query report"))
+        if report.state not in (*ACTIVE, *ENDED):
+            states = ", ".join((*ACTIVE, *ENDED))
+            msg = f"query report has state {report.state[:40]!r}; use {states}"
+            raise RemoteProtocolError(msg)
+        return report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineReport:
+    """A pipeline and its queries; which of several runs it is tell `host` and `pid`."""
+
+    name: str
+    host: str
+    """Name of the machine that its driver runs on."""
+    pid: int
+    """Of its driver."""
+    queries: tuple[QueryReport, ...]
+
+    @property
+    def state(self) -> str:
+        """Return running while a query may go on; else failed, stopped or done."""
+        states = {query.state for query in self.queries}
+        if states.intersection(ACTIVE):
+            return "running"
+        return next((state for state in ("failed", "stopped") if state in states), "done")
+
+    @property
+    def is_ended(self) -> bool:
+        """Tell whether none of its queries will run again."""
+        return self.state != "running"
+
+    def as_map(self) -> dict[str, Any]:
+        """Return what msgpack can carry."""
+        return asdict(self)
+
+    @classmethod
+    def from_map(cls, values: object) -> Self:
+        """Check what came.
+
+        Raises:
+            RemoteProtocolError: as for a query, or there are too many of them.
+        """
+        checked = _checked(cls, values, "pipeline report")
+        queries = checked["queries"]
+        if len(queries) > QUERIES_MAX:
+            msg = f"pipeline report has {len(queries)} queries; {QUERIES_MAX} at most"
+            raise RemoteProtocolError(msg)
+        return cls(**{**checked, "queries": tuple(map(QueryReport.from_map, queries))})
+
+
+_TYPES: Final[Mapping[object, tuple[type, ...]]] = {
+    str: (str,),
+    int: (int,),
+    float: (float, int),
+    float | None: (float, int, NoneType),
+    tuple[QueryReport, ...]: (list, tuple),
+}
+
+
+def _checked(kind: type[Any], values: object, what: str) -> dict[str, Any]:
+    """Return the fields that `kind` has; a newer peer may send more."""
+    if not isinstance(values, dict):
+        msg = f"{what} is no map"
+        raise RemoteProtocolError(msg)
+    checked = {}
+    for field in fields(kind):
+        value = values.get(field.name, field.default)
+        if type(value) not in _TYPES[field.type]:
+            msg = f"{what}: {field.name} is missing or of a wrong type"
+            raise RemoteProtocolError(msg)
+        checked[field.name] = value[:TEXT_MAX] if isinstance(value, str) else value
+    return checked

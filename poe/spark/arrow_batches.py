@@ -1,0 +1,90 @@
+"""Turn records, as they lie on disk, into Arrow batches; no Python code runs per message."""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from poe.errors import OptionError
+
+HEADER_BYTES = 11
+"""Before each message: size and pointer."""
+
+Numbers = npt.NDArray[np.uint64]
+
+
+class ArrowBatches:
+    """Makes the batches of one schema, which may have fewer columns than there are."""
+
+    __slots__ = ("_schema",)
+
+    def __init__(self, schema: StructType) -> None:
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether anything but pointers is wanted of the records."""
+        return "message" in self._schema.names
+
+    def batch(
+        self, topic: str, segment: int, pointers: Numbers, starts: Numbers, data: memoryview
+    ) -> pa.RecordBatch:
+        """Return the messages of one segment as a batch.
+
+        Args:
+            topic: name of the topic.
+            segment: timestamp of the segment.
+            pointers: one for each record.
+            starts: one more than records: where each begins in `data`.
+            data: the records; not looked at where the schema has no messages.
+        """
+        # 56 bits: as signed numbers they are the same bytes. So are microseconds.
+        buffers = [None, pa.py_buffer(pointers)]
+        numbers = pa.Array.from_buffers(pa.int64(), len(pointers), buffers)
+        messages = _messages(starts, data) if self.has_messages else None
+        return self.from_columns(topic, segment, numbers, messages)
+
+    def from_columns(
+        self, topic: str, segment: int, pointers: pa.Array, messages: pa.Array | None = None
+    ) -> pa.RecordBatch:
+        """Return messages of one segment that are columns already, as a batch."""
+        columns = []
+        for field in self._schema:
+            if field.name == "message":
+                column = messages
+            elif field.name in {"pointer", "timestamp"}:
+                column = pointers.view(field.type)
+            else:
+                text = topic if field.name == "topic" else f"{topic}/{segment}"
+                column = pa.repeat(pa.scalar(text, field.type), len(pointers))
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def check_schema(schema: StructType, known: StructType) -> None:
+    """Refuse columns that there are not; fewer are fine, in any order.
+
+    Raises:
+        OptionError: a column is not known, or has another type.
+    """
+    types = {field.name: field.dataType for field in known}
+    if not all(types.get(field.name) == field.dataType for field in schema):
+        allowed = "some of " + ", ".join(
+            f"{name} {type_.simpleString()}" for name, type_ in types.items()
+        )
+        raise OptionError("schema", schema.simpleString(), allowed)
+
+
+def _messages(starts: Numbers, data: memoryview) -> pa.Array:
+    """Return the messages of records as a column.
+
+    Headers and messages lie alternately, and so they are seen as one column; every second is taken.
+    """
+    count = len(starts) - 1
+    offsets = np.empty(2 * count + 1, np.int32)
+    offsets[::2] = starts
+    offsets[1::2] = offsets[:-1:2] + HEADER_BYTES
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    both = pa.Array.from_buffers(pa.binary(), 2 * count, buffers)
+    return both.take(pa.array(np.arange(1, 2 * count, 2, dtype=np.int32)))

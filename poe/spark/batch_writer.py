@@ -1,0 +1,88 @@
+"""Writes a DataFrame onto topics: all of its rows, or none where it fails."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from poe.errors import OptionError
+from poe.spark.patient_socket import PatientSocket
+from poe.spark.put_batches import check_columns, put_batches
+from poe.spark.staging import StagedRange, Staging
+from poe.spark.write_options import WriteOptions
+
+
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What a task reports: which staging topic it has used, and where its rows lie there."""
+
+    staging: Staging
+    ranges: list[StagedRange] = field(default_factory=list)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Stages in the executors, commits in the driver; see `poe.spark.staging`.
+
+    Spark makes it once a write, in the driver, and pickles it for all else.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+        """Check what can be checked, and open the staging topic.
+
+        Raises:
+            OptionError: the mode is overwrite.
+            RowsRefused: the columns cannot be put onto a topic.
+            PoeError: the server cannot be reached, or refuses.
+        """
+        check_write(options, schema, overwrite=overwrite)
+        self._options = options
+        self._epoch = options.epoch or 0
+        if options.producer_id is None:
+            self._staging = Staging.of_one_write()
+        else:
+            self._staging = Staging.of_producer(options.producer_id, options.topic)
+        with connect(options) as server:
+            self._staging.open(server)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of one task."""
+        with connect(self._options) as server:
+            puts = put_batches(iterator, self._options.topic)
+            return Staged(self._staging, self._staging.stage(server, puts))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Bring what all tasks have staged onto its topics."""
+        with connect(self._options) as server:
+            self._staging.commit(server, self._epoch, ranges_of(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Delete what was staged; a named producer's stays, since a repeat may go on with it."""
+        del messages
+        if self._staging.is_temporary:
+            with connect(self._options) as server:
+                self._staging.delete(server)
+
+
+def check_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+    """Refuse what no topic can take.
+
+    Raises:
+        OptionError: the mode is one that replaces what is there.
+        RowsRefused: the columns cannot be put onto a topic.
+    """
+    if overwrite:
+        raise OptionError("mode", "overwrite", "append: topics only grow (poe delete empties one)")
+    check_columns(schema, options.topic)
+
+
+def connect(options: WriteOptions) -> PatientSocket:
+    """Return what calls the server."""
+    return PatientSocket(options.host, options.port, options.retry_timeout)
+
+
+def ranges_of(messages: list[WriterCommitMessage | None]) -> list[StagedRange]:
+    """Return what tasks have staged, in the order of their partitions."""
+    staged = [message for message in messages if isinstance(message, Staged)]
+    return [each for message in staged for each in message.ranges]

@@ -1,0 +1,70 @@
+"""The data source `poe`: the one class that Spark knows; each part of it is a class of its own.
+
+Spark pickles an instance of it to each Python process that plans, reads or writes. It holds
+nothing but the options, as the user has written them.
+"""
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import (
+    BinaryType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from poe.spark.arrow_batches import check_schema
+from poe.spark.batch_reader import BatchReader, FilteringReader
+from poe.spark.batch_writer import BatchWriter
+from poe.spark.read_options import ReadOptions
+from poe.spark.stream_reader import StreamReader
+from poe.spark.stream_writer import StreamWriter
+from poe.spark.write_options import WriteOptions
+
+SCHEMA = StructType(
+    [
+        StructField("topic", StringType(), nullable=False),
+        StructField("pointer", LongType(), nullable=False),
+        StructField("timestamp", TimestampType(), nullable=False),
+        StructField("message", BinaryType(), nullable=False),
+    ]
+)
+FULL_SCHEMA = StructType([*SCHEMA, StructField("segment", StringType(), nullable=False)])
+"""With `includeSegment`, since the Python API has no metadata columns."""
+
+
+class PoeDataSource(DataSource):
+    """Topics as tables and streams; register it with `spark.dataSource.register(PoeDataSource)`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what goes into `format(…)`."""
+        return "poe"
+
+    def schema(self) -> StructType:
+        """Return all columns; who gives a schema of fewer reads no others.
+
+        Writes ask, too, so that the options are not looked at closer here.
+        """
+        has_segment = self.options.get("includeSegment", "").lower() == "true"
+        return FULL_SCHEMA if has_segment else SCHEMA
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """Return what reads topics as a table."""
+        check_schema(schema, FULL_SCHEMA)
+        options = ReadOptions.parse(self.options, "batch")
+        return (FilteringReader if options.filter_pushdown else BatchReader)(options, schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+        """Return what reads topics as a stream."""
+        check_schema(schema, FULL_SCHEMA)
+        return StreamReader(ReadOptions.parse(self.options, "stream"), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's
+        """Return what writes a table onto topics."""
+        return BatchWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001, N802
+        """Return what writes a stream onto topics."""
+        return StreamWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)

@@ -1,0 +1,59 @@
+"""Reads topics from the files in a server's folder; the server may run, and is not asked."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from poe.errors import UnknownTopic
+from poe.protocol import Span
+from poe.spark.arrow_batches import ArrowBatches
+from poe.spark.planning import SegmentRange, names_of
+from poe.storage import SharedFolder
+
+
+class FolderSegments:
+    """The topics of one folder, see `Segments`."""
+
+    def __init__(self, path: str) -> None:
+        self._folder = SharedFolder.at(Path(path))
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics."""
+        return names_of(self._folder.topics())
+
+    def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
+        """Return the segments of a topic."""
+        segments = self._folder.segments(os.fsencode(topic), after)
+        if not segments:
+            raise UnknownTopic(os.fsencode(topic))
+        return [SegmentRange(topic, *each) for each in segments]
+
+    def follows(self, topic: str, after: int) -> bool:
+        """Tell whether something is stored behind a pointer."""
+        return any(each.last > after for each in self._folder.segments(os.fsencode(topic), after))
+
+    def span(self, whole: SegmentRange, count: int, bytes_max: int) -> Span | None:
+        """Tell what so much of a range covers."""
+        topic = os.fsencode(whole.topic)
+        found = self._folder.span(
+            topic, whole.segment, whole.first - 1, whole.last, count, bytes_max
+        )
+        return None if found is None else Span(*found)
+
+    def batches(
+        self, whole: SegmentRange, batches: ArrowBatches
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield a range in batches."""
+        for records in self._folder.read(
+            os.fsencode(whole.topic),
+            whole.segment,
+            whole.first - 1,
+            whole.last,
+            with_data=batches.has_messages,
+        ):
+            yield int(records.pointers[-1]), batches.batch(whole.topic, whole.segment, *records)
+
+    def close(self) -> None:
+        """Let go of nothing: files are open only while they are read."""

@@ -1,0 +1,75 @@
+"""Options as Spark hands them over: text, under names whose case does not count."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from poe.errors import OptionError, UnknownOption
+
+Parsers: TypeAlias = Mapping[str, tuple[str, Callable[[str, str], Any]]]
+"""By the name that a user writes: the field that it sets, and what reads name and text."""
+
+_SECONDS_MAX = 86_400
+
+
+def parse(options: Mapping[str, str], parsers: Parsers) -> dict[str, Any]:
+    """Return the values by field.
+
+    Raises:
+        OptionError: an unknown name, or a value that is not allowed.
+    """
+    names = {name.lower(): name for name in parsers}
+    values: dict[str, Any] = {}
+    said: dict[str, str] = {}
+    for key, text in options.items():
+        name = names.get(key.lower())
+        if name is None:
+            raise UnknownOption(key, "one of " + ", ".join(sorted(parsers)))
+        field, read = parsers[name]
+        if field in said:
+            raise OptionError(name, text, f"either {said[field]} or {name}")
+        said[field] = name
+        values[field] = read(name, text)
+    return values
+
+
+def any_text(name: str, text: str) -> str:
+    """Read a text that is not empty."""
+    if not text:
+        raise OptionError(name, text, "a text that is not empty")
+    return text
+
+
+def number(
+    low: int, high: int, words: Mapping[str, int] | None = None
+) -> Callable[[str, str], int]:
+    """Return what reads a number, or one of the words that stand for one."""
+    words = words or {}
+    allowed = "".join(f"{word}, " for word in words) + f"{low} to {high}"
+
+    def read(name: str, text: str) -> int:
+        if text.lower() in words:
+            return words[text.lower()]
+        if text.isascii() and text.isdigit() and low <= int(text) <= high:
+            return int(text)
+        raise OptionError(name, text, allowed)
+
+    return read
+
+
+def flag(name: str, text: str) -> bool:
+    """Read true or false."""
+    value = {"true": True, "false": False}.get(text.lower())
+    if value is None:
+        raise OptionError(name, text, "true or false")
+    return value
+
+
+def seconds(name: str, text: str) -> float:
+    """Read a time in seconds, of up to a day."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= _SECONDS_MAX:
+        raise OptionError(name, text, f"0 to {_SECONDS_MAX} seconds")
+    return value

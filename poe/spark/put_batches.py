@@ -1,0 +1,146 @@
+"""Turn rows in Arrow batches into put batches, one topic each, in the order of the rows.
+
+Strategy: rows are gathered to the size of a put, grouped by topic, and joined by Arrow's own
+kernels; nothing here loops over messages.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import BinaryType, DataType, StringType, StructType
+
+from poe.errors import RowsRefused
+from poe.protocol import JoinedBatch
+
+PUT_COUNT = 32_768
+PUT_BYTES = 4 * 1024 * 1024
+"""Rows are gathered to one of these, and cut at twice as much: Arrow batches are seldom even."""
+
+_LENGTH_SIZE = 4
+_NOTHING = pa.scalar(b"", pa.large_binary())
+_TOPIC, _MESSAGE = "topic", "message"
+_OF_A_READ = {_TOPIC, _MESSAGE, "pointer", "timestamp", "segment"}
+"""Columns that a read of topics has. What it tells of a message is made anew by a write."""
+
+
+def check_columns(schema: StructType, topic: str | None) -> None:
+    """Refuse columns that cannot be put onto a topic.
+
+    Raises:
+        RowsRefused: the column `message` is missing or neither binary nor string, no topic is
+            named, or there is a column that would be lost.
+    """
+    kinds: dict[str, DataType] = {field.name: field.dataType for field in schema}
+    needed = (_MESSAGE,) if topic is not None else (_MESSAGE, _TOPIC)
+    for name in needed:
+        if name not in kinds:
+            way_out = "" if name == _MESSAGE else ", or use option('topic', …)"
+            msg = f"there is no column {name!r}, only {', '.join(kinds)}; select one as it{way_out}"
+            raise RowsRefused(msg)
+    if not isinstance(kinds[_MESSAGE], BinaryType | StringType):
+        msg = (
+            f"column 'message' is of type {kinds[_MESSAGE].simpleString()}; "
+            "cast it to binary or string"
+        )
+        raise RowsRefused(msg)
+    if topic is None and not isinstance(kinds[_TOPIC], StringType):
+        msg = f"column 'topic' is of type {kinds[_TOPIC].simpleString()}; cast it to string"
+        raise RowsRefused(msg)
+    lost = [name for name in kinds if name not in _OF_A_READ]
+    if lost:
+        msg = (
+            f"column {lost[0]!r} would be lost, only 'message' is stored; drop it, or put it into "
+            "the message as in select(to_json(struct('*')).alias('message'))"
+        )
+        raise RowsRefused(msg)
+
+
+def put_batches(
+    batches: Iterable[pa.RecordBatch], topic: str | None
+) -> Iterator[tuple[bytes, JoinedBatch]]:
+    """Yield (topic, batch); all rows go to `topic`, or each to what its column `topic` says.
+
+    Raises:
+        RowsRefused: a message or a topic is null or empty; earlier rows were yielded.
+    """
+    row_count = 0
+    for rows in _gathered(batches):
+        messages = _as_binary(rows, _MESSAGE)
+        _check_each(messages, _MESSAGE, row_count)
+        if topic is not None:
+            yield from _cut(topic.encode(), messages)
+        else:
+            topics = _as_binary(rows, _TOPIC)
+            _check_each(topics, _TOPIC, row_count)
+            for name, group in _by_topic(topics, messages):
+                yield from _cut(name, group)
+        row_count += rows.num_rows
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Join small batches, so that each put is worth its way."""
+    held: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in batches:
+        held.append(batch)
+        count += batch.num_rows
+        size += batch.nbytes
+        if count >= PUT_COUNT or size >= PUT_BYTES:
+            yield pa.Table.from_batches(held)
+            held = []
+            count = size = 0
+    if count:
+        yield pa.Table.from_batches(held)
+
+
+def _as_binary(rows: pa.Table, name: str) -> pa.LargeBinaryArray:
+    # 64-bit offsets: rows that were gathered may exceed 2 GiB where their messages are large.
+    return pc.cast(rows.column(name), pa.large_binary()).combine_chunks()
+
+
+def _check_each(values: pa.LargeBinaryArray, name: str, rows_before: int) -> None:
+    sizes = pc.fill_null(pc.binary_length(values), 0)
+    row = pc.index(sizes, 0).as_py()
+    if row >= 0:
+        is_null = not values[row].is_valid
+        msg = (
+            f"row {rows_before + row} of the partition has {'no' if is_null else 'an empty'} "
+            f"{name}, which no topic can store; drop such rows with where(length({name}) > 0)"
+        )
+        raise RowsRefused(msg)
+
+
+def _by_topic(
+    topics: pa.LargeBinaryArray, messages: pa.LargeBinaryArray
+) -> Iterator[tuple[bytes, pa.LargeBinaryArray]]:
+    encoded = topics.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    if len(names) == 1:
+        yield names[0], messages
+        return
+    indices = encoded.indices.to_numpy()
+    grouped = messages.take(pa.array(np.argsort(indices, kind="stable")))
+    start = 0
+    for name, count in zip(names, np.bincount(indices).tolist(), strict=True):
+        yield name, grouped.slice(start, count)
+        start += count
+
+
+def _cut(topic: bytes, messages: pa.LargeBinaryArray) -> Iterator[tuple[bytes, JoinedBatch]]:
+    """Join messages with their lengths, and cut them where a put is full."""
+    sizes = pc.binary_length(messages).to_numpy().astype(">u4")
+    lengths = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(_LENGTH_SIZE), len(sizes), [None, pa.py_buffer(sizes)]
+    )
+    joined = pc.binary_join_element_wise(lengths.cast(messages.type), messages, _NOTHING)
+    _, bounds_buffer, data = joined.buffers()
+    bounds = np.frombuffer(bounds_buffer, np.int64)[joined.offset :][: len(sizes) + 1]
+    start = 0
+    while start < len(sizes):
+        stop = int(np.searchsorted(bounds, bounds[start] + 2 * PUT_BYTES, "right")) - 1
+        stop = min(max(stop, start + 1), start + 2 * PUT_COUNT)
+        begin, end = int(bounds[start]), int(bounds[stop])
+        yield topic, JoinedBatch(data.slice(begin, end - begin).to_pybytes(), stop - start)
+        start = stop

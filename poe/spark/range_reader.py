@@ -1,0 +1,55 @@
+"""What batch and stream have in common: choosing topics, reading a partition, and lost messages."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from poe.errors import DataLost
+from poe.spark.arrow_batches import ArrowBatches
+from poe.spark.planning import SegmentRange
+from poe.spark.read_options import ReadOptions
+from poe.spark.segments import Segments, open_segments
+
+_log = logging.getLogger(__name__)
+
+
+def chosen_topics(options: ReadOptions, segments: Segments) -> list[str]:
+    """Return the topics to read, sorted; those that are named, whether they exist or not."""
+    if options.topic_pattern is None:
+        return sorted(options.named_topics)
+    return [topic for topic in segments.topics() if options.selects(topic)]
+
+
+def read_ranges(
+    options: ReadOptions, schema: StructType, ranges: tuple[SegmentRange, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of some ranges; runs in an executor.
+
+    Raises:
+        DataLost: messages were deleted after they were planned to be read, and that is a failure.
+        CorruptRecord: what is stored is not what was written.
+        PoeError: the server's refusal, or it is away for too long.
+    """
+    batches = ArrowBatches(schema)
+    with closing(open_segments(options, is_known=True)) as segments:
+        for whole in ranges:
+            reached = whole.first - 1
+            for last, batch in segments.batches(whole, batches):
+                reached = last
+                yield batch
+            if reached < whole.last:
+                report_lost(options, DataLost(whole.topic.encode(), reached + 1, whole.last))
+
+
+def report_lost(options: ReadOptions, lost: DataLost) -> None:
+    """Fail, or warn, as the option `failOnDataLoss` says.
+
+    Raises:
+        DataLost: it is to fail.
+    """
+    if options.fail_on_data_loss:
+        raise lost
+    _log.warning("%s", lost)

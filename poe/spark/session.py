@@ -1,0 +1,56 @@
+"""A Spark session that knows topics, on a laptop or on a cluster."""
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from poe.spark.data_source import PoeDataSource
+
+_PACKAGE = Path(__file__).parent.parent
+_LOOPBACK = "127.0.0.1"
+
+
+def session(app_name: str = "poe", master: str = "local[2]", **config: str) -> SparkSession:
+    """Return a session with the data source `poe`, the one that runs or a new one.
+
+    Executors run the interpreter that runs here. Where they are processes of their own they get
+    this very `poe`; what it needs (numpy, pyarrow, msgpack, xxhash) has to be installed there.
+
+    Args:
+        app_name: name of the application.
+        master: where it runs, in Spark's words: `local[2]`, `local-cluster[2,1,1024]`, `spark://…`.
+        config: Spark's own options, as in `**{"spark.ui.enabled": "false"}`.
+    """
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.appName(app_name).master(master)
+    is_here = master.startswith("local")
+    # It lets a read have the option filterPushdown, and does nothing by itself.
+    settings = {"spark.sql.python.filterPushdown.enabled": "true"}
+    if is_here:
+        # Nobody else has to reach this driver and its executors, so nobody else can.
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+        settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    for key, value in (settings | config).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    running_on = spark.sparkContext.master or "local"
+    if running_on != "local" and not running_on.startswith("local["):
+        spark.sparkContext.addPyFile(str(_zipped_package()))
+    spark.dataSource.register(PoeDataSource)
+    return spark
+
+
+def _zipped_package() -> Path:
+    """Write `poe` into a file that Spark can hand out; it stays until this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="poe-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / "poe.zip"
+    with zipfile.PyZipFile(str(path), "w") as archive:
+        archive.writepy(str(_PACKAGE))
+    return path

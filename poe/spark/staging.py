@@ -1,0 +1,151 @@
+"""Exactly once: rows wait on a staging topic of the broker, and a commit copies them from there.
+
+A micro-batch that is replayed may come in other partitions and in another order than the first
+time, and tasks may be retried or run twice. So what a task puts has no effect but on the staging
+topic of its producer. It reports where its rows lie there, and the driver commits:
+
+1. plan: the ranges of all tasks, in the order of the partitions, are put onto the staging topic,
+   as put (producer, epoch, 0). Of a repeat the broker tells where the first plan lies: that counts,
+   and what else was staged is of no more use.
+2. copy: the broker copies each range onto its topic, as put (producer, epoch, n) with n = 0, 1 … on
+   each topic. The last put of the producer tells how many of them are there already.
+3. finish: what lies before the plan is trimmed, or all of a temporary topic deleted. The plan
+   stays: it is what a replay of a batch that is done finds, and nothing is left to copy.
+
+So a driver, a task or the broker may end anywhere and begin anew. A producer that has gone on to a
+later epoch is refused an earlier one.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import NAMESPACE_URL, uuid4, uuid5
+
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
+
+from poe.errors import RangeGone, RepeatedPut, UnknownTopic
+from poe.protocol import Messages, PutId, Socket
+from poe.spark.patient_socket import PatientSocket
+from poe.spark.read_options import STAGING_PREFIX
+
+_BEGIN = b"rows of a write that is under way"
+"""First message of a temporary topic; without it, it was made by a task that came too late."""
+
+
+class StagedRange(NamedTuple):
+    """Rows of one put that wait for their topic: the pointers from `pointer` + 1 to `last`."""
+
+    topic: bytes
+    """Where they are to go."""
+    pointer: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The staging topic of one producer; a value, which travels to the tasks."""
+
+    producer: bytes
+    """16 bytes."""
+
+    is_temporary: bool = False
+    """Whether it serves one write only, and is deleted with it."""
+
+    @classmethod
+    def of_one_write(cls) -> "Staging":
+        """Return the staging of a write that nobody repeats."""
+        return cls(uuid4().bytes, is_temporary=True)
+
+    @classmethod
+    def of_producer(cls, name: str, topic: str | None) -> "Staging":
+        """Return the staging of writes that name their producer; each topic has its own."""
+        return cls(uuid5(NAMESPACE_URL, f"poe:{name}\0{topic or ''}").bytes)
+
+    @property
+    def topic(self) -> bytes:
+        """Name of the staging topic."""
+        return f"{STAGING_PREFIX}{self.producer.hex()}".encode()
+
+    def open(self, server: PatientSocket) -> None:
+        """Make the topic, where it is not there; of a temporary one the driver does it once.
+
+        Raises:
+            PoeError: the server's refusal.
+        """
+        server.call(Socket.control, "create", topic=self.topic)
+        if self.is_temporary:
+            server.call(Socket.write, self.topic, [_BEGIN])
+
+    def stage(
+        self, server: PatientSocket, puts: Iterable[tuple[bytes, Messages]]
+    ) -> list[StagedRange]:
+        """Put (topic, batch) each onto the staging topic, and tell where they lie.
+
+        Raises:
+            UnknownTopic: it is temporary and was deleted: the write has ended already.
+            PoeError: the server's refusal.
+        """
+        ranges = []
+        for topic, batch in puts:
+            # The pointers of a put are consecutive, whatever other tasks put in between.
+            last = server.call(Socket.write, self.topic, batch)
+            ranges.append(StagedRange(topic, last - len(batch), last))
+            if self.is_temporary:
+                self._check_not_deleted(server)
+        return ranges
+
+    def commit(self, server: PatientSocket, epoch: int, ranges: list[StagedRange]) -> None:
+        """Bring what was staged onto its topics, once, however often this is called for an epoch.
+
+        Raises:
+            ProducerFenced: a later epoch was committed already; nothing is copied.
+            RangeGone: what was staged has expired (`max_age`) before it was committed.
+            PoeError: the server's refusal; call it again to go on from there.
+        """
+        for topic in {each.topic for each in ranges}:
+            # A plan stands for ever: a topic that nobody can have is to be refused before.
+            server.call(Socket.wait, topic, 0, 0.0)
+        plan_pointer, plan = self._plan(server, epoch, ranges)
+        for topic, topic_ranges in plan.items():
+            newest = server.call(Socket.last_put, topic, self.producer)
+            done_count = newest.sequence + 1 if newest and newest.epoch == epoch else 0
+            for sequence, staged in list(enumerate(topic_ranges))[done_count:]:
+                put_id = PutId(self.producer, epoch, sequence)
+                with suppress(RepeatedPut):  # another driver is at it, and far ahead
+                    server.call(Socket.copy, self.topic, staged.pointer, staged.last, topic, put_id)
+        if self.is_temporary:
+            self.delete(server)
+        else:
+            server.call(Socket.trim, self.topic, plan_pointer - 1)
+
+    def delete(self, server: PatientSocket) -> None:
+        """Delete the topic and all that waits there.
+
+        Raises:
+            PoeError: the server's refusal.
+        """
+        with suppress(UnknownTopic):
+            server.call(Socket.delete, self.topic)
+
+    def _plan(
+        self, server: PatientSocket, epoch: int, ranges: list[StagedRange]
+    ) -> tuple[int, dict[bytes, list[StagedRange]]]:
+        """Put the plan, or find the one of the first time; return its pointer, and it by topic."""
+        message = msgpack.packb(ranges)
+        pointer = server.call(Socket.write, self.topic, [message], PutId(self.producer, epoch, 0))
+        found = server.call(Socket.read, self.topic, pointer - 1, 1)
+        if [each for each, _ in found] != [pointer]:
+            raise RangeGone(self.topic, pointer - 1, pointer)
+        plan: dict[bytes, list[StagedRange]] = {}
+        for fields in msgpack.unpackb(found[0][1]):
+            staged = StagedRange(*fields)
+            plan.setdefault(staged.topic, []).append(staged)
+        return pointer, plan
+
+    def _check_not_deleted(self, server: PatientSocket) -> None:
+        """Find out whether the put before has made the topic anew, and undo that."""
+        first = server.call(Socket.read, self.topic, 0, 1)
+        if [message for _, message in first] != [_BEGIN]:
+            self.delete(server)
+            raise UnknownTopic(self.topic)

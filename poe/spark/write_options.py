@@ -1,0 +1,64 @@
+"""What a write is told: the options of `df.write` and `df.writeStream`, checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from poe.errors import OptionError
+from poe.spark import option_text
+
+_OF_SPARK = {"checkpointlocation", "queryname"}
+"""What Spark passes on of its own."""
+_EPOCH_MAX = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """Where to write, and as whom; the names are Spark's, written Python's way.
+
+    Raises:
+        OptionError: on construction, naming the option and what is allowed.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 5555
+
+    topic: str | None = None
+    """Where all rows go; None: each row tells, in its column `topic`."""
+
+    producer_id: str | None = None
+    """Of a batch write that may be repeated: any text that no other write onto the topic has."""
+
+    epoch: int | None = None
+    """Number of the batch of this producer; each one must be greater than the one before."""
+
+    retry_timeout: float = 60.0
+    """Seconds that a server may be away for, until the task or the commit fails."""
+
+    def __post_init__(self) -> None:
+        """Reject what does not go together."""
+        if (self.producer_id is None) != (self.epoch is None):
+            given = "producerId" if self.epoch is None else "epoch"
+            raise OptionError(
+                given, self.producer_id or self.epoch, "producerId and epoch together"
+            )
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Turn what the user has written into options.
+
+        Raises:
+            OptionError: an unknown name, or a value that is not allowed.
+        """
+        ours = {name: text for name, text in options.items() if name.lower() not in _OF_SPARK}
+        return cls(**option_text.parse(ours, _PARSERS))
+
+
+_PARSERS: option_text.Parsers = {
+    "host": ("host", option_text.any_text),
+    "port": ("port", option_text.number(1, 65535)),
+    "topic": ("topic", option_text.any_text),
+    "producerId": ("producer_id", option_text.any_text),
+    "epoch": ("epoch", option_text.number(0, _EPOCH_MAX)),
+    "retryTimeout": ("retry_timeout", option_text.seconds),
+}

@@ -1,0 +1,83 @@
+"""`poe pipeline`, as far as it needs no Spark: what a server tells, and wrong files."""
+
+import threading
+import time
+
+import pytest
+
+from poe import protocol
+from poe.cli.exit_code import ExitCode
+from poe.protocol.pipeline_report import PipelineReport, QueryReport
+from tests.cli.processes import complaint, poe
+
+pytestmark = pytest.mark.slow
+
+
+def report(client, state, **query):
+    queries = (QueryReport(name="alerts", state=state, **query),)
+    told = PipelineReport(name="ssh", host="here", pid=7, queries=queries)
+    return client.control("pipeline_report", report=told.as_map())
+
+
+@pytest.fixture
+def client(server):
+    with protocol.socket(port=server.port, timeout_s=10) as connection:
+        yield connection
+
+
+def test_a_server_without_pipelines_has_nothing_to_tell(server):
+    assert poe("pipeline", "list", port=server.port).stdout == b""
+    assert poe("pipeline", "status", port=server.port).stdout == b""
+    assert poe("status", port=server.port).stdout == b""
+    run = poe("pipeline", "stop", "ssh", port=server.port)
+    assert run.returncode == ExitCode.FAILURE
+    assert complaint(run) == "poe: no pipeline 'ssh' is running; see `poe pipeline list`"
+
+
+def test_status_tells_of_queries_and_the_tree_has_them(server, client):
+    query = {"rows_per_s": 1200.0, "lag_s": 0.5, "restarts": 1, "last_error": "no\ndisk"}
+    report(client, "running", **query)
+    client.write("t", [b"m"])
+    line = "ssh/alerts\trunning\t1200 rows/s, lag 0.5 s\t1 restart\tno\\ndisk\n"
+    assert poe("pipeline", "status", "ssh", port=server.port).stdout.decode() == line
+    assert poe("status", port=server.port).stdout.decode() == "t\t:w\n" + line
+    listed = poe("pipeline", "list", port=server.port).stdout.decode()
+    assert listed.startswith("ssh\trunning\tprocess 7 on here\t")
+    tree = poe("tree", port=server.port).stdout.decode()
+    row = next(each for each in tree.splitlines() if "alerts" in each)
+    assert "1200 rows/s, lag 0.5 s" in row
+    assert row.endswith("no\\ndisk")
+    run = poe("pipeline", "status", "other", port=server.port)
+    assert complaint(run) == "poe: no pipeline 'other' is running; see `poe pipeline list`"
+
+
+def test_stop_waits_until_the_pipeline_has_stopped(server, client):
+    report(client, "running")
+
+    def drive():
+        """Do as a pipeline does: report, until it is asked to stop."""
+        while not report(client, "running")["stop"]:
+            time.sleep(0.01)
+        report(client, "stopped")
+
+    driver = threading.Thread(target=drive)
+    driver.start()
+    run = poe("pipeline", "stop", "ssh", port=server.port)
+    driver.join()
+    assert (run.returncode, run.stdout) == (0, b"ssh\tstopped\n")
+
+
+def test_a_wrong_file_is_told_before_spark_is_started(tmp_path):
+    pytest.importorskip("pyspark", reason="needs PySpark")
+    path = tmp_path / "p.toml"
+    path.write_text('[sources.s]\ntopic = "t"\n[sinks.k]\ntakes = "x"\nformat = "console"\n')
+    run = poe("pipeline", "run", path)
+    assert run.returncode == ExitCode.USAGE
+    assert complaint(run) == (
+        f"poe: {path}, line 4: sinks.k.takes: names 'x', which is not there; use s"
+    )
+    run = poe("pipeline", "run", path, "--conf", "x")
+    assert (
+        complaint(run)
+        == "poe: option '--conf' is 'x'; use KEY=VALUE, as in spark.executor.memory=2g"
+    )

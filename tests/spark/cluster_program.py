@@ -1,0 +1,44 @@
+"""Reads a topic on executors in processes of their own: `python cluster_program.py PORT`.
+
+It finds `poe` by itself and not by PYTHONPATH, so that executors can have it from Spark alone.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent))
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from poe.spark import session
+
+
+def where(_):
+    """Tell where an executor has poe from."""
+    import poe  # noqa: PLC0415 - in the executor
+
+    yield str(Path(poe.__file__).resolve())
+
+
+def main():
+    config = {"spark.ui.enabled": "false", "spark.executor.memory": "512m"}
+    spark = session("cluster", "local-cluster[2,1,1024]", **config)
+    options = {"host": "127.0.0.1", "port": sys.argv[1], "topic": "t", "minPartitions": "4"}
+    table = spark.read.format("poe").options(**options).load()
+    row = table.agg(F.count("*").alias("count"), F.max("message").alias("newest")).first()
+    assert row is not None
+    # A barrier has its tasks run at the same time, so on as many executors of one core each.
+    places = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitions(where)
+    found = {
+        "count": row["count"],
+        "newest": bytes(row["newest"]).decode(),
+        "partitions": table.rdd.getNumPartitions(),
+        "poe": places.collect(),
+    }
+    spark.stop()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Tests of Spark: those that need a JVM share one session, and all need PySpark."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import pytest
+
+from poe import Node
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SESSION_CONFIG = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    """Skip what cannot be imported, with the reason."""
+    for package in ("pyspark", "pyarrow"):
+        if find_spec(package) is None:
+            pytest.skip(f"needs {package}: the extra poe-queue[spark]", allow_module_level=True)
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """Skip what needs a JVM where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java", path=f"{home}/bin" if home else None) is None:
+        pytest.skip("needs Java 17 or newer: apt-get install default-jre-headless")
+
+
+@pytest.fixture(scope="session")
+def spark(java) -> Iterator["SparkSession"]:
+    """The one session of a run, on two threads."""
+    from poe.spark import session  # noqa: PLC0415 - only where it can be imported
+
+    spark = session("tests", "local[2]", **SESSION_CONFIG)
+    spark.sparkContext.setLogLevel("ERROR")
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def node(tmp_path):
+    """A node with a listener, in this process."""
+    with Node(dir=tmp_path / "node", port=0) as node:
+        yield node

@@ -1,0 +1,37 @@
+"""On executors in processes of their own, nothing comes from the driver's environment."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.broker.server_process import ServerProcess
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+def test_a_local_cluster_reads_a_topic_with_what_spark_hands_out(java, tmp_path):
+    program = Path(__file__).with_name("cluster_program.py")
+    variables = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    with ServerProcess(tmp_path / "poe") as server:
+        with server.connect() as client:
+            for number in range(8):
+                client.write("t", [b"%d %05d " % (number, n) + b"x" * 100 for n in range(2000)])
+        run = subprocess.run(
+            [sys.executable, str(program), str(server.port)],
+            env={**variables, "SPARK_WORKER_DIR": str(tmp_path / "work")},
+            cwd=tmp_path,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    assert run.returncode == 0, run.stderr[-3000:]
+    found = json.loads(run.stdout.splitlines()[-1])
+    assert found["count"] == 16_000
+    assert found["newest"].startswith("7 01999 x")
+    assert found["partitions"] == 4
+    assert len(set(found["poe"])) == 2, "each executor has its own"
+    assert all(path.startswith(str(tmp_path / "work")) for path in found["poe"]), found

@@ -1,0 +1,134 @@
+"""Rows in Arrow batches become put batches; needs neither Spark's Java nor a server."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from poe.errors import RowsRefused
+from poe.protocol.batch import join_batch
+from poe.spark import put_batches as module
+from poe.spark.put_batches import check_columns, put_batches
+
+pytestmark = pytest.mark.spark
+
+ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", "ä"]), st.binary(min_size=1, max_size=9)))
+
+
+def batches_of(rows, size, message_type=None):
+    """Cut (topic, message) rows into Arrow batches, as slices of one: their buffers are shared."""
+    topics, messages = zip(*rows, strict=True) if rows else ((), ())
+    whole = pa.record_batch(
+        {"topic": pa.array(topics, pa.string()), "message": pa.array(messages, message_type)}
+    )
+    return [whole.slice(start, size) for start in range(0, len(rows), size)]
+
+
+def split(puts):
+    return [(topic.decode(), bytes(message)) for topic, batch in puts for message in batch]
+
+
+def schema(**kinds):
+    return StructType([StructField(name, kind) for name, kind in kinds.items()])
+
+
+@given(ROWS, st.integers(1, 7))
+def test_all_rows_of_a_topic_come_in_their_order(rows, size):
+    puts = list(put_batches(batches_of(rows, size, pa.binary()), None))
+    for name in {topic for topic, _ in rows}:
+        expected = [row for row in rows if row[0] == name]
+        assert [row for row in split(puts) if row[0] == name] == expected
+    assert len(split(puts)) == len(rows)
+
+
+@given(ROWS, st.integers(1, 7))
+def test_with_one_topic_its_column_means_nothing(rows, size):
+    puts = put_batches(batches_of(rows, size, pa.binary()), "t")
+    assert split(puts) == [("t", message) for _, message in rows]
+
+
+@given(st.lists(st.binary(min_size=1, max_size=9), min_size=1))
+def test_batch_is_the_one_that_the_client_makes(messages):
+    batches = batches_of([("t", message) for message in messages], 3, pa.binary())
+    ((_, batch),) = put_batches(batches, "t")
+    assert len(batch) == len(messages)
+    assert join_batch(batch, 1 << 20) == join_batch(messages, 1 << 20)
+
+
+def test_text_becomes_utf_8():
+    batches = batches_of([("t", "für"), ("t", "elise")], 9)
+    assert split(put_batches(batches, "t")) == [("t", "für".encode()), ("t", b"elise")]
+
+
+def test_large_types_of_arrow_are_taken(monkeypatch):
+    rows = [("a", b"1"), ("b", b"2")]
+    whole = pa.Table.from_batches(batches_of(rows, 9)).cast(
+        pa.schema({"topic": pa.large_string(), "message": pa.large_binary()})
+    )
+    assert split(put_batches(whole.to_batches(), None)) == rows
+
+
+def test_small_arrow_batches_are_gathered(monkeypatch):
+    monkeypatch.setattr(module, "PUT_COUNT", 10)
+    puts = list(put_batches(batches_of([("t", b"m")] * 25, 4), "t"))
+    assert [len(batch) for _, batch in puts] == [12, 12, 1]
+
+
+def test_a_large_arrow_batch_is_cut_by_count(monkeypatch):
+    monkeypatch.setattr(module, "PUT_COUNT", 10)
+    puts = list(put_batches(batches_of([("t", b"m")] * 50, 50), "t"))
+    assert [len(batch) for _, batch in puts] == [20, 20, 10]
+
+
+def test_large_messages_are_cut_by_bytes_but_never_in_the_middle(monkeypatch):
+    monkeypatch.setattr(module, "PUT_BYTES", 10)
+    rows = [("t", b"123456"), ("t", b"1234567890"), ("t", b"x" * 99), ("t", b"1")]
+    puts = list(put_batches(batches_of(rows, 4), "t"))
+    assert split(puts) == rows
+    assert [len(batch) for _, batch in puts] == [1, 1, 1, 1]
+
+
+def test_no_rows_are_no_put():
+    assert list(put_batches([], "t")) == []
+    assert list(put_batches([pa.record_batch({"message": pa.array([], pa.binary())})], "t")) == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"), [((None, b"m"), "no topic"), (("", b"m"), "an empty topic")]
+)
+def test_row_without_a_topic_is_told_with_its_number(bad, words):
+    rows = [("t", b"m"), ("t", b"m"), bad]
+    with pytest.raises(RowsRefused, match=rf"row 2 .* {words}.*where\(length\(topic\) > 0\)"):
+        list(put_batches(batches_of(rows, 2), None))
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"), [(("t", None), "no message"), (("t", b""), "an empty message")]
+)
+def test_row_without_a_message_is_told_with_its_number(monkeypatch, bad, words):
+    monkeypatch.setattr(module, "PUT_COUNT", 2)
+    rows = [("t", b"m"), ("t", b"m"), ("t", b"m"), bad]
+    with pytest.raises(RowsRefused, match=rf"row 3 .* {words}.*where\(length\(message\) > 0\)"):
+        list(put_batches(batches_of(rows, 2), "t"))
+
+
+def test_columns_of_a_read_can_be_written_again():
+    kinds = {"topic": StringType(), "pointer": LongType(), "message": BinaryType()}
+    check_columns(schema(**kinds), None)
+    check_columns(schema(message=StringType()), "t")
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "words"),
+    [
+        ({"value": StringType()}, "t", "no column 'message', only value; select one as it"),
+        ({"message": LongType()}, "t", "'message' is of type bigint; cast it"),
+        ({"message": BinaryType()}, None, r"no column 'topic', .*option\('topic'"),
+        ({"message": BinaryType(), "topic": LongType()}, None, "'topic' is of type bigint"),
+        ({"message": BinaryType(), "user": StringType()}, "t", "'user' would be lost.*to_json"),
+    ],
+)
+def test_columns_that_no_topic_can_take_are_refused_with_the_way_out(columns, topic, words):
+    with pytest.raises(RowsRefused, match=words):
+        check_columns(schema(**columns), topic)

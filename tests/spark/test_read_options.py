@@ -1,0 +1,121 @@
+"""Options come as text; what is wrong is said with what is allowed."""
+
+import pytest
+
+from poe.errors import OptionError, UnknownOption
+from poe.spark.read_options import ReadOptions
+from poe.storage import POINTER_MAX
+
+pytestmark = pytest.mark.spark
+
+
+def parse(mode="batch", **options):
+    return ReadOptions.parse({"topic": "t", **options}, mode)
+
+
+def topics(**options):
+    return ReadOptions.parse(options, "batch")
+
+
+def test_names_have_no_case_and_values_have_types():
+    options = parse(HOST="h", port="77", includesegment="True", targetPartitionBytes="9")
+    assert (options.host, options.port) == ("h", 77)
+    assert options.include_segment is True
+    assert options.target_partition_bytes == 9
+    assert parse() == ReadOptions(topic="t")
+
+
+def test_a_list_of_topics_is_written_with_commas_or_as_a_list():
+    expected = ("a", "b.c")
+    for text in ("a,b.c", " a , b.c ", "['a', 'b.c']", '["a", "b.c"]', "a,b.c,a"):
+        assert topics(topics=text).topics == expected
+    for text in ("", ",", "[]", "[1]", "['a'", "a,,b"):
+        with pytest.raises(OptionError, match="topics"):
+            topics(topics=text)
+
+
+def test_exactly_one_of_the_ways_to_name_topics_is_given():
+    for options in ({}, {"topic": "a", "topics": "b"}, {"topics": "b", "topicPattern": "c"}):
+        with pytest.raises(OptionError, match="exactly one"):
+            topics(**options)
+
+
+def test_a_pattern_matches_whole_names_and_never_the_topics_of_writes():
+    options = topics(topicPattern="a.*|poe.*")
+    assert [t for t in ("a", "ab", "ba", "poe.x", "poe.staging.0a") if options.selects(t)] == [
+        "a",
+        "ab",
+        "poe.x",
+    ]
+    with pytest.raises(OptionError, match="regular expression"):
+        topics(topicPattern="(")
+
+
+def test_a_named_topic_is_selected_and_no_other():
+    assert topics(topic="a,b").selects("a,b")
+    assert not topics(topic="a,b").selects("a")
+    assert topics(topics="a,b").selects("a")
+
+
+def test_pointers_are_numbers_or_words():
+    assert parse(startingPointer="earliest").starting_pointer == 0
+    assert parse(startingPointer="LATEST").starting_pointer == POINTER_MAX
+    assert parse(startingPointer="12").starting_pointer == 12
+    assert parse(endingPointer="latest").ending_pointer == POINTER_MAX
+    for name, text in [
+        ("startingPointer", "-1"),
+        ("startingPointer", str(POINTER_MAX + 1)),
+        ("startingPointer", "soon"),
+        ("endingPointer", "earliest"),
+    ]:
+        with pytest.raises(OptionError, match=name):
+            parse(**{name: text})
+
+
+def test_a_time_begins_with_its_own_messages_and_ends_before_them():
+    options = parse(
+        startingTimestamp="2026-01-31T12:00:00", endingTimestamp="2026-01-31T13:00:01+01:00"
+    )
+    noon_us = 1_769_860_800_000_000
+    assert options.starting_pointer == noon_us - 1
+    assert options.ending_pointer == noon_us + 1_000_000 - 1
+    assert parse(startingTimestamp="1900-01-01").starting_pointer == 0
+    with pytest.raises(OptionError, match="without a zone it is UTC"):
+        parse(startingTimestamp="noon")
+    with pytest.raises(OptionError, match="either startingPointer or startingTimestamp"):
+        parse(startingPointer="1", startingTimestamp="2026-01-31")
+
+
+def test_a_server_and_a_path_exclude_each_other():
+    with pytest.raises(OptionError, match="either host and port, or path"):
+        parse(path="/data", port="5555")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("port", "0"),
+        ("port", "65536"),
+        ("port", "1e3"),
+        ("includeSegment", "yes"),
+        ("maxMessagesPerTrigger", "0"),
+        ("failOnDataLoss", ""),
+        ("host", ""),
+        ("retryTimeout", "nan"),
+        ("retryTimeout", "long"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_named_with_its_option(name, text):
+    with pytest.raises(OptionError, match=name) as raised:
+        parse("stream", **{name: text})
+    assert raised.value.value == text
+
+
+def test_an_unknown_name_lists_those_that_are_known_for_this_kind_of_read():
+    with pytest.raises(
+        UnknownOption, match=r"'tpoic' is not known; use one of .*endingPointer"
+    ) as raised:
+        parse(tpoic="x")
+    assert "maxMessagesPerTrigger" not in str(raised.value)
+    with pytest.raises(UnknownOption, match="maxMessagesPerTrigger"):
+        parse("stream", endingPointer="latest")

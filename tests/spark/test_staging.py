@@ -1,0 +1,223 @@
+"""The commit protocol against a real server, without Spark: it may end anywhere and begin anew."""
+
+from contextlib import suppress
+from itertools import count
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from poe import Node
+from poe.errors import InvalidTopicName, ProducerFenced, UnknownTopic
+from poe.protocol import Socket
+from poe.spark.patient_socket import PatientSocket
+from poe.spark.staging import Staging
+from tests.broker.nodes import address, connect, stored
+from tests.broker.server_process import ServerProcess
+
+pytestmark = pytest.mark.spark
+
+FOR_EVER = -1
+NUMBERS = count()
+ROWS = [(b"ab"[number % 3 % 2], b"message %d" % number) for number in range(20)]
+"""Which of two topics, and the message."""
+
+
+class DriverKilled(Exception):
+    pass
+
+
+class MortalSocket(PatientSocket):
+    """The server as a driver sees it that is killed after so many calls."""
+
+    calls_left = FOR_EVER
+
+    def call(self, method, *args, **kwargs):
+        if self.calls_left == 0:
+            raise DriverKilled
+        self.calls_left -= 1
+        return super().call(method, *args, **kwargs)
+
+
+class Write:
+    """A write of the same rows under names of its own, as often as it takes."""
+
+    def __init__(self, node):
+        self.node = node
+        self.name = b"write-%d" % next(NUMBERS)
+        self.staging = Staging.of_producer(self.name.decode(), None)
+
+    def attempt(self, rows=ROWS, size=4, *, calls=FOR_EVER, epoch=0):
+        """Stage in puts of up to `size` messages, and commit with so many calls."""
+        with MortalSocket(*address(self.node), 5.0) as server:
+            self.staging.open(server)
+            ranges = self.staging.stage(server, self.puts_of(rows, size))
+            server.calls_left = calls
+            self.staging.commit(server, epoch, ranges)
+
+    def puts_of(self, rows, size):
+        for letter in b"ab":
+            messages = [message for each, message in rows if each == letter]
+            for start in range(0, len(messages), size):
+                yield self.topic(letter), messages[start : start + size]
+
+    def topic(self, letter):
+        return self.name + bytes([letter])
+
+    def is_complete(self, times=1):
+        """Tell whether each row is there, and so many times."""
+        return all(
+            sorted(stored(self.node, self.topic(letter)))
+            == sorted([message for each, message in ROWS if each == letter] * times)
+            for letter in b"ab"
+        )
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    with Node(dir=tmp_path_factory.mktemp("node"), port=0) as node:
+        yield node
+
+
+@pytest.fixture
+def server(node):
+    with PatientSocket(*address(node), 5.0) as server:
+        yield server
+
+
+def topics(node):
+    with connect(node) as client:
+        return client.topics()
+
+
+def test_what_is_staged_reaches_nobody_before_the_commit(node, server):
+    staging = Staging.of_one_write()
+    staging.open(server)
+    staging.stage(server, [(b"nobody", [b"m"])])
+    assert b"nobody" not in topics(node)
+
+
+def test_commit_copies_in_the_order_of_the_partitions(node, server):
+    staging = Staging.of_one_write()
+    staging.open(server)
+    late = staging.stage(server, [(b"order", [b"3", b"4"])])
+    early = staging.stage(server, [(b"order", [b"1"]), (b"order", [b"2"])])
+    staging.commit(server, 0, early + late)
+    assert stored(node, b"order") == [b"1", b"2", b"3", b"4"]
+
+
+def test_temporary_topic_goes_with_the_commit(node, server):
+    staging = Staging.of_one_write()
+    staging.open(server)
+    assert staging.topic in topics(node)
+    staging.commit(server, 0, staging.stage(server, [(b"goes", [b"m"])]))
+    assert staging.topic not in topics(node)
+
+
+@given(st.lists(st.tuples(st.permutations(ROWS), st.integers(1, 9), st.integers(0, 20))))
+@example([(ROWS, 4, calls) for calls in range(20)])
+@example([(ROWS, 9, 7), (ROWS, 1, 20)])
+def test_each_message_is_there_once_wherever_drivers_were_killed(node, killed):
+    write = Write(node)
+    for rows, size, calls in killed:
+        with suppress(DriverKilled):
+            write.attempt(rows, size, calls=calls)
+    write.attempt(ROWS[::-1], 5)
+    assert write.is_complete()
+
+
+def test_a_batch_that_is_done_may_be_repeated(node):
+    write = Write(node)
+    write.attempt(size=1)
+    write.attempt(size=9)
+    assert write.is_complete()
+
+
+def test_each_epoch_is_another_batch(node):
+    write = Write(node)
+    write.attempt(epoch=3)
+    write.attempt(epoch=4)
+    write.attempt(epoch=9)
+    assert write.is_complete(times=3)
+
+
+def test_earlier_epoch_is_refused_and_changes_nothing(node):
+    write = Write(node)
+    write.attempt(epoch=4)
+    with pytest.raises(ProducerFenced):
+        write.attempt(epoch=3)
+    assert write.is_complete()
+
+
+def test_batch_without_rows_can_be_committed_and_repeated(node):
+    write = Write(node)
+    write.attempt([])
+    write.attempt([])
+    write.attempt(epoch=1)
+    assert write.is_complete()
+
+
+def test_topic_that_nobody_can_have_is_refused_before_it_is_planned(node, server):
+    staging = Staging.of_producer("unnamable", None)
+    staging.open(server)
+    with pytest.raises(InvalidTopicName):
+        staging.commit(server, 0, staging.stage(server, [(b"fine", [b"m"]), (b"no/good", [b"m"])]))
+    staging.commit(server, 0, staging.stage(server, [(b"fine", [b"m"])]))
+    assert stored(node, b"fine") == [b"m"]
+
+
+def test_staged_rows_of_batches_that_are_done_are_trimmed(tmp_path):
+    with Node(dir=tmp_path, port=0, count_limit=10, check_interval=0.01) as node:
+        write = Write(node)
+        for epoch in range(10):
+            write.attempt(epoch=epoch)
+        assert write.is_complete(times=10)
+        assert len(stored(node, write.staging.topic)) < 3 * len(ROWS)
+
+
+def test_task_that_comes_after_the_end_of_its_write_leaves_no_topic_behind(node, server):
+    staging = Staging.of_one_write()
+    staging.open(server)
+    staging.delete(server)
+    with pytest.raises(UnknownTopic):
+        staging.stage(server, [(b"late", [b"m"])])
+    assert staging.topic not in topics(node)
+
+
+def test_producers_of_one_name_on_two_topics_are_two():
+    first, second, again = (Staging.of_producer("p", topic) for topic in ("a", "b", "a"))
+    assert first != second
+    assert first == again
+
+
+class KillingSocket(PatientSocket):
+    """Kills the server when it has changed something, and asks the next one for it again."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.process = ServerProcess(folder)
+        super().__init__("127.0.0.1", self.process.port, patience_s=20.0)
+
+    def call(self, method, *args, **kwargs):
+        result = super().call(method, *args, **kwargs)
+        if method not in {Socket.write, Socket.copy, Socket.trim}:
+            return result
+        self.process.kill()
+        self.process = ServerProcess(self.folder, port=self.process.port)
+        return super().call(method, *args, **kwargs)
+
+    def close(self):
+        super().close()
+        self.process.kill()
+
+
+@pytest.mark.slow
+def test_each_message_is_there_once_when_the_server_is_killed_after_each_change(tmp_path):
+    staging = Staging.of_producer("p", None)
+    with KillingSocket(tmp_path / "node") as server:
+        staging.open(server)
+        ranges = staging.stage(server, [(b"a", [b"1", b"2"]), (b"b", [b"3"])])
+        staging.commit(server, 0, ranges)
+        with server.process.connect() as client:
+            assert [message for _, message in client.read(b"a", 0, 9)] == [b"1", b"2"]
+            assert [message for _, message in client.read(b"b", 0, 9)] == [b"3"]
