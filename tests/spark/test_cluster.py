@@ -36,6 +36,6 @@ def test_a_local_cluster_reads_a_topic_with_what_spark_hands_out(java, tmp_path)
     assert found["partitions"] == 4
     assert len(set(found["poe"])) == 2, "each executor has its own"
     assert all(path.endswith("/poe.zip/poe/__init__.pyc") for path in found["poe"]), found
-    for path in found["poe"]:
-        # Executors of a local cluster work below the installed Spark, and clean nothing up.
-        shutil.rmtree(Path(path).parents[2])
+    # Executors of a local cluster work below the installed Spark, and clean nothing up.
+    for folder in {Path(path).parents[3] for path in found["poe"]}:
+        shutil.rmtree(folder)
