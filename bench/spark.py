@@ -24,9 +24,10 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 import poe
 from bench import processes
+from bench.build import ROOT
 from bench.processes import HOST, Running
 from bench.row import Row, Sample, Summary, as_figure, rows_of
-from bench.run import ROOT, machine, write_document
+from bench.run import machine, write_document
 from bench.sealed import write_sealed_segments
 from bench.spark_planning import planned
 from poe.spark import session
@@ -200,14 +201,14 @@ def planning_samples(work: Work, segment_count: int) -> Iterator[Sample]:
     for name, options in (("socket", work.address), ("path", work.base)):
         what = f"planning {segment_count:,} segments, {name}"
         seconds, megabytes = planned(SEGMENTS_TOPIC, **options)
-        yield Sample.at_most(f"{what}: planner", seconds, "s", 2)
-        yield Sample.at_most(f"{what}: planner", megabytes, "MB more", 50)
+        yield Sample.at_most(f"{what}: time", seconds, "s", 2)
+        yield Sample.at_most(f"{what}: memory of the planner", megabytes, "MB more", 50)
         before = heap_megabytes(work.spark)
         begun = time.perf_counter()
         rdd = work.topic(options, SEGMENTS_TOPIC).rdd
         rdd.getNumPartitions()
         seconds = time.perf_counter() - begun
-        yield Sample.at_most(f"{what}: Spark", seconds, "s", 2)
+        yield Sample.at_most(f"{what}: time with Spark", seconds, "s", 2)
         yield Sample.at_most(
             f"{what}: Spark's heap", heap_megabytes(work.spark) - before, "MB more", 50
         )

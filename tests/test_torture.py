@@ -50,7 +50,8 @@ def play(name, mutant):
     return torture(name, "--column", "ci", "--json", str(REPORTS / f"{name}.json"))
 
 
-def check(code, told, mutant):
+def check(outcome, mutant):
+    code, told = outcome
     if code == UNAVAILABLE:
         pytest.skip(told.strip().rpartition("skipped: ")[2])
     assert code == (FAILED if mutant else PASSED), told
@@ -76,7 +77,7 @@ def beside(request) -> Iterator[dict[tuple[str, str], Future[tuple[int, str]]]]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("name", "mutant"), ALONE)
 def test_it_passes_or_notices_the_mutant_alone(name, mutant):
-    check(*play(name, mutant), mutant)
+    check(play(name, mutant), mutant)
 
 
 @pytest.mark.torture
@@ -84,7 +85,7 @@ def test_it_passes_or_notices_the_mutant_alone(name, mutant):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("name", "mutant"), BESIDE)
 def test_it_passes_or_notices_the_mutant_beside_others(name, mutant, beside):
-    check(*beside[name, mutant].result(), mutant)
+    check(beside[name, mutant].result(), mutant)
 
 
 def test_the_list_names_every_scenario():

@@ -2,14 +2,7 @@
 
 from torture import product
 from torture.scenario import Scenario
-
-
-def _missing(name: str, rows: str, claim: str, ci: int, release: int, why: str) -> Scenario:
-    """Keep the place of a row that nothing is written for yet."""
-    return Scenario(
-        name=name, rows=rows, claim=claim, module="", ci=ci, release=release, not_yet=why
-    )
-
+from torture.slab_table import SLAB_SCENARIOS
 
 SCENARIOS = {
     scenario.name: scenario
@@ -428,116 +421,7 @@ SCENARIOS = {
             mutants=("cut-foreign", "blind-to-original", "no-repair"),
             bite_count=4,
         ),
-        Scenario(
-            name="slab-crash",
-            rows="R20",
-            claim="slab log: writers die at any operation: nothing flushed is lost",
-            module="slab_crash",
-            ci=100,
-            release=1000,
-            unit="logs, 5 lives each",
-            mutants=("slab-ack-in-memory",),
-            bite_count=10,
-        ),
-        Scenario(
-            name="slab-power",
-            rows="R20",
-            claim="slab log: power cut at any operation: nothing synced is lost",
-            module="slab_power",
-            ci=200,
-            release=10_000,
-            unit="logs, up to 4 cuts each",
-            needs=("loop",),
-            mutants=("slab-no-data-sync", "no-fsync"),
-            bite_count=20,
-        ),
-        Scenario(
-            name="slab-states",
-            rows="R20",
-            claim="slab log: every disk that a crash or a power cut may leave is recovered",
-            module="slab_states",
-            ci=50,
-            release=1000,
-            unit="histories of 200 states",
-            mutants=(
-                "slab-no-data-sync",
-                "slab-no-sum-sync",
-                "slab-no-name-sync",
-            ),
-        ),
-        Scenario(
-            name="slab-torn",
-            rows="R20",
-            claim="slab log cut at any byte: all whole records before the cut, and no others",
-            module="slab_torn",
-            ci=1,
-            release=10,
-            unit="slabs of 200 records",
-            mutants=("slab-half-records",),
-        ),
-        Scenario(
-            name="slab-flips",
-            rows="R20",
-            claim="slab log: each bit that flips is told, or costs nothing; a batch at most",
-            module="slab_flips",
-            ci=2,
-            release=10,
-            unit="logs of 100 records",
-            mutants=("slab-no-hash",),
-            bite_count=1,
-        ),
-        Scenario(
-            name="slab-nth",
-            rows="R20",
-            claim="slab log: any operation may fail: what was taken is there, and nothing else",
-            module="slab_nth",
-            ci=1,
-            release=12,
-            unit="lives, each operation of them",
-            mutants=("slab-ignore-write-errors",),
-        ),
-        Scenario(
-            name="slab-seek",
-            rows="R20",
-            claim="slab log: a record is found at its own address, and at no other",
-            module="slab_seek",
-            ci=10,
-            release=1000,
-            unit="logs of 100 records, each byte",
-            mutants=("slab-seek-to-batch",),
-            bite_count=1,
-        ),
-        Scenario(
-            name="slab-tail",
-            rows="R20",
-            claim="slab log: a reader looks after each byte: nothing is missed, or comes twice",
-            module="slab_tail",
-            ci=10,
-            release=1000,
-            unit="logs of 200 records",
-            mutants=("slab-begin-again",),
-            bite_count=1,
-        ),
-        Scenario(
-            name="slab-lock",
-            rows="R20",
-            claim="slab log: a hundred writers start at once: one of them runs",
-            module="slab_lock",
-            ci=10,
-            release=1000,
-            mutants=("slab-no-lock",),
-            bite_count=1,
-        ),
-        Scenario(
-            name="slab-formats",
-            rows="R20, R21",
-            claim="slab log: queuefka's opens, and a newer one is refused untouched",
-            module="slab_formats",
-            ci=1,
-            release=1,
-            unit="times each case",
-            mutants=("slab-any-feature",),
-        ),
+        *SLAB_SCENARIOS,
         Scenario(
             name="formats",
             rows="R21",

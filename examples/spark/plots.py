@@ -27,7 +27,7 @@ def draw_failed_logins(table: pd.DataFrame, file: Path) -> None:
     axes.scatter(table["begins"], rows, s=4 * table["failed"].clip(3), c=colours, alpha=0.8)
     for attack in table[table["is_attack"]].itertuples():
         place = (attack.begins, firsts.index(attack.address))
-        axes.annotate(f"  {attack.failed}", place, va="center", size=8)
+        axes.annotate(str(attack.failed), place, ha="center", va="center", size=7)
     axes.set_yticks(range(len(firsts)), firsts, size=7)
     axes.set_title("Failed log-ins in ten minutes; red: 20 or more, on topic alerts", size=10)
     save(figure, axes, file)

@@ -128,7 +128,8 @@ def test_attackers_are_on_the_topic_alerts_once(ran):
 
 
 def test_hours_of_both_logs_are_joined(ran):
-    addresses, errors = defaultdict(list), Counter()
+    addresses: defaultdict[datetime, list[str]] = defaultdict(list)
+    errors: Counter[datetime] = Counter()
     for line in ran.messages("sshd"):
         match = FAILED.search(line)
         addresses[hour_of(ssh_time(line))] += [match[1]] if match else []
