@@ -1,8 +1,10 @@
 """What batch and stream have in common: choosing topics, reading a partition, and lost messages."""
 
+import gc
 import logging
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -33,6 +35,7 @@ def read_ranges(
         CorruptRecord: what is stored is not what was written.
         PoeError: the server's refusal, or it is away for too long.
     """
+    _spare_collections()
     batches = ArrowBatches(schema)
     with closing(open_segments(options, is_known=True)) as segments:
         for whole in ranges:
@@ -42,6 +45,15 @@ def read_ranges(
                 yield batch
             if reached < whole.last:
                 report_lost(options, DataLost(whole.topic.encode(), reached + 1, whole.last))
+
+
+@cache
+def _spare_collections() -> None:
+    """Leave all that is imported out of garbage collections.
+
+    PySpark's worker makes a full one after each task: 55 ms, twice what reading 16 MiB takes.
+    """
+    gc.freeze()
 
 
 def report_lost(options: ReadOptions, lost: DataLost) -> None:
