@@ -28,6 +28,7 @@ def dies_once(batches):
     from pyspark import TaskContext  # noqa: PLC0415 - in the executor
 
     context = TaskContext.get()
+    assert context is not None
     for number, batch in enumerate(batches):
         if number == 6 and context.partitionId() == context.attemptNumber() == 0:
             # An executor has started the daemon that has started this process.
