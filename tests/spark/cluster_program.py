@@ -1,9 +1,11 @@
-"""Reads a topic on executors in processes of their own: `python cluster_program.py PORT`.
+"""Reads and writes topics on executors in processes of their own: `python cluster_program.py PORT`.
 
 It finds `poe` by itself and not by PYTHONPATH, so that executors can have it from Spark alone.
 """
 
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -21,6 +23,27 @@ def where(_):
     yield str(Path(poe.__file__).resolve())
 
 
+def dies_once(batches):
+    """Pass rows on; in the middle of the first attempt the executor is killed."""
+    from pyspark import TaskContext  # noqa: PLC0415 - in the executor
+
+    context = TaskContext.get()
+    assert context is not None
+    for number, batch in enumerate(batches):
+        if number == 6 and context.partitionId() == context.attemptNumber() == 0:
+            # An executor has started the daemon that has started this process.
+            stat = Path(f"/proc/{os.getppid()}/stat").read_text()
+            os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
+        yield batch
+
+
+def write(spark, port):
+    """Write numbers, although an executor is killed when it has staged some of them."""
+    rows = spark.range(0, 200_000, 1, 2).select(F.col("id").cast("string").alias("message"))
+    writer = rows.mapInArrow(dies_once, rows.schema).write.format("poe").mode("append")
+    writer.options(host="127.0.0.1", port=port, topic="numbers").save()
+
+
 def main():
     config = {"spark.ui.enabled": "false", "spark.executor.memory": "512m"}
     spark = session("cluster", "local-cluster[2,1,1024]", **config)
@@ -36,6 +59,7 @@ def main():
         "partitions": table.rdd.getNumPartitions(),
         "poe": places.collect(),
     }
+    write(spark, sys.argv[1])
     spark.stop()
     print(json.dumps(found))
 

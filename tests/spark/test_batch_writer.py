@@ -10,7 +10,7 @@ from poe.spark import PoeDataSource
 from poe.spark.read_options import STAGING_PREFIX
 from tests.broker.nodes import address, connect, stored
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def writer(df, node, **options):

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker.nodes import read_by_frames
 from tests.broker.server_process import ServerProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def test_a_local_cluster_reads_a_topic_with_what_spark_hands_out(java, tmp_path):
+def test_a_local_cluster_reads_and_writes_with_what_spark_hands_out_and_survives_a_kill(
+    java, tmp_path
+):
     program = Path(__file__).with_name("cluster_program.py")
     variables = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     with ServerProcess(tmp_path / "poe") as server:
@@ -29,7 +32,12 @@ def test_a_local_cluster_reads_a_topic_with_what_spark_hands_out(java, tmp_path)
             capture_output=True,
             text=True,
         )
-    assert run.returncode == 0, run.stderr[-3000:]
+        assert run.returncode == 0, run.stderr[-3000:]
+        with server.connect() as client:
+            written = read_by_frames(client.read, b"numbers", 100_000)
+            topics = client.topics()
+    assert [int(message) for _, message in written] == list(range(200_000))
+    assert sorted(topics) == [b"numbers", b"t"], "nothing is staged any more"
     found = json.loads(run.stdout.splitlines()[-1])
     assert found["count"] == 16_000
     assert found["newest"].startswith("7 01999 x")

@@ -9,7 +9,7 @@ from poe.errors import OptionError
 from poe.spark import PoeDataSource
 from tests.broker.nodes import address, connect, stored
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 class Flow:
