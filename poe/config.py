@@ -154,10 +154,11 @@ class Config:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the options by name, for the log and for `poe status`."""
-        values: dict[str, Any] = {"dir": str(self.dir)}
+        values: dict[str, Any] = {"dir": self.dir}
         for name, part in _PARTS.items():
             values |= {key: getattr(getattr(self, name), key) for key in _names(part)}
-        return values
+        paths = {key: str(value) for key, value in values.items() if isinstance(value, Path)}
+        return values | paths
 
 
 def _fit_message_max(values: dict[str, Any]) -> None:
@@ -262,12 +263,12 @@ def _typed(key: str, where: str, value: Any) -> Any:  # noqa: ANN401
         is_done = isinstance(value, tuple) and all(type(each) is TopicOptions for each in value)
         return value if is_done else TopicOptions.from_table(where, value)
     allowed = _choices(option_types()[key])
-    # Path("") would be the current folder, where a script's variable was empty by mistake.
-    if Path in allowed and isinstance(value, str | Path) and value != "":
-        return Path(value)
     is_none_word = isinstance(value, str) and value.lower() in _NONE_WORDS
     if NoneType in allowed and (is_none_word or value in (None, math.inf)):
         return None
+    # Path("") would be the current folder, where a script's variable was empty by mistake.
+    if Path in allowed and isinstance(value, str | Path) and value != "":
+        return Path(value)
     if isinstance(value, bool):
         if bool in allowed:
             return value

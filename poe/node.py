@@ -16,6 +16,7 @@ from poe.actors import KILL, ActorRef, LoopSystemBase, Reason
 from poe.broker import (
     MOVED,
     NODE_SUP,
+    ArchiverParts,
     BoundPort,
     HybridClock,
     ListenerParts,
@@ -98,7 +99,7 @@ class Node:
             system: an actor system to use; by default a new one with a thread of its own.
 
         Raises:
-            OptionError: the folder cannot be used.
+            OptionError: the folder cannot be used, or there is no Spark for `archive_dir`.
             StoreLocked: another server runs on the folder.
             PortInUse: the port is taken.
             NodeRunning: it runs already.
@@ -108,6 +109,7 @@ class Node:
         config = self.config
         if self._bound is None:
             check_port_is_free(config.listener)
+        archiver = ArchiverParts.of(config.dir, config.registry)
         store = Store.open(config.dir, config.segment, config.store)
         logger.info("starting with options: %s", config.as_dict())
         _warn_of_memory(config.segment)
@@ -125,6 +127,7 @@ class Node:
             ),
             self._listener,
             config.scrubber,
+            archiver,
         )
         self._system = system or LoopSystemBase()
         try:

@@ -37,6 +37,7 @@ def test_defaults_are_those_of_the_design():
         "on_corrupt": "close",
         "port": 5555,
         "max_age": None,
+        "archive_dir": None,
         "host": "127.0.0.1",
         "ack": "flushed",
         "recovery": "point-in-time",
@@ -100,6 +101,17 @@ def test_the_file_may_be_named_by_argument_or_environment(tmp_path):
 )
 def test_text_of_the_environment_becomes_a_value(variable, text, name, value):
     assert load({}, {variable: text}).as_dict()[name] == value
+
+
+def test_a_folder_may_be_none_wherever_options_may_stand(tmp_path):
+    age = {"max_age": 9.0}
+    (tmp_path / "poe.toml").write_text('archive_dir = "none"\n')
+    assert load(age).registry.archive_dir is None
+    assert load(age, {"POE_ARCHIVE_DIR": "None"}).registry.archive_dir is None
+    assert load({"archive_dir": None}).registry.archive_dir is None
+    named = load(age, {"POE_ARCHIVE_DIR": "/a"})
+    assert str(named.registry.archive_dir) == named.as_dict()["archive_dir"] == "/a"
+    assert load(named.as_dict()) == named  # as a process of its own is told
 
 
 ORDERS = TopicOptions(topic="orders", ack="fsync")

@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCK = (ROOT / "requirements" / "ci.txt").read_text()
+SPARK_LOCK = (ROOT / "requirements" / "spark.txt").read_text()
 LOWEST = (ROOT / "requirements" / "lowest.txt").read_text()
 
 TEST_TOOLS = {"pytest", "hypothesis", "pytest-timeout", "pytest-asyncio"}
@@ -19,13 +20,26 @@ def bounds(requirements: list[str]) -> dict[str, str]:
     return {match[1]: match[2] for match in found if match}
 
 
+def pins(lock: str) -> dict[str, list[str]]:
+    """Versions by name of what has hashes; there may be one for each version of Python."""
+    found: dict[str, list[str]] = {}
+    for name, pin in re.findall(
+        r"^([\w-]+)==(\S.*?) ?\\\n\s+--hash=sha256:", lock, flags=re.MULTILINE
+    ):
+        found.setdefault(name, []).append(pin)
+    return found
+
+
 RUNTIME_BOUNDS = bounds(PROJECT["dependencies"])
-DEV_BOUNDS = bounds(PROJECT["optional-dependencies"]["dev"])
+EXTRAS = PROJECT["optional-dependencies"]
+DEV_BOUNDS = bounds(EXTRAS["dev"])
+SPARK_BOUNDS = bounds([*EXTRAS["spark"], *EXTRAS["examples"]])
 
 
 def test_every_dependency_has_a_lower_bound():
     assert len(RUNTIME_BOUNDS) == len(PROJECT["dependencies"])
-    assert len(DEV_BOUNDS) == len(PROJECT["optional-dependencies"]["dev"])
+    assert len(DEV_BOUNDS) == len(EXTRAS["dev"])
+    assert len(SPARK_BOUNDS) == len([*EXTRAS["spark"], *EXTRAS["examples"]])
 
 
 def test_the_lowest_versions_are_the_lower_bounds():
@@ -34,14 +48,30 @@ def test_the_lowest_versions_are_the_lower_bounds():
     assert pinned == RUNTIME_BOUNDS | tools
 
 
-@pytest.mark.parametrize("name", [*RUNTIME_BOUNDS, *DEV_BOUNDS, "hatchling", "editables"])
+BUILDERS = ["hatchling", "editables", "setuptools"]
+
+
+@pytest.mark.parametrize("name", [*RUNTIME_BOUNDS, *DEV_BOUNDS, *BUILDERS])
 def test_the_lock_pins_it_with_hashes(name):
-    assert re.search(rf"^{name}==\S+.*\\\n\s+--hash=sha256:", LOCK, flags=re.MULTILINE)
+    assert name in pins(LOCK)
 
 
-def test_the_lock_names_no_index():
-    assert "://" not in LOCK
-    assert "index-url" not in LOCK
+@pytest.mark.parametrize("name", SPARK_BOUNDS)
+def test_what_tests_need_for_spark_is_pinned_with_hashes(name):
+    assert name in pins(SPARK_LOCK)
+
+
+def test_what_both_locks_pin_has_one_version():
+    both = pins(LOCK).keys() & pins(SPARK_LOCK).keys()
+    assert {name: pins(LOCK)[name] for name in both} == {
+        name: pins(SPARK_LOCK)[name] for name in both
+    }
+
+
+@pytest.mark.parametrize("lock", [LOCK, SPARK_LOCK], ids=["ci", "spark"])
+def test_the_lock_names_no_index(lock):
+    assert "://" not in lock
+    assert "index-url" not in lock
 
 
 def test_the_package_says_that_it_is_typed():

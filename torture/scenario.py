@@ -62,6 +62,9 @@ class Scenario:
     bite_count: int = 0
     """Trials within which each mutant is noticed; 0 stands for the CI count."""
 
+    is_alone: bool = False
+    """Judges or tells how fast the product is: nothing else may run beside it."""
+
     not_yet: str = ""
     """What the product lacks for it; it is not run then. To switch it on, empty this line."""
 

@@ -8,6 +8,7 @@ import logging
 
 from poe.broker.appendix_message import MOVED, Next, Put, SegmentInfo
 from poe.broker.appendix_server import AppendixOptions
+from poe.broker.archiver import ArchiverParts, missing_for_spark
 from poe.broker.connection import ConnectionOptions
 from poe.broker.control_operations import control
 from poe.broker.hybrid_clock import HybridClock
@@ -31,6 +32,7 @@ __all__ = [
     "MOVED",
     "NODE_SUP",
     "AppendixOptions",
+    "ArchiverParts",
     "BoundPort",
     "ConnectionOptions",
     "HybridClock",
@@ -53,6 +55,7 @@ __all__ = [
     "check_port_is_free",
     "control",
     "may_repeat",
+    "missing_for_spark",
 ]
 
 # All modules of the broker log to this one logger, and some do so whenever a client misbehaves.

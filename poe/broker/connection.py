@@ -281,8 +281,8 @@ class Connection(GenServer):
             # It may wait for news for a minute, for a slow disk, or for a put to be made again, and
             # 10 000 clients that do so must not have a buffer each.
             request = self._input.let_go_of(request, begun)
-        reply, records = await make_reply(self._handler, request, begun, self._room)
-        rest = self._reply(reply, records)
+        # Not given a name here: it may be large, and is to be gone once it is sent.
+        rest = self._reply(*await make_reply(self._handler, request, begun, self._room))
         if rest is not None:
             await rest
         if isinstance(request, ControlRequest) and self._input.reader.pending_bytes:

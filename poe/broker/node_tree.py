@@ -5,6 +5,7 @@
     ├── topic_registry         recovers all topics before its start is done
     ├── scrubber               re-reads closed segments
     ├── pipelines              keeps what pipelines tell of themselves
+    ├── archiver_sup           only with `archive_dir`
     └── listener_sup           rest_for_one; started last, absent without a port
 
 Source: poe_sup.erl, appendix_sup.erl.
@@ -15,6 +16,7 @@ from typing import Any
 
 from poe.broker.appendix_server import REGISTRY, AppendixServer
 from poe.broker.appendix_servers import APPENDIX_SUP
+from poe.broker.archiver import ARCHIVER_SUP, ArchiverParts, ArchiverSup
 from poe.broker.listener import ListenerParts, ListenerSup
 from poe.broker.pipelines import PIPELINES, Pipelines
 from poe.broker.scrubber import Scrubber, ScrubberOptions
@@ -36,6 +38,8 @@ class NodeParts:
     registry: RegistryParts
     listener: ListenerParts
     scrubber: ScrubberOptions
+    archiver: ArchiverParts | None = None
+    """None: segments expire without being archived."""
 
 
 class NodeSup(Supervisor):
@@ -66,6 +70,15 @@ class NodeSup(Supervisor):
             ),
             ChildSpec(id=PIPELINES, actor=Pipelines, name=PIPELINES),
         ]
+        if parts.archiver is not None:
+            archiver = ChildSpec(
+                id=ARCHIVER_SUP,
+                actor=ArchiverSup,
+                args=(parts.archiver,),
+                kind=ChildKind.SUPERVISOR,
+                name=ARCHIVER_SUP,
+            )
+            children.append(archiver)
         if parts.listener.options.port is not None:
             listener = ChildSpec(
                 id="listener_sup",

@@ -37,8 +37,10 @@ class ReplySender:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes in memory that the peer has not taken yet; records wait in their file."""
-        return len(self._rest[0])
+        """Bytes of memory that wait for the peer; records wait in their file."""
+        head = self._rest[0]
+        # A view keeps all that it was cut from.
+        return memoryview(head.obj).nbytes if isinstance(head, memoryview) else len(head)
 
     def start(self, head: bytes | memoryview, records: FileSlice | None = None) -> bool:
         """Begin a reply: `head`, then the bytes of `records`; True when all of it has left.
@@ -95,7 +97,7 @@ class ReplySender:
                     raise ConnectionClosed(msg)
                 offset += sent
         except BlockingIOError:
-            self._rest = (head, file, offset, end)
+            self._rest = (head or b"", file, offset, end)
             return False
         self._rest = _NOTHING
         return True

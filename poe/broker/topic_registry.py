@@ -12,6 +12,7 @@ import contextlib
 import logging
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from poe.actors import ActorRef, Call, Error, Exit, GenServer, Reason, is_orderly
@@ -23,8 +24,10 @@ from poe.broker.appendix_message import (
 )
 from poe.broker.appendix_server import AppendixOptions
 from poe.broker.appendix_servers import APPENDIX_SUP, AppendixServers
+from poe.broker.archiver import ARCHIVER
 from poe.broker.crash_limit import CrashLimit
 from poe.broker.disk_failures import DiskFailures
+from poe.broker.expiry import Archived, Choose, Expiry, choose_all
 from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_quota import TopicQuota
@@ -46,7 +49,6 @@ from poe.supervision import terminate_child, which_children
 
 logger = logging.getLogger("poe.broker")
 
-_EXPIRY_TICK_MAX_S = 600.0
 _LAST_SYNC_S = 3.0
 """Of the five seconds that a node has to stop."""
 _CHECK_TICK = object()
@@ -67,6 +69,10 @@ class RegistryOptions:
     max_age: float | None = None
     """Seconds after which data is deleted; None keeps it for ever."""
 
+    archive_dir: Path | None = None
+    """Folder that segments are archived into before `max_age` deletes them; None deletes at once.
+    Needs Spark."""
+
     topics_max: int = 100_000
     """Topics in all; puts onto more are refused."""
 
@@ -82,6 +88,9 @@ class RegistryOptions:
             raise OptionError("check_interval", self.check_interval, "more than 0 (finite seconds)")
         if self.max_age is not None and not 0 < self.max_age < math.inf:
             raise OptionError("max_age", self.max_age, 'more than 0 (finite seconds), or "none"')
+        if self.archive_dir is not None and self.max_age is None:
+            allowed = "none, or set max_age, too: what is about to expire is archived"
+            raise OptionError("archive_dir", str(self.archive_dir), allowed)
         if self.topics_max < 1:
             raise OptionError("topics_max", self.topics_max, "1 or more")
         if self.topic_creation_rate is not None and self.topic_creation_rate < 1:
@@ -156,7 +165,8 @@ class TopicRegistry(GenServer):
                 await self._open_topic(topic)
         self._tick_later()
         newest = max(map(self._store.last_pointer, self._store.topics), default=0)
-        self._jumps = JumpWatch(newest, self._clock.now_us())
+        jumps = JumpWatch(newest, self._clock.now_us())
+        self._expiry = Expiry(options.max_age, jumps, has_archive=options.archive_dir is not None)
         self._expire_later()
 
     async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
@@ -176,7 +186,10 @@ class TopicRegistry(GenServer):
         return super().handle_call(request, caller)
 
     async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
-        """Rotate a topic whose writer says it is full."""
+        """Rotate a topic whose writer says it is full; hear of what is archived."""
+        if isinstance(message, Archived):
+            self._expiry.archived = message.keys
+            return
         assert isinstance(message, LimitReached)
         route = self._routes.get(message.topic)
         if route is not None and route.writer is message.writer:
@@ -216,9 +229,8 @@ class TopicRegistry(GenServer):
         self.send_after(self._parts.options.check_interval, _CHECK_TICK)
 
     def _expire_later(self) -> None:
-        max_age = self._parts.options.max_age
-        if max_age is not None:
-            self.send_after(min(max_age / 10, _EXPIRY_TICK_MAX_S), _EXPIRY_TICK)
+        if self._expiry.tick_s is not None:
+            self.send_after(self._expiry.tick_s, _EXPIRY_TICK)
 
     # ---- topics and rotation --------------------------------------------------------------------
 
@@ -384,39 +396,37 @@ class TopicRegistry(GenServer):
     # ---- what goes ------------------------------------------------------------------------------
 
     async def _expire(self, now_us: int) -> None:
-        """Delete the segments whose newest message is older than `max_age`.
+        """Delete the segments that have been kept long enough, as `Expiry` chooses.
 
-        After a jump of the clock it is one of each topic. An idle writer that is too old goes, too.
-        Only what is known of the segments is looked at: nothing wakes.
+        An idle writer that is too old goes, too. Only what is known of the segments is looked at:
+        nothing wakes.
         """
-        max_age = self._parts.options.max_age
-        assert max_age is not None
-        oldest_us = now_us - int(min(max_age * 1_000_000, now_us))
-        # Should the clock be wrong, there is time to set it right before all is gone.
-        is_careful, is_over = self._jumps.has_jumped(now_us, self.monotonic_s()), True
+        oldest_us = self._expiry.begin(now_us, self.monotonic_s())
         for topic, _ in self._routes:
-            if await self._trim(topic, oldest_us - 1, count_max=1 if is_careful else None):
-                is_over = False
-        if is_over:
-            self._jumps.trust()
+            await self._trim(topic, oldest_us - 1, self._expiry.choose)
+        expiring = self._expiry.end()
+        if expiring is not None:
+            self.cast(ARCHIVER, expiring)
 
-    async def _trim(self, topic: bytes, pointer: int, count_max: int | None = None) -> int:
-        """Delete the segments whose newest pointer is `pointer` or less; tell how many.
+    async def _trim(self, topic: bytes, pointer: int, choose: Choose = choose_all) -> int:
+        """Delete segments whose newest pointer is `pointer` or less; tell how many.
 
         A writer that is to go gets a successor first.
         """
         _, newest = self._servers.owned.get(self._routes[topic].writer, (topic, None))
         if newest is not None and newest.count and newest.last_pointer <= pointer:
             await self._rotate(topic)
-        count = 0
-        while (bounds := self._routes[topic].bounds) and bounds[0] <= pointer:
-            oldest = self._routes[topic].refs[0]
-            if oldest not in self._servers.owned or count == count_max:
+        route = self._routes[topic]
+        old = []
+        for ref, bound in zip(route.refs, route.bounds, strict=False):
+            if bound > pointer or ref not in self._servers.owned:
                 break  # a dead one waits for its restart, and goes after that
-            self._routes.drop(topic, oldest)
-            self._servers.delete_segment(topic, await self._servers.end(oldest))
-            count += 1
-        return count
+            old.append((ref, self._servers.owned[ref][1]))
+        chosen = choose(topic, old)
+        for ref in chosen:
+            self._routes.drop(topic, ref)
+            self._servers.delete_segment(topic, await self._servers.end(ref))
+        return len(chosen)
 
     async def _delete(self, topic: bytes) -> None:
         """Delete a topic; a put that comes meanwhile waits, and then makes a new one."""

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from poe.cli.archive import archive
 from poe.cli.bench import bench
 from poe.cli.check import check
 from poe.cli.delete import delete, trim
@@ -80,7 +81,7 @@ def _application() -> typer.Typer:
     )
     application.callback(invoke_without_command=True)(_top)
     client_commands = put, read, topics, status, tree, trim, delete
-    for command in (serve_command(), *client_commands, check, unlock, bench):
+    for command in (serve_command(), *client_commands, check, unlock, archive, bench):
         application.command()(command)
     application.add_typer(pipeline_application(), name="pipeline")
     return application

@@ -12,6 +12,7 @@ from poe.errors import (
     PortInUse,
     ProcessStartFailed,
     SegmentLocked,
+    SparkMissing,
     StoreLocked,
 )
 
@@ -22,6 +23,7 @@ _USAGE_ERRORS = (
     PointerOutOfRange,
     PortInUse,
     SegmentLocked,
+    SparkMissing,
     StoreLocked,
 )
 

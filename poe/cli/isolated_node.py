@@ -10,9 +10,9 @@ while it recovers or waits for a disk, and killing it then would do harm.
 from collections.abc import Callable
 
 from poe.actors import ActorRef, LoopSystemBase, OsProcess, Reason, StartFailed
+from poe.actors.python_process import python_command
 from poe.broker import BoundPort, bind_port
 from poe.cli.node_process import NodeArguments
-from poe.cli.python_process import python_command
 from poe.config import Config
 from poe.node import root_cause
 from poe.supervision import ChildSpec, Supervisor, SupervisorFlags

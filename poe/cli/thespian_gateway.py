@@ -7,9 +7,9 @@ own starts them, under a supervisor, and they have no more of the node than its 
 from collections.abc import Callable
 
 from poe.actors import ActorRef, LoopSystemBase, OsProcess, Reason, StartFailed
+from poe.actors.python_process import python_command
 from poe.broker import BoundPort, ListenerOptions, bind_port
 from poe.cli.gateway_arguments import GatewayArguments
-from poe.cli.python_process import python_command
 from poe.cli.service import Served
 from poe.node import root_cause
 from poe.supervision import Backoff, ChildSpec, Supervisor, SupervisorFlags

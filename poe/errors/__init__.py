@@ -62,7 +62,7 @@ from poe.errors.protocol import (
 from poe.errors.root import (
     PoeError,
 )
-from poe.errors.spark import DataLost, RowsRefused, SparkError
+from poe.errors.spark import DataLost, RowsRefused, SparkError, SparkMissing
 from poe.errors.storage import (
     CorruptRecord,
     FormatNotSupported,
@@ -145,6 +145,7 @@ __all__ = [
     "SequenceGap",
     "ServerError",
     "SparkError",
+    "SparkMissing",
     "StartFailed",
     "StorageError",
     "StorageFull",

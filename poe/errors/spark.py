@@ -9,6 +9,16 @@ class SparkError(PoeError):
     code = 800
 
 
+class SparkMissing(SparkError):
+    """Something that Spark needs is not installed."""
+
+    code = 801
+
+    def __init__(self, missing: str) -> None:
+        self.missing = missing
+        super().__init__(f"there is no Spark here; install {missing}")
+
+
 class DataLost(SparkError):
     """Messages that were to be read were deleted before: by retention, `trim` or `delete`."""
 

@@ -39,18 +39,25 @@ class ArrowBatches:
             starts: one more than records: where each begins in `data`.
             data: the records; not looked at where the schema has no messages.
         """
-        count = len(pointers)
         # 56 bits: as signed numbers they are the same bytes. So are microseconds.
-        numbers = pa.py_buffer(pointers)
+        buffers = [None, pa.py_buffer(pointers)]
+        numbers = pa.Array.from_buffers(pa.int64(), len(pointers), buffers)
+        messages = _messages(starts, data) if self.has_messages else None
+        return self.from_columns(topic, segment, numbers, messages)
+
+    def from_columns(
+        self, topic: str, segment: int, pointers: pa.Array, messages: pa.Array | None = None
+    ) -> pa.RecordBatch:
+        """Return messages of one segment that are columns already, as a batch."""
         columns = []
         for field in self._schema:
             if field.name == "message":
-                column = _messages(starts, data)
+                column = messages
             elif field.name in {"pointer", "timestamp"}:
-                column = pa.Array.from_buffers(field.type, count, [None, numbers])
+                column = pointers.view(field.type)
             else:
                 text = topic if field.name == "topic" else f"{topic}/{segment}"
-                column = pa.repeat(pa.scalar(text, field.type), count)
+                column = pa.repeat(pa.scalar(text, field.type), len(pointers))
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 

@@ -1,5 +1,6 @@
 """Reads topics from the files in a server's folder; the server may run, and is not asked."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,18 +25,18 @@ class FolderSegments:
 
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic."""
-        segments = self._folder.segments(topic.encode(), after)
+        segments = self._folder.segments(os.fsencode(topic), after)
         if not segments:
-            raise UnknownTopic(topic.encode())
+            raise UnknownTopic(os.fsencode(topic))
         return [SegmentRange(topic, *each) for each in segments]
 
     def follows(self, topic: str, after: int) -> bool:
         """Tell whether something is stored behind a pointer."""
-        return any(each.last > after for each in self._folder.segments(topic.encode(), after))
+        return any(each.last > after for each in self._folder.segments(os.fsencode(topic), after))
 
     def span(self, whole: SegmentRange, count: int, bytes_max: int) -> Span | None:
         """Tell what so much of a range covers."""
-        topic = whole.topic.encode()
+        topic = os.fsencode(whole.topic)
         found = self._folder.span(
             topic, whole.segment, whole.first - 1, whole.last, count, bytes_max
         )
@@ -46,7 +47,7 @@ class FolderSegments:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield a range in batches."""
         for records in self._folder.read(
-            whole.topic.encode(),
+            os.fsencode(whole.topic),
             whole.segment,
             whole.first - 1,
             whole.last,

@@ -6,6 +6,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from poe.protocol import Span
+from poe.spark.archived_segments import ArchivedSegments
 from poe.spark.arrow_batches import ArrowBatches
 from poe.spark.broker_segments import BrokerSegments
 from poe.spark.folder_segments import FolderSegments
@@ -62,12 +63,19 @@ def open_segments(options: ReadOptions, *, is_known: bool) -> Segments:
 
     Raises:
         OptionError: the path is no server's folder.
+        ReadFailed: there is no such archive.
     """
+    stored: Segments | None = None
     if options.path is not None:
-        return FolderSegments(options.path)
-    return BrokerSegments(
-        options.host or "127.0.0.1",
-        options.port or 5555,
-        retry_timeout_s=options.retry_timeout,
-        is_known=is_known,
-    )
+        stored = FolderSegments(options.path)
+    elif options.archive is None or options.host is not None or options.port is not None:
+        stored = BrokerSegments(
+            options.host or "127.0.0.1",
+            options.port or 5555,
+            retry_timeout_s=options.retry_timeout,
+            is_known=is_known,
+        )
+    if options.archive is not None:
+        return ArchivedSegments(options.archive, stored)
+    assert stored is not None
+    return stored

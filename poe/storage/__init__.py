@@ -5,6 +5,12 @@ of it is synchronous and knows neither actors nor sockets; files and time are ha
 every fault can be played through. Formats are those of the original appendix.
 """
 
+from poe.storage.archive import (
+    Archive,
+    ArchivedFile,
+    Manifest,
+    RowGroup,
+)
 from poe.storage.check import SegmentCheck, check_events, check_segments, stopped_store
 from poe.storage.clock import Clock, SystemClock
 from poe.storage.files import Files, FileSlice, FolderEntry, IndexedSlice, Mode, OpenFile
@@ -26,6 +32,8 @@ from poe.storage.unlock import foreign_locks, unlock_segments
 __all__ = [
     "POINTER_MAX",
     "PRODUCER_BYTES",
+    "Archive",
+    "ArchivedFile",
     "Clock",
     "FileSlice",
     "Files",
@@ -33,6 +41,7 @@ __all__ = [
     "FreeSpace",
     "IndexedSlice",
     "LastPut",
+    "Manifest",
     "Messages",
     "Mode",
     "NamePolicy",
@@ -40,6 +49,7 @@ __all__ = [
     "PutKey",
     "RealFiles",
     "RecordBatch",
+    "RowGroup",
     "Segment",
     "SegmentCheck",
     "SegmentOptions",

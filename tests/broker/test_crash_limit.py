@@ -16,10 +16,10 @@ def sim(simulate, monkeypatch):
     """A node on which the message `poison` crashes whoever is to store it."""
     append = Segment.append
 
-    def crash(segment, messages, now_us):
+    def crash(segment, messages, now_us, put_id=None):
         if b"poison" in messages:
             raise RuntimeError("poisoned")
-        return append(segment, messages, now_us)
+        return append(segment, messages, now_us, put_id)
 
     monkeypatch.setattr(Segment, "append", crash)
     sim = simulate()

@@ -2,8 +2,11 @@
 
 import pytest
 
+from poe.broker.expiry import Expiring, ExpiringSegment, Expiry
+from poe.broker.hybrid_clock import JumpWatch
 from poe.errors import UnknownTopic
 from tests.broker.nodes import open_files, read_by_frames, read_by_next
+from tests.storage.segments import create, files_at
 
 TOPIC = b"t"
 MAX_AGE_S = 100.0
@@ -183,3 +186,71 @@ def test_after_a_long_stop_all_that_is_too_old_goes_in_the_end(sim):
     sim.start()
     sim.advance(MAX_AGE_S * 2)
     assert messages(sim) == []
+
+
+# ---- with an archive ----------------------------------------------------------------------------
+
+NOW_US = 2_000_000_000
+
+
+@pytest.fixture
+def readers(tmp_path):
+    """Three segments of two messages each, at 1000 s, 1100 s and 1200 s."""
+    files = files_at(tmp_path)
+    made = [create(files, seconds * 1_000_000) for seconds in (1000, 1100, 1200)]
+    for segment in made:
+        segment.append([b"1", b"2"], segment.timestamp)
+    return list(enumerate(made))
+
+
+def look(expiry, readers):
+    """Tell which readers go, and the keys of what waits."""
+    oldest_us = expiry.begin(NOW_US, 0.0)
+    old = [row for row in readers if row[1].last_pointer < oldest_us]
+    chosen = expiry.choose(TOPIC, old)
+    waiting = expiry.end()
+    return chosen, [] if waiting is None else [each.key for each in waiting.segments]
+
+
+def expiry_of(max_age_s, *, has_archive, newest_us=0):
+    return Expiry(max_age_s, JumpWatch(newest_us, NOW_US), has_archive=has_archive)
+
+
+def test_without_an_archive_what_is_old_goes(readers):
+    assert look(expiry_of(850, has_archive=False), readers) == ([0, 1], [])
+
+
+def test_with_an_archive_what_is_old_waits_until_it_is_archived(readers):
+    expiry = expiry_of(850, has_archive=True)
+    first, second = (TOPIC, 1_000_000_000), (TOPIC, 1_100_000_000)
+    assert look(expiry, readers) == ([], [first, second])
+    expiry.archived = frozenset({second})
+    assert look(expiry, readers) == ([1], [first])
+    expiry.archived = frozenset({first, second})
+    assert look(expiry, readers) == ([0, 1], [])
+
+
+def test_the_archiver_is_told_what_each_segment_holds(readers):
+    expiry = expiry_of(950, has_archive=True)
+    assert expiry.begin(NOW_US, 0.0) == NOW_US - 950_000_000
+    expiry.choose(TOPIC, readers[:1])
+    waiting = expiry.end()
+    first_us = 1_000_000_000
+    expected = ExpiringSegment(TOPIC, first_us, first_us, first_us + 1, 2)
+    assert waiting == Expiring((expected,))
+
+
+def test_a_segment_without_messages_waits_for_no_archive(tmp_path):
+    empty = create(files_at(tmp_path), 5)
+    assert look(expiry_of(850, has_archive=True), [(0, empty)]) == ([0], [])
+
+
+def test_after_a_jump_of_the_clock_one_archived_segment_goes_at_a_time(readers):
+    expiry = expiry_of(100, has_archive=True, newest_us=1)
+    expiry.archived = frozenset((TOPIC, segment.timestamp) for _, segment in readers)
+    assert look(expiry, readers) == ([0], [])
+    assert look(expiry, readers[1:]) == ([1], [])
+
+
+def test_an_age_that_is_not_over_yet_keeps_everything(readers):
+    assert look(expiry_of(10_000, has_archive=True), readers) == ([], [])

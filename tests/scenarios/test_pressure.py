@@ -1,7 +1,11 @@
 """More bytes are on their way than the node may hold: it stops to receive, and goes on."""
 
+import contextlib
+import select
+import socket
 import threading
 
+import numpy as np
 import pytest
 
 from poe import Node
@@ -185,3 +189,24 @@ def test_memory_stays_within_the_budget(tmp_path, crowd):
         assert rss_bytes(server.pid) - before < 30 * MIB
         with RawClient(("127.0.0.1", server.port)) as other:
             assert other.control("health")["status"] == "ok"
+
+
+def test_entries_for_peers_that_take_nothing_stay_within_the_budget(tmp_path):
+    """Those of 40 peers would take 120 MiB."""
+    with (
+        ServerProcess(tmp_path / "data", in_flight_max=16 * MIB) as server,
+        RawClient(("127.0.0.1", server.port)) as other,
+        contextlib.ExitStack() as peers,
+    ):
+        last = other.write(TOPIC, np.zeros((RANGE_COUNT_MAX, 1), np.uint8))
+        asked = RangeRequest(TOPIC, 0, last, RANGE_COUNT_MAX, RANGE_COUNT_MAX * 12)
+        assert len(other.call(asked, IndexedReply).records) == RANGE_COUNT_MAX
+        before = rss_bytes(server.pid)
+        for _ in range(40):
+            peer = peers.enter_context(socket.socket())
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            peer.connect(("127.0.0.1", server.port))
+            peer.sendall(asked.encode())
+            select.select([peer], [], [], 10)  # its reply has begun
+        assert rss_bytes(server.pid) - before < 30 * MIB
+        assert len(other.call(asked, IndexedReply).records) < 100

@@ -1,0 +1,73 @@
+"""`poe archive`: turns what is sealed of a topic into Parquet, by Spark."""
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from poe.broker import missing_for_spark
+from poe.cli import argument
+from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption
+from poe.cli.exit_code import ExitCode
+from poe.cli.output import counted, write_error, write_line
+from poe.errors import SparkMissing
+from poe.storage import topic_text
+
+SETTINGS = {"spark.log.level": "ERROR", "spark.ui.enabled": "false"}
+"""For Spark, whose pages anybody on the network could look at."""
+_RETRY_TIMEOUT_S = 30.0
+
+
+def archive(  # noqa: PLR0913 - options of a command line
+    topic: Annotated[bytes, typer.Argument(metavar="TOPIC", parser=argument.topic_name)],
+    *,
+    to: Annotated[
+        Path,
+        typer.Option("--to", metavar="DIR", help="The archive.", parser=argument.folder),
+    ],
+    path: Annotated[
+        Path | None,
+        typer.Option(
+            "--path",
+            metavar="DIR",
+            help="A server's --dir: read its files, and ask no server.",
+            parser=argument.folder,
+        ),
+    ] = None,
+    master: Annotated[
+        str, typer.Option("--master", metavar="TEXT", help="Where Spark runs.")
+    ] = "local[2]",
+    host: HostOption = DEFAULT_HOST,
+    port: PortOption = DEFAULT_PORT,
+) -> ExitCode:
+    """Write the sealed segments of a topic to Parquet files, and delete nothing.
+
+    What is archived already is passed over: the command may be repeated, and killed at any moment.
+    The segment that takes messages now is left for later. The exit code is 1 when a segment could
+    not be archived; the others are.
+    """
+    missing = missing_for_spark()
+    if missing:
+        raise SparkMissing(missing)
+    # They load PySpark, which a server and the other commands do without.
+    from poe.spark.archive import OpenSegments, archive_topics  # noqa: PLC0415
+    from poe.spark.broker_segments import BrokerSegments  # noqa: PLC0415
+    from poe.spark.folder_segments import FolderSegments  # noqa: PLC0415
+    from poe.spark.session import session  # noqa: PLC0415
+
+    open_segments: OpenSegments = partial(
+        BrokerSegments, host, port, retry_timeout_s=_RETRY_TIMEOUT_S, is_known=False
+    )
+    if path is not None:
+        open_segments = partial(FolderSegments, str(path.expanduser().absolute()))
+    start_spark = partial(session, "poe archive", master, **SETTINGS)
+    outcomes = archive_topics(open_segments, [os.fsdecode(topic)], to.expanduser(), start_spark)
+    failed = [each for each in outcomes if each.failure]
+    for each in failed:
+        write_error(f"segment {each.segment} is not archived: {each.failure}")
+    segments = counted(len(outcomes) - len(failed), "segment")
+    messages = counted(sum(each.count for each in outcomes), "message")
+    write_line(f"{topic_text(topic)}: {segments} archived, {messages}")
+    return ExitCode.FAILURE if failed else ExitCode.OK

@@ -1,0 +1,140 @@
+"""Archives topics by Spark: each sealed segment becomes Parquet, by a task of its own.
+
+What is archived already is passed over, and a segment that cannot be read is told and keeps no
+other from being archived. So whatever was interrupted, or has failed in part, is repeated as it is.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType, TimestampType
+
+from poe.errors import DataLost, PoeError, StorageError
+from poe.spark.archive_writer import write_segment
+from poe.spark.arrow_batches import ArrowBatches
+from poe.spark.planning import SegmentRange
+from poe.spark.segments import Segments
+from poe.storage import POINTER_MAX, Archive
+
+_COLUMNS = StructType(
+    [
+        StructField("pointer", LongType(), nullable=False),
+        StructField("timestamp", TimestampType(), nullable=False),
+        StructField("message", BinaryType(), nullable=False),
+    ]
+)
+"""Without the topic, whose name need not be text."""
+
+OpenSegments = Callable[[], Segments]
+"""Opens the place to archive from, in the driver and in executors; to be pickled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a segment, or of a topic that could not be looked at."""
+
+    topic: str
+    segment: int = 0
+    """Timestamp of the segment."""
+
+    count: int = 0
+    """Messages that were archived."""
+
+    failure: str = ""
+    """Empty where there was none."""
+
+
+def due(
+    segments: Sequence[SegmentRange],
+    is_archived: Callable[[SegmentRange], bool],
+    before: int = POINTER_MAX + 1,
+) -> list[SegmentRange]:
+    """Tell which segments of a topic are to be archived.
+
+    Args:
+        segments: all of them, oldest first: the newest is the writer, or may be one again.
+        is_archived: whether the archive has all of a segment.
+        before: only those whose newest pointer is less.
+    """
+    sealed = (each for each in segments[:-1] if each.count and each.last < before)
+    return [each for each in sealed if not is_archived(each)]
+
+
+def archive_topics(
+    open_segments: OpenSegments,
+    topics: Iterable[str],
+    to: Path,
+    start_spark: Callable[[], AbstractContextManager[SparkSession]],
+    before: int = POINTER_MAX + 1,
+) -> list[Outcome]:
+    """Archive what is due of some topics; Spark starts only where something is.
+
+    Args:
+        open_segments: where they are.
+        topics: their names, with surrogates in place of what is no text.
+        to: the archive's folder; made when missing. Executors must see it under the same path.
+        start_spark: returns the session to work with; its context ends with the work.
+        before: as in `due`.
+
+    Raises:
+        OptionError: the folder cannot be written, or another archiver works on it.
+        WriteFailed: the archive cannot be written.
+        UnknownTopic: there is no such topic.
+    """
+    archive = Archive.at(to)
+    lock = archive.begin()
+    found, outcomes = [], []
+    with closing(open_segments()) as source:
+        for topic in topics:
+            try:
+                segments = source.segments(topic)
+            except StorageError as error:
+                outcomes.append(Outcome(topic, failure=str(error)))
+            else:
+                found += due(segments, partial(_is_archived, archive), before)
+    if found:
+        task = partial(_archive_segment, open_segments, str(to.absolute()))
+        with start_spark() as spark:
+            outcomes += spark.sparkContext.parallelize(found, len(found)).map(task).collect()
+    del lock
+    return outcomes
+
+
+def _is_archived(archive: Archive, segment: SegmentRange) -> bool:
+    try:
+        manifest = archive.manifest(os.fsencode(segment.topic), segment.segment)
+    except StorageError:
+        return False  # it is made anew
+    return manifest is not None and manifest.covers(segment.first, segment.last, segment.count)
+
+
+def _archive_segment(open_segments: OpenSegments, to: str, segment: SegmentRange) -> Outcome:
+    """Archive one segment; runs in an executor."""
+    topic, timestamp = segment.topic, segment.segment
+    try:
+        batches = _whole(open_segments(), segment)
+        write_segment(Archive.existing(Path(to)), os.fsencode(topic), timestamp, batches)
+    except (PoeError, OSError, pa.ArrowException) as error:
+        return Outcome(topic, timestamp, failure=f"{type(error).__name__}: {error}")
+    return Outcome(topic, timestamp, segment.count)
+
+
+def _whole(source: Segments, segment: SegmentRange) -> Iterator[pa.RecordBatch]:
+    """Yield all messages of a segment.
+
+    Raises:
+        DataLost: some are gone; nothing is archived then.
+    """
+    reached = segment.first - 1
+    with closing(source):
+        for last, batch in source.batches(segment, ArrowBatches(_COLUMNS)):
+            reached = last
+            yield batch
+    if reached < segment.last:
+        raise DataLost(os.fsencode(segment.topic), reached + 1, segment.last)

@@ -1,0 +1,261 @@
+"""The layout of an archive: which Parquet file holds which messages of which segment.
+
+It turns manifests into bytes and back, and finds them; the Parquet files themselves are the matter
+of `poe/spark`. A segment lies in a file for each date (UTC) on which it took messages. Its manifest
+gets its name after all of them: what no manifest names does not count, and is replaced when the
+segment is archived anew.
+
+Layout:
+    <archive>/topic=<name>/date=YYYY-MM-DD/<timestamp>.parquet  pointer, timestamp, message
+    <archive>/topic=<name>/_manifest/<timestamp>.json           see `Manifest`
+    <archive>/_new/                                             files that are being written
+    <archive>/_lock                                             locked by the archiver at work
+
+The name is that of the topic's folder with `names="escape"`. Spark passes over names that begin
+with an underscore, and so can read the whole as a table.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+from uuid import uuid4
+
+from poe.errors import FormatNotSupported, OptionError, ReadFailed
+from poe.storage.failure import reading, writing
+from poe.storage.files import Files, OpenFile
+from poe.storage.real_files import RealFiles
+from poe.storage.topic_name import folder_name, topic_of
+
+NEW_FOLDER = "_new"
+LOCK_FILE = "_lock"
+
+_TOPIC_PREFIX = "topic="
+_SUFFIX = ".json"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """Neighbouring messages in a Parquet file: the least of it that can be read alone."""
+
+    first: int
+    last: int
+    count: int
+    size_bytes: int
+    """Of the messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedFile:
+    """A Parquet file and what lies in it, by rising pointers."""
+
+    path: str
+    """Below the folder of the topic."""
+
+    groups: tuple[RowGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What the archive has of a segment.
+
+    Layout, in JSON:
+        version                         1
+        first, last, count, size_bytes  pointers, messages and their bytes
+        files                           [{path, groups: [{first, last, count, size_bytes}, …]}, …]
+    """
+
+    first: int
+    last: int
+    count: int
+    size_bytes: int
+    files: tuple[ArchivedFile, ...]
+
+    @classmethod
+    def of(cls, files: tuple[ArchivedFile, ...]) -> Self:
+        """Sum up the files of a segment, of which there is one or more."""
+        groups = [group for file in files for group in file.groups]
+        count = sum(group.count for group in groups)
+        size_bytes = sum(group.size_bytes for group in groups)
+        return cls(groups[0].first, groups[-1].last, count, size_bytes, files)
+
+    def covers(self, first: int, last: int, count: int) -> bool:
+        """Tell whether a segment of these messages is archived whole.
+
+        It may have been archived with more of them, before its disk has lost some.
+        """
+        return self.first <= first and last <= self.last and count <= self.count
+
+    def encode(self) -> bytes:
+        """Return the content of its file."""
+        return json.dumps({"version": _VERSION, **asdict(self)}).encode()
+
+    @classmethod
+    def decode(cls, content: bytes, path: str) -> Self:
+        """Take the content of its file.
+
+        Raises:
+            FormatNotSupported: a newer version has written it.
+            ReadFailed: it is none.
+        """
+        try:
+            values = json.loads(content)
+            if (version := values.pop("version")) != _VERSION:
+                raise FormatNotSupported(path, f"version {version}")
+            files = tuple(
+                ArchivedFile(file["path"], tuple(RowGroup(**group) for group in file["groups"]))
+                for file in values.pop("files")
+            )
+            return cls(**values, files=files)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ReadFailed(path, "it is no manifest of a segment") from error
+
+
+class Archive:
+    """The manifests below one folder; made anew for each look, and by each process that looks."""
+
+    __slots__ = ("files",)
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+
+    @classmethod
+    def existing(cls, folder: Path) -> Self:
+        """Open an archive to read it.
+
+        Raises:
+            ReadFailed: it is not there, or closed to this user.
+        """
+        with reading(str(folder)):
+            return cls(RealFiles.existing(folder))
+
+    @classmethod
+    def at(cls, folder: Path) -> Self:
+        """Open an archive to write it, making the folder when missing.
+
+        Raises:
+            OptionError: it is no folder, or this user may not write it.
+        """
+        return cls(RealFiles.at(folder))
+
+    def begin(self) -> OpenFile:
+        """Keep other archivers out for as long as the result is referenced.
+
+        What an archiver that was killed has left unfinished is removed.
+
+        Raises:
+            OptionError: another archiver is at work.
+            WriteFailed: the folder cannot be written; other errors as by `writing`.
+        """
+        files = self.files
+        with writing(files.base):
+            try:
+                lock = files.lock(LOCK_FILE)
+            except BlockingIOError as error:
+                allowed = "a folder that no other archiver works on now"
+                raise OptionError("archive", files.base, allowed) from error
+            files.make_folder(NEW_FOLDER)
+            for name, _ in files.list_folder(NEW_FOLDER):
+                files.unlink(f"{NEW_FOLDER}/{name}")
+        return lock
+
+    def publish(self, topic: bytes, timestamp: int, manifest: Manifest, new: list[str]) -> None:
+        """Give the files of a segment their names, its manifest last; all is durable then.
+
+        Args:
+            topic: name of the topic.
+            timestamp: that of the segment.
+            manifest: what the files hold.
+            new: their present paths, below the archive.
+
+        Raises:
+            StorageFull, WriteFailed: no manifest was made, or the one before is still there.
+        """
+        folder = topic_folder(topic)
+        path = manifest_path(topic, timestamp)
+        with writing(path):
+            for new_path, file in zip(new, manifest.files, strict=True):
+                self.files.open(new_path, "r+").sync()
+                self._put(new_path, f"{folder}/{file.path}")
+            new_path = f"{NEW_FOLDER}/{uuid4().hex}{_SUFFIX}"
+            written = self.files.open(new_path, "x+")
+            written.write_at(manifest.encode(), 0)
+            written.sync()
+            self._put(new_path, path)
+
+    def _put(self, new_path: str, path: str) -> None:
+        """Give a file that is durable its name, durably."""
+        folders = path.split("/")[:-1]
+        for depth in range(len(folders)):
+            self.files.make_folder("/".join(folders[: depth + 1]))
+            # Even where it was there: who made it may have been killed in between.
+            self.files.sync_folder("/".join(folders[:depth]))
+        self.files.rename(new_path, path)
+        self.files.sync_folder("/".join(folders))
+
+    def topics(self) -> list[bytes]:
+        """Tell the topics that have a folder, sorted.
+
+        Raises:
+            ReadFailed: the folder cannot be listed.
+        """
+        with reading(self.files.base):
+            entries = self.files.list_folder("")
+        names = [entry.name for entry in entries if entry.is_folder]
+        stems = (n.removeprefix(_TOPIC_PREFIX) for n in names if n.startswith(_TOPIC_PREFIX))
+        return sorted(topic for topic in map(topic_of, stems) if topic is not None)
+
+    def manifest(self, topic: bytes, timestamp: int) -> Manifest | None:
+        """Read the manifest of a segment; None where there is none.
+
+        Raises:
+            ReadFailed: it is there, and cannot be read.
+            FormatNotSupported: a newer version has written it.
+        """
+        path = manifest_path(topic, timestamp)
+        with reading(path):
+            try:
+                file = self.files.open(path, "r")
+            except FileNotFoundError:
+                return None
+            return Manifest.decode(file.read_at(file.size(), 0), path)
+
+    def manifests(self, topic: bytes) -> Iterator[tuple[int, Manifest]]:
+        """Read all manifests of a topic, with the timestamps of their segments, oldest first.
+
+        Raises:
+            ReadFailed: one cannot be read.
+            FormatNotSupported: a newer version has written one.
+        """
+        folder = manifest_path(topic, 0).rpartition("/")[0]
+        with reading(folder):
+            try:
+                names = [entry.name for entry in self.files.list_folder(folder)]
+            except FileNotFoundError:
+                return
+        stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+        for timestamp in sorted(int(stem) for stem in stems if stem.isdecimal()):
+            found = self.manifest(topic, timestamp)
+            if found is not None:
+                yield timestamp, found
+
+
+def topic_folder(topic: bytes) -> str:
+    """Tell where the archive keeps a topic.
+
+    Raises:
+        InvalidTopicName: it is empty or too long.
+    """
+    return _TOPIC_PREFIX + folder_name(topic, "escape")
+
+
+def manifest_path(topic: bytes, timestamp: int) -> str:
+    """Tell where the manifest of a segment lies; raises as `topic_folder`."""
+    return f"{topic_folder(topic)}/_manifest/{timestamp}{_SUFFIX}"
+
+
+def file_path(date: str, timestamp: int) -> str:
+    """Tell where the messages of a date lie, below the folder of their topic."""
+    return f"date={date}/{timestamp}.parquet"

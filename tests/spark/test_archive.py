@@ -1,0 +1,200 @@
+"""What is archived, and when: each segment once, whatever becomes of the archiver."""
+
+import multiprocessing
+import os
+import random
+from functools import partial
+
+import pytest
+
+from poe.errors import OptionError, UnknownTopic
+from poe.spark.archive import due
+from poe.spark.planning import SegmentRange
+from poe.storage import Archive
+from tests.spark.archives import TOPIC, ArchivedNode, archive_folder, assert_whole, in_a_loop
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def archived(tmp_path, java):
+    made = ArchivedNode(tmp_path)
+    yield made
+    made.sim.stop()
+
+
+def a_range(number, count=5):
+    first = number * 100
+    return SegmentRange("t", first, first, first + count - 1, count, 100 * count)
+
+
+def never(segment):
+    return False
+
+
+def test_the_newest_segment_is_never_due():
+    segments = [a_range(1), a_range(2), a_range(3)]
+    assert due(segments, never) == segments[:2]
+    assert due(segments[:1], never) == []
+    assert due([], never) == []
+
+
+def test_an_empty_segment_is_not_due_and_makes_the_one_before_it_the_last_sealed():
+    empty = a_range(3, count=0)
+    assert due([a_range(1), empty, a_range(4), empty], never) == [a_range(1), a_range(4)]
+
+
+def test_what_is_archived_is_not_due():
+    segments = [a_range(1), a_range(2), a_range(3)]
+    assert due(segments, lambda each: each.segment == 100) == [a_range(2)]
+
+
+def test_only_segments_that_are_older_than_wanted_are_due():
+    segments = [a_range(1), a_range(2), a_range(3)]
+    assert due(segments, never, before=105) == [a_range(1)]
+    assert due(segments, never, before=104) == []
+
+
+def manifests(archived):
+    return dict(Archive.existing(archived.archive_dir).manifests(TOPIC.encode()))
+
+
+def test_what_is_sealed_is_archived_once(archived):
+    for _ in range(3):
+        archived.put(10)
+    first = archived.archive()
+    assert [(each.topic, each.count, each.failure) for each in first] == [(TOPIC, 10, "")] * 3
+    assert [each.count for each in manifests(archived).values()] == [10, 10, 10]
+    assert archived.archive() == []
+    archived.put(10)
+    assert len(archived.archive()) == 1
+
+
+def test_where_nothing_is_due_spark_is_not_started(archived, monkeypatch):
+    archived.put(3)
+    monkeypatch.setattr("tests.spark.archives.in_a_loop", None)
+    assert archived.archive() == []
+
+
+def test_a_topic_that_is_not_there_is_told(archived):
+    with pytest.raises(UnknownTopic):
+        archived.archive(topics=["other"])
+
+
+def test_two_archivers_do_not_meet(archived):
+    archived.put(10)
+    lock = Archive.at(archived.archive_dir).begin()
+    with pytest.raises(OptionError, match="no other archiver"):
+        archived.archive()
+    del lock
+    assert len(archived.archive()) == 1
+
+
+def files_count(folder):
+    return sum(path.is_file() for path in folder.rglob("*"))
+
+
+def has_come_so_far(process, folder, wanted):
+    return files_count(folder) >= wanted or not process.is_alive()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_an_archiver_that_is_killed_again_and_again_archives_each_segment_once(archived, seed):
+    rng = random.Random(seed)
+    for _ in range(20):
+        archived.put(10)
+    context = multiprocessing.get_context("forkserver")  # it loads PySpark once for all
+    context.set_forkserver_preload(["tests.spark.archives"])
+    for _ in range(10):
+        places = str(archived.folder), str(archived.archive_dir)
+        process = context.Process(target=archive_folder, args=places)
+        process.start()
+        wanted = files_count(archived.archive_dir) + rng.randint(0, 5)
+        wait_until(partial(has_come_so_far, process, archived.archive_dir, wanted), 60)
+        process.kill()
+        process.join()
+        assert archived.read() == list(range(200))
+    archived.archive()
+    assert_whole(archived.archive_dir, 20)
+    archived.expire()
+    assert archived.segments_count() == 1
+    assert archived.read() == list(range(200))
+
+
+@pytest.mark.parametrize("topic", [b"\xff\xfe", b"a/b", "bücher".encode(), b"."])
+def test_a_topic_of_any_name_is_archived_and_expires(tmp_path, java, topic):
+    archived = ArchivedNode(tmp_path, names="escape")
+    archived.sim.node.put_many(topic, [b"1"] * 10)
+    archived.sim.advance(1)
+    [outcome] = archived.archive(topics=[os.fsdecode(topic)])
+    assert outcome.count == 10
+    assert Archive.existing(archived.archive_dir).topics() == [topic]
+    archived.expire()
+    assert archived.segments_count() == 1
+    archived.sim.stop()
+
+
+def test_a_damaged_segment_is_told_and_keeps_no_other_from_being_archived(archived):
+    for _ in range(3):
+        archived.put(10)
+    damaged = sorted(archived.folder.glob("topics/t/*_data"))[1]
+    content = bytearray(damaged.read_bytes())
+    content[-1] ^= 1
+    damaged.write_bytes(content)
+    outcomes = archived.archive()
+    assert [each.count for each in outcomes] == [10, 0, 10]
+    assert "CorruptRecord" in outcomes[1].failure
+    assert len(manifests(archived)) == 2
+    archived.expire()
+    assert damaged.exists()
+    assert archived.segments_count() == 2
+
+
+def test_a_segment_that_is_deleted_while_it_is_archived_gets_no_manifest(archived, monkeypatch):
+    archived.put(10)
+
+    def delete_first():
+        for path in sorted(archived.folder.glob("topics/t/*"))[:3]:
+            path.unlink()
+        return in_a_loop()
+
+    monkeypatch.setattr("tests.spark.archives.in_a_loop", delete_first)
+    [outcome] = archived.archive()
+    assert "DataLost" in outcome.failure
+    assert manifests(archived) == {}
+
+
+def test_a_segment_expires_only_once_it_is_archived(archived):
+    for _ in range(4):
+        archived.put(10)
+    archived.expire()
+    assert archived.segments_count() == 5
+    archived.archive()
+    archived.sim.advance(25)
+    assert archived.segments_count() == 1
+
+
+def test_an_idle_writer_is_sealed_archived_and_deleted_too(archived):
+    archived.put(3)
+    archived.expire()
+    assert [each.count for each in archived.archive()] == [3]
+    archived.sim.advance(25)
+    assert archived.segments_count() == 1
+    assert archived.read() == [0, 1, 2]
+
+
+def test_puts_and_reads_go_on_while_the_archive_is_away(archived):
+    archived.put(10)
+    away = archived.archive_dir.rename(archived.archive_dir.with_name("away"))
+    archived.expire()
+    archived.put(10)
+    assert archived.sim.node.next(TOPIC, 0)[1] == b"0"
+    assert archived.segments_count() == 3
+    assert not archived.archive_dir.exists()
+    away.rename(archived.archive_dir)
+    archived.archive()
+    archived.expire()
+    assert archived.segments_count() == 1
+    assert archived.read() == list(range(20))

@@ -1,0 +1,146 @@
+"""Real Spark in a process of its own, started by a real node or by hand, and killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import nullcontext
+from functools import partial
+
+import pytest
+
+from poe import Node
+from poe.actors import GetPid
+from poe.broker import missing_for_spark
+from poe.broker.archiver import ARCHIVE_PROCESS
+from poe.errors import ActorDead
+from poe.spark.archive import archive_topics
+from poe.spark.folder_segments import FolderSegments
+from tests.python_process import environment
+from tests.spark.archives import TOPIC, assert_whole
+from tests.spark.sources import batch_table, messages
+from tests.waiting import wait_until
+
+MISSING = missing_for_spark()
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(bool(MISSING), reason=f"needs {MISSING}"),
+]
+
+DEADLINE_S = 120
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+
+
+def put_segments(node, count):
+    """Fill so many segments with ten numbered messages each."""
+    for number in range(count):
+        node.put_many(TOPIC, [b"%d" % (10 * number + n) for n in range(10)])
+        wait_until(partial(has_segments, node, number + 2), DEADLINE_S)
+
+
+def segments_count(node):
+    return len(list(node.config.dir.glob("topics/*/*_data")))
+
+
+def has_segments(node, count):
+    return segments_count(node) == count
+
+
+def read(**options):
+    return list(map(int, messages(batch_table(topic=TOPIC, **options))))
+
+
+def pid_of_archiver(node):
+    """Tell the process that archives at this moment, if there is one."""
+    try:
+        return node.system.call(ARCHIVE_PROCESS, GetPid())
+    except ActorDead:
+        return None
+
+
+def is_archiving(node, archive_dir, least):
+    """Tell whether a process is at work and so many segments are archived."""
+    manifests = list(archive_dir.glob("topic=t/_manifest/*"))
+    return len(manifests) >= least and pid_of_archiver(node) is not None
+
+
+def test_a_node_archives_what_expires_whenever_its_archiver_is_killed(tmp_path):
+    archive_dir = tmp_path / "archive"
+    options = {"dir": tmp_path / "node", "port": None, "count_limit": 10, "check_interval": 0.01}
+    with Node(**options) as node:
+        put_segments(node, 30)
+    archive_dir.mkdir()
+    with Node(**options, max_age=1.0, archive_dir=archive_dir) as node:
+        # Before Spark runs, and while segments are being archived.
+        for manifests_count in (0, 1):
+            wait_until(partial(is_archiving, node, archive_dir, manifests_count), DEADLINE_S)
+            os.kill(pid_of_archiver(node), signal.SIGKILL)
+            assert node.next(TOPIC, 0) is not None or segments_count(node) == 1
+        node.put(TOPIC, b"300")
+        wait_until(partial(has_segments, node, 1), DEADLINE_S)
+        wait_until(lambda: node.next(TOPIC, 0) is None, DEADLINE_S)
+    found = read(path=tmp_path / "node", archive=archive_dir)
+    assert found == list(range(301))
+    assert read(archive=archive_dir) == found
+    assert_whole(archive_dir, 31)
+
+
+def poe(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "poe", *map(str, arguments)],
+        env=environment(),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_command_archives_a_topic_once(tmp_path):
+    with Node(dir=tmp_path / "node", port=None, count_limit=10, check_interval=0.01) as node:
+        put_segments(node, 5)
+        command = ("archive", TOPIC, "--to", tmp_path / "archive", "--path", tmp_path / "node")
+        first = poe(*command)
+        assert first.stdout == "t: 5 segments archived, 50 messages\n", first.stderr
+        assert first.returncode == 0
+        assert_whole(tmp_path / "archive", 5)
+        assert poe(*command).stdout == "t: 0 segments archived, 0 messages\n"
+        assert read(path=tmp_path / "node", archive=tmp_path / "archive") == list(range(50))
+
+
+def test_the_command_says_what_is_wrong(tmp_path):
+    with Node(dir=tmp_path / "node", port=None) as node:
+        node.put(TOPIC, b"0")
+    command = ("archive", "other", "--to", tmp_path / "archive", "--path", tmp_path / "node")
+    run = poe(*command)
+    assert (run.returncode, run.stdout) == (1, "")
+    assert "poe: topic 'other' is not known" in run.stderr
+    run = poe("archive", TOPIC, "--to", tmp_path / "archive", "--path", tmp_path / "none")
+    assert run.returncode == 2
+    assert "a server's folder" in run.stderr
+
+
+def test_spark_reads_store_and_archive_as_one_table(tmp_path, spark):
+    base, archive_dir = str(tmp_path / "node"), tmp_path / "archive"
+    with Node(dir=base, port=None, count_limit=10, check_interval=0.01) as node:
+        put_segments(node, 3)
+        open_segments = partial(FolderSegments, base)
+        outcomes = archive_topics(open_segments, [TOPIC], archive_dir, lambda: nullcontext(spark))
+        assert [(each.count, each.failure) for each in outcomes] == [(10, "")] * 3
+        node.put_many(TOPIC, [b"30", b"31"])
+        places = {"path": base, "archive": str(archive_dir), "topic": TOPIC}
+
+        def load():
+            return spark.read.format("poe").options(**places).load()
+
+        found = load().orderBy("pointer").collect()
+        assert [int(row.message) for row in found] == list(range(32))
+        assert load().filter(f"pointer > {found[15].pointer}").count() == 16
+        archived = spark.read.parquet(str(archive_dir))
+        assert archived.count() == 30
+        assert archived.join(load(), ["pointer", "timestamp", "message"]).count() == 30

@@ -1,0 +1,93 @@
+"""A segment becomes Parquet: a file for each date, row groups that tell what they hold."""
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra poe-queue[spark]")
+pa = pytest.importorskip("pyarrow", reason="needs the extra poe-queue[spark]")
+
+import pyarrow.parquet as pq  # noqa: E402
+
+from poe.spark.archive_writer import date_of, row_groups, write_segment  # noqa: E402
+from poe.storage import Archive  # noqa: E402
+
+pytestmark = pytest.mark.spark
+
+DAY_US = 24 * 3600 * 1_000_000
+MIDNIGHT = 20_000 * DAY_US  # 2024-10-04
+TIMESTAMP = MIDNIGHT - DAY_US
+
+
+def batch(pointers, size=10):
+    return pa.record_batch(
+        {
+            "topic": pa.array(["t"] * len(pointers)),
+            "pointer": pa.array(pointers, pa.int64()),
+            "timestamp": pa.array(pointers, pa.timestamp("us", tz="UTC")),
+            "message": pa.array([b"%d" % (pointer % 10) * size for pointer in pointers]),
+        }
+    )
+
+
+@pytest.fixture
+def archive(tmp_path):
+    made = Archive.at(tmp_path / "archive")
+    made.begin()
+    return made
+
+
+def groups_of(batches):
+    return [(day, table.column("pointer").to_pylist()) for day, table in row_groups(batches)]
+
+
+def test_a_midnight_ends_a_row_group_wherever_it_lies():
+    days = [MIDNIGHT - 1, MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + 3 * DAY_US]
+    expected = [(19_999, days[:1]), (20_000, days[1:3]), (20_003, days[3:])]
+    assert groups_of([batch(days)]) == expected
+    assert groups_of([batch([each]) for each in days]) == expected
+    assert groups_of([batch(days[:2]), batch([]), batch(days[2:])]) == expected
+
+
+def test_a_row_group_ends_at_eight_mebibytes():
+    million = [batch([MIDNIGHT + n], 1 << 20) for n in range(20)]
+    assert [len(pointers) for _, pointers in groups_of(million)] == [8, 8, 4]
+
+
+def test_of_no_messages_there_is_no_row_group():
+    assert groups_of([]) == groups_of([batch([])]) == []
+
+
+def test_a_segment_is_read_back_from_its_files_as_it_was(archive, tmp_path):
+    pointers = [MIDNIGHT - 5, MIDNIGHT - 3, MIDNIGHT, MIDNIGHT + 7]
+    manifest = write_segment(archive, b"t", TIMESTAMP, [batch(pointers)])
+    assert archive.manifest(b"t", TIMESTAMP) == manifest
+    assert (manifest.first, manifest.last) == (pointers[0], pointers[-1])
+    assert (manifest.count, manifest.size_bytes) == (4, 40)
+    assert [file.path for file in manifest.files] == [
+        f"date={date_of(day)}/{TIMESTAMP}.parquet" for day in (19_999, 20_000)
+    ]
+    found = [pq.read_table(tmp_path / "archive/topic=t" / each.path) for each in manifest.files]
+    columns = pa.concat_tables(found).select(["pointer", "timestamp", "message"])
+    assert columns.equals(pa.table(batch(pointers)).drop(["topic"]).cast(columns.schema))
+
+
+def test_each_row_group_can_be_found_by_its_pointers(archive, tmp_path):
+    batches = [batch([MIDNIGHT + n], 5 << 20) for n in range(5)]
+    [file] = write_segment(archive, b"t", TIMESTAMP, batches).files
+    parquet = pq.ParquetFile(tmp_path / "archive/topic=t" / file.path)
+    told = [(each.first, each.last, each.count) for each in file.groups]
+    statistics = [
+        parquet.metadata.row_group(number).column(0).statistics
+        for number in range(parquet.num_row_groups)
+    ]
+    assert told == [(each.min, each.max, each.num_values) for each in statistics]
+    assert len(told) == 3
+
+
+def test_what_an_archiver_that_was_killed_had_named_is_replaced(archive, tmp_path):
+    write_segment(archive, b"t", TIMESTAMP, [batch([MIDNIGHT, MIDNIGHT + 1])])
+    [manifest] = (tmp_path / "archive").glob("topic=t/_manifest/*")
+    manifest.unlink()
+    write_segment(archive, b"t", TIMESTAMP, [batch([MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + 2])])
+    [file] = (tmp_path / "archive").glob("topic=t/date=*/*")
+    assert pq.read_metadata(file).num_rows == 3
+    assert not list((tmp_path / "archive/_new").iterdir())

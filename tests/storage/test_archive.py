@@ -1,0 +1,190 @@
+"""Manifests: what the archive holds, told by whole files that appear at once and last."""
+
+import errno
+import json
+
+import pytest
+
+from poe.errors import FormatNotSupported, OptionError, ReadFailed, StorageError
+from poe.storage import Archive, ArchivedFile, Manifest, RealFiles, RowGroup
+from poe.storage.archive import NEW_FOLDER, file_path, manifest_path
+from tests.storage.faulty_files import FaultyFiles
+
+TOPIC = b"a/b"
+TIMESTAMP = 1_700_000_000_000_000
+DATES = ("2023-11-14", "2023-11-15")
+MANIFEST = Manifest.of(
+    (
+        ArchivedFile(file_path(DATES[0], TIMESTAMP), (RowGroup(5, 7, 3, 30), RowGroup(9, 9, 1, 8))),
+        ArchivedFile(file_path(DATES[1], TIMESTAMP), (RowGroup(12, 20, 4, 40),)),
+    )
+)
+
+
+def archive_at(folder):
+    return Archive(FaultyFiles(RealFiles.at(folder)))
+
+
+def publish(archive, content=b"parquet"):
+    new = [f"{NEW_FOLDER}/{date}" for date in DATES]
+    archive.files.make_folder(NEW_FOLDER)
+    for path in new:
+        archive.files.open(path, "w+").write_at(content, 0)
+    archive.publish(TOPIC, TIMESTAMP, MANIFEST, new)
+
+
+def paths_in(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def contents(folder):
+    return {(folder / "topic=a%2Fb" / file.path).read_bytes() for file in MANIFEST.files}
+
+
+def test_a_manifest_sums_up_its_row_groups():
+    assert (MANIFEST.first, MANIFEST.last, MANIFEST.count, MANIFEST.size_bytes) == (5, 20, 8, 78)
+
+
+def test_a_manifest_is_read_back_as_it_was_written():
+    assert Manifest.decode(MANIFEST.encode(), "path") == MANIFEST
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"version": 1}', b"\xff", b"null"])
+def test_what_is_no_manifest_is_refused(content):
+    with pytest.raises(ReadFailed, match=r"x\.json: it is no manifest"):
+        Manifest.decode(content, "x.json")
+
+
+def test_each_piece_of_a_manifest_is_refused():
+    encoded = MANIFEST.encode()
+    for size in range(len(encoded)):
+        with pytest.raises(ReadFailed):
+            Manifest.decode(encoded[:size], "x.json")
+
+
+def test_a_manifest_of_a_newer_version_is_refused_as_such():
+    newer = json.loads(MANIFEST.encode()) | {"version": 2}
+    with pytest.raises(FormatNotSupported, match="version 2"):
+        Manifest.decode(json.dumps(newer).encode(), "x.json")
+
+
+@pytest.mark.parametrize(
+    ("extent", "is_covered"),
+    [
+        ((5, 20, 8), True),
+        ((6, 19, 5), True),
+        ((4, 20, 8), False),
+        ((5, 21, 8), False),
+        ((5, 20, 9), False),
+    ],
+)
+def test_a_segment_is_covered_when_all_its_messages_are_archived(extent, is_covered):
+    assert MANIFEST.covers(*extent) is is_covered
+
+
+def test_a_published_segment_is_found_and_nothing_else_is_left(tmp_path):
+    archive = archive_at(tmp_path)
+    publish(archive)
+    assert archive.topics() == [TOPIC]
+    assert archive.manifest(TOPIC, TIMESTAMP) == MANIFEST
+    assert list(archive.manifests(TOPIC)) == [(TIMESTAMP, MANIFEST)]
+    assert paths_in(tmp_path) == [
+        f"topic=a%2Fb/_manifest/{TIMESTAMP}.json",
+        f"topic=a%2Fb/date=2023-11-14/{TIMESTAMP}.parquet",
+        f"topic=a%2Fb/date=2023-11-15/{TIMESTAMP}.parquet",
+    ]
+
+
+def test_manifests_come_oldest_first(tmp_path):
+    archive = archive_at(tmp_path)
+    publish(archive)
+    folder = (tmp_path / manifest_path(TOPIC, 0)).parent
+    for timestamp in (99, 100, 1000):
+        (folder / f"{timestamp}.json").write_bytes(MANIFEST.encode())
+    (folder / "notes.txt").write_text("no manifest")
+    assert [timestamp for timestamp, _ in archive.manifests(TOPIC)] == [99, 100, 1000, TIMESTAMP]
+
+
+def test_of_a_topic_that_is_not_archived_nothing_is_told(tmp_path):
+    archive = archive_at(tmp_path)
+    assert archive.topics() == []
+    assert archive.manifest(TOPIC, TIMESTAMP) is None
+    assert list(archive.manifests(TOPIC)) == []
+
+
+def test_an_archive_that_is_not_there_is_an_error_for_who_reads(tmp_path):
+    with pytest.raises(ReadFailed, match="No such file"):
+        Archive.existing(tmp_path / "absent")
+
+
+def test_a_failure_at_any_call_leaves_no_manifest_and_the_next_try_succeeds(tmp_path):
+    for nth in range(100):
+        folder = tmp_path / str(nth)
+        archive = archive_at(folder)
+        archive.files.fail(nth, errno.EIO)
+        try:
+            publish(archive)
+        except (StorageError, OSError):
+            archive.files.heal()
+            if archive.manifest(TOPIC, TIMESTAMP) is not None:
+                # Nothing but the sync of its name comes behind it.
+                assert contents(folder) == {b"parquet"}
+            publish(archive, b"new content")
+            assert contents(folder) == {b"new content"}
+        else:
+            assert nth > 10
+            return
+        assert archive.manifest(TOPIC, TIMESTAMP) == MANIFEST
+    raise AssertionError
+
+
+class WatchedFiles(FaultyFiles):
+    """Notes what is done, in order."""
+
+    def __init__(self, files):
+        super().__init__(files)
+        self.done = []
+
+    def rename(self, path, new_path):
+        super().rename(path, new_path)
+        self.done.append(("rename", new_path))
+
+    def sync_folder(self, path):
+        super().sync_folder(path)
+        self.done.append(("sync", path))
+
+    def check(self, operation):
+        super().check(operation)
+        if operation == "sync":
+            self.done.append(("sync", "file"))
+
+
+def test_files_and_their_names_are_durable_before_the_manifest_has_its_name(tmp_path):
+    files = WatchedFiles(RealFiles.at(tmp_path))
+    publish(Archive(files))
+    *before, manifest, after = files.done
+    topic = "topic=a%2Fb"
+    assert manifest == ("rename", manifest_path(TOPIC, TIMESTAMP))
+    assert after == ("sync", f"{topic}/_manifest")
+    assert before.count(("sync", "file")) == 3
+    for date in DATES:
+        renamed = before.index(("rename", f"{topic}/{file_path(date, TIMESTAMP)}"))
+        assert ("sync", "file") in before[:renamed]
+        assert {("sync", ""), ("sync", topic)} <= set(before[:renamed])
+        assert before[renamed + 1] == ("sync", f"{topic}/date={date}")
+
+
+def test_one_archiver_at_a_time_works_on_an_archive(tmp_path):
+    lock = archive_at(tmp_path).begin()
+    with pytest.raises(OptionError, match="no other archiver works on now"):
+        archive_at(tmp_path).begin()
+    del lock
+    archive_at(tmp_path).begin()
+
+
+def test_what_a_killed_archiver_has_left_unfinished_is_removed(tmp_path):
+    archive = archive_at(tmp_path)
+    archive.begin()
+    (tmp_path / NEW_FOLDER / "half.parquet").write_bytes(b"half")
+    archive.begin()
+    assert paths_in(tmp_path) == ["_lock"]
