@@ -5,6 +5,7 @@ Since they depend on random numbers only, the checker's side knows what is sent 
 sends it, and the victim has to tell no more than which puts it has acknowledged.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
@@ -50,9 +51,14 @@ def make_steps(
 
 
 def do_steps(files: Files, steps: list[Step], ack: Ack, acked: Acked, now_us: int) -> Store:
-    """Do steps on a store; tell each acknowledgement. The store is open afterwards."""
+    """Do steps on a store; tell each acknowledgement. The store is open afterwards.
+
+    Every other put onto a topic has a number, and is put again at once, which changes nothing.
+    """
     options = SegmentOptions(ack=ack)
     store = open_store(files, options)
+    producer = now_us.to_bytes(16, "big")
+    counts: Counter[bytes] = Counter()
     for step in steps:
         now_us += _STEP_US
         if step.kind == "reopen":
@@ -63,7 +69,12 @@ def do_steps(files: Files, steps: list[Step], ack: Ack, acked: Acked, now_us: in
         if step.kind == "put":
             assert step.put is not None
             segment = segments[-1] if segments else store.create_segment(step.topic, now_us)
-            pointer = segment.append(step.put.messages, now_us)
+            sequence, is_plain = divmod(counts[step.topic], 2)
+            key = None if is_plain else (producer, 0, sequence)
+            pointer = segment.append(step.put.messages, now_us, key)
+            if key is not None:
+                assert segment.append([b"again"], now_us, key) == pointer
+            counts[step.topic] += 1
             if ack == "fsync":
                 segment.sync()
             acked(step.put, pointer)

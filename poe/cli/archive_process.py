@@ -25,8 +25,11 @@ _log = logging.getLogger("poe.cli")
 
 _NICENESS = 10
 """The server's clients come first."""
-_JAVA_MEMORY = "512m"
-"""Messages pass through Python alone."""
+_SETTINGS = {
+    **SETTINGS,
+    "spark.driver.memory": "512m",  # messages pass through Python alone
+    "spark.ui.showConsoleProgress": "false",  # the node's log is no terminal
+}
 
 
 def main() -> int:
@@ -47,7 +50,7 @@ def main() -> int:
             partial(FolderSegments, base),
             topics,
             Path(to),
-            partial(session, "poe archive", **{**SETTINGS, "spark.driver.memory": _JAVA_MEMORY}),
+            partial(session, "poe archive", **_SETTINGS),
             before,
         )
     except PoeError as error:

@@ -6,7 +6,7 @@ other from being archived. So whatever was interrupted, or has failed in part, i
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ _COLUMNS = StructType(
         StructField("message", BinaryType(), nullable=False),
     ]
 )
+"""Without the topic, whose name need not be text."""
 
 OpenSegments = Callable[[], Segments]
 """Opens the place to archive from, in the driver and in executors; to be pickled."""
@@ -69,7 +70,7 @@ def archive_topics(
     open_segments: OpenSegments,
     topics: Iterable[str],
     to: Path,
-    start_spark: Callable[[], SparkSession],
+    start_spark: Callable[[], AbstractContextManager[SparkSession]],
     before: int = POINTER_MAX + 1,
 ) -> list[Outcome]:
     """Archive what is due of some topics; Spark starts only where something is.
@@ -78,7 +79,7 @@ def archive_topics(
         open_segments: where they are.
         topics: their names, with surrogates in place of what is no text.
         to: the archive's folder; made when missing. Executors must see it under the same path.
-        start_spark: returns the session to work with.
+        start_spark: returns the session to work with; its context ends with the work.
         before: as in `due`.
 
     Raises:
@@ -99,8 +100,8 @@ def archive_topics(
                 found += due(segments, partial(_is_archived, archive), before)
     if found:
         task = partial(_archive_segment, open_segments, str(to.absolute()))
-        tasks = start_spark().sparkContext.parallelize(found, len(found))
-        outcomes += tasks.map(task).collect()
+        with start_spark() as spark:
+            outcomes += spark.sparkContext.parallelize(found, len(found)).map(task).collect()
     del lock
     return outcomes
 

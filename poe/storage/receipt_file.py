@@ -20,7 +20,7 @@ Layout of a receipt (64 bytes, big endian):
     pointer    u64      of the last message; 0 of a cover
     end        u64      data offset behind the records; of an earlier segment's 0
     data hash  u64      of the records; 0 of other kinds
-    chain      u64      hash of the bytes before and of the chain of the receipt before
+    chain      u64      hash of the chain of the receipt before and of the bytes before
 """
 
 import struct
@@ -39,6 +39,7 @@ RECEIPT_BYTES = 64
 RECEIPT_MAGIC = b"poe-seq\0"
 
 _RECEIPT = struct.Struct(">16sIIIIQQQ")
+_CHAINED = struct.Struct(">16sIIIIQQQQ")
 _HASH = struct.Struct(">Q")
 
 
@@ -67,7 +68,7 @@ class Receipt(NamedTuple):
     @property
     def put(self) -> PutKey:
         """Which put it is of."""
-        return self.producer, self.epoch, self.sequence
+        return self[:3]
 
 
 class FoundReceipt(NamedTuple):
@@ -99,21 +100,22 @@ def encode_receipts(receipts: list[Receipt], chain: int) -> tuple[bytes, int]:
     parts = []
     for receipt in receipts:
         head = _RECEIPT.pack(*receipt)
-        chain = xxh3_64_intdigest(head + _HASH.pack(chain))
+        chain = xxh3_64_intdigest(_HASH.pack(chain) + head)
         parts += [head, _HASH.pack(chain)]
     return b"".join(parts), chain
 
 
 def decode_receipts(content: bytes, chain: int) -> list[FoundReceipt]:
     """Decode the whole receipts in some bytes; the first follows the one with this chain."""
+    whole = content[: len(content) // RECEIPT_BYTES * RECEIPT_BYTES]
+    # What is hashed lies in one piece: the chain of a receipt, and the head of the next one.
+    chained = _HASH.pack(chain) + whole
+    pieces = range(0, len(whole), RECEIPT_BYTES)
+    expected = [xxh3_64_intdigest(chained[at : at + RECEIPT_BYTES]) for at in pieces]
     found = []
-    chain_bytes = _HASH.pack(chain)
-    for at in range(0, len(content) - RECEIPT_BYTES + 1, RECEIPT_BYTES):
-        head = content[at : at + _RECEIPT.size]
-        expected = xxh3_64_intdigest(head + chain_bytes)
-        chain_bytes = content[at + _RECEIPT.size : at + RECEIPT_BYTES]
-        (chain,) = _HASH.unpack(chain_bytes)
-        found.append(FoundReceipt(Receipt._make(_RECEIPT.unpack(head)), chain, expected == chain))
+    for fields, expected_chain in zip(_CHAINED.iter_unpack(whole), expected, strict=True):
+        *head, chain = fields
+        found.append(FoundReceipt(Receipt._make(head), chain, chain == expected_chain))
     return found
 
 

@@ -20,7 +20,7 @@ from poe.storage.verification import Verification
 
 # In the order of removal. The index first, which can be made from the data: until that goes, too, a
 # removal that nothing tells of leaves a whole segment. Without sums it would have lost its hashes.
-_SUFFIXES = ("_index", "_data", "_seq", "_sum", "_lock")
+_SUFFIXES = ("_index", "_data", "_sum", "_seq", "_lock")
 
 
 class SegmentFiles:

@@ -1,14 +1,16 @@
 """Old segments go, or a whole topic, while others put, read and wait: nobody is told a lie."""
 
+import contextlib
 import itertools
 import threading
 import time
 
 import pytest
 
-from poe.errors import UnknownTopic
+from poe.errors import PoeError, UnknownTopic
 from poe.storage import POINTER_MAX
 from tests.broker.nodes import connect, kill, open_files, read_by_next
+from tests.broker.server_process import ServerProcess
 from tests.protocol.streams import records_of
 from tests.waiting import wait_until
 
@@ -288,3 +290,31 @@ def test_trimming_while_segments_come_takes_nothing_behind_the_pointer(crowded):
         if put_pointer - 2 > pointer:
             assert left.get(put_pointer) == message
     assert list(left) == sorted(left)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("left_max", [140, 1])
+def test_of_a_topic_whose_deletion_was_cut_short_the_newest_segments_are_left(tmp_path, left_max):
+    folder = tmp_path / "data"
+    with ServerProcess(folder, count_limit=10) as server:
+        socket = server.connect()
+        last = [socket.write(TOPIC, [b"%d" % number] * 20) for number in range(150)]
+
+        def delete():
+            with contextlib.suppress(PoeError):
+                socket.delete(TOPIC)
+
+        deleting = threading.Thread(target=delete)
+        deleting.start()
+        wait_until(lambda: len(list(folder.glob("topics/*/*_data"))) <= left_max)
+        server.kill()
+        deleting.join(30)
+        socket.close()
+    with ServerProcess(folder) as server, server.connect() as socket:
+        left = read_all(socket)
+        assert len(left) % 20 == 0
+        assert [pointer for pointer, _ in left][19::20] == last[len(last) - len(left) // 20 :]
+        if socket.topics():
+            socket.delete(TOPIC)
+        assert socket.write(TOPIC, [b"new"]) > last[-1]
+        assert [message for _, message in read_all(socket)] == [b"new"]

@@ -1,6 +1,7 @@
 """A store in simulated time with an archive beside it, and Spark's place taken by a loop."""
 
 import json
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,9 +29,8 @@ def in_a_loop() -> Any:
         def collect(self):
             return list(self)
 
-    return SimpleNamespace(
-        sparkContext=SimpleNamespace(parallelize=lambda rows, count: Tasks(rows))
-    )
+    context = SimpleNamespace(parallelize=lambda rows, count: Tasks(rows))
+    return nullcontext(SimpleNamespace(sparkContext=context))
 
 
 class ArchivedNode:

@@ -1,6 +1,6 @@
-"""A driver as a process of its own, which kills itself in a commit: from topic `in` to two others.
+"""A driver as a process of its own, which kills itself in a commit: from files onto two topics.
 
-    python -m tests.spark.mortal_driver PORT CHECKPOINT PARTITIONS [COMMITS CALLS]
+    python -m tests.spark.mortal_driver PORT FOLDER PARTITIONS [COMMITS CALLS]
 
 It is killed, with its JVM, when the commit behind so many has made so many calls of the server, or
 has made all of them: then Spark does not know yet that it is done.
@@ -16,7 +16,15 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from poe.spark import PoeDataSource, session, stream_writer
 from poe.spark.patient_socket import PatientSocket
 
-FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+FAST_START = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Each driver lives for two micro-batches only: most of its time is its start."""
 
 
 class MortalSocket(PatientSocket):
@@ -62,32 +70,24 @@ def kill_driver():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(port, checkpoint, partitions, *kill):
+def main(port, folder, partitions, *kill):
+    diary = Path(folder, "diary")
+    diary.write_bytes(b"")
     os.environ["POE_TEST_GROUP"] = str(os.getpgid(0))
     os.environ["POE_TEST_KILL"] = ",".join(kill)
-    os.environ["POE_TEST_DIARY"] = checkpoint + ".diary"
-    Path(checkpoint + ".diary").write_bytes(b"")
-    spark = session(
-        "driver",
-        "local[2]",
-        **{
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.driver.memory": "512m",
-            "spark.sql.shuffle.partitions": partitions,
-            "spark.driver.extraJavaOptions": FAST_START,
-        },
-    )
+    os.environ["POE_TEST_DIARY"] = str(diary)
+    config = {"spark.driver.memory": "512m", "spark.sql.shuffle.partitions": partitions}
+    spark = session("driver", "local[2]", **config, **FAST_START)
     spark.sparkContext.setLogLevel("ERROR")
     if kill:
         spark.dataSource.register(MortalDataSource)
-    options = {"port": port, "retryTimeout": "20"}
-    source = spark.readStream.format("poe").options(**options, topic="in")
-    rows = source.option("maxMessagesPerTrigger", 300).load().repartition(int(partitions))
-    topic = F.when(F.length("message") % 2 == 0, "even").otherwise("odd")
-    sink = rows.withColumn("topic", topic).writeStream.format("poe").options(**options)
-    query = sink.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-    query.awaitTermination()
+    source = spark.readStream.format("text").option("maxFilesPerTrigger", 1 if kill else 1000)
+    lines = source.load(f"{folder}/in").repartition(int(partitions))
+    topic = F.when(F.length("value") % 2 == 0, "even").otherwise("odd")
+    rows = lines.select(topic.alias("topic"), F.col("value").alias("message"))
+    sink = rows.writeStream.format("poe").options(port=port, retryTimeout="20")
+    sink = sink.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
+    sink.start().awaitTermination()
     spark.stop()
 
 

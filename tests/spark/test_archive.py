@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def archived(tmp_path):
+def archived(tmp_path, java):
     made = ArchivedNode(tmp_path)
     yield made
     made.sim.stop()
@@ -124,7 +124,7 @@ def test_an_archiver_that_is_killed_again_and_again_archives_each_segment_once(a
 
 
 @pytest.mark.parametrize("topic", [b"\xff\xfe", b"a/b", "bücher".encode(), b"."])
-def test_a_topic_of_any_name_is_archived_and_expires(tmp_path, topic):
+def test_a_topic_of_any_name_is_archived_and_expires(tmp_path, java, topic):
     archived = ArchivedNode(tmp_path, names="escape")
     archived.sim.node.put_many(topic, [b"1"] * 10)
     archived.sim.advance(1)

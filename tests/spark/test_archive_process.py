@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -129,7 +130,7 @@ def test_spark_reads_store_and_archive_as_one_table(tmp_path, spark):
     with Node(dir=base, port=None, count_limit=10, check_interval=0.01) as node:
         put_segments(node, 3)
         open_segments = partial(FolderSegments, base)
-        outcomes = archive_topics(open_segments, [TOPIC], archive_dir, lambda: spark)
+        outcomes = archive_topics(open_segments, [TOPIC], archive_dir, lambda: nullcontext(spark))
         assert [(each.count, each.failure) for each in outcomes] == [(10, "")] * 3
         node.put_many(TOPIC, [b"30", b"31"])
         places = {"path": base, "archive": str(archive_dir), "topic": TOPIC}

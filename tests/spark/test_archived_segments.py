@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def archived(tmp_path):
+def archived(tmp_path, java):
     made = ArchivedNode(tmp_path)
     yield made
     made.sim.stop()
@@ -104,7 +104,7 @@ def test_what_is_archived_is_not_read_from_the_store(archived):
 
 
 @pytest.mark.parametrize("topic", ["a/b c", "bücher", "100%", "."])
-def test_a_topic_with_any_name_is_read(tmp_path, topic):
+def test_a_topic_with_any_name_is_read(tmp_path, java, topic):
     archived = ArchivedNode(tmp_path, names="escape")
     archived.sim.node.put_many(topic, [b"%d" % number for number in range(10)])
     archived.sim.advance(1)
@@ -288,7 +288,7 @@ def test_what_is_gone_from_both_places_is_told(archived):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_happens_in_whatever_order_each_message_is_read_once(tmp_path, seed):
+def test_whatever_happens_in_whatever_order_each_message_is_read_once(tmp_path, java, seed):
     rng = random.Random(seed)
     archived = ArchivedNode(tmp_path)
     archived.put(1)

@@ -233,18 +233,24 @@ def test_whichever_call_fails_what_was_taken_is_there_once(ack, is_for_ever):
 # ---- a sync that fails --------------------------------------------------------------------------
 
 
-def unsynced(layer, kind):
+def unsynced(layer, kind, doubtful=b"doubtful"):
     """A segment of which a sync has failed, with what was put before it and meanwhile."""
     segment = create(layer, ack="fsync")
-    if kind != "nothing synced":
+    number = 0
+    if kind == "something synced":
         segment.append([b"0"], NOW, put(0))
-        segment.sync()
+        number = 1
     elif kind == "made meanwhile":
-        segment.append([b"plain"], NOW)
-    number = 0 if segment.receipts is None else 1
-    segment.append([b"doubtful"], NOW, None if kind == "made meanwhile" else put(number))
-    sync = segment.begin_sync()
-    segment.append([b"behind"], NOW, put(number if kind == "made meanwhile" else number + 1))
+        segment.append([b"0"], NOW)
+    segment.sync()
+    if kind == "made meanwhile":
+        segment.append([doubtful], NOW)
+        sync = segment.begin_sync()
+    else:
+        segment.append([doubtful], NOW, put(number))
+        sync = segment.begin_sync()
+        number += 1
+    segment.append([b"behind"], NOW, put(number))
     layer.fail(0, errno.EIO, "sync")
     with pytest.raises(WriteFailed):
         sync()
@@ -261,8 +267,8 @@ def test_a_cut_takes_the_receipts_of_what_is_given_up_too(tmp_path, layer, kind,
         cut()
         assert not path_of(tmp_path, "lock").exists()
         assert [check.damage for check in check_segments(layer)] == [[]]
-    number = 0 if kind == "nothing synced" else 1
-    expected = [b"0"] * number
+    number = 1 if kind == "something synced" else 0
+    expected = [] if kind == "nothing synced" else [b"0"]
     assert texts(segment) == expected
     last = segment.last_put(P)
     assert (last.sequence + 1 if last else 0) == number
@@ -500,10 +506,52 @@ def test_what_others_append_behind_receipts_is_taken_in_and_survives_a_power_cut
     held.rename(path_of(tmp_path, "seq"))
     segment = reopen(layer)
     segment.unseal()
-    segment.append([b"3"], NOW, put(3))
-    segment.flush()
     stored = texts(segment)
+    assert stored[-1] == b"of another version"
+    segment.append([b"not synced"], NOW)
+    segment.flush()
     del segment
     segment = reopen(FaultyFiles(layer, boot_id=boot_id))
-    assert texts(segment) == stored
-    assert last_of(segment).sequence == 3
+    assert texts(segment)[: len(stored)] == stored
+    assert last_of(segment).sequence == 2
+    segment.unseal()
+    segment.append([b"3"], NOW, put(3))
+    assert texts(segment)[-1] == b"3"
+
+
+def test_what_was_covered_and_then_given_up_vouches_for_nothing_that_comes_later(tmp_path, layer):
+    """The first receipts were made behind data whose sync then failed."""
+    segment = unsynced(layer, "made meanwhile", b"doubtful" * 100)
+    segment.begin_cut("I/O error")()
+    del segment
+    segment = reopen(layer)
+    segment.unseal()
+    segment.append([b"again"], NOW, put(0))
+    segment.flush()
+    del segment
+    content = path_of(tmp_path, "seq").read_bytes()
+    path_of(tmp_path, "seq").write_bytes(content[:-RECEIPT_BYTES])
+    segment = reopen(FaultyFiles(layer, boot_id="another boot"))
+    assert texts(segment) == [b"0"]
+    assert segment.last_put(P) is None
+
+
+def test_receipts_that_are_made_anew_while_a_segment_is_written_to_go_on_where_they_end(
+    tmp_path, layer
+):
+    """A read that finds the index damaged has the segment recovered, and the receipts with it."""
+    filled(layer).close()
+    damaged(tmp_path, ENTRY + RECEIPT_BYTES)
+    index = bytearray(path_of(tmp_path, "index").read_bytes())
+    index[3 * 12 + 3] ^= 1
+    path_of(tmp_path, "index").write_bytes(index)
+    segment = reopen(layer)
+    segment.unseal()
+    assert last_of(segment).sequence == 2
+    assert len(texts(segment)) == 7
+    pointers = [segment.append([b"3"], NOW, put(3)), segment.append([b"4"], NOW, put(4))]
+    del segment
+    segment = reopen(layer)
+    assert not segment.damage
+    segment.unseal()
+    assert [segment.append([b"?"], NOW, put(number)) for number in (3, 4)] == pointers

@@ -4,6 +4,7 @@ Tables are views of the session while a plan is made, and only then: the views o
 were made at once could mix, and a query would find other sources in its checkpoint than it has.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
@@ -19,6 +20,10 @@ from poe.spark.pipeline.parsing import parse
 from poe.spark.pipeline.pipeline import Pipeline
 
 _REASON_MAX = 1000
+_RAISED = re.compile(
+    r'^  File "([^"\n]+)", line (\d+).*\n(?:    .*\n)*(\w[\w.]*(?::.*)?)$', re.MULTILINE
+)
+"""The end of a Python traceback within a text: its innermost frame, and the error."""
 _making = Lock()
 
 
@@ -30,12 +35,21 @@ def writer(
     broker: Mapping[str, str],
     available_now: bool = False,
 ) -> DataStreamWriter:
-    """Return what starts the query of a sink; `broker` is host and port of topics without any.
+    """Return what starts the query of a sink, in this thread.
+
+    `broker` is host and port of topics without any.
 
     Raises:
         InvalidPipeline: Spark refuses it; told with the source, step or sink.
     """
+<<<<<<< HEAD
     _activate(spark)
+=======
+    # Spark looks for the source `poe` in the session that is active in the thread that starts a
+    # query, and not in the query's own. PySpark has no public name for it.
+    jvm: Any = spark._jvm  # noqa: SLF001
+    jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+>>>>>>> cc8681c545a7b58fe028bae986be25c50d585bf9
     tables: dict[str, DataFrame] = {}
     with _making:
         try:
@@ -148,8 +162,15 @@ def _telling(place: str) -> Iterator[None]:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an error says to a person: without Java's stack and without Spark's plans."""
+    """Return what an error says to a person: without stacks and plans.
+
+    Of a Python function that failed, wherever Spark has run it, its error and its line.
+    """
     told = str(error).partition("\n\nJVM stacktrace:")[0].partition("\n\tat ")[0]
+    raised = _RAISED.findall(told)
+    if raised:
+        path, line, what = raised[-1]
+        return f"{what} ({path}, line {line})"[:_REASON_MAX]
     lines: list[str] = []
     for line in told.splitlines():
         if line.startswith(("'", "+-", "=== Streaming Query", "== Physical")) and lines:

@@ -73,7 +73,8 @@ class Query(GenServer):
 
     def _on_done(self, error: Exception | None) -> Stop | None:
         if error is not None:
-            raise QueryFailed(self._name, reason_of(error)) from None
+            # Not raised: nobody needs to know at which of our lines that is.
+            return Stop(QueryFailed(self._name, reason_of(error)))
         self._state = "running" if self._run.is_active else "done"
         if self._state == "done":
             return Stop("normal")

@@ -103,7 +103,7 @@ def _start_spark(pipeline: Pipeline, options: RunOptions) -> SparkSession:
     config = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",  # the bars are ours
-        "spark.log.level": "ERROR",
+        "spark.log.level": "FATAL",  # what fails a query is told by us, in a line
         **pipeline.config,
         **options.config,
     }

@@ -1,11 +1,18 @@
 """What a query tells of itself, as far as it needs no Spark."""
 
 import json
+import logging
 
 import pytest
 
+from poe.actors import LoopSystemBase
+from poe.protocol.pipeline_report import QueryReport
+from poe.spark import Pipeline
 from poe.spark.pipeline.plan import reason_of
+from poe.spark.pipeline.progress import BrokerLink, Known
 from poe.spark.pipeline.query import lag_s
+from poe.spark.pipeline.runner import PipelineSup
+from tests.waiting import wait_until
 
 
 def progress(*sources):
@@ -32,8 +39,107 @@ def test_a_source_that_has_no_pointers_has_no_lag(told):
     assert lag_s(told) is None
 
 
+TRACEBACK = """[STREAM_FAILED] Query [id = 1] has failed: Traceback (most recent call last):
+  File "/lib/py4j/clientserver.py", line 644, in _call_proxy
+    return_value = getattr(self.pool[obj_id], method)(*params)
+                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "f.py", line 3, in broken
+    raise ValueError("broken on purpose")
+ValueError: broken on purpose
+ SQLSTATE: 39000
+"""
+
+
+def test_of_a_function_that_failed_its_error_and_line_are_told():
+    assert reason_of(RuntimeError(TRACEBACK)) == "ValueError: broken on purpose (f.py, line 3)"
+
+
 def test_what_an_error_says_is_told_without_stacks_and_plans():
     error = ValueError("first line\n  second line\n\tat java.lang.Thread.run\n\tat more")
     assert reason_of(error) == "ValueError: first line second line"
     error = ValueError("[CODE] what\n'Project [a]\n+- more\n\nJVM stacktrace:\nmuch")
     assert reason_of(error) == "ValueError: [CODE] what"
+
+
+class ScriptedSpark:
+    """Starts queries that do what each one's entry of the script says; notes what happens."""
+
+    def __init__(self, *script):
+        self.script = list(script)
+        self.notes = []
+
+    def make_writer(self):
+        return self
+
+    def start(self):
+        number = len([note for note in self.notes if note.startswith("start")]) + 1
+        self.notes.append(f"start {number}")
+        return ScriptedQuery(number, self.script.pop(0), self.notes)
+
+
+class ScriptedQuery:
+    """A query that goes on, is done, or cannot be reached."""
+
+    lastProgress = None  # noqa: N815 - Spark's name
+
+    def __init__(self, number, fate, notes):
+        self.number, self.fate, self.notes = number, fate, notes
+
+    @property
+    def isActive(self):  # noqa: N802 - Spark's name
+        if self.fate == "lost":
+            nobody = "nobody there"
+            raise ConnectionRefusedError(nobody)
+        return self.fate != "done"
+
+    def exception(self):
+        return None
+
+    def stop(self):
+        self.notes.append(f"stop {self.number}")
+
+
+@pytest.fixture
+def supervise(monkeypatch):
+    """Run a pipeline of one query; what it crashes with is not logged."""
+    monkeypatch.setattr(logging.getLogger("poe"), "disabled", True)
+    for name in ("poe.actors", "poe.supervision", "poe.spark"):
+        monkeypatch.setattr(logging.getLogger(name), "disabled", True)
+    systems = []
+
+    def start(spark):
+        pipeline = Pipeline("p", intensity=2, backoff_s=0.001)
+        known = Known("p", {"q": QueryReport(name="q", state="starting")})
+        system = LoopSystemBase()
+        systems.append(system)
+        link = BrokerLink(known, "127.0.0.1", 1)
+        root = system.start(PipelineSup, pipeline, known, link, {"q": spark.make_writer})
+        return known, lambda: system.stop(root, "shutdown")
+
+    yield start
+    for system in systems:
+        system.shutdown()
+
+
+def test_a_query_that_is_lost_is_stopped_before_the_next_one_uses_its_checkpoint(supervise):
+    spark = ScriptedSpark("lost", "lost", "done")
+    known, _ = supervise(spark)
+    wait_until(lambda: known.queries["q"].is_ended, 20)
+    assert (known.queries["q"].state, known.queries["q"].restarts) == ("done", 2)
+    assert known.queries["q"].last_error == "ConnectionRefusedError: nobody there"
+    assert spark.notes == ["start 1", "stop 1", "start 2", "stop 2", "start 3", "stop 3"]
+
+
+def test_a_query_that_fails_once_too_often_is_given_up(supervise):
+    known, _ = supervise(ScriptedSpark("lost", "lost", "lost", "done"))
+    wait_until(lambda: known.queries["q"].is_ended, 20)
+    assert (known.queries["q"].state, known.queries["q"].restarts) == ("failed", 2)
+
+
+def test_a_query_that_goes_on_is_stopped_with_its_pipeline(supervise):
+    spark = ScriptedSpark("active")
+    known, stop = supervise(spark)
+    wait_until(lambda: known.queries["q"].state == "running", 20)
+    stop()
+    assert known.queries["q"].state == "stopped"
+    assert spark.notes == ["start 1", "stop 1"]
