@@ -42,14 +42,10 @@ def writer(
     Raises:
         InvalidPipeline: Spark refuses it; told with the source, step or sink.
     """
-<<<<<<< HEAD
-    _activate(spark)
-=======
     # Spark looks for the source `poe` in the session that is active in the thread that starts a
     # query, and not in the query's own. PySpark has no public name for it.
     jvm: Any = spark._jvm  # noqa: SLF001
     jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
->>>>>>> cc8681c545a7b58fe028bae986be25c50d585bf9
     tables: dict[str, DataFrame] = {}
     with _making:
         try:
@@ -67,11 +63,6 @@ def writer(
         elif trigger is not None:
             made = made.trigger(processingTime=trigger)
     return made
-
-
-def _activate(spark: Any) -> None:  # noqa: ANN401 - reaches into the JVM
-    """Make it the active session of this thread: there Spark looks the format of a sink up."""
-    spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
 def _table(
