@@ -26,10 +26,6 @@ class BatchReader(DataSourceReader):
         self._schema = schema
         self._pushdown = Pushdown(options.starting_pointer, options.ending_pointer)
 
-    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        """Take in filters on pointer, timestamp and topic; return the rest."""
-        return self._pushdown.push(filters)
-
     def partitions(self) -> Sequence[InputPartition]:
         """Return what is to be read; each partition holds a tuple of ranges.
 
@@ -60,3 +56,15 @@ class BatchReader(DataSourceReader):
             if self._options.topic_pattern is None:
                 raise
             return []  # it was deleted since it was listed
+
+
+class FilteringReader(BatchReader):
+    """Reads no segments that hold nothing of what the filters of a query let through.
+
+    Good for one query: Spark 4.3 keeps what was planned with its filters, and uses it for the next
+    query on the same DataFrame, and for the other side of a join, where these have no filter.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        """Take in filters on pointer, timestamp and topic; return the rest."""
+        return self._pushdown.push(filters)

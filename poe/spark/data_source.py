@@ -15,7 +15,7 @@ from pyspark.sql.types import (
 )
 
 from poe.spark.arrow_batches import check_schema
-from poe.spark.batch_reader import BatchReader
+from poe.spark.batch_reader import BatchReader, FilteringReader
 from poe.spark.batch_writer import BatchWriter
 from poe.spark.read_options import ReadOptions
 from poe.spark.stream_reader import StreamReader
@@ -53,7 +53,8 @@ class PoeDataSource(DataSource):
     def reader(self, schema: StructType) -> BatchReader:
         """Return what reads topics as a table."""
         check_schema(schema, FULL_SCHEMA)
-        return BatchReader(ReadOptions.parse(self.options, "batch"), schema)
+        options = ReadOptions.parse(self.options, "batch")
+        return (FilteringReader if options.filter_pushdown else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Return what reads topics as a stream."""

@@ -17,7 +17,7 @@ STAGING_PREFIX = "poe.staging."
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER_MAX = 2**63 - 1
 _MODES = {
-    "batch": {"endingPointer", "endingTimestamp", "archive"},
+    "batch": {"endingPointer", "endingTimestamp", "archive", "filterPushdown"},
     "stream": {"maxMessagesPerTrigger", "maxBytesPerTrigger"},
 }
 """The options that only one kind of read has."""
@@ -53,6 +53,9 @@ class ReadOptions:
 
     ending_pointer: int = POINTER_MAX
     """The last one that is read; `latest` is 2^56 - 1."""
+
+    filter_pushdown: bool = False
+    """Have filters choose segments; what was loaded so is good for one query."""
 
     include_segment: bool = False
     """Add a column `segment`, where a message is stored."""
@@ -167,6 +170,7 @@ _PARSERS: option_text.Parsers = {
         option_text.number(0, POINTER_MAX, {"latest": POINTER_MAX}),
     ),
     "endingTimestamp": ("ending_pointer", _before),
+    "filterPushdown": ("filter_pushdown", option_text.flag),
     "includeSegment": ("include_segment", option_text.flag),
     "targetPartitionBytes": ("target_partition_bytes", option_text.number(1, _INTEGER_MAX)),
     "minPartitions": ("min_partitions", option_text.number(1, 1_000_000)),

@@ -30,6 +30,7 @@ def session(app_name: str = "poe", master: str = "local[2]", **config: str) -> S
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(app_name).master(master)
     is_here = master.startswith("local")
+    # It lets a read have the option filterPushdown, and does nothing by itself.
     settings = {"spark.sql.python.filterPushdown.enabled": "true"}
     if is_here:
         # Nobody else has to reach this driver and its executors, so nobody else can.

@@ -38,8 +38,9 @@ def table(reader, partitions) -> pa.Table:
 
 
 def batch_table(schema=None, filters=(), **options):
-    reader = batch_reader(schema, **options)
-    reader.pushFilters(list(filters))
+    reader = batch_reader(schema, **options, filterPushdown="true" if filters else "false")
+    if filters:
+        reader.pushFilters(list(filters))
     return table(reader, reader.partitions())
 
 

@@ -71,8 +71,17 @@ def test_columns_have_their_types_and_a_time_is_the_pointer(spark, source):
     assert row.segment.startswith("u/")
 
 
-def test_filters_are_pushed_down_and_spark_has_none_left(spark, source, capsys):
-    table = load(spark, source, topicPattern=".")
+def test_a_query_without_a_filter_reads_all_after_one_with_it(spark, source):
+    table = load(spark, source, topic="t")
+    some = table.where(table.pointer > table.agg(F.min("pointer")).first()[0])
+    assert some.count() == COUNT - 1
+    assert table.count() == COUNT
+    assert some.alias("a").join(table.alias("b"), "pointer").count() == COUNT - 1
+    assert table.alias("b").join(some.alias("a"), "pointer", "left_anti").count() == 1
+
+
+def test_filters_are_pushed_down_when_asked(spark, source, capsys):
+    table = load(spark, source, topicPattern=".", filterPushdown=True)
     pointers = sorted(row.pointer for row in table.where("topic = 't'").collect())
     chosen = table.where(f"topic = 't' AND pointer > {pointers[7]} AND pointer <= {pointers[9]}")
     assert sorted(row.pointer for row in chosen.collect()) == pointers[8:10]

@@ -62,7 +62,7 @@ def test_times_are_bounds_too(topics):
 
 def test_filters_prune_segments_and_leave_nothing_to_spark(topics):
     pointers = fill(topics)
-    reader = batch_reader(path=topics.folder, topic="t")
+    reader = batch_reader(path=topics.folder, topic="t", filterPushdown="true")
     filters = [
         GreaterThan(("pointer",), pointers[6]),
         LessThanOrEqual(("pointer",), pointers[7]),
