@@ -1,5 +1,6 @@
 """Every example runs by itself and prints what its reader is told to expect."""
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -161,3 +162,12 @@ def test_consumer_reads_from_a_given_server_what_the_producer_wrote_there(tmp_pa
 @pytest.mark.parametrize("path", READABLE, ids=lambda path: path.name)
 def test_example_is_short_enough_to_be_read_at_once(path):
     assert len(path.read_text().splitlines()) <= LINES_MAX
+
+
+def test_the_sample_logs_of_the_pipelines_are_of_one_day_and_tell_of_attacks():
+    ssh, web = runpy.run_path(str(EXAMPLES / "spark" / "push_logs.py"))["day_of_logs"](
+        is_sample=True
+    )
+    assert {line[:6] for line in ssh} == {line[5:11] for line in web} == {"Dec 10"}
+    assert sum("Failed password" in line for line in ssh) > 100
+    assert any("[error]" in line for line in web)

@@ -25,3 +25,8 @@ def test_python_blocks_do_what_their_comments_claim(java, tmp_path):
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout == "".join(blocks(DOCUMENT, "text"))
+
+
+def test_the_pipeline_is_shown_as_it_is():
+    pipeline = python_process.ROOT / "examples" / "spark" / "failed_logins.toml"
+    assert blocks(DOCUMENT, "toml") == [pipeline.read_text()]

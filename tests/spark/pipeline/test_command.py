@@ -15,12 +15,6 @@ from tests.cli.processes import Background, Server, poe
 from tests.waiting import wait_until
 
 DEADLINE_S = 240
-SPARK = [
-    pytest.mark.usefixtures("java"),
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.timeout(DEADLINE_S),
-]
 MEMORY = ("--conf", "spark.driver.memory=1g")
 
 PYTHON = """
@@ -80,13 +74,11 @@ def written(folder):
     return sorted(line for line in lines if line)
 
 
-@pytest.mark.parametrize(
-    "master",
-    [
-        pytest.param("local[2]", marks=SPARK),
-        pytest.param("local-cluster[2,1,1024]", marks=SPARK),
-    ],
-)
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(DEADLINE_S)
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
 def test_the_same_file_runs_in_one_process_and_on_executors(tmp_path, doubles, master):
     told = run_to_its_end(doubles, "--master", master, "--conf", "spark.executor.memory=1g")
     assert told.splitlines() == ["out starting", "out running", "out done"]

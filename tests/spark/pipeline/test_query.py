@@ -114,6 +114,7 @@ def supervise(monkeypatch):
         systems.append(system)
         link = BrokerLink(known, "127.0.0.1", 1)
         root = system.start(PipelineSup, pipeline, known, link, {"q": spark.make_writer})
+        assert root is not None
         return known, lambda: system.stop(root, "shutdown")
 
     yield start
