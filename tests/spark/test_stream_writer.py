@@ -53,8 +53,7 @@ def flow(spark, node, tmp_path):
 def test_messages_go_from_topic_to_topic_across_restarts(flow):
     first = [b"%d" % number for number in range(50_000)]
     flow.put(first)
-    flow.run(flow.to_out(flow.source(maxMessagesPerTrigger=20_000)))
-    flow.run(flow.to_out(flow.source()))
+    flow.run(flow.to_out(flow.source(maxMessagesPerTrigger=30_000)))
     assert flow.out() == first
     flow.put([b"more"])
     flow.run(flow.to_out(flow.source()))
