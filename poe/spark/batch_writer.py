@@ -1,7 +1,7 @@
 """Writes a DataFrame onto topics: all of its rows, or none where it fails."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -19,7 +19,7 @@ class Staged(WriterCommitMessage):
     """What a task reports: which staging topic it has used, and where its rows lie there."""
 
     staging: Staging
-    ranges: list[StagedRange] = field(default_factory=list)
+    ranges: list[StagedRange]
 
 
 class BatchWriter(DataSourceArrowWriter):
