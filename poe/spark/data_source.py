@@ -4,6 +4,8 @@ Spark pickles an instance of it to each Python process that plans, reads or writ
 nothing but the options, as the user has written them.
 """
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import (
     BinaryType,
@@ -16,11 +18,13 @@ from pyspark.sql.types import (
 
 from poe.spark.arrow_batches import check_schema
 from poe.spark.batch_reader import BatchReader, FilteringReader
-from poe.spark.batch_writer import BatchWriter
 from poe.spark.read_options import ReadOptions
 from poe.spark.stream_reader import StreamReader
-from poe.spark.stream_writer import StreamWriter
 from poe.spark.write_options import WriteOptions
+
+if TYPE_CHECKING:
+    from poe.spark.batch_writer import BatchWriter
+    from poe.spark.stream_writer import StreamWriter
 
 SCHEMA = StructType(
     [
@@ -61,10 +65,17 @@ class PoeDataSource(DataSource):
         check_schema(schema, FULL_SCHEMA)
         return StreamReader(ReadOptions.parse(self.options, "stream"), schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's
+    # Writers load Arrow's kernels, and with them pandas: 0.2 s for each of the processes that Spark
+    # starts for a read, which does not need them.
+
+    def writer(self, schema: StructType, overwrite: bool) -> "BatchWriter":  # noqa: FBT001 - Spark's
         """Return what writes a table onto topics."""
+        from poe.spark.batch_writer import BatchWriter  # noqa: PLC0415
+
         return BatchWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001, N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":  # noqa: FBT001, N802
         """Return what writes a stream onto topics."""
+        from poe.spark.stream_writer import StreamWriter  # noqa: PLC0415
+
         return StreamWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)

@@ -6,7 +6,6 @@ from typing import Protocol
 import pyarrow as pa
 
 from poe.protocol import Span
-from poe.spark.archived_segments import ArchivedSegments
 from poe.spark.arrow_batches import ArrowBatches
 from poe.spark.broker_segments import BrokerSegments
 from poe.spark.folder_segments import FolderSegments
@@ -76,6 +75,10 @@ def open_segments(options: ReadOptions, *, is_known: bool) -> Segments:
             is_known=is_known,
         )
     if options.archive is not None:
+        # It loads pandas by way of pyarrow.dataset: 0.2 s for each of the processes that Spark
+        # starts to plan and to read, which most reads do not need.
+        from poe.spark.archived_segments import ArchivedSegments  # noqa: PLC0415
+
         return ArchivedSegments(options.archive, stored)
     assert stored is not None
     return stored
