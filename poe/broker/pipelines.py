@@ -13,6 +13,7 @@ from poe.errors import ActorDead, Overloaded, PipelineRunning, PoeError, Unknown
 from poe.protocol.maps import take_text
 from poe.protocol.pipeline_report import PipelineReport
 from poe.supervision import TreeRow
+from poe.supervision.live_tree import ROWS_MAX, TEXT_MAX
 
 PIPELINES: Final = "pipelines"
 """Name of the actor."""
@@ -20,7 +21,8 @@ PIPELINE_OPERATIONS: Final = ("pipelines", "pipeline_report", "pipeline_stop")
 """Control ops that it carries out."""
 LOST_AFTER_S: Final = 5.0
 """A pipeline that is silent for so long is told as lost; it reports each second."""
-PIPELINES_MAX: Final = 1000
+PIPELINES_MAX: Final = 100
+"""Nobody else is served while they are told, which with 100 queries each takes 0.2 s."""
 
 
 @dataclass(slots=True)
@@ -98,7 +100,10 @@ class Pipelines(GenServer):
 
 
 async def add_pipelines(actor: GenServer, rows: list[TreeRow]) -> list[TreeRow]:
-    """Return a node's tree with the pipelines below the actor that keeps their reports."""
+    """Return a node's tree with the pipelines below the actor that keeps their reports.
+
+    It has no more rows, and no longer texts, than a tree without pipelines may have.
+    """
     place = next((number for number, row in enumerate(rows) if row.name == PIPELINES), None)
     if place is None:
         return rows
@@ -108,23 +113,23 @@ async def add_pipelines(actor: GenServer, rows: list[TreeRow]) -> list[TreeRow]:
         return rows
     depth = rows[place].depth + 1
     added = [row for told in pipelines for row in _pipeline_rows(told, depth)]
-    return [*rows[: place + 1], *added, *rows[place + 1 :]]
+    return [*rows[: place + 1], *added, *rows[place + 1 :]][:ROWS_MAX]
 
 
 def _pipeline_rows(told: dict[str, Any], depth: int) -> list[TreeRow]:
     report = PipelineReport.from_map(told)
-    run = f"driver {report.pid} on {report.host}"
-    rows = [TreeRow(depth=depth, id=report.name, role=run, state=told["state"], kind="supervisor")]
+    name, run = report.name[:TEXT_MAX], f"driver {report.pid} on {report.host}"[:TEXT_MAX]
+    rows = [TreeRow(depth=depth, id=name, role=run, state=told["state"], kind="supervisor")]
     for query in report.queries:
         role = "" if query.is_ended else query.summary()
         rows.append(
             TreeRow(
                 depth=depth + 1,
-                id=query.name,
+                id=query.name[:TEXT_MAX],
                 role=role,
                 state=query.state,
                 restarts=query.restarts,
-                last_reason=query.last_error,
+                last_reason=query.last_error[:TEXT_MAX],
             )
         )
     return rows

@@ -15,7 +15,7 @@ ACTIVE: Final = ("starting", "running", "restarting")
 ENDED: Final = ("done", "stopped", "failed")
 TEXT_MAX: Final = 1000
 """Characters of an error that are told."""
-QUERIES_MAX: Final = 1000
+QUERIES_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

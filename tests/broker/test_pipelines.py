@@ -2,9 +2,10 @@
 
 import pytest
 
-from poe.broker.pipelines import LOST_AFTER_S
+from poe.broker.pipelines import LOST_AFTER_S, PIPELINES_MAX
 from poe.errors import PipelineRunning, RemoteProtocolError, UnknownPipeline
-from poe.protocol.pipeline_report import PipelineReport, QueryReport
+from poe.protocol.pipeline_report import QUERIES_MAX, PipelineReport, QueryReport
+from poe.supervision.live_tree import ROWS_MAX, TEXT_MAX
 from tests.broker.nodes import connect
 
 
@@ -74,6 +75,20 @@ def test_the_tree_shows_pipelines_and_their_queries(serve):
     assert (below["role"], below["restarts"]) == ("1200 rows/s, lag 0.5 s", 2)
     assert below["last_reason"] == "no disk"
     assert rows[place + 3]["id"] == "listener_sup"
+
+
+def test_the_tree_is_bounded_whatever_pipelines_report(simulate):
+    node = simulate().node
+    long = "x" * 1000
+    queries = [QueryReport(name=long, state="failed", last_error=long)] * QUERIES_MAX
+    for number in range(PIPELINES_MAX + 1):
+        name = f"{number}{long}"
+        sent = PipelineReport(name=name, host=long, pid=1, queries=tuple(queries))
+        node.control("pipeline_report", report=sent.as_map())
+    assert len(node.control("pipelines")) == PIPELINES_MAX
+    rows = node.control("tree")
+    assert len(rows) == ROWS_MAX
+    assert max(len(row[text]) for row in rows for text in ("id", "role", "last_reason")) == TEXT_MAX
 
 
 def test_wrong_requests_are_refused_and_nothing_else_happens(serve):
