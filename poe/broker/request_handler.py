@@ -123,7 +123,7 @@ class RequestHandler:
             is_put = False
             try:
                 if call is None:
-                    ensure = EnsureWriter(topic, messages)
+                    ensure = EnsureWriter(topic, messages, put_id)
                     writer = await actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
                     call = actor.call(writer, Put(messages, put_id), timeout_s=None)
                 is_put = put_id is None  # else it may be made again, though it may be stored

@@ -44,7 +44,7 @@ from poe.errors import (
     TopicReadOnly,
     UnknownTopic,
 )
-from poe.storage import Clock, Messages, Store
+from poe.storage import Clock, Messages, Producers, PutKey, Store
 from poe.supervision import terminate_child, which_children
 
 logger = logging.getLogger("poe.broker")
@@ -113,11 +113,12 @@ class RegistryParts:
 class EnsureWriter:
     """Answer the writer of a topic; make the topic when it is new.
 
-    `messages` is what is to be put: a topic is not made for what it will refuse.
+    `messages` and `put_id` are what is to be put: a topic is not made for what it will refuse.
     """
 
     topic: bytes
     messages: Messages | None = None
+    put_id: PutKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +174,8 @@ class TopicRegistry(GenServer):
         """Serve the slow path: topics without a route or a writer, and what is to be deleted."""
         try:
             match request:
-                case EnsureWriter(topic, messages):
-                    return await self._ensure_writer(topic, messages)
+                case EnsureWriter():
+                    return await self._ensure_writer(request)
                 case Trim(topic, pointer):
                     self._check_known(topic)
                     return await self._trim(topic, pointer)
@@ -280,14 +281,17 @@ class TopicRegistry(GenServer):
             raise self._take_out_of_service(topic, error) from error
         self._disk_failures.unseal(topic, segments[-1])
 
-    async def _ensure_writer(self, topic: bytes, messages: Messages | None) -> ActorRef:
+    async def _ensure_writer(self, wanted: EnsureWriter) -> ActorRef:
+        topic = wanted.topic
         if topic in self._store.failed:
             self._store.recover_topic(topic)
         route = self._routes.get(topic)
         if route is None and topic in self._store.topics:
             await self._open_topic(topic)
         elif route is None:
-            self._quota.admit(self._store, topic, messages, self.monotonic_s())
+            if wanted.put_id is not None:
+                Producers().find(wanted.put_id)
+            self._quota.admit(self._store, topic, wanted.messages, self.monotonic_s())
             await self._add_writer(topic, None)
         elif route.writer in self._servers.to_restart:
             await self._bring_back(route.writer)

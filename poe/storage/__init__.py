@@ -15,7 +15,7 @@ from poe.storage.check import SegmentCheck, check_events, check_segments, stoppe
 from poe.storage.clock import Clock, SystemClock
 from poe.storage.files import Files, FileSlice, FolderEntry, IndexedSlice, Mode, OpenFile
 from poe.storage.free_space import FreeSpace
-from poe.storage.producers import PRODUCER_BYTES, LastPut, PutKey
+from poe.storage.producers import PRODUCER_BYTES, LastPut, Producers, PutKey
 from poe.storage.real_files import RealFiles
 from poe.storage.record import POINTER_MAX, Messages, RecordBatch, decode_records
 from poe.storage.repair import repair_segments
@@ -46,6 +46,7 @@ __all__ = [
     "Mode",
     "NamePolicy",
     "OpenFile",
+    "Producers",
     "PutKey",
     "RealFiles",
     "RecordBatch",

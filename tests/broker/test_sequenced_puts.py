@@ -76,6 +76,13 @@ def test_a_put_too_far_ahead_is_refused_and_stores_nothing(client):
     assert texts(client) == [b"a"]
 
 
+def test_a_put_too_far_ahead_makes_no_topic(client):
+    with pytest.raises(SequenceGap, match="put 0 next") as caught:
+        client.write("t", [b"a"], put(3))
+    assert caught.value.expected == 0
+    assert client.topics() == []
+
+
 def test_a_greater_epoch_begins_with_0_and_shuts_the_lesser_one_out(client):
     client.write("t", [b"a"], put(0, epoch=3))
     with pytest.raises(SequenceGap):
