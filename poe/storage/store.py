@@ -38,6 +38,8 @@ from poe.storage.topic_name import NamePolicy, folder_bytes
 _log = logging.getLogger(__name__)
 
 LOCK_FILE = "store.lock"
+FLOORS_MAX = 10_000
+"""Deleted topics of which it is known what their next pointers must exceed."""
 
 
 class Store:
@@ -253,7 +255,7 @@ class Store:
         """
         # Should the clock step back, the topic goes on behind its old pointers all the same.
         given = max(segment.last_pointer, segment.given_pointer)
-        self._floors[topic] = max(self._floors.get(topic, 0), given)
+        self._floors[topic] = max(self._floors.pop(topic, 0), given)
         self.topics[topic] = others = self.topics[topic].copy()
         others.remove(segment)
         if not others:
@@ -261,6 +263,8 @@ class Store:
         segment.destroy()
         if not others:
             self._remove_folder(self._folders.path_of(topic))
+            if len(self._floors) > len(self.topics) + len(self.failed) + 2 * FLOORS_MAX:
+                self._forget_floors()
 
     def closed_segments(self) -> list[str]:
         """Tell the paths of all segments that are not written to."""
@@ -286,6 +290,12 @@ class Store:
         self.reserve.release()
         self._meta.add(Event(Kind.CLEAN))
         self._lock = None
+
+    def _forget_floors(self) -> None:
+        """Forget all but the topics that were deleted last."""
+        there = self.topics.keys() | self.failed.keys()
+        for topic in [each for each in self._floors if each not in there][:-FLOORS_MAX]:
+            del self._floors[topic]
 
     def _remove_folder(self, folder: str) -> None:
         """Remove the folder of a topic that has no segment; files that are not ours keep it."""

@@ -5,7 +5,7 @@ is not opened. And it tells a deletion that was interrupted from a file that was
 depends on it: lost, or unreadable from some event on, it costs time at the next start.
 
 Strategy: events are only ever appended, each with a hash of its own; reading ends at the first that
-is damaged. At a start the file is written anew with what still counts when that is little of it.
+is damaged. When little of it still counts, after deletions or at a start, the file is written anew.
 
 Layout: the header of a sum file with magic "poe-meta", timestamp 0 and the id of the store; then
 events (big endian):
@@ -120,6 +120,7 @@ class StoreMeta:
     """
 
     __slots__ = (
+        "_compact_at_bytes",
         "_file",
         "_files",
         "_size_bytes",
@@ -142,6 +143,7 @@ class StoreMeta:
         self.was_closed = True
         self.is_after_power_cut = False
         self._size_bytes = SUM_HEADER_BYTES
+        self._compact_at_bytes = _COMPACT_BYTES_MIN
         content = self._read_file()
         header = SumHeader.decode(content, META_FILE, META_MAGIC)
         if header is not None:
@@ -154,6 +156,12 @@ class StoreMeta:
 
     def add(self, event: Event) -> None:
         """Note an event."""
+        self._append(event)
+        if event.kind is Kind.GONE and self._size_bytes > self._compact_at_bytes:
+            self._compact()
+            self._append(Event(Kind.OPEN))
+
+    def _append(self, event: Event) -> None:
         self._take(event)
         content = encode_event(event, self.store_id)
         try:
@@ -221,3 +229,4 @@ class StoreMeta:
         else:
             self._file = None
             self._size_bytes = len(content)
+        self._compact_at_bytes = max(2 * self._size_bytes, _COMPACT_BYTES_MIN)
