@@ -24,6 +24,7 @@ from poe.errors import OptionError, SegmentLocked, StorageError, StoreLocked, To
 from poe.storage.base_folder import open_base
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, FolderEntry, OpenFile
+from poe.storage.floors import Floors
 from poe.storage.free_space import FreeSpace
 from poe.storage.record import Messages, check_sizes
 from poe.storage.reserve import Reserve
@@ -38,8 +39,6 @@ from poe.storage.topic_name import NamePolicy, folder_bytes
 _log = logging.getLogger(__name__)
 
 LOCK_FILE = "store.lock"
-FLOORS_MAX = 10_000
-"""Deleted topics of which it is known what their next pointers must exceed."""
 
 
 class Store:
@@ -82,7 +81,7 @@ class Store:
         self.topics: dict[bytes, list[Segment]] = {}
         self.failed: dict[bytes, StorageError] = {}
         self._files = files
-        self._floors: dict[bytes, int] = {}
+        self._floors = Floors()
         self._folders = TopicFolders(files, options.names)
         self._lock: OpenFile | None = lock
         self._meta = meta
@@ -153,7 +152,7 @@ class Store:
             TopicFailed: it cannot be read or repaired, as `failed` tells from now on.
             SegmentLocked: a live program that is not a server of ours writes to it.
         """
-        self._floors[topic] = self.last_pointer(topic)
+        self._floors.lift(topic, self.last_pointer(topic))
         for segment in self.topics.pop(topic, ()):
             segment.leave()
         try:
@@ -181,7 +180,7 @@ class Store:
     def last_pointer(self, topic: bytes) -> int:
         """Tell what the next pointer of a topic must exceed; 0 for an unknown topic."""
         segments = self.topics.get(topic, ())
-        floor = self._floors.get(topic, 0)
+        floor = self._floors.of(topic)
         given = (max(segment.last_pointer, segment.given_pointer) for segment in segments)
         return max(floor, *given, 0)
 
@@ -240,7 +239,7 @@ class Store:
         folder = segment.path.rpartition("/")[0]
         repaired = Segment.open(self._files, folder, segment.timestamp, segment.options, self._meta)
         if repaired is None:
-            self._floors[topic] = max(self._floors.get(topic, 0), segment.last_pointer)
+            self._floors.lift(topic, segment.last_pointer)
         at = others.index(segment)
         if repaired is not None and at:
             _follow(repaired, others[at - 1])
@@ -255,7 +254,7 @@ class Store:
         """
         # Should the clock step back, the topic goes on behind its old pointers all the same.
         given = max(segment.last_pointer, segment.given_pointer)
-        self._floors[topic] = max(self._floors.pop(topic, 0), given)
+        self._floors.lift(topic, given)
         self.topics[topic] = others = self.topics[topic].copy()
         others.remove(segment)
         if not others:
@@ -263,8 +262,6 @@ class Store:
         segment.destroy()
         if not others:
             self._remove_folder(self._folders.path_of(topic))
-            if len(self._floors) > len(self.topics) + len(self.failed) + 2 * FLOORS_MAX:
-                self._forget_floors()
 
     def closed_segments(self) -> list[str]:
         """Tell the paths of all segments that are not written to."""
@@ -290,12 +287,6 @@ class Store:
         self.reserve.release()
         self._meta.add(Event(Kind.CLEAN))
         self._lock = None
-
-    def _forget_floors(self) -> None:
-        """Forget all but the topics that were deleted last."""
-        there = self.topics.keys() | self.failed.keys()
-        for topic in [each for each in self._floors if each not in there][:-FLOORS_MAX]:
-            del self._floors[topic]
 
     def _remove_folder(self, folder: str) -> None:
         """Remove the folder of a topic that has no segment; files that are not ours keep it."""

@@ -18,10 +18,8 @@ from poe.errors import (
     TopicFailed,
 )
 from poe.storage import RealFiles, SegmentOptions, Store, check_segments
-from poe.storage.store import FLOORS_MAX
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, names_in, read_all, wait_for_line
-from torture.layers.memory import MemoryFiles
 
 STORE_PROGRAM = """
 import sys
@@ -368,18 +366,6 @@ def test_removing_segments_ends_with_the_topic_but_not_its_pointers(tmp_path):
     assert names_in(tmp_path / "topics") == []
     assert store.last_pointer(b"t") == last
     assert store.create_segment(b"t", NOW).append([b"z"], NOW) == last + 1
-
-
-def test_of_many_deleted_topics_the_last_pointers_of_the_newest_are_known():
-    store = Store.open(MemoryFiles())
-    topics = [b"%d" % number for number in range(2 * FLOORS_MAX + 1)]
-    for topic in topics:
-        segment = store.create_segment(topic, NOW)
-        if topic in topics[:1] + topics[-1:]:
-            segment.append([b"m"], NOW)
-        store.destroy_segment(topic, segment)
-    assert store.last_pointer(topics[0]) == 0
-    assert store.last_pointer(topics[-1]) == NOW
 
 
 @pytest.mark.parametrize("ack", ["flushed", "memory"])
