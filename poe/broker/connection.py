@@ -156,6 +156,7 @@ class Connection(GenServer):
         self._watch.close()
 
     def _closed(self) -> None:
+        self._sender.drop()
         self._holding.release()
         self._leave()
 

@@ -71,6 +71,10 @@ class ReplySender:
         while not self._push(*self._rest):
             await self.wait_room()
 
+    def drop(self) -> None:
+        """Let go of the rest: the file of a deleted segment takes room on the disk until then."""
+        self._rest = _NOTHING
+
     async def wait_room(self) -> None:
         """Wait until the peer can take bytes, for one turn of the event loop at least.
 

@@ -1,6 +1,7 @@
 """Old segments go, or a whole topic, while others put, read and wait: nobody is told a lie."""
 
 import contextlib
+import gc
 import itertools
 import threading
 import time
@@ -8,10 +9,12 @@ import time
 import pytest
 
 from poe.errors import PoeError, UnknownTopic
+from poe.protocol import PointerRequest, RangeRequest
 from poe.storage import POINTER_MAX
-from tests.broker.nodes import connect, kill, open_files, read_by_next
+from tests.broker.nodes import address, connect, kill, open_files, read_by_next
 from tests.broker.server_process import ServerProcess
 from tests.protocol.streams import records_of
+from tests.scenarios.clients import RawClient
 from tests.waiting import wait_until
 
 TOPIC = b"t"
@@ -318,3 +321,20 @@ def test_of_a_topic_whose_deletion_was_cut_short_the_newest_segments_are_left(tm
             socket.delete(TOPIC)
         assert socket.write(TOPIC, [b"new"]) > last[-1]
         assert [message for _, message in read_all(socket)] == [b"new"]
+
+
+@pytest.mark.parametrize("kind", [PointerRequest, RangeRequest])
+def test_a_reader_that_goes_lets_go_of_what_was_deleted(serve, tmp_path, kind):
+    node = serve()
+    last = node.put_many(TOPIC, [bytes(2**20)] * 16)
+    request = kind(TOPIC, 0, last, 100, 2**30) if kind is RangeRequest else kind(TOPIC, 0, 100)
+    gc.disable()
+    try:
+        with RawClient(address(node)) as client:
+            client.send(request.encode())
+            client.socket.recv(1)
+            node.control("delete", topic=TOPIC)
+            assert len(open_files(tmp_path / "node0")) > 1
+        wait_until(lambda: open_files(tmp_path / "node0") == ["store.lock"])
+    finally:
+        gc.enable()
