@@ -22,12 +22,14 @@ PIPELINE_OPERATIONS: Final = ("pipelines", "pipeline_report", "pipeline_stop")
 LOST_AFTER_S: Final = 5.0
 """A pipeline that is silent for so long is told as lost; it reports each second."""
 PIPELINES_MAX: Final = 100
-"""Nobody else is served while they are told, which with 100 queries each takes 0.2 s."""
+"""With 100 queries each they are told in some 10 ms, and shown in a tree in 100 ms."""
 
 
 @dataclass(slots=True)
 class _Known:
     report: PipelineReport
+    as_map: dict[str, Any]
+    """The report; made once, since who looks often asks for all of them."""
     told_s: float
     is_to_stop: bool = False
 
@@ -70,7 +72,7 @@ class Pipelines(GenServer):
                 raise PipelineRunning(report.name, *run)
         elif len(self._known) >= PIPELINES_MAX:
             self._forget_one()
-        self._known[report.name] = _Known(report, self.monotonic_s(), is_to_stop)
+        self._known[report.name] = _Known(report, report.as_map(), self.monotonic_s(), is_to_stop)
         return {"stop": is_to_stop}
 
     def _forget_one(self) -> None:
@@ -96,7 +98,7 @@ class Pipelines(GenServer):
 
     def _told(self, known: _Known) -> dict[str, Any]:
         age_s = self.monotonic_s() - known.told_s
-        return {**known.report.as_map(), "state": self._state(known), "age_s": age_s}
+        return {**known.as_map, "state": self._state(known), "age_s": age_s}
 
 
 async def add_pipelines(actor: GenServer, rows: list[TreeRow]) -> list[TreeRow]:
