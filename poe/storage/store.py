@@ -168,6 +168,8 @@ class Store:
         self.failed.pop(topic, None)
         if segments:
             self.topics[topic] = segments
+        else:
+            self._remove_folder(folder)  # a kill came between a topic's folder and its first file
 
     def check_sizes(self, messages: Messages) -> None:
         """Refuse a batch that no segment would take.

@@ -350,6 +350,14 @@ def test_nothing_is_left_of_a_topic_whose_first_segment_cannot_be_made(tmp_path,
     assert segment.append([b"x"], NOW) == NOW
 
 
+def test_a_folder_in_which_a_kill_left_nothing_goes(tmp_path):
+    (tmp_path / "topics/empty").mkdir(parents=True)
+    (tmp_path / "topics/strange").mkdir()
+    (tmp_path / "topics/strange/notes").touch()
+    assert Store.open(tmp_path).topics == {}
+    assert names_in(tmp_path / "topics") == ["strange"]
+
+
 def test_removing_segments_ends_with_the_topic_but_not_its_pointers(tmp_path):
     store = Store.open(tmp_path)
     first = store.create_segment(b"t", NOW)
