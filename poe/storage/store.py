@@ -255,8 +255,7 @@ class Store:
             WriteFailed: a file cannot be removed.
         """
         # Should the clock step back, the topic goes on behind its old pointers all the same.
-        given = max(segment.last_pointer, segment.given_pointer)
-        self._floors.lift(topic, given)
+        self._floors.lift(topic, max(segment.last_pointer, segment.given_pointer))
         self.topics[topic] = others = self.topics[topic].copy()
         others.remove(segment)
         if not others:
