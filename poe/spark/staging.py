@@ -76,6 +76,7 @@ class Staging:
         server.call(Socket.control, "create", topic=self.topic)
         if self.is_temporary:
             server.call(Socket.write, self.topic, [_BEGIN])
+            self._sync(server)  # with the server's option read="synced" nobody sees it before
 
     def stage(
         self, server: PatientSocket, puts: Iterable[tuple[bytes, Messages]]
@@ -135,6 +136,10 @@ class Staging:
         message = msgpack.packb(ranges)
         pointer = server.call(Socket.write, self.topic, [message], PutId(self.producer, epoch, 0))
         found = server.call(Socket.read, self.topic, pointer - 1, 1)
+        if not found:
+            # read="synced" shows nothing yet; then all rows before the plan wait for the same.
+            self._sync(server)
+            found = server.call(Socket.read, self.topic, pointer - 1, 1)
         if [each for each, _ in found] != [pointer]:
             raise RangeGone(self.topic, pointer - 1, pointer)
         plan: dict[bytes, list[StagedRange]] = {}
@@ -142,6 +147,9 @@ class Staging:
             staged = StagedRange(*fields)
             plan.setdefault(staged.topic, []).append(staged)
         return pointer, plan
+
+    def _sync(self, server: PatientSocket) -> None:
+        server.call(Socket.control, "sync", topic=self.topic)
 
     def _check_not_deleted(self, server: PatientSocket) -> None:
         """Find out whether the put before has made the topic anew, and undo that."""

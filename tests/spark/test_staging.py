@@ -188,6 +188,20 @@ def test_task_that_comes_after_the_end_of_its_write_leaves_no_topic_behind(node,
     assert staging.topic not in topics(node)
 
 
+@pytest.mark.parametrize("is_temporary", [True, False])
+def test_a_server_that_shows_only_what_is_synced_is_written_to(tmp_path, is_temporary):
+    staging = Staging(bytes(16), is_temporary=is_temporary)
+    options = {"read": "synced", "sync_interval": 3600.0}  # nothing is synced unasked
+    with Node(dir=tmp_path, port=0, **options) as node, connect(node) as client:
+        with PatientSocket(*address(node), 5.0) as server:
+            staging.open(server)
+            ranges = staging.stage(server, [(b"a", [b"1", b"2"]), (b"b", [b"3"])])
+            staging.commit(server, 0, ranges)
+        client.control("sync")
+        assert stored(node, b"a") == [b"1", b"2"]
+        assert stored(node, b"b") == [b"3"]
+
+
 def test_producers_of_one_name_on_two_topics_are_two():
     first, second, again = (Staging.of_producer("p", topic) for topic in ("a", "b", "a"))
     assert first != second
