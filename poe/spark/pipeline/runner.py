@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -95,7 +96,8 @@ def run_pipeline(
     finally:
         link.close()
         if own is not None:
-            own.stop()
+            with contextlib.suppress(Py4JError, OSError):  # its Java process has died
+                own.stop()
     return known.report()
 
 
