@@ -1,18 +1,18 @@
-"""Exactly once: rows wait on a staging topic of the broker, and a commit copies them from there.
+"""Exactly once: rows wait on a staging topic of the server, and a commit copies them from there.
 
 A micro-batch that is replayed may come in other partitions and in another order than the first
 time, and tasks may be retried or run twice. So what a task puts has no effect but on the staging
 topic of its producer. It reports where its rows lie there, and the driver commits:
 
 1. plan: the ranges of all tasks, in the order of the partitions, are put onto the staging topic,
-   as put (producer, epoch, 0). Of a repeat the broker tells where the first plan lies: that counts,
+   as put (producer, epoch, 0). Of a repeat the server tells where the first plan lies: that counts,
    and what else was staged is of no more use.
-2. copy: the broker copies each range onto its topic, as put (producer, epoch, n) with n = 0, 1 … on
+2. copy: the server copies each range onto its topic, as put (producer, epoch, n) with n = 0, 1 … on
    each topic. The last put of the producer tells how many of them are there already.
-3. finish: what lies before the plan is trimmed, or all of a temporary topic deleted. The plan
+3. finish: what lies before the plan is trimmed, or all of it where it serves one write. The plan
    stays: it is what a replay of a batch that is done finds, and nothing is left to copy.
 
-So a driver, a task or the broker may end anywhere and begin anew. A producer that has gone on to a
+So a driver, a task or the server may end anywhere and begin anew. A producer that has gone on to a
 later epoch is refused an earlier one.
 """
 
@@ -30,7 +30,7 @@ from poe.spark.patient_socket import PatientSocket
 from poe.spark.read_options import STAGING_PREFIX
 
 _BEGIN = b"rows of a write that is under way"
-"""First message of a temporary topic; without it, it was made by a task that came too late."""
+"""First message of one that serves one write; without it, a task that came too late has made it."""
 
 
 class StagedRange(NamedTuple):
@@ -68,7 +68,7 @@ class Staging:
         return f"{STAGING_PREFIX}{self.producer.hex()}".encode()
 
     def open(self, server: PatientSocket) -> None:
-        """Make the topic, where it is not there; of a temporary one the driver does it once.
+        """Make the topic, where it is not there; for one write the driver does it once.
 
         Raises:
             PoeError: the server's refusal.
@@ -84,7 +84,7 @@ class Staging:
         """Put (topic, batch) each onto the staging topic, and tell where they lie.
 
         Raises:
-            UnknownTopic: it is temporary and was deleted: the write has ended already.
+            UnknownTopic: it was deleted: the write that it serves has ended already.
             PoeError: the server's refusal.
         """
         ranges = []
