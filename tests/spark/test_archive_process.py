@@ -11,6 +11,7 @@ import pytest
 
 from poe import Node
 from poe.actors import GetPid
+from poe.actors.python_process import python_command
 from poe.broker import missing_for_spark
 from poe.broker.archiver import ARCHIVE_PROCESS
 from poe.errors import ActorDead
@@ -89,6 +90,15 @@ def test_a_node_archives_what_expires_whenever_its_archiver_is_killed(tmp_path):
     assert found == list(range(301))
     assert read(archive=archive_dir) == found
     assert_whole(archive_dir, 31)
+
+
+def test_a_topic_without_segments_keeps_no_other_from_being_archived(tmp_path):
+    with Node(dir=tmp_path / "node", port=None) as node:
+        node.put(TOPIC, b"0")
+    (tmp_path / "node/topics/empty").mkdir()
+    command = python_command("poe.cli.archive_process", *map(str, (tmp_path / "node", tmp_path, 1)))
+    run = subprocess.run(command, env=environment(), check=False, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 def poe(*arguments):
