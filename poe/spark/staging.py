@@ -16,6 +16,7 @@ So a driver, a task or the server may end anywhere and begin anew. A producer th
 later epoch is refused an earlier one.
 """
 
+import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,10 +25,12 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
-from poe.errors import RangeGone, RepeatedPut, UnknownTopic
+from poe.errors import PoeError, RangeGone, RepeatedPut, UnknownTopic
 from poe.protocol import Messages, PutId, Socket
 from poe.spark.patient_socket import PatientSocket
 from poe.spark.read_options import STAGING_PREFIX
+
+_log = logging.getLogger(__name__)
 
 _BEGIN = b"rows of a write that is under way"
 """First message of one that serves one write; without it, a task that came too late has made it."""
@@ -115,10 +118,14 @@ class Staging:
                 put_id = PutId(self.producer, epoch, sequence)
                 with suppress(RepeatedPut):  # another driver is at it, and far ahead
                     server.call(Socket.copy, self.topic, staged.pointer, staged.last, topic, put_id)
-        if self.is_temporary:
-            self.delete(server)
-        else:
+        if not self.is_temporary:
             server.call(Socket.trim, self.topic, plan_pointer - 1)
+            return
+        try:
+            self.delete(server)
+        except PoeError as error:
+            # All is stored: who was told of a failure would store it again.
+            _log.warning("topic %s is left, use `poe delete`: %s", self.topic.decode(), error)
 
     def delete(self, server: PatientSocket) -> None:
         """Delete the topic and all that waits there.
