@@ -191,8 +191,11 @@ def test_task_that_comes_after_the_end_of_its_write_leaves_no_topic_behind(node,
 @pytest.mark.parametrize("is_temporary", [True, False])
 def test_a_server_that_shows_only_what_is_synced_is_written_to(tmp_path, is_temporary):
     staging = Staging(bytes(16), is_temporary=is_temporary)
-    options = {"read": "synced", "sync_interval": 3600.0}  # nothing is synced unasked
-    with Node(dir=tmp_path, port=0, **options) as node, connect(node) as client:
+    not_unasked_s = 3600.0
+    with (
+        Node(dir=tmp_path, port=0, read="synced", sync_interval=not_unasked_s) as node,
+        connect(node) as client,
+    ):
         with PatientSocket(*address(node), 5.0) as server:
             staging.open(server)
             ranges = staging.stage(server, [(b"a", [b"1", b"2"]), (b"b", [b"3"])])
@@ -204,6 +207,8 @@ def test_a_server_that_shows_only_what_is_synced_is_written_to(tmp_path, is_temp
 
 class ServerThatLeaves(PatientSocket):
     """The server as a driver sees it from which it is cut off before a method."""
+
+    method: object = None
 
     def call(self, method, *args, **kwargs):
         if method is self.method:
