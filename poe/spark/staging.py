@@ -9,8 +9,8 @@ topic of its producer. It reports where its rows lie there, and the driver commi
    and what else was staged is of no more use.
 2. copy: the server copies each range onto its topic, as put (producer, epoch, n) with n = 0, 1 … on
    each topic. The last put of the producer tells how many of them are there already.
-3. finish: what lies before the plan is trimmed, or all of it where it serves one write. The plan
-   stays: it is what a replay of a batch that is done finds, and nothing is left to copy.
+3. finish: what lies before the plan is trimmed. The plan stays: it is what a replay of a batch that
+   is done finds, and nothing is left to copy. A topic that serves one write is deleted.
 
 So a driver, a task or the server may end anywhere and begin anew. A producer that has gone on to a
 later epoch is refused an earlier one.
