@@ -19,7 +19,7 @@ from poe.errors import PoeError
 from poe.spark.archive import archive_topics
 from poe.spark.folder_segments import FolderSegments
 from poe.spark.session import session
-from poe.storage import SharedFolder, topic_text
+from poe.storage import POINTER_MAX, SharedFolder, topic_text
 
 _log = logging.getLogger("poe.cli")
 
@@ -45,7 +45,10 @@ def main() -> int:
     base, to, age_s = sys.argv[1:]
     before = time.time_ns() // 1000 - int(float(age_s) * 1_000_000)
     try:
-        topics = [os.fsdecode(topic) for topic in SharedFolder.at(Path(base)).topics()]
+        folder = SharedFolder.at(Path(base))
+        # A folder without segments is a topic that is being made or deleted, or of somebody else.
+        found = (topic for topic in folder.topics() if folder.segments(topic, POINTER_MAX))
+        topics = [os.fsdecode(topic) for topic in found]
         outcomes = archive_topics(
             partial(FolderSegments, base),
             topics,

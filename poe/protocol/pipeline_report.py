@@ -1,4 +1,4 @@
-"""What a running pipeline tells a broker of itself, and a broker those who ask.
+"""What a running pipeline tells a server of itself, and a server those who ask.
 
 Maps of the control ops `pipeline_report` and `pipelines`; whoever sent them, what comes out of here
 has the types that it is said to have.

@@ -1,4 +1,4 @@
-"""Writes a DataFrame onto topics: all of its rows, or none where it fails."""
+"""Writes a DataFrame onto topics: all of its rows, or none where one of its tasks fails."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,21 +1,22 @@
-"""Exactly once: rows wait on a staging topic of the broker, and a commit copies them from there.
+"""Exactly once: rows wait on a staging topic of the server, and a commit copies them from there.
 
 A micro-batch that is replayed may come in other partitions and in another order than the first
 time, and tasks may be retried or run twice. So what a task puts has no effect but on the staging
 topic of its producer. It reports where its rows lie there, and the driver commits:
 
 1. plan: the ranges of all tasks, in the order of the partitions, are put onto the staging topic,
-   as put (producer, epoch, 0). Of a repeat the broker tells where the first plan lies: that counts,
+   as put (producer, epoch, 0). Of a repeat the server tells where the first plan lies: that counts,
    and what else was staged is of no more use.
-2. copy: the broker copies each range onto its topic, as put (producer, epoch, n) with n = 0, 1 … on
+2. copy: the server copies each range onto its topic, as put (producer, epoch, n) with n = 0, 1 … on
    each topic. The last put of the producer tells how many of them are there already.
-3. finish: what lies before the plan is trimmed, or all of a temporary topic deleted. The plan
-   stays: it is what a replay of a batch that is done finds, and nothing is left to copy.
+3. finish: what lies before the plan is trimmed. The plan stays: it is what a replay of a batch that
+   is done finds, and nothing is left to copy. A topic that serves one write is deleted.
 
-So a driver, a task or the broker may end anywhere and begin anew. A producer that has gone on to a
+So a driver, a task or the server may end anywhere and begin anew. A producer that has gone on to a
 later epoch is refused an earlier one.
 """
 
+import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,13 +25,15 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
-from poe.errors import RangeGone, RepeatedPut, UnknownTopic
+from poe.errors import PoeError, RangeGone, RepeatedPut, UnknownTopic
 from poe.protocol import Messages, PutId, Socket
 from poe.spark.patient_socket import PatientSocket
 from poe.spark.read_options import STAGING_PREFIX
 
+_log = logging.getLogger(__name__)
+
 _BEGIN = b"rows of a write that is under way"
-"""First message of a temporary topic; without it, it was made by a task that came too late."""
+"""First message of one that serves one write; without it, a task that came too late has made it."""
 
 
 class StagedRange(NamedTuple):
@@ -68,7 +71,7 @@ class Staging:
         return f"{STAGING_PREFIX}{self.producer.hex()}".encode()
 
     def open(self, server: PatientSocket) -> None:
-        """Make the topic, where it is not there; of a temporary one the driver does it once.
+        """Make the topic, where it is not there; for one write the driver does it once.
 
         Raises:
             PoeError: the server's refusal.
@@ -76,6 +79,7 @@ class Staging:
         server.call(Socket.control, "create", topic=self.topic)
         if self.is_temporary:
             server.call(Socket.write, self.topic, [_BEGIN])
+            self._sync(server)  # with the server's option read="synced" nobody sees it before
 
     def stage(
         self, server: PatientSocket, puts: Iterable[tuple[bytes, Messages]]
@@ -83,7 +87,7 @@ class Staging:
         """Put (topic, batch) each onto the staging topic, and tell where they lie.
 
         Raises:
-            UnknownTopic: it is temporary and was deleted: the write has ended already.
+            UnknownTopic: it was deleted: the write that it serves has ended already.
             PoeError: the server's refusal.
         """
         ranges = []
@@ -114,10 +118,14 @@ class Staging:
                 put_id = PutId(self.producer, epoch, sequence)
                 with suppress(RepeatedPut):  # another driver is at it, and far ahead
                     server.call(Socket.copy, self.topic, staged.pointer, staged.last, topic, put_id)
-        if self.is_temporary:
-            self.delete(server)
-        else:
+        if not self.is_temporary:
             server.call(Socket.trim, self.topic, plan_pointer - 1)
+            return
+        try:
+            self.delete(server)
+        except PoeError as error:
+            # All is stored: who was told of a failure would store it again.
+            _log.warning("topic %s is left, use `poe delete`: %s", self.topic.decode(), error)
 
     def delete(self, server: PatientSocket) -> None:
         """Delete the topic and all that waits there.
@@ -135,6 +143,10 @@ class Staging:
         message = msgpack.packb(ranges)
         pointer = server.call(Socket.write, self.topic, [message], PutId(self.producer, epoch, 0))
         found = server.call(Socket.read, self.topic, pointer - 1, 1)
+        if not found:
+            # read="synced" shows nothing yet; then all rows before the plan wait for the same.
+            self._sync(server)
+            found = server.call(Socket.read, self.topic, pointer - 1, 1)
         if [each for each, _ in found] != [pointer]:
             raise RangeGone(self.topic, pointer - 1, pointer)
         plan: dict[bytes, list[StagedRange]] = {}
@@ -142,6 +154,9 @@ class Staging:
             staged = StagedRange(*fields)
             plan.setdefault(staged.topic, []).append(staged)
         return pointer, plan
+
+    def _sync(self, server: PatientSocket) -> None:
+        server.call(Socket.control, "sync", topic=self.topic)
 
     def _check_not_deleted(self, server: PatientSocket) -> None:
         """Find out whether the put before has made the topic anew, and undo that."""

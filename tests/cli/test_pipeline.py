@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -34,16 +35,35 @@ def test_a_server_without_pipelines_has_nothing_to_tell(server):
     assert complaint(run) == "poe: no pipeline 'ssh' is running; see `poe pipeline list`"
 
 
+@contextmanager
+def running(client, **query):
+    """Do as a pipeline does meanwhile: report again and again, or it counts as lost."""
+    is_over = threading.Event()
+
+    def drive():
+        while not is_over.wait(0.5):
+            report(client, "running", **query)
+
+    report(client, "running", **query)
+    driver = threading.Thread(target=drive)
+    driver.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        driver.join()
+
+
 def test_status_tells_of_queries_and_the_tree_has_them(server, client):
     query = {"rows_per_s": 1200.0, "lag_s": 0.5, "restarts": 1, "last_error": "no\ndisk"}
-    report(client, "running", **query)
     client.write("t", [b"m"])
     line = "ssh/alerts\trunning\t1200 rows/s, lag 0.5 s\t1 restart\tno\\ndisk\n"
-    assert poe("pipeline", "status", "ssh", port=server.port).stdout.decode() == line
-    assert poe("status", port=server.port).stdout.decode() == "t\t:w\n" + line
-    listed = poe("pipeline", "list", port=server.port).stdout.decode()
+    with running(client, **query):
+        assert poe("pipeline", "status", "ssh", port=server.port).stdout.decode() == line
+        assert poe("status", port=server.port).stdout.decode() == "t\t:w\n" + line
+        listed = poe("pipeline", "list", port=server.port).stdout.decode()
+        tree = poe("tree", port=server.port).stdout.decode()
     assert listed.startswith("ssh\trunning\tprocess 7 on here\t")
-    tree = poe("tree", port=server.port).stdout.decode()
     row = next(each for each in tree.splitlines() if "alerts" in each)
     assert "1200 rows/s, lag 0.5 s" in row
     assert row.endswith("no\\ndisk")

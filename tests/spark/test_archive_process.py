@@ -11,6 +11,7 @@ import pytest
 
 from poe import Node
 from poe.actors import GetPid
+from poe.actors.python_process import python_command
 from poe.broker import missing_for_spark
 from poe.broker.archiver import ARCHIVE_PROCESS
 from poe.errors import ActorDead
@@ -64,10 +65,13 @@ def pid_of_archiver(node):
         return None
 
 
-def is_archiving(node, archive_dir, least):
-    """Tell whether a process is at work and so many segments are archived."""
-    manifests = list(archive_dir.glob("topic=t/_manifest/*"))
-    return len(manifests) >= least and pid_of_archiver(node) is not None
+def has_killed_archiver(node, archive_dir, least):
+    """Kill the process that is at work, once so many segments are archived; tell whether it was."""
+    pid = pid_of_archiver(node)
+    if pid is None or len(list(archive_dir.glob("topic=t/_manifest/*"))) < least:
+        return False
+    os.kill(pid, signal.SIGKILL)
+    return True
 
 
 def test_a_node_archives_what_expires_whenever_its_archiver_is_killed(tmp_path):
@@ -79,8 +83,7 @@ def test_a_node_archives_what_expires_whenever_its_archiver_is_killed(tmp_path):
     with Node(**options, max_age=1.0, archive_dir=archive_dir) as node:
         # Before Spark runs, and while segments are being archived.
         for manifests_count in (0, 1):
-            wait_until(partial(is_archiving, node, archive_dir, manifests_count), DEADLINE_S)
-            os.kill(pid_of_archiver(node), signal.SIGKILL)
+            wait_until(partial(has_killed_archiver, node, archive_dir, manifests_count), DEADLINE_S)
             assert node.next(TOPIC, 0) is not None or segments_count(node) == 1
         node.put(TOPIC, b"300")
         wait_until(partial(has_segments, node, 1), DEADLINE_S)
@@ -89,6 +92,15 @@ def test_a_node_archives_what_expires_whenever_its_archiver_is_killed(tmp_path):
     assert found == list(range(301))
     assert read(archive=archive_dir) == found
     assert_whole(archive_dir, 31)
+
+
+def test_a_topic_without_segments_keeps_no_other_from_being_archived(tmp_path):
+    with Node(dir=tmp_path / "node", port=None) as node:
+        node.put(TOPIC, b"0")
+    (tmp_path / "node/topics/empty").mkdir()
+    command = python_command("poe.cli.archive_process", *map(str, (tmp_path / "node", tmp_path, 1)))
+    run = subprocess.run(command, env=environment(), check=False, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 def poe(*arguments):

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from poe import Node
-from poe.errors import InvalidTopicName, ProducerFenced, UnknownTopic
+from poe.errors import ConnectFailed, InvalidTopicName, ProducerFenced, UnknownTopic
 from poe.protocol import Socket
 from poe.spark.patient_socket import PatientSocket
 from poe.spark.staging import Staging
@@ -186,6 +186,44 @@ def test_task_that_comes_after_the_end_of_its_write_leaves_no_topic_behind(node,
     with pytest.raises(UnknownTopic):
         staging.stage(server, [(b"late", [b"m"])])
     assert staging.topic not in topics(node)
+
+
+@pytest.mark.parametrize("is_temporary", [True, False])
+def test_a_server_that_shows_only_what_is_synced_is_written_to(tmp_path, is_temporary):
+    staging = Staging(bytes(16), is_temporary=is_temporary)
+    not_unasked_s = 3600.0
+    with (
+        Node(dir=tmp_path, port=0, read="synced", sync_interval=not_unasked_s) as node,
+        connect(node) as client,
+    ):
+        with PatientSocket(*address(node), 5.0) as server:
+            staging.open(server)
+            ranges = staging.stage(server, [(b"a", [b"1", b"2"]), (b"b", [b"3"])])
+            staging.commit(server, 0, ranges)
+        client.control("sync")
+        assert stored(node, b"a") == [b"1", b"2"]
+        assert stored(node, b"b") == [b"3"]
+
+
+class ServerThatLeaves(PatientSocket):
+    """The server as a driver sees it from which it is cut off before a method."""
+
+    method: object = None
+
+    def call(self, method, *args, **kwargs):
+        if method is self.method:
+            raise ConnectFailed(self._host, self._port, "cut off")
+        return super().call(method, *args, **kwargs)
+
+
+def test_a_write_that_has_stored_all_has_succeeded_though_its_topic_is_left(node, caplog):
+    staging = Staging.of_one_write()
+    with ServerThatLeaves(*address(node), 5.0) as server:
+        server.method = Socket.delete
+        staging.open(server)
+        staging.commit(server, 0, staging.stage(server, [(b"left", [b"m"])]))
+    assert stored(node, b"left") == [b"m"]
+    assert f"topic {staging.topic.decode()} is left, use `poe delete`: " in caplog.text
 
 
 def test_producers_of_one_name_on_two_topics_are_two():

@@ -121,13 +121,16 @@ def test_nothing_is_lost_or_doubled_when_the_server_is_killed_while_a_query_runs
     sink = source.option("topic", "in").load().writeStream.format("poe").options(**options)
     sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint"))
     query = sink.option("topic", "out").trigger(availableNow=True).start()
+    kills_in_time = 0
     try:
         for batches_count in (1, 2, 3):
-            # Whatever the next micro-batch is at; it has not come to its end.
+            # Whatever the next micro-batch is at.
             wait_until(partial(has_done, query, batches_count), timeout_s=100)
             server.kill()
+            kills_in_time += query.isActive
             server = ServerProcess(tmp_path / "node", port=server.port)
         query.awaitTermination()
+        assert kills_in_time, "the query was done before the first kill"
         with server.connect() as client:
             found = [message for _, message in read_by_frames(client.read, b"out", 100_000)]
         assert found == messages

@@ -19,7 +19,7 @@ class Pipeline:
     Spark. The keywords of `source`, `step` and `sink` are the keys of a TOML file.
 
     Args:
-        name: under which it is known to a broker; one run of it at a time.
+        name: under which it is known to a server; one run of it at a time.
         checkpoint: folder or URL of the checkpoints, one for each sink, which all executors reach.
         intensity: how often a query may fail within `period_s` before it is given up.
         period_s: whole seconds.

@@ -132,7 +132,7 @@ def _sink(
 def _options(
     end: Source | Sink, format_name: str, pipeline: Pipeline, broker: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Add topic and path, and for a topic the broker where the options name none."""
+    """Add topic and path, and for a topic the server where the options name none."""
     options: dict[str, Any] = dict(end.options)
     if end.topic is not None:
         options["topic"] = end.topic

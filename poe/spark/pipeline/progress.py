@@ -1,6 +1,6 @@
-"""How far the queries of a pipeline are: kept by one actor, and told to a broker each second.
+"""How far the queries of a pipeline are: kept by one actor, and told to a server each second.
 
-A query tells of itself each time that it looks; what it has told outlives its actor. The broker is
+A query tells of itself each time that it looks; what it has told outlives its actor. The server is
 told by a thread, and its absence changes nothing.
 """
 
@@ -40,7 +40,7 @@ class Known:
     pipeline: str
     queries: dict[str, QueryReport]
     is_to_stop: bool = False
-    """Somebody has asked for the end, by the broker."""
+    """Somebody has asked for the end, by the server."""
     refusal: PipelineRunning | None = None
     """Another run has the name; this one has to end."""
 
@@ -56,7 +56,7 @@ class Known:
                 self.queries[name] = replace(query, state="failed", last_error=error)
 
     def report(self) -> PipelineReport:
-        """Return what a broker is told."""
+        """Return what a server is told."""
         queries = tuple(self.queries.values())
         return PipelineReport(
             name=self.pipeline, host=socket.gethostname(), pid=os.getpid(), queries=queries
@@ -64,7 +64,7 @@ class Known:
 
 
 class BrokerLink:
-    """Tells a broker of one run; connects again when it has to. Any thread may use it."""
+    """Tells a server of one run; connects again when it has to. Any thread may use it."""
 
     def __init__(self, known: Known, host: str, port: int) -> None:
         self._known = known
@@ -74,7 +74,7 @@ class BrokerLink:
         self._lock = Lock()
 
     def tell(self) -> None:
-        """Send a report and take the answer; a broker that is not there is logged once.
+        """Send a report and take the answer; a server that is not there is logged once.
 
         Raises:
             PipelineRunning: another run has the name.
@@ -93,7 +93,7 @@ class BrokerLink:
             raise
         except PoeError as error:
             if self._is_there:
-                logger.warning("the pipeline goes on without reports to the broker: %s", error)
+                logger.warning("the pipeline goes on without reports to the server: %s", error)
             self._is_there = False
             return
         self._is_there = True

@@ -1,7 +1,7 @@
 """Runs a pipeline: a Spark application, and a small supervision tree over its queries.
 
     pipeline_sup            one_for_one
-    ├── progress            permanent; what the queries tell, to the broker once a second
+    ├── progress            permanent; what the queries tell, to the server once a second
     └── query_sup <sink> …  transient; one_for_one with intensity and period of the pipeline
         └── query           transient; a query of Spark
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no type hints
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -52,7 +53,7 @@ class RunOptions:
     master: str = "local[2]"
     """Of Spark: local[2], local-cluster[2,1,1024], spark://host:7077 …"""
     host: str = "127.0.0.1"
-    """Of the broker that is told, and that topics are of whose options name none."""
+    """Of the server that is told, and that topics are of whose options name none."""
     port: int = 5555
     available_now: bool = False
     """Each query ends when it has read what is there; triggers of sinks do not count then."""
@@ -95,7 +96,8 @@ def run_pipeline(
     finally:
         link.close()
         if own is not None:
-            own.stop()
+            with contextlib.suppress(Py4JError, OSError):  # its Java process has died
+                own.stop()
     return known.report()
 
 
@@ -131,7 +133,7 @@ def _writers(pipeline: Pipeline, options: RunOptions, spark: Any) -> dict[str, C
 
 
 def _claim(link: BrokerLink) -> None:
-    """Tell the broker that this run begins; a name may be taken for a while by one that is gone."""
+    """Tell the server that this run begins; a name may be taken for a while by one that is gone."""
     deadline_s = time.monotonic() + _CLAIM_S
     while True:
         try:

@@ -1,8 +1,10 @@
 """`poe pipeline run` as a process: its end, its output, other masters, a terminal."""
 
 import io
+import os
 import re
 import signal
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -105,6 +107,23 @@ def test_a_running_pipeline_is_told_and_ends_in_order(tmp_path):
         assert running.process.returncode == ExitCode.TERMINATED, complaints
         assert told.splitlines() == [b"out starting", b"out running", b"out stopped"]
         assert b"ticks\tstopped\t" in poe("pipeline", "list", port=server.port).stdout
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(DEADLINE_S)
+@pytest.mark.usefixtures("java")
+def test_a_pipeline_whose_java_is_killed_tells_which_queries_it_has_given_up(tmp_path):
+    (tmp_path / "p.toml").write_text("intensity = 0\n" + TICKS)
+    with Background("pipeline", "run", tmp_path / "p.toml", *MEMORY, port=1) as running:
+        pid = running.process.pid
+        running.read_until(b"out running\n")
+        (java,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        os.kill(int(java), signal.SIGKILL)
+        told, complaints = running.process.communicate(timeout=DEADLINE_S)
+    assert running.process.returncode == ExitCode.FAILURE
+    assert told.splitlines()[-1].startswith(b"out failed: ")
+    assert complaints.splitlines()[-1].startswith(b"poe: query 'out' was given up: "), complaints
 
 
 def batch(client):
