@@ -239,6 +239,7 @@ class AppendixServer(GenServer):
         """
         segment, options = self._segment, self._options
         is_full = segment.count >= options.count_limit or segment.size_bytes >= options.size_limit
+        is_full = is_full or (segment.receipts is not None and segment.receipts.is_full)
         if not is_full or not segment.is_writer or self._commit.work or segment.failure:
             return
         if segment.receipts is None or is_just_synced or not self._commit.is_due:

@@ -22,6 +22,9 @@ WINDOW_COUNT = 64
 PRODUCERS_COUNT_MAX = 1000
 """Producers of a topic that a new segment is told of; those that put last."""
 
+PRODUCERS_FULL_COUNT = 10 * PRODUCERS_COUNT_MAX
+"""Producers with which a segment is full: each takes some 400 bytes of memory, or 5 KB if busy."""
+
 PRODUCER_IDLE_MAX_US = 7 * 24 * 3600 * 1_000_000
 """A new segment is told of no producer that has put nothing for so long."""
 
@@ -53,6 +56,11 @@ class Producers:
 
     def __init__(self) -> None:
         self._known: dict[bytes, _Producer] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether a new segment is due, which is told of the newest only."""
+        return len(self._known) >= PRODUCERS_FULL_COUNT
 
     def find(self, put: PutKey) -> int | None:
         """Tell the pointer of a put that is stored; None where it is the next one to store.

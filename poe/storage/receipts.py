@@ -85,6 +85,11 @@ class Receipts:
         made._begin(SUM_HEADER_BYTES + len(receipts) * RECEIPT_BYTES)
         return made
 
+    @property
+    def is_full(self) -> bool:
+        """Tell whether too many producers are kept in memory."""
+        return self._producers is not None and self._producers.is_full
+
     def find(self, put: PutKey) -> int | None:
         """Tell the pointer of a put that is stored; None where it is the next one to store.
 

@@ -16,9 +16,10 @@ from poe.errors import (
     SequenceGap,
 )
 from poe.protocol import IN_FLIGHT_MAX, LastPut, PutId
-from poe.storage.producers import WINDOW_COUNT
+from poe.storage.producers import PRODUCERS_FULL_COUNT, WINDOW_COUNT
 from tests.broker.nodes import connect, read_by_frames
 from tests.broker.server_process import ServerProcess
+from tests.waiting import wait_until
 
 PRODUCER = b"p" * 16
 OTHER = b"q" * 16
@@ -110,6 +111,19 @@ def test_across_rotations_the_last_puts_are_known_and_older_ones_known_to_be_sto
             client.write("t", [b"%d" % number], put(number))
         assert caught.value.sequence == number
     assert texts(client) == [b"%d" % number for number in range(count)]
+
+
+def test_a_segment_with_very_many_producers_is_full(simulate):
+    sim = simulate()
+    for number in range(PRODUCERS_FULL_COUNT):
+        sim.node.put_many("t", [b"m"], put(0, number.to_bytes(16)))
+    assert sim.roles(b"t") == "w"
+    wait_until(lambda: sim.advance(1) or len(sim.roles(b"t")) > 1)
+    assert sim.node.control("last_put", topic=b"t", producer=bytes(16)) is None
+    newest = (PRODUCERS_FULL_COUNT - 1).to_bytes(16)
+    assert sim.node.control("last_put", topic=b"t", producer=newest) is not None
+    sim.advance(10)
+    assert len(sim.roles(b"t")) == 2
 
 
 def test_the_last_put_of_a_producer_is_told(node, client):
