@@ -1,4 +1,4 @@
-"""Reads and writes topics on executors in processes of their own: `python cluster_program.py PORT`.
+"""Reads and writes topics on executors in processes of their own: `cluster_program.py PORT MASTER`.
 
 It finds `poe` by itself and not by PYTHONPATH, so that executors can have it from Spark alone.
 """
@@ -45,8 +45,12 @@ def write(spark, port):
 
 
 def main():
-    config = {"spark.ui.enabled": "false", "spark.executor.memory": "512m"}
-    spark = session("cluster", "local-cluster[2,1,1024]", **config)
+    config = {
+        "spark.ui.enabled": "false",
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "512m",
+    }
+    spark = session("cluster", sys.argv[2], **config)
     options = {"host": "127.0.0.1", "port": sys.argv[1], "topic": "t", "minPartitions": "4"}
     table = spark.read.format("poe").options(**options).load()
     row = table.agg(F.count("*").alias("count"), F.max("message").alias("newest")).first()

@@ -5,19 +5,29 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.broker.nodes import read_by_frames
 from tests.broker.server_process import ServerProcess
+from tests.spark.standalone import standalone_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def test_a_local_cluster_reads_and_writes_with_what_spark_hands_out_and_survives_a_kill(
-    java, tmp_path
-):
+@pytest.fixture(params=["local-cluster", "standalone"])
+def master(request, java, tmp_path):
+    if request.param == "local-cluster":
+        cluster: AbstractContextManager[str] = nullcontext("local-cluster[2,1,1024]")
+    else:
+        cluster = standalone_cluster(tmp_path / "cluster")
+    with cluster as master:
+        yield master
+
+
+def test_a_cluster_reads_and_writes_with_what_spark_hands_out_and_survives_a_kill(master, tmp_path):
     program = Path(__file__).with_name("cluster_program.py")
     variables = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     with ServerProcess(tmp_path / "poe") as server:
@@ -25,7 +35,7 @@ def test_a_local_cluster_reads_and_writes_with_what_spark_hands_out_and_survives
             for number in range(8):
                 client.write("t", [b"%d %05d " % (number, n) + b"x" * 100 for n in range(2000)])
         run = subprocess.run(
-            [sys.executable, str(program), str(server.port)],
+            [sys.executable, str(program), str(server.port), master],
             env=variables,
             cwd=tmp_path,
             check=False,
@@ -44,6 +54,6 @@ def test_a_local_cluster_reads_and_writes_with_what_spark_hands_out_and_survives
     assert found["partitions"] == 4
     assert len(set(found["poe"])) == 2, "each executor has its own"
     assert all(path.endswith("/poe.zip/poe/__init__.pyc") for path in found["poe"]), found
-    # Executors of a local cluster work below the installed Spark, and clean nothing up.
+    # Executors clean nothing up; those of a local cluster work below the installed Spark.
     for folder in {Path(path).parents[3] for path in found["poe"]}:
         shutil.rmtree(folder)
