@@ -9,8 +9,8 @@ topic of its producer. It reports where its rows lie there, and the driver commi
    and what else was staged is of no more use.
 2. copy: the server copies each range onto its topic, as put (producer, epoch, n) with n = 0, 1 … on
    each topic. The last put of the producer tells how many of them are there already.
-3. finish: what lies before the plan is trimmed. The plan stays: it is what a replay of a batch that
-   is done finds, and nothing is left to copy. A topic that serves one write is deleted.
+3. finish: that all is done is put behind the plan, as put (producer, epoch, 1): it is what a replay
+   asks for first. What lies before the plan is trimmed. A topic that serves one write is deleted.
 
 So a driver, a task or the server may end anywhere and begin anew. A producer that has gone on to a
 later epoch is refused an earlier one.
@@ -31,6 +31,9 @@ from poe.spark.patient_socket import PatientSocket
 from poe.spark.read_options import STAGING_PREFIX
 
 _log = logging.getLogger(__name__)
+
+_PLAN, _DONE = 0, 1
+"""Sequence numbers of the puts of an epoch onto the staging topic."""
 
 _BEGIN = b"rows of a write that is under way"
 """First message of one that serves one write; without it, a task that came too late has made it."""
@@ -107,6 +110,8 @@ class Staging:
             RangeGone: what was staged has expired (`max_age`) before it was committed.
             PoeError: the server's refusal; call it again to go on from there.
         """
+        if not self.is_temporary and self._is_done(server, epoch):
+            return
         for topic in {each.topic for each in ranges}:
             # A plan stands for ever: a topic that nobody can have is to be refused before.
             server.call(Socket.wait, topic, 0, 0.0)
@@ -119,6 +124,7 @@ class Staging:
                 with suppress(RepeatedPut):  # another driver is at it, and far ahead
                     server.call(Socket.copy, self.topic, staged.pointer, staged.last, topic, put_id)
         if not self.is_temporary:
+            server.call(Socket.write, self.topic, [b"done"], PutId(self.producer, epoch, _DONE))
             server.call(Socket.trim, self.topic, plan_pointer - 1)
             return
         try:
@@ -136,12 +142,18 @@ class Staging:
         with suppress(UnknownTopic):
             server.call(Socket.delete, self.topic)
 
+    def _is_done(self, server: PatientSocket, epoch: int) -> bool:
+        """Tell whether all was copied before; by now the plan may have expired."""
+        newest = server.call(Socket.last_put, self.topic, self.producer)
+        return newest is not None and (newest.epoch, newest.sequence) == (epoch, _DONE)
+
     def _plan(
         self, server: PatientSocket, epoch: int, ranges: list[StagedRange]
     ) -> tuple[int, dict[bytes, list[StagedRange]]]:
         """Put the plan, or find the one of the first time; return its pointer, and it by topic."""
         message = msgpack.packb(ranges)
-        pointer = server.call(Socket.write, self.topic, [message], PutId(self.producer, epoch, 0))
+        put_id = PutId(self.producer, epoch, _PLAN)
+        pointer = server.call(Socket.write, self.topic, [message], put_id)
         found = server.call(Socket.read, self.topic, pointer - 1, 1)
         if not found:
             # read="synced" shows nothing yet; then all rows before the plan wait for the same.

@@ -12,6 +12,7 @@ from poe.errors import ConnectFailed, InvalidTopicName, ProducerFenced, UnknownT
 from poe.protocol import Socket
 from poe.spark.patient_socket import PatientSocket
 from poe.spark.staging import Staging
+from poe.storage import POINTER_MAX
 from tests.broker.nodes import address, connect, stored
 from tests.broker.server_process import ServerProcess
 from tests.waiting import wait_until
@@ -134,6 +135,14 @@ def test_a_batch_that_is_done_may_be_repeated(node):
     assert write.is_complete()
 
 
+def test_a_batch_that_is_done_may_be_repeated_when_its_plan_has_expired(node, server):
+    write = Write(node)
+    write.attempt(size=1)
+    server.call(Socket.trim, write.staging.topic, POINTER_MAX)
+    write.attempt(size=9)
+    assert write.is_complete()
+
+
 def test_each_epoch_is_another_batch(node):
     write = Write(node)
     write.attempt(epoch=3)
@@ -175,8 +184,8 @@ def test_staged_rows_of_a_batch_that_is_done_are_trimmed_with_the_next_one(tmp_p
             wait_until(lambda: client.segments(write.staging.topic)[-1]["count"] < 10)
         write.attempt(epoch=1)
         assert write.is_complete(times=2)
-        # The segment of the rows may have the plan before them, and has the one behind them.
-        assert len(stored(node, write.staging.topic)) <= len(ROWS) + 2
+        # The segment of the rows may have a plan and its end before them, and has those behind.
+        assert len(stored(node, write.staging.topic)) <= len(ROWS) + 4
 
 
 def test_task_that_comes_after_the_end_of_its_write_leaves_no_topic_behind(node, server):
