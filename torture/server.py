@@ -181,10 +181,10 @@ def _crash_at(poison: bytes) -> None:
 
     append = Segment.append
 
-    def crash(segment: Segment, messages: Sequence[bytes], now_us: int) -> int:
+    def crash(segment: Segment, messages: Sequence[bytes], now_us: int, put_id: Any = None) -> int:
         if bytes(messages[0]) == poison:
             raise RuntimeError("poisoned")
-        return append(segment, messages, now_us)
+        return append(segment, messages, now_us, put_id)
 
     patched: Any = Segment
     patched.append = crash
