@@ -1,5 +1,7 @@
 """A broker without a node, on a disk that fails at will."""
 
+import errno
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from poe.actors import SimulatedClock
@@ -80,6 +82,9 @@ class FaultyBroker:
         self.store.close()
         self.routes.clear()
 
+    def fail(self, operation, nth=0, error_number=errno.EIO, *, is_for_ever=False):
+        self.files.fail(nth, error_number, operation, is_for_ever=is_for_ever)
+
     def restart(self):
         self.stop()
         self.start()
@@ -108,3 +113,18 @@ class FaultyBroker:
     def server_count(self):
         """Tell how many appendix servers live."""
         return call_supervisor(self.system, APPENDIX_SUP, CountChildren()).active
+
+
+@contextmanager
+def started(kind, folder):
+    """Yield what starts brokers of a kind in a folder; at the end their disk is healed."""
+    brokers: list[FaultyBroker] = []
+
+    def start(**options):
+        brokers.append(kind(folder, **options))
+        return brokers[-1]
+
+    yield start
+    for broker in brokers:
+        broker.files.heal()
+        broker.stop()

@@ -5,22 +5,24 @@ from typing import Any
 from poe.actors import GenServer
 from poe.broker import RequestHandler, RoutingTable
 from poe.errors import PoeError
+from poe.storage import PutKey
 
 
 class Putter(GenServer):
-    """Puts one message when told to, and keeps the answer."""
-
-    answer: Any = None
+    """Puts one message after the other, as it is told to, and keeps the answers."""
 
     def init(self, routes: RoutingTable, topic: bytes):
         self.handler = RequestHandler(self, routes)
         self.topic = topic
+        self.answers: list[Any] = []
 
-    async def handle_cast(self, message: bytes):
+    async def handle_cast(self, put: tuple[bytes, PutKey | None]):
+        message, put_id = put
         try:
-            self.answer = await self.handler.put(self.topic, [message])
+            answer: Any = await self.handler.put(self.topic, [message], put_id=put_id)
         except PoeError as error:
-            self.answer = error
+            answer = error
+        self.answers.append(answer)
 
 
 def put_at_once(system, routes, topic, messages):
@@ -29,7 +31,7 @@ def put_at_once(system, routes, topic, messages):
 
     def tell_all():
         for putter, message in zip(putters, messages, strict=True):
-            putter.cell.instance.cast(putter, message)
+            putter.cell.instance.cast(putter, (message, None))
 
     system.run_outside(tell_all)
-    return [putter.cell.instance.answer for putter in putters]
+    return [next(iter(putter.cell.instance.answers), None) for putter in putters]

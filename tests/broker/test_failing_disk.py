@@ -16,7 +16,7 @@ from poe.errors import (
     WriteFailed,
 )
 from poe.storage import check_segments
-from tests.broker.faulty_broker import FaultyBroker
+from tests.broker.faulty_broker import FaultyBroker, started
 from tests.broker.nodes import read_by_frames
 from tests.broker.putters import put_at_once
 
@@ -37,9 +37,6 @@ class Broker(FaultyBroker):
         """Have several clients put before anything else happens, and tell their answers."""
         return put_at_once(self.system, self.routes, TOPIC, messages)
 
-    def fail(self, operation, nth=0, error_number=errno.EIO, *, is_for_ever=False):
-        self.files.fail(nth, error_number, operation, is_for_ever=is_for_ever)
-
     def records(self):
         return read_by_frames(self.read, TOPIC)
 
@@ -52,16 +49,8 @@ class Broker(FaultyBroker):
 
 @pytest.fixture
 def start(tmp_path):
-    brokers: list[Broker] = []
-
-    def start(**options):
-        brokers.append(Broker(tmp_path, **options))
-        return brokers[-1]
-
-    yield start
-    for broker in brokers:
-        broker.files.heal()
-        broker.stop()
+    with started(Broker, tmp_path) as start:
+        yield start
 
 
 @pytest.fixture

@@ -5,33 +5,17 @@ from typing import Any
 
 import pytest
 
-from poe.actors import GenServer
-from poe.broker import AppendixOptions, RequestHandler
-from poe.errors import PoeError, SequenceGap, StorageFull, SyncFailed
+from poe.broker import AppendixOptions
+from poe.errors import SequenceGap, StorageFull, SyncFailed
 from poe.storage import check_segments
-from tests.broker.faulty_broker import FaultyBroker
+from tests.broker.faulty_broker import FaultyBroker, started
+from tests.broker.putters import Putter
 from torture.layers.watched import WatchedFiles
 
 TOPIC = b"t"
 P = b"p" * 16
 
 pytestmark = pytest.mark.usefixtures("quiet")
-
-
-class Putter(GenServer):
-    """Puts what it is told to, one after the other, and keeps the answers."""
-
-    def init(self, routes):
-        self.handler = RequestHandler(self, routes)
-        self.answers: list[Any] = []
-
-    async def handle_cast(self, message):
-        messages, number = message
-        try:
-            answer: Any = await self.handler.put(TOPIC, messages, put_id=(P, 0, number))
-        except PoeError as error:
-            answer = error
-        self.answers.append(answer)
 
 
 class Broker(FaultyBroker):
@@ -42,11 +26,11 @@ class Broker(FaultyBroker):
 
     def begin(self, *numbers):
         """Have a connection put these, and tell its answers when nothing more happens."""
-        putter: Any = self.system.start(Putter, self.routes)
+        putter: Any = self.system.start(Putter, self.routes, TOPIC)
 
         def tell():
             for number in numbers:
-                putter.cell.instance.cast(putter, ([b"%d" % number], number))
+                putter.cell.instance.cast(putter, (b"%d" % number, (P, 0, number)))
 
         self.system.run_outside(tell)
         return putter.cell.instance.answers
@@ -54,9 +38,6 @@ class Broker(FaultyBroker):
     def put_one(self, number):
         [answer] = self.begin(number)
         return answer
-
-    def fail(self, operation, nth=0, error_number=errno.EIO, *, is_for_ever=False):
-        self.files.fail(nth, error_number, operation, is_for_ever=is_for_ever)
 
     def last(self):
         last = self.control("last_put", topic=TOPIC, producer=P)
@@ -68,16 +49,8 @@ class Broker(FaultyBroker):
 
 @pytest.fixture
 def start(tmp_path):
-    brokers: list[Broker] = []
-
-    def start(**options):
-        brokers.append(Broker(tmp_path, **options))
-        return brokers[-1]
-
-    yield start
-    for broker in brokers:
-        broker.files.heal()
-        broker.stop()
+    with started(Broker, tmp_path) as start:
+        yield start
 
 
 @pytest.fixture

@@ -53,3 +53,13 @@ def node(tmp_path):
     """A node with a listener, in this process."""
     with Node(dir=tmp_path / "node", port=0) as node:
         yield node
+
+
+@pytest.fixture
+def archived(tmp_path, java):
+    """A store in simulated time with an archive beside it."""
+    from tests.spark.archives import ArchivedNode  # noqa: PLC0415 - only where it can be imported
+
+    made = ArchivedNode(tmp_path)
+    yield made
+    made.sim.stop()

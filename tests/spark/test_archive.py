@@ -17,13 +17,6 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def archived(tmp_path, java):
-    made = ArchivedNode(tmp_path)
-    yield made
-    made.sim.stop()
-
-
 def a_range(number, count=5):
     first = number * 100
     return SegmentRange("t", first, first, first + count - 1, count, 100 * count)

@@ -25,13 +25,6 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def archived(tmp_path, java):
-    made = ArchivedNode(tmp_path)
-    yield made
-    made.sim.stop()
-
-
 # ---- ranges -------------------------------------------------------------------------------------
 
 
