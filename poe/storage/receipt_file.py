@@ -173,11 +173,8 @@ def read_receipts(files: Files, path: str, store_id: bytes) -> FoundReceipts | N
     except FileNotFoundError:
         return None
     content = file.read_at(file.size(), 0)
-    found = SumHeader.decode(content, path + "_seq", RECEIPT_MAGIC)
-    header = _header_of(path, store_id)
-    has_header = found is not None and found.timestamp == header.timestamp
-    if found is not None and has_header:
-        header = found
+    expected = SumHeader.of_segment(path, store_id)
+    header, has_header = expected.or_found(content, path + "_seq", RECEIPT_MAGIC)
     seed = seed_of(path, header.store_id)
     receipts = decode_receipts(content[SUM_HEADER_BYTES:], seed)
     return FoundReceipts(content, header, has_header, seed, receipts)
@@ -189,7 +186,7 @@ def make_receipts(files: Files, path: str, store_id: bytes, receipts: list[Recei
     Raises:
         OSError: as reported by the file layer.
     """
-    _write_anew(files, path, _header_of(path, store_id), receipts)
+    _write_anew(files, path, SumHeader.of_segment(path, store_id), receipts)
 
 
 def trust(
@@ -248,7 +245,3 @@ def settle(files: Files, path: str, found: FoundReceipts, receipts: list[Receipt
 def _write_anew(files: Files, path: str, header: SumHeader, receipts: list[Receipt]) -> None:
     content, _ = encode_receipts(receipts, seed_of(path, header.store_id))
     replace_file(files, path + "_seq", header.encode(RECEIPT_MAGIC) + content)
-
-
-def _header_of(path: str, store_id: bytes) -> SumHeader:
-    return SumHeader(store_id, int(path.rpartition("/")[2]))

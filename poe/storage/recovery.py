@@ -158,7 +158,7 @@ def adopt(files: Files, path: str, store_id: bytes) -> SumState:
     entries.append(closing_entry(data.size(), last_pointer, Flag.CLEAN | Flag.ADOPTED))
     content, chain = encode_sums(entries, seed_of(path, store_id))
     with writing(path + "_sum"):
-        replace_file(files, path + "_sum", _header_of(path, store_id).encode() + content)
+        replace_file(files, path + "_sum", SumHeader.of_segment(path, store_id).encode() + content)
     return SumState(SUM_HEADER_BYTES + len(content), chain, entries[-1].flags)
 
 
@@ -184,12 +184,7 @@ def read_sums(files: Files, path: str, store_id: bytes) -> FoundSums:
     """
     file = open_maybe(files, path + "_sum")
     content = b"" if file is None else file.read_at(file.size(), 0)
-    found = SumHeader.decode(content, path + "_sum")
-    header = _header_of(path, store_id)
-    has_header = found is not None and found.timestamp == header.timestamp
-    if found is not None and has_header:
-        # A folder that was copied from another store goes on under the id of that one.
-        header = found
+    header, has_header = SumHeader.of_segment(path, store_id).or_found(content, path + "_sum")
     seed = seed_of(path, header.store_id)
     entries = decode_sums(content[SUM_HEADER_BYTES:], seed)
     return FoundSums(file, header, has_header, seed, entries)
@@ -201,10 +196,6 @@ def open_maybe(files: Files, path: str, mode: Mode = "r") -> OpenFile | None:
         return files.open(path, mode)
     except FileNotFoundError:
         return None
-
-
-def _header_of(path: str, store_id: bytes) -> SumHeader:
-    return SumHeader(store_id, int(path.rpartition("/")[2]))
 
 
 def _is_lock_torn(

@@ -99,6 +99,26 @@ class SumHeader:
             raise FormatNotSupported(path, f"version {version}, features {features:#06x}")
         return cls(store_id, timestamp, created_us)
 
+    @classmethod
+    def of_segment(cls, path: str, store_id: bytes) -> Self:
+        """Return the one that the files of a segment should have; `path` is less `_data`."""
+        return cls(store_id, int(path.rpartition("/")[2]))
+
+    def or_found(
+        self, content: bytes, path: str, expected: bytes = SUM_MAGIC
+    ) -> tuple["SumHeader", bool]:
+        """Return the header of a file, and whether it is there and of this segment, else this one.
+
+        A folder that was copied from another store goes on under the id of that one.
+
+        Raises:
+            FormatNotSupported: a newer version has written it.
+        """
+        found = self.decode(content, path, expected)
+        if found is None or found.timestamp != self.timestamp:
+            return self, False
+        return found, True
+
 
 class SumEntry(NamedTuple):
     """The sums of the batches between the entry before and this one."""
