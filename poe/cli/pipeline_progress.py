@@ -1,6 +1,5 @@
 """How far a pipeline is that runs in this process: bars on a terminal, lines in a pipe."""
 
-from types import TracebackType
 from typing import Any, Self
 
 from poe.cli.output import write_line
@@ -53,12 +52,7 @@ class Bars:
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     def show(self, report: PipelineReport) -> None:
