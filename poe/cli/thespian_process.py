@@ -4,11 +4,13 @@ It is started by `ThespianGateway`. It starts Thespian's own processes, the serv
 ends as soon as that one does: all are then gone, and its supervisor starts it anew.
 """
 
+import errno
 import logging
 import os
 import select
 import signal
 import sys
+import time
 from typing import Any
 
 from poe.actors import end_with_parent, loopback_tcp_system, report_failure, report_ready
@@ -22,6 +24,7 @@ from poe.gateway import NODE_CAPABILITY, SERVICE_NAME, ThespianService
 _log = logging.getLogger("poe.gateway")
 
 _ASK_TIMEOUT_S = 20.0
+_ASK_AGAIN_S = 0.5
 
 
 def main() -> int:
@@ -33,11 +36,7 @@ def main() -> int:
     try:
         node = {NODE_CAPABILITY: (arguments.host, arguments.port)}
         system = loopback_tcp_system(port, node, listening=arguments.descriptor)
-        service = system.createActor(ThespianService, globalName=SERVICE_NAME)
-        answer = system.ask(service, {"op": "pid"}, _ASK_TIMEOUT_S)
-        if answer is None:
-            raise CallTimeout(service, _ASK_TIMEOUT_S)
-        ended = os.pidfd_open(answer["result"])
+        ended = os.pidfd_open(_pid_of_service(system))
     except (PoeError, OSError) as error:
         report_failure(sentence_of(error))
         return ExitCode.of(error) if isinstance(error, PoeError) else ExitCode.FAILURE
@@ -48,6 +47,27 @@ def main() -> int:
     _log.error("the Thespian service has died; all of Thespian's processes are started anew")
     # Not shut down: the admin would tell clients for a while that there will be no service.
     return ExitCode.FAILURE
+
+
+def _pid_of_service(system: Any) -> int:  # noqa: ANN401 - Thespian is untyped
+    """Start the service and ask for its pid.
+
+    A client may have asked, too, and killed the service: it then never answers, and Thespian makes
+    another one, at another address.
+
+    Raises:
+        CallTimeout: it does not answer.
+        ProcessLookupError: it has died already.
+    """
+    service = system.createActor(ThespianService, globalName=SERVICE_NAME)
+    last_s = time.monotonic() + _ASK_TIMEOUT_S
+    while time.monotonic() < last_s:
+        answer = system.ask(service, {"op": "pid"}, _ASK_AGAIN_S)
+        if answer is not None:
+            return int(answer["result"])
+        if system.createActor(ThespianService, globalName=SERVICE_NAME) != service:
+            raise ProcessLookupError(errno.ESRCH, "the Thespian service has died at once")
+    raise CallTimeout(service, _ASK_TIMEOUT_S)
 
 
 def _leave(system: Any) -> None:  # noqa: ANN401 - Thespian is untyped
