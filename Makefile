@@ -5,7 +5,8 @@
 # of which PySpark is large: 455 MB, and a minute or two to build. `make lock` renews both.
 #
 # Variables: PYTHON=python3.12 picks an interpreter; HYPOTHESIS_PROFILE=dev|ci|nightly, how long the
-# properties are tried; LOGHUB=<folder>, real logs as input of the demo and of tests.
+# properties are tried; LOGHUB=<folder>, real logs as input of the demo and of tests; WORKERS=1, how
+# many tests run at a time: unless it is given, as many as there are processors, but four at most.
 
 .DEFAULT_GOAL := help
 
@@ -19,6 +20,8 @@ CODE := conftest.py $(wildcard poe tests properties torture examples bench tools
 TYPED := $(filter-out examples,$(CODE))
 # Quick: what a developer waits for. The full set runs in `make test`.
 QUICK := not slow and not spark and not kafka and not erlang and not conformance
+WORKERS ?= auto
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist worksteal
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help demo test check format lint types imports props torture conformance bench docs run lock test-lowest clean
@@ -46,10 +49,10 @@ demo: $(STAMP)  ## run the main job: a real server, real logs, a kill in the mid
 	$(BIN)/python examples/demo.py
 
 test: $(SPARK) lint types imports  ## everything: lint, types, imports, tests, properties, torture's CI column
-	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(BIN)/python -m pytest
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTEST)
 
 check: $(SPARK) lint types imports  ## the same without slow tests, in under two minutes
-	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(BIN)/python -m pytest -q -m '$(QUICK)' tests
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTEST) -q -m '$(QUICK)' tests
 
 format: $(STAMP)  ## rewrite the code in the project's format
 	$(BIN)/ruff format $(CODE)
@@ -66,7 +69,7 @@ imports: $(STAMP)
 	$(BIN)/lint-imports
 
 props: $(SPARK)  ## all tests and properties with the long profile, torture included
-	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-nightly} $(BIN)/python -m pytest --timeout 3600
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-nightly} $(PYTEST) --timeout 3600
 
 torture: $(STAMP)  ## break it in every way, for hours; ARGS='crash --count 10' for one scenario
 	$(BIN)/python -m torture $(or $(ARGS),all --column release --json torture-report.json)

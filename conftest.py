@@ -1,8 +1,11 @@
 """Sets up every test run: Hypothesis profiles, a printed seed, and the real logs as input."""
 
+import fcntl
 import os
 import random
 import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,30 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     seed = config.getoption("--hypothesis-seed")
     return f"hypothesis: profile {_profile()}; repeat with --hypothesis-seed={seed}"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Let nothing run beside a test that is marked `alone`, where there are several workers."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    with _company(fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH):
+        return (yield)
+
+
+@contextmanager
+def _company(kind: int) -> Iterator[None]:
+    """Hold the lock that all workers share; who wants it alone is not overtaken meanwhile."""
+    folder = ROOT / "build"
+    folder.mkdir(exist_ok=True)
+    with ExitStack() as held:
+        gate, lock = (
+            held.enter_context((folder / name).open("w")) for name in ("tests.gate", "tests.lock")
+        )
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        fcntl.flock(lock, kind)
+        fcntl.flock(gate, fcntl.LOCK_UN)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,10 @@
 """Every scenario passes in its CI column, and notices the mistakes that it is there for.
 
-Those that judge how fast the product is have the machine to themselves. The others run as many at
-a time as there are processors, in the background, and each test waits for its own.
+Those that judge how fast the product is have the machine to themselves.
 """
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,14 +19,15 @@ PASSED, FAILED, UNAVAILABLE = 0, 1, 3
 # The properties, which one scenario runs for long, run beside this file anyway.
 SCENARIO_NAMES = [name for name in SCENARIOS if name != "model"]
 BITES = [(each.name, mutant) for each in SCENARIOS.values() for mutant in each.mutants]
-ALONE, BESIDE = (
-    [
-        pytest.param(name, mutant, id=f"{name}-{mutant}" if mutant else name)
-        for name, mutant in [*((name, "") for name in SCENARIO_NAMES), *BITES]
-        if SCENARIOS[name].is_alone is is_alone
-    ]
-    for is_alone in (True, False)
-)
+RUNS = [
+    pytest.param(
+        name,
+        mutant,
+        id=f"{name}-{mutant}" if mutant else name,
+        marks=[pytest.mark.alone] if SCENARIOS[name].is_alone else [],
+    )
+    for name, mutant in [*((name, "") for name in SCENARIO_NAMES), *BITES]
+]
 
 
 def torture(*arguments):
@@ -50,42 +47,16 @@ def play(name, mutant):
     return torture(name, "--column", "ci", "--json", str(REPORTS / f"{name}.json"))
 
 
-def check(outcome, mutant):
-    code, told = outcome
+@pytest.mark.torture
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("name", "mutant"), RUNS)
+def test_it_passes_or_notices_the_mutant(name, mutant):
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    code, told = play(name, mutant)
     if code == UNAVAILABLE:
         pytest.skip(told.strip().rpartition("skipped: ")[2])
     assert code == (FAILED if mutant else PASSED), told
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _reports():
-    REPORTS.mkdir(parents=True, exist_ok=True)
-
-
-@pytest.fixture(scope="module")
-def beside(request) -> Iterator[dict[tuple[str, str], Future[tuple[int, str]]]]:
-    """All runs of this session that may have company, under way or waiting for their turn."""
-    pool = ThreadPoolExecutor(os.cpu_count())
-    items = [item for item in request.session.items if "beside" in item.fixturenames]
-    runs = [(item.callspec.params["name"], item.callspec.params["mutant"]) for item in items]
-    yield {run: pool.submit(play, *run) for run in runs}
-    pool.shutdown(cancel_futures=True)
-
-
-@pytest.mark.torture
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(("name", "mutant"), ALONE)
-def test_it_passes_or_notices_the_mutant_alone(name, mutant):
-    check(play(name, mutant), mutant)
-
-
-@pytest.mark.torture
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(("name", "mutant"), BESIDE)
-def test_it_passes_or_notices_the_mutant_beside_others(name, mutant, beside):
-    check(beside[name, mutant].result(), mutant)
 
 
 def test_the_list_names_every_scenario():

@@ -50,7 +50,7 @@ def through_asyncio(node, name):
     return lambda *arguments: asyncio.run(call(*arguments))
 
 
-@pytest.mark.parametrize("arguments", PUTS, ids=repr)
+@pytest.mark.parametrize("arguments", PUTS)
 def test_what_cannot_be_put(node, arguments):
     expected = refusal(node.put_many, *arguments)
     with protocol.socket(*node.address, timeout_s=10) as socket:
