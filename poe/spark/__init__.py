@@ -5,6 +5,6 @@ Needs the extra `poe-queue[spark]` and Java 17; `import poe` does not load any o
 
 from poe.spark.data_source import PoeDataSource
 from poe.spark.pipeline import Pipeline
-from poe.spark.session import session
+from poe.spark.session import register, session
 
-__all__ = ["Pipeline", "PoeDataSource", "session"]
+__all__ = ["Pipeline", "PoeDataSource", "register", "session"]

@@ -39,7 +39,7 @@ FULL_SCHEMA = StructType([*SCHEMA, StructField("segment", StringType(), nullable
 
 
 class PoeDataSource(DataSource):
-    """Topics as tables and streams; register it with `spark.dataSource.register(PoeDataSource)`."""
+    """Topics as tables and streams; `poe.spark.register` hands it to a session."""
 
     @classmethod
     def name(cls) -> str:

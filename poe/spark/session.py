@@ -42,8 +42,26 @@ def session(app_name: str = "poe", master: str = "local[2]", **config: str) -> S
     running_on = spark.sparkContext.master or "local"
     if running_on != "local" and not running_on.startswith("local["):
         spark.sparkContext.addPyFile(str(_zipped_package()))
-    spark.dataSource.register(PoeDataSource)
+    register(spark)
     return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Register the data source `poe` with a session of your own; `session` has done so.
+
+    Unlike `spark.dataSource.register` it lets several streams start at the same time. Each start
+    changes, in the stream's own thread, the environment that Spark keeps for the data source.
+    Spark would keep it in a map that two threads must not change: once they have, no task of the
+    session can be read again (java.io.OptionalDataException).
+    """
+    context = spark.sparkContext
+    environment = context.environment
+    assert context._jvm is not None  # noqa: SLF001 - there is no public way to it
+    context.environment = context._jvm.java.util.concurrent.ConcurrentHashMap(environment)  # noqa: SLF001
+    try:
+        spark.dataSource.register(PoeDataSource)
+    finally:
+        context.environment = environment
 
 
 def _zipped_package() -> Path:
