@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from poe.actors import ActorRef, Call, Error, Exit, GenServer, Reason, is_orderly
+from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer, Reason, is_orderly
+from poe.actors.reason import is_word
 from poe.broker.appendix_message import (
     CheckLimits,
     LimitReached,
@@ -361,7 +362,8 @@ class TopicRegistry(GenServer):
         topic, segment = self._servers.owned.pop(message.ref)
         logger.error("appendix server of %s ended: %r", segment.path, message.reason)
         self._servers.to_restart[message.ref] = (topic, segment)
-        if self._routes[topic].writer is message.ref:
+        is_killed = is_word(message.reason, KILLED)  # so not by what it was asked to store
+        if self._routes[topic].writer is message.ref and not is_killed:
             self._crashes.count(topic, self.monotonic_s())
         await self._restart_failed()
 

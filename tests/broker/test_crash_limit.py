@@ -76,6 +76,15 @@ def test_crashes_that_are_rare_do_no_harm(sim):
     assert messages(sim, BAD) == [b"before", b"after"]
 
 
+def test_a_writer_that_is_killed_has_not_crashed(sim):
+    for number in range(7):
+        sim.kill("appendix_sup")
+        sim.advance(0.6)
+        sim.system.exit(sim.node.status()[0][1][-1][0], "kill")
+        sim.node.put(BAD, b"%d" % number)
+    assert messages(sim, BAD) == [b"before", *(b"%d" % number for number in range(7))]
+
+
 def test_readers_that_are_killed_do_not_keep_the_writer_from_its_work(simulate):
     sim = simulate(count_limit=1)
     for _ in range(2):
