@@ -362,8 +362,7 @@ class TopicRegistry(GenServer):
         topic, segment = self._servers.owned.pop(message.ref)
         logger.error("appendix server of %s ended: %r", segment.path, message.reason)
         self._servers.to_restart[message.ref] = (topic, segment)
-        is_killed = is_word(message.reason, KILLED)  # so not by what it was asked to store
-        if self._routes[topic].writer is message.ref and not is_killed:
+        if self._routes[topic].writer is message.ref and not is_word(message.reason, KILLED):
             self._crashes.count(topic, self.monotonic_s())
         await self._restart_failed()
 
