@@ -185,7 +185,7 @@ SCENARIOS = {
             release=360,
             unit="times 5 s",
             mutants=("stale-bound",),
-            bite_count=1,
+            bite_count=6,
         ),
         Scenario(
             name="clock",

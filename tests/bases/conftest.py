@@ -1,5 +1,7 @@
 """The same system on each base: GenServers must not notice which one they run on."""
 
+import gc
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +18,8 @@ def system(request: pytest.FixtureRequest) -> Iterator[System]:
     system = LoopSystemBase() if request.param == "loop" else HostedSystem(request.param)
     yield system
     system.shutdown()
+    if request.param.startswith("multiproc"):
+        _collect_sockets()
 
 
 @pytest.fixture(params=["multiprocQueueBase", "multiprocTCPBase"])
@@ -24,3 +28,11 @@ def processes(request: pytest.FixtureRequest) -> Iterator[HostedSystem]:
     system = HostedSystem(request.param)
     yield system
     system.shutdown()
+    _collect_sockets()
+
+
+def _collect_sockets() -> None:
+    """Let go of what Thespian has not closed, before the next test is told of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
