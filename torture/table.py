@@ -38,7 +38,7 @@ SCENARIOS = {
             unit="cuts",
             needs=("loop",),
             mutants=("no-data-sync", "no-sum-sync", "no-fsync"),
-            bite_count=6,
+            bite_count=3,
         ),
         Scenario(
             name="power-store",
@@ -185,7 +185,7 @@ SCENARIOS = {
             release=360,
             unit="times 5 s",
             mutants=("stale-bound",),
-            bite_count=6,
+            bite_count=3,
         ),
         Scenario(
             name="clock",
