@@ -192,7 +192,7 @@ def test_shutdown_leaves_neither_descriptors_nor_zombies(base):
     system.shutdown()
     del system, stopped, running
     gc.collect()
-    # Threads of tests before this one may be ending meanwhile; a leak stays.
+    # The thread that has started the processes holds a pipe to them until it ends, a moment later.
     wait_until(lambda: descriptors() <= before)
     with pytest.raises(ChildProcessError):
         os.waitpid(group, os.WNOHANG)
