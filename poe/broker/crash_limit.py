@@ -1,8 +1,8 @@
 """How often the writer of a topic may crash: one that goes on crashing gets a rest.
 
 A producer that sends again what has crashed the writer would otherwise crash it for ever, and each
-time the segment is repaired while all other topics wait. A writer that was killed, alone or with its
-supervisor, has not crashed by what it was asked to store: the registry does not count it.
+time the segment is repaired while all other topics wait. A writer that was killed, alone or with
+its supervisor, has not crashed by what it was asked to store: the registry does not count it.
 """
 
 import logging
