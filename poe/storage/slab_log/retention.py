@@ -22,14 +22,16 @@ def expire(
     *,
     age_max_s: float | None = None,
     bytes_max: int | None = None,
+    address_min: int | None = None,
     clock: Clock | None = None,
 ) -> int:
-    """Remove slabs that are too old or too many, and return the lowest address that is left.
+    """Remove slabs that are old, too many or done with; return the lowest address that is left.
 
     Args:
         path: the folder of the log, or a file layer in its place.
         age_max_s: a slab goes when it was last written longer ago than this; None: however old.
         bytes_max: slabs go until this many bytes are left, or the newest slab; None: however many.
+        address_min: a slab goes when it holds nothing at or behind this address; None: wherever.
         clock: what to measure the age with; None: the system's.
 
     Raises:
@@ -37,7 +39,11 @@ def expire(
         ReadFailed: the log cannot be read.
         WriteFailed: a slab cannot be removed.
     """
-    for key, limit in (("age_max_s", age_max_s), ("bytes_max", bytes_max)):
+    for key, limit in (
+        ("age_max_s", age_max_s),
+        ("bytes_max", bytes_max),
+        ("address_min", address_min),
+    ):
         if limit is not None and not limit >= 0:  # no comparison holds for NaN
             raise OptionError(key, limit, "0 or more, or None for no limit")
     files = open_log(path)
@@ -51,7 +57,8 @@ def expire(
             modified_us = files.modified_us(slab_path(start)) or 0
             is_old = age_max_s is not None and now_us - modified_us > age_max_s * _US_PER_S
             is_too_much = bytes_max is not None and end - start > bytes_max
-            if not (is_old or is_too_much):
+            is_done_with = address_min is not None and next_start <= address_min
+            if not (is_old or is_too_much or is_done_with):
                 break
             # In this order: a slab without its side file would be read with less care.
             files.unlink(slab_path(start))

@@ -226,6 +226,13 @@ class Writer:
         if not self._must_sync:
             self._make_durable()
 
+    def discard(self) -> None:
+        """Forget what is in the buffer: after a flush that raised, what it could not write."""
+        self._singles = []
+        self._waiting.clear()
+        self._written_count = 0
+        self.address = self._slab.end
+
     def close(self) -> None:
         """Flush, and let others write; on an error the writer stays open, but after a SyncFailed.
 
@@ -243,11 +250,12 @@ class Writer:
             if self._must_sync:
                 self._make_durable()
         except SyncFailed:
-            self._let_go()
+            self.release()
             raise
-        self._let_go()
+        self.release()
 
-    def _let_go(self) -> None:
+    def release(self) -> None:
+        """Let others write, without a flush: what is in the buffer is gone, as after a kill."""
         self._lock = None
         # The next write has to ask for a flush, which knows that the writer is closed.
         self._flush_at = 0

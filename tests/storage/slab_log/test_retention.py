@@ -43,6 +43,13 @@ def test_slabs_go_by_bytes(tmp_path, slabs):
     assert slabs_in(tmp_path) == slabs[3:]
 
 
+def test_slabs_go_that_hold_nothing_at_or_behind_an_address(tmp_path, slabs):
+    assert expire(tmp_path, address_min=slabs[2]) == slabs[2]
+    assert expire(tmp_path, address_min=slabs[3] - 1) == slabs[2]
+    assert expire(tmp_path, address_min=slabs[-1] + 1000) == slabs[-1]
+    assert slabs_in(tmp_path) == slabs[-1:]
+
+
 def test_the_newest_slab_always_stays(tmp_path, slabs):
     assert expire(tmp_path, age_max_s=0, bytes_max=0, clock=FixedClock()) == slabs[-1]
     assert slabs_in(tmp_path) == slabs[-1:]

@@ -219,6 +219,23 @@ def test_what_a_failed_flush_holds_is_written_by_the_next(tmp_path, layer, error
     assert read_all(tmp_path) == batch
 
 
+def test_what_a_failed_flush_holds_may_be_discarded(tmp_path, layer):
+    with Writer(layer) as writer:
+        addresses = [writer.write(b"first")]
+        writer.flush()
+        end = writer.address
+        writer.write_many([b"refused"] * ROWS_COUNT_MIN)
+        writer.write(b"refused")
+        layer.fail(0, errno.ENOSPC, "write_at")
+        with pytest.raises(StorageFull):
+            writer.flush()
+        writer.discard()
+        assert writer.address == end
+        addresses.append(writer.write(b"second"))
+    assert addresses[1] == end
+    assert read_all(tmp_path) == [b"first", b"second"]
+
+
 def test_a_write_with_a_full_buffer_on_a_full_disk_is_refused_and_works_once_there_is_room(
     tmp_path, layer
 ):
