@@ -5,7 +5,9 @@ from enum import IntEnum
 from poe.errors import (
     ConfigError,
     ConnectFailed,
+    HttpMissing,
     InvalidTopicName,
+    KafkaMissing,
     LocalProtocolError,
     PoeError,
     PointerOutOfRange,
@@ -18,7 +20,9 @@ from poe.errors import (
 
 _USAGE_ERRORS = (
     ConfigError,
+    HttpMissing,
     InvalidTopicName,
+    KafkaMissing,
     LocalProtocolError,
     PointerOutOfRange,
     PortInUse,

@@ -5,7 +5,7 @@ are attributes too. The code travels on the wire and is never reused. "Nothing t
 error: it is a value (None, an empty list). The errors of the slab log stand in its own package.
 
 Ranges of codes: 1xx configuration, 2xx storage, 3xx protocol, 4xx broker, 5xx delivery, 6xx actors,
-7xx supervision, 8xx Spark.
+7xx supervision, 8xx Spark, 9xx the HTTP gateway.
 """
 
 from poe.errors.actors import (
@@ -44,11 +44,33 @@ from poe.errors.config import (
     OptionError,
     UnknownOption,
 )
+from poe.errors.consumer import ConsumerClosed, ConsumerError, MessagesLost
+from poe.errors.delivery import (
+    BrokerDown,
+    BufferFull,
+    DeliveryTimeout,
+    Dropped,
+    ProducerClosed,
+    WouldBlock,
+)
+from poe.errors.gateway import GatewayError, HttpMissing, RequestRefused
+from poe.errors.kafka import (
+    KafkaMissing,
+    KafkaNotReady,
+    KafkaRefused,
+)
 from poe.errors.pipeline import (
     InvalidPipeline,
     PipelineRunning,
     QueryFailed,
     UnknownPipeline,
+)
+from poe.errors.producer import (
+    DeliveryError,
+    InvalidEnvelope,
+    InvalidPayload,
+    MassageFailed,
+    PickerFailed,
 )
 from poe.errors.protocol import (
     ConnectFailed,
@@ -97,7 +119,9 @@ from poe.errors.supervision import (
 __all__ = [
     "ActorDead",
     "ActorError",
+    "BrokerDown",
     "BrokerError",
+    "BufferFull",
     "CallFromActor",
     "CallTimeout",
     "ChildRequestRefused",
@@ -105,19 +129,33 @@ __all__ = [
     "ConfigError",
     "ConnectFailed",
     "ConnectionClosed",
+    "ConsumerClosed",
+    "ConsumerError",
     "CorruptRecord",
     "DataLost",
+    "DeliveryError",
+    "DeliveryTimeout",
+    "Dropped",
     "FormatNotSupported",
     "FrameTooLarge",
+    "GatewayError",
+    "HttpMissing",
     "IntensityExceeded",
     "InvalidChildSpec",
+    "InvalidEnvelope",
     "InvalidMessage",
+    "InvalidPayload",
     "InvalidPipeline",
     "InvalidTableArgument",
     "InvalidTopicName",
+    "KafkaMissing",
+    "KafkaNotReady",
+    "KafkaRefused",
     "LocalProtocolError",
     "LoopBaseOnly",
     "MailboxFull",
+    "MassageFailed",
+    "MessagesLost",
     "NameTaken",
     "NoDescriptors",
     "NodeNotRunning",
@@ -126,11 +164,13 @@ __all__ = [
     "NotSuspended",
     "OptionError",
     "Overloaded",
+    "PickerFailed",
     "PipelineRunning",
     "PoeError",
     "PointerOutOfRange",
     "PortInUse",
     "ProcessStartFailed",
+    "ProducerClosed",
     "ProducerFenced",
     "ProtocolError",
     "QueryFailed",
@@ -139,6 +179,7 @@ __all__ = [
     "RemoteFailure",
     "RemoteProtocolError",
     "RepeatedPut",
+    "RequestRefused",
     "RowsRefused",
     "SegmentLocked",
     "SegmentSealed",
@@ -166,5 +207,6 @@ __all__ = [
     "UnknownPipeline",
     "UnknownRequest",
     "UnknownTopic",
+    "WouldBlock",
     "WriteFailed",
 ]

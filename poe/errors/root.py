@@ -23,6 +23,13 @@ def _restored(
     return error
 
 
+_NAME_MAX = 255
+
+
 def shown(topic: bytes) -> str:
-    """Return the topic's name in quotes, with whatever could break the line escaped."""
-    return repr(topic.decode("utf-8", "backslashreplace"))
+    """Return the topic's name in quotes, with whatever could break the line escaped.
+
+    Who gives a name may give a huge one: of what no topic can be called the begin is enough.
+    """
+    text = repr(topic[:_NAME_MAX].decode("utf-8", "backslashreplace"))
+    return text if len(topic) <= _NAME_MAX else f"{text}..."
