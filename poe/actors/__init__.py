@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from poe.actors.address import ActorRef, LoopAddress
+from poe.actors.async_work import AsyncWork
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
@@ -87,6 +88,7 @@ __all__ = [
     "ActorExit",
     "ActorRef",
     "ActorStatus",
+    "AsyncWork",
     "Call",
     "CallTimeout",
     "Continue",

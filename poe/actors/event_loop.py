@@ -8,12 +8,17 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 try:
     from uvloop import new_event_loop
 except ImportError:  # no uvloop on this platform
     from asyncio import new_event_loop  # type: ignore[assignment]  # the same for our purposes
+
+
+_END_S = 1.0
+"""How long tasks may take to end when the loop has been stopped."""
 
 
 class EventLoop:
@@ -55,9 +60,19 @@ class EventLoop:
         self.loop.call_soon(started)
         try:
             self.loop.run_forever()
+            self._end_tasks()
         finally:
             self.thread_ident = 0
             asyncio.set_event_loop(None)
+
+    def _end_tasks(self) -> None:
+        """Let tasks that were cancelled, or are now, come to their end, unless they take long."""
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            with suppress(RuntimeError):  # it was stopped again
+                self.loop.run_until_complete(asyncio.wait(tasks, timeout=_END_S))
 
     def wake(self, callback: Callable[[], object]) -> None:
         """Run `callback` in the loop's thread soon; nothing happens on a closed loop."""

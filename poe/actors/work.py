@@ -17,7 +17,7 @@ from poe.actors.event_loop import EventLoop
 if TYPE_CHECKING:
     from poe.actors.gen_server import GenServer
 
-_THREADS_MAX = 16
+_DISK_THREADS_MAX = 16
 """One disk needs few; a thread is taken for as long as a stalled disk pleases."""
 
 
@@ -39,7 +39,7 @@ class Work:
             self._run()
             self._cell.post(self)
         else:
-            _threads.submit(partial(self._run_and_tell, self._cell.system.event_loop()))
+            _disk_threads.submit(partial(self._run_and_tell, self._cell.system.event_loop()))
 
     def wait(self) -> None:
         """Block until it is done; for an actor that is about to end, or has to know now."""
@@ -60,14 +60,16 @@ class Work:
         loop.wake(partial(self._cell.system.post_from_outside, self._cell, self, None))
 
 
-class _Threads:
-    """The threads that all systems of the process share; they start when they are needed.
+class Threads:
+    """Up to `threads_max` threads for functions that block; they start when they are needed.
 
     Neither a `concurrent.futures` executor, whose futures cost as much as the rest of a sync that
     is short, nor threads that have to end before the process may: a dead disk would keep it alive.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, threads_max: int) -> None:
+        self._name = name
+        self._threads_max = threads_max
         self.forget()
 
     def forget(self) -> None:
@@ -86,13 +88,13 @@ class _Threads:
         with self._lock:
             if self._idle_count:
                 self._idle_count -= 1
-            elif self._count < _THREADS_MAX:
+            elif self._count < self._threads_max:
                 self._start()
         self._jobs.put(job)
 
     def _start(self) -> None:
         try:
-            Thread(target=self._serve, name="poe-work", daemon=True).start()
+            Thread(target=self._serve, name=self._name, daemon=True).start()
         except RuntimeError:
             if not self._count:
                 raise
@@ -106,5 +108,6 @@ class _Threads:
                 self._idle_count += 1
 
 
-_threads = _Threads()
-os.register_at_fork(after_in_child=_threads.forget)
+# All systems of the process share them.
+_disk_threads = Threads("poe-work", _DISK_THREADS_MAX)
+os.register_at_fork(after_in_child=_disk_threads.forget)

@@ -1,10 +1,13 @@
 """The loop's thread: wake-ups, the one alarm, and a clean end."""
 
+import asyncio
+import inspect
 import threading
 import time
 
 import pytest
 
+from poe.actors import AsyncWork, GenServer, LoopSystemBase
 from poe.actors.event_loop import EventLoop
 from tests.waiting import wait_until
 
@@ -39,6 +42,36 @@ def test_a_stopped_loop_has_no_thread_and_ignores_wake_ups():
     event_loop.stop()
     event_loop.wake(lambda: pytest.fail("it ran"))
     assert "test-loop" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_stopped_loop_has_ended_its_tasks():
+    async def wait_for_ever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append(True)
+
+    ended: list[bool] = []
+    event_loop = EventLoop()
+    event_loop.start_thread("test-loop")
+    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), event_loop.loop).result(5)
+    asyncio.run_coroutine_threadsafe(wait_for_ever(), event_loop.loop)
+    event_loop.stop()
+    assert ended == [True]
+
+
+def test_work_that_is_cancelled_before_it_begins_is_closed():
+    class Canceller(GenServer):
+        pinned_to_loop = True
+
+        def init(self, coroutine) -> None:
+            AsyncWork(self, coroutine).cancel()
+
+    coroutine = asyncio.sleep(0)
+    with LoopSystemBase() as system:
+        system.start(Canceller, coroutine)
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
 
 def test_a_loop_in_the_own_thread_runs_until_it_is_stopped_from_within():
