@@ -8,8 +8,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from poe.errors import OptionError
-from poe.spark.patient_socket import PatientSocket
 from poe.spark.put_batches import check_columns, put_batches
+from poe.spark.retrying_socket import RetryingSocket
 from poe.spark.staging import StagedRange, Staging
 from poe.spark.write_options import WriteOptions
 
@@ -77,9 +77,9 @@ def check_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -
     check_columns(schema, options.topic)
 
 
-def connect(options: WriteOptions) -> PatientSocket:
+def connect(options: WriteOptions) -> RetryingSocket:
     """Return what calls the server."""
-    return PatientSocket(options.host, options.port, options.retry_timeout)
+    return RetryingSocket(options.host, options.port, options.retry_timeout)
 
 
 def ranges_of(messages: list[WriterCommitMessage | None]) -> list[StagedRange]:

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from poe.protocol import IndexedRecords, Socket, Span
 from poe.spark.arrow_batches import ArrowBatches
-from poe.spark.patient_socket import PatientSocket
 from poe.spark.planning import NO_LIMIT, SegmentRange, names_of
+from poe.spark.retrying_socket import RetryingSocket
 from poe.storage import POINTER_MAX
 
 
@@ -19,7 +19,7 @@ class BrokerSegments:
     """The topics of one server, see `Segments`; connects when it is first asked."""
 
     def __init__(self, host: str, port: int, *, retry_timeout_s: float, is_known: bool) -> None:
-        self._server = PatientSocket(host, port, retry_timeout_s, is_known=is_known)
+        self._server = RetryingSocket(host, port, retry_timeout_s, is_known=is_known)
 
     def topics(self) -> list[str]:
         """Return the names of all topics."""

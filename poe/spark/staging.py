@@ -27,8 +27,8 @@ import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
 from poe.errors import PoeError, RangeGone, RepeatedPut, UnknownTopic
 from poe.protocol import Messages, PutId, Socket
-from poe.spark.patient_socket import PatientSocket
 from poe.spark.read_options import STAGING_PREFIX
+from poe.spark.retrying_socket import RetryingSocket
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Staging:
         """Name of the staging topic."""
         return f"{STAGING_PREFIX}{self.producer.hex()}".encode()
 
-    def open(self, server: PatientSocket) -> None:
+    def open(self, server: RetryingSocket) -> None:
         """Make the topic, where it is not there; for one write the driver does it once.
 
         Raises:
@@ -85,7 +85,7 @@ class Staging:
             self._sync(server)  # with the server's option read="synced" nobody sees it before
 
     def stage(
-        self, server: PatientSocket, puts: Iterable[tuple[bytes, Messages]]
+        self, server: RetryingSocket, puts: Iterable[tuple[bytes, Messages]]
     ) -> list[StagedRange]:
         """Put (topic, batch) each onto the staging topic, and tell where they lie.
 
@@ -102,7 +102,7 @@ class Staging:
                 self._check_not_deleted(server)
         return ranges
 
-    def commit(self, server: PatientSocket, epoch: int, ranges: list[StagedRange]) -> None:
+    def commit(self, server: RetryingSocket, epoch: int, ranges: list[StagedRange]) -> None:
         """Bring what was staged onto its topics, once, however often this is called for an epoch.
 
         Raises:
@@ -133,7 +133,7 @@ class Staging:
             # All is stored: who was told of a failure would store it again.
             _log.warning("topic %s is left, use `poe delete`: %s", self.topic.decode(), error)
 
-    def delete(self, server: PatientSocket) -> None:
+    def delete(self, server: RetryingSocket) -> None:
         """Delete the topic and all that waits there.
 
         Raises:
@@ -142,13 +142,13 @@ class Staging:
         with suppress(UnknownTopic):
             server.call(Socket.delete, self.topic)
 
-    def _is_done(self, server: PatientSocket, epoch: int) -> bool:
+    def _is_done(self, server: RetryingSocket, epoch: int) -> bool:
         """Tell whether all was copied before; by now the plan may have expired."""
         newest = server.call(Socket.last_put, self.topic, self.producer)
         return newest is not None and (newest.epoch, newest.sequence) == (epoch, _DONE)
 
     def _plan(
-        self, server: PatientSocket, epoch: int, ranges: list[StagedRange]
+        self, server: RetryingSocket, epoch: int, ranges: list[StagedRange]
     ) -> tuple[int, dict[bytes, list[StagedRange]]]:
         """Put the plan, or find the one of the first time; return its pointer, and it by topic."""
         message = msgpack.packb(ranges)
@@ -167,10 +167,10 @@ class Staging:
             plan.setdefault(staged.topic, []).append(staged)
         return pointer, plan
 
-    def _sync(self, server: PatientSocket) -> None:
+    def _sync(self, server: RetryingSocket) -> None:
         server.call(Socket.control, "sync", topic=self.topic)
 
-    def _check_not_deleted(self, server: PatientSocket) -> None:
+    def _check_not_deleted(self, server: RetryingSocket) -> None:
         """Find out whether the put before has made the topic anew, and undo that."""
         first = server.call(Socket.read, self.topic, 0, 1)
         if [message for _, message in first] != [_BEGIN]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from poe.spark import PoeDataSource, session, stream_writer
-from poe.spark.patient_socket import PatientSocket
+from poe.spark.retrying_socket import RetryingSocket
 
 FAST_START = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
@@ -27,7 +27,7 @@ FAST_START = {
 """Each driver lives for two micro-batches only: most of its time is its start."""
 
 
-class MortalSocket(PatientSocket):
+class MortalSocket(RetryingSocket):
     """Lives for so many calls, and takes the driver with it."""
 
     calls_left = 0
@@ -55,7 +55,7 @@ class MortalDataSource(PoeDataSource):
                 commits.write(b".")
                 commits_count = commits.tell()
             if commits_count <= commits_left:
-                return PatientSocket(options.host, options.port, options.retry_timeout)
+                return RetryingSocket(options.host, options.port, options.retry_timeout)
             socket = MortalSocket(options.host, options.port, options.retry_timeout)
             socket.calls_left = calls
             return socket

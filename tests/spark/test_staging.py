@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from poe import Node
 from poe.errors import ConnectFailed, InvalidTopicName, ProducerFenced, UnknownTopic
 from poe.protocol import Socket
-from poe.spark.patient_socket import PatientSocket
+from poe.spark.retrying_socket import RetryingSocket
 from poe.spark.staging import Staging
 from poe.storage import POINTER_MAX
 from tests.broker.nodes import address, connect, stored
@@ -29,7 +29,7 @@ class DriverKilled(Exception):
     pass
 
 
-class MortalSocket(PatientSocket):
+class MortalSocket(RetryingSocket):
     """The server as a driver sees it that is killed after so many calls."""
 
     calls_left = FOR_EVER
@@ -83,7 +83,7 @@ def node(tmp_path_factory):
 
 @pytest.fixture
 def server(node):
-    with PatientSocket(*address(node), 5.0) as server:
+    with RetryingSocket(*address(node), 5.0) as server:
         yield server
 
 
@@ -205,7 +205,7 @@ def test_a_server_that_shows_only_what_is_synced_is_written_to(tmp_path, is_temp
         Node(dir=tmp_path, port=0, read="synced", sync_interval=not_unasked_s) as node,
         connect(node) as client,
     ):
-        with PatientSocket(*address(node), 5.0) as server:
+        with RetryingSocket(*address(node), 5.0) as server:
             staging.open(server)
             ranges = staging.stage(server, [(b"a", [b"1", b"2"]), (b"b", [b"3"])])
             staging.commit(server, 0, ranges)
@@ -214,7 +214,7 @@ def test_a_server_that_shows_only_what_is_synced_is_written_to(tmp_path, is_temp
         assert stored(node, b"b") == [b"3"]
 
 
-class ServerThatLeaves(PatientSocket):
+class ServerThatLeaves(RetryingSocket):
     """The server as a driver sees it from which it is cut off before a method."""
 
     method: object = None
@@ -241,7 +241,7 @@ def test_producers_of_one_name_on_two_topics_are_two():
     assert first == again
 
 
-class KillingSocket(PatientSocket):
+class KillingSocket(RetryingSocket):
     """Kills the server when it has changed something, and asks the next one for it again."""
 
     def __init__(self, folder):

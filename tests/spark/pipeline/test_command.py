@@ -117,7 +117,7 @@ def test_a_pipeline_whose_java_is_killed_tells_which_queries_it_has_given_up(tmp
     (tmp_path / "p.toml").write_text("intensity = 0\n" + TICKS)
     with Background("pipeline", "run", tmp_path / "p.toml", *MEMORY, port=1) as running:
         pid = running.process.pid
-        running.read_until(b"out running\n")
+        running.read_until(b"out running\n", timeout_s=DEADLINE_S)
         (java,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         os.kill(int(java), signal.SIGKILL)
         told, complaints = running.process.communicate(timeout=DEADLINE_S)

@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Self, TypeVar
 
-from poe.errors import ActorDead, CallTimeout, ConnectionClosed, PoeError
+from poe.errors import PoeError
+from poe.errors.delivery import OUTCOME_UNKNOWN
 from poe.protocol import Socket, socket
 
 _log = logging.getLogger(__name__)
@@ -18,7 +19,7 @@ _PAUSE_MAX_S = 1.0
 T = TypeVar("T")
 
 
-class PatientSocket:
+class RetryingSocket:
     """Calls a server until it answers; for calls that may be done more than once.
 
     A call whose reply was lost is made again, on a new connection. One thread at a time may call
@@ -101,7 +102,7 @@ class PatientSocket:
         Raises:
             PoeError: the error, where it does not pass, or has not passed for too long.
         """
-        may_pass = isinstance(error, ConnectionClosed | CallTimeout | ActorDead)
+        may_pass = isinstance(error, OUTCOME_UNKNOWN)
         if not self._is_known or not (may_pass or error.retriable):
             raise error
         now_s = time.monotonic()

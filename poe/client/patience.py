@@ -1,0 +1,73 @@
+"""How long callers wait, and one timer for all of them who wait equally long.
+
+A timer each would cost a quarter of a short wait.
+"""
+
+import asyncio
+import time
+from collections import deque
+
+from poe.errors import OptionError
+
+FOR_EVER_S = 1e9
+"""30 years. Locks take no more than ten times that."""
+
+
+def check_timeout(timeout_s: object) -> float:
+    """Return how many seconds to wait; `FOR_EVER_S` for None, infinity, and whatever is longer.
+
+    Raises:
+        OptionError: it is no time.
+    """
+    if timeout_s is None:
+        return FOR_EVER_S
+    if isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool) and timeout_s >= 0:
+        return float(min(timeout_s, FOR_EVER_S))
+    raise OptionError("timeout_s", timeout_s, "seconds: 0 or more, or None")
+
+
+def deadline_of(timeout_s: object) -> float:
+    """Return until when to wait, by the monotonic clock.
+
+    Raises:
+        OptionError: it is no time.
+    """
+    return time.monotonic() + check_timeout(timeout_s)
+
+
+class Patience:
+    """Ends waits that have lasted for `timeout_s`; belongs to one event loop.
+
+    All wait equally long, so the oldest is the first to end. A wait that was in vain is ended by
+    setting its future's result: whoever waits looks whether it has got what it waited for.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._waits: deque[tuple[float, asyncio.Future[None]]] = deque()
+        self._is_armed = False
+
+    def limit(self, future: "asyncio.Future[None]") -> None:
+        """End the wait for a future when it has lasted too long."""
+        waits = self._waits
+        while waits and waits[0][1].done():
+            waits.popleft()
+        waits.append((self._loop.time() + self._timeout_s, future))
+        if not self._is_armed:
+            self._is_armed = True
+            self._loop.call_later(self._timeout_s, self._ring)
+
+    def _ring(self) -> None:
+        now_s = self._loop.time()
+        while self._waits and (self._waits[0][1].done() or self._waits[0][0] <= now_s):
+            end(self._waits.popleft()[1])
+        self._is_armed = bool(self._waits)
+        if self._waits:
+            self._loop.call_at(self._waits[0][0], self._ring)
+
+
+def end(future: "asyncio.Future[None]") -> None:
+    """End a wait, unless it has ended."""
+    if not future.done():
+        future.set_result(None)
