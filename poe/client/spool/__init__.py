@@ -1,0 +1,1 @@
+"""The downtime buffer of a producer on disk."""
