@@ -1,5 +1,64 @@
-"""Clients that need an event loop: so far the asyncio socket, of the shape of the blocking one."""
+"""Clients: the asyncio socket, of the shape of the blocking one; producers, and consumers.
+
+Those two are loaded when they are first asked for: producers bring the actor runtime with them.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from poe.client.async_socket import AsyncSocket, connect
 
-__all__ = ["AsyncSocket", "connect"]
+if TYPE_CHECKING:
+    from poe.client.consumer.async_consumer import AsyncConsumer
+    from poe.client.consumer.consumer import Consumer
+    from poe.client.consumer.source import ConsumerStatistics, Fetched, Received
+    from poe.client.producer.async_producer import AsyncProducer
+    from poe.client.producer.delivery import Buffered, Delivery, Failed, Sent
+    from poe.client.producer.payload import Message
+    from poe.client.producer.producer import Producer
+    from poe.client.producer.topic_info import TopicInfo, Undelivered, WorkerInfo
+
+_LATE = {
+    "AsyncConsumer": "consumer.async_consumer",
+    "AsyncProducer": "producer.async_producer",
+    "Buffered": "producer.delivery",
+    "Consumer": "consumer.consumer",
+    "ConsumerStatistics": "consumer.source",
+    "Delivery": "producer.delivery",
+    "Failed": "producer.delivery",
+    "Fetched": "consumer.source",
+    "Message": "producer.payload",
+    "Producer": "producer.producer",
+    "Received": "consumer.source",
+    "Sent": "producer.delivery",
+    "TopicInfo": "producer.topic_info",
+    "Undelivered": "producer.topic_info",
+    "WorkerInfo": "producer.topic_info",
+}
+
+__all__ = [
+    "AsyncConsumer",
+    "AsyncProducer",
+    "AsyncSocket",
+    "Buffered",
+    "Consumer",
+    "ConsumerStatistics",
+    "Delivery",
+    "Failed",
+    "Fetched",
+    "Message",
+    "Producer",
+    "Received",
+    "Sent",
+    "TopicInfo",
+    "Undelivered",
+    "WorkerInfo",
+    "connect",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - as Python has it
+    if name in _LATE:
+        return getattr(importlib.import_module(f"poe.client.{_LATE[name]}"), name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -1,0 +1,110 @@
+"""What all that speaks to Kafka by librdkafka shares: its settings, and its errors as ours."""
+
+import logging
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from poe.errors import (
+    ConfigError,
+    KafkaNotReady,
+    KafkaRefused,
+    LocalProtocolError,
+    OptionError,
+    PoeError,
+    UnknownTopic,
+)
+from poe.errors.root import shown
+
+Client = TypeVar("Client")
+
+_TOPIC = re.compile(rb"[A-Za-z0-9._-]{1,249}")
+_SOCKET_MAX_S = 300.0
+"""librdkafka's limit."""
+
+_OURS = {
+    "bootstrap.servers": "the url",
+    "metadata.broker.list": "the url",
+    "error_cb": "the callbacks of the producer",
+    "on_delivery": "the deliveries that calls return",
+    "delivery.report.only.error": "the deliveries that calls return",
+    "transactional.id": "nothing: there are no transactions here",
+}
+"""Settings that would break what is built on them, and what to use instead."""
+
+_NOT_READY = {
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
+}
+"""Errors that pass, and after which nothing is stored."""
+
+
+def open_client(
+    kind: Callable[[dict[str, Any]], Client],
+    addresses: Sequence[tuple[str, int]],
+    own: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> Client:
+    """Make a producer or a consumer of librdkafka.
+
+    Args:
+        kind: its class.
+        addresses: (host, port) of brokers.
+        own: settings that `given` may replace.
+        given: option `kafka`: settings by librdkafka's names.
+
+    Raises:
+        OptionError: one of `given` is not the user's to set.
+        ConfigError: librdkafka refuses one; the error says which.
+    """
+    for name in given.keys() & _OURS.keys():
+        key = f"kafka[{name!r}]"
+        raise OptionError(key, given[name], _OURS[name])
+    settings = {
+        "bootstrap.servers": ",".join(f"{_bracketed(host)}:{port}" for host, port in addresses),
+        "logger": logging.getLogger("poe.client.kafka"),
+        **own,
+        **given,
+    }
+    try:
+        return kind(settings)
+    except (KafkaException, TypeError, ValueError) as error:
+        reason = error.args[0].str() if isinstance(error, KafkaException) else error
+        msg = f"librdkafka refuses option 'kafka': {reason}; its CONFIGURATION.md lists them all"
+        raise ConfigError(msg) from error
+
+
+def socket_timeout_ms(request_timeout_s: float) -> int:
+    """Return option `request_timeout_s` as librdkafka takes it: rounded up, and 5 min at most."""
+    return math.ceil(1000 * min(request_timeout_s, _SOCKET_MAX_S))
+
+
+def topic_text(topic: bytes) -> str:
+    """Return the name of a topic as librdkafka takes it.
+
+    Raises:
+        LocalProtocolError: Kafka has no topics of such a name.
+    """
+    if not _TOPIC.fullmatch(topic) or topic in {b".", b".."}:
+        msg = f"topic {shown(topic)} is no name for Kafka; use 1 to 249 of A-Z a-z 0-9 . _ -"
+        raise LocalProtocolError(msg)
+    return topic.decode()
+
+
+def error_of(topic: bytes, error: KafkaError) -> PoeError:
+    """Return what an error means for a topic."""
+    if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        return UnknownTopic(topic)
+    kind = KafkaNotReady if error.code() in _NOT_READY else KafkaRefused
+    return kind(topic, error.code(), error.str())
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

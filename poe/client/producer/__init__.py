@@ -1,0 +1,1 @@
+"""A producer: what its callers give, in batches, to brokers that come and go."""

@@ -1,0 +1,257 @@
+"""The producer for asyncio: the same as `Producer`, and what would block there is awaited here."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self, TypeVar, cast, overload
+
+from poe.client.patience import Patience, check_timeout, deadline_of, end
+from poe.client.producer.delivery import Buffered, Delivery, Failed, Outcome, Result, Sent
+from poe.client.producer.producer_core import ProducerCore
+from poe.client.producer.topic_info import TopicInfo, Undelivered, WorkerInfo
+from poe.client.producer.topic_queues import TopicQueues, buffered_of
+from poe.client.producer.transport import TopicMetadata
+from poe.errors import BrokerDown, BufferFull
+
+T = TypeVar("T")
+
+_TIMEOUT_S = 5.0
+"""ekaf's patience."""
+
+
+class AsyncProducer:
+    """Sends messages to topics of Poe or Kafka; see `Producer` for what all methods have in common.
+
+    Tasks of any asyncio loops may use one. A call that is cancelled is withdrawn if it was not sent
+    yet; otherwise its messages may be stored.
+    """
+
+    def __init__(self, url: str, /, **options: Any) -> None:  # noqa: ANN401 - checked by `ProducerOptions`
+        self._core = ProducerCore(url, options)
+        self._patience: dict[tuple[asyncio.AbstractEventLoop, float], Patience] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # ---- producing ----------------------------------------------------------------------------
+
+    @overload
+    async def produce_sync(
+        self, topic: bytes | str, data: bytes | list[bytes], timeout_s: float | None = None
+    ) -> Sent: ...
+
+    @overload
+    async def produce_sync(
+        self, topic: bytes | str, data: object, timeout_s: float | None = None
+    ) -> Result: ...
+
+    async def produce_sync(
+        self, topic: bytes | str, data: object, timeout_s: float | None = None
+    ) -> Result:
+        """Send at once, and return where the messages are once the broker has answered.
+
+        Raises:
+            PoeError: as `Producer.produce_sync`.
+        """
+        core = self._core
+        limit_s = timeout_s
+        if limit_s is None:
+            limit_s = core.topic(topic).options.request_timeout_s
+        deadline_s = deadline_of(limit_s)
+        delivery = await self._add(topic, data, is_due=True, deadline_s=deadline_s)
+        if delivery.outcome.value is None:
+            try:
+                if timeout_s is None:
+                    await self._wait_patiently(delivery.outcome, limit_s)
+                else:
+                    await _wait(delivery.outcome, deadline_s)
+            except asyncio.CancelledError:
+                core.give_up_waiting(topic, delivery, limit_s)
+                raise
+            if delivery.outcome.value is None:
+                error = core.give_up_waiting(topic, delivery, limit_s)
+                if error is not None:
+                    raise error
+        return delivery.result()
+
+    async def _wait_patiently(self, outcome: Outcome, limit_s: float) -> None:
+        """Wait for as long as most calls do."""
+        key = asyncio.get_running_loop(), limit_s
+        patience = self._patience.get(key)
+        if patience is None:
+            for loop, other_s in list(self._patience):
+                if loop.is_closed():
+                    self._patience.pop((loop, other_s), None)
+            patience = self._patience[key] = Patience(limit_s)
+        future = outcome.future()
+        patience.limit(future)
+        await future
+
+    async def produce_async(self, topic: bytes | str, data: object) -> Delivery:
+        """Send at once, and return what can be awaited for what became of it.
+
+        Raises:
+            PoeError: as `Producer.produce_async`.
+        """
+        return await self._add(topic, data, is_due=True)
+
+    async def produce_async_batched(self, topic: bytes | str, data: object) -> Delivery:
+        """Add to a batch, which leaves at `batch_count`, `batch_bytes` or `linger_s`.
+
+        Raises:
+            PoeError: as `Producer.produce_async`.
+        """
+        return await self._add(topic, data, is_due=False)
+
+    async def produce_sync_batched(
+        self, topic: bytes | str, data: object
+    ) -> Buffered | list[Buffered | Failed]:
+        """Add to a batch, and return how many messages that has now.
+
+        Raises:
+            PoeError: as `Producer.produce_sync_batched`.
+        """
+        return buffered_of(await self._add(topic, data, is_due=False))
+
+    publish = produce_async
+    """ekaf's name."""
+    batch = produce_sync_batched
+    """ekaf's name."""
+
+    async def _add(
+        self, topic: bytes | str, data: object, *, is_due: bool, deadline_s: float | None = None
+    ) -> Delivery:
+        core = self._core
+        try:
+            return core.add(topic, data, is_due=is_due)
+        except BufferFull:
+            end_s = time.monotonic() + core.block_s(topic)
+        if deadline_s is not None:
+            end_s = min(end_s, deadline_s)
+        while True:
+            room = core.accumulator.room()
+            try:
+                return core.add(topic, data, is_due=is_due)
+            except BufferFull:
+                if not await _wait(room, end_s):
+                    raise
+
+    # ---- threads ------------------------------------------------------------------------------
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the producer's own event loop, which runs in a thread of its own.
+
+        A program that gives it all its tasks (`asyncio.run_coroutine_threadsafe`) spares the change
+        of threads with each message. There a full buffer raises at once, whatever `on_full` says,
+        and `close` must not be called: it ends the loop.
+
+        Raises:
+            ProducerClosed: it has none any more.
+        """
+        return self._core.loop()
+
+    # ---- topics -------------------------------------------------------------------------------
+
+    async def pick(
+        self, topic: bytes | str, function: Callable[[WorkerInfo], T] | None = None
+    ) -> WorkerInfo | T:
+        """Return the worker of the partition that the next call goes to, or `function` of it.
+
+        Raises:
+            BrokerDown: there is none.
+        """
+        queues = await self._ready(topic, _TIMEOUT_S)
+        worker = queues.pick()
+        if worker is None:
+            raise BrokerDown(queues.topic, "its partition has no worker")
+        return worker if function is None else function(worker)
+
+    async def prepare(
+        self,
+        topic: bytes | str,
+        function: Callable[[TopicInfo], T] | None = None,
+        timeout_s: float | None = _TIMEOUT_S,
+    ) -> TopicInfo | T:
+        """Connect before the first message; return what is known then, or `function` of it.
+
+        Raises:
+            BrokerDown: no broker can be reached in time; the topic goes on trying.
+            InvalidTopicName, LocalProtocolError: no topic there can have this name.
+        """
+        info = (await self._ready(topic, timeout_s)).info()
+        return info if function is None else function(info)
+
+    async def metadata(
+        self, topic: bytes | str, timeout_s: float | None = _TIMEOUT_S
+    ) -> TopicMetadata:
+        """Return brokers and partitions, as they were last asked for.
+
+        Raises:
+            BrokerDown: nobody has told them in time.
+            LocalProtocolError: as `prepare`, on Kafka.
+        """
+        deadline_s = deadline_of(timeout_s)
+        queues = self._core.topic(topic)
+        if not await _wait(queues.known, deadline_s):
+            raise queues.unreachable()
+        return cast(TopicMetadata, queues.metadata)
+
+    async def info(self, topic: bytes | str) -> TopicInfo:
+        """Return the state of a topic, without waiting for anything."""
+        return self._core.topic(topic).info()
+
+    async def _ready(self, topic: bytes | str, timeout_s: float | None) -> TopicQueues:
+        deadline_s = deadline_of(timeout_s)
+        queues = self._core.topic(topic)
+        if not await _wait(queues.up, deadline_s):
+            raise queues.unreachable()
+        queues.check_taken()
+        return queues
+
+    # ---- end ----------------------------------------------------------------------------------
+
+    async def flush(self, timeout_s: float | None = None) -> bool:
+        """Send all that waits, and wait for the answers; False where some have not come in time.
+
+        It waits for what was there when it was called; None sets no limit.
+        """
+        deadline_s = deadline_of(timeout_s)
+        for outcome in self._core.flush():
+            if not await _wait(outcome, deadline_s):
+                return False
+        return True
+
+    async def close(self, timeout_s: float | None = None) -> list[Undelivered]:
+        """Deliver what waits, end, and return what was not delivered. Twice is harmless.
+
+        Args:
+            timeout_s: how long delivering may take; None: option `close_timeout_s`.
+        """
+        core = self._core
+        limit_s = check_timeout(core.options.close_timeout_s if timeout_s is None else timeout_s)
+        if not core.refuse():
+            return []
+        await self.flush(limit_s)
+        return await asyncio.to_thread(core.end)
+
+    async def statistics(self) -> dict[str, Any]:
+        """Return counts: of messages sent, delivered, failed, dropped, retried, buffered."""
+        return self._core.statistics()
+
+
+async def _wait(outcome: Outcome, deadline_s: float) -> bool:
+    """Wait until it is settled; False when it was not in time."""
+    if outcome.value is None:
+        future = outcome.future()
+        # A timer costs less than a time-out's scope does, and a thousand of them are for nothing.
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(deadline_s - time.monotonic(), partial(end, future))
+        try:
+            await future
+        finally:
+            timer.cancel()
+    return outcome.value is not None

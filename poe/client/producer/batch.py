@@ -1,0 +1,167 @@
+"""The messages of one request on their way: from the first call that adds one to the answer."""
+
+from typing import TYPE_CHECKING, Any
+
+from poe.client.producer.delivery import Failed, RequestOutcome, Result, Sent
+from poe.client.producer.payload import Message, Messages
+from poe.client.producer.transport import OutgoingBatch
+from poe.errors import PoeError
+from poe.protocol import PutId
+
+if TYPE_CHECKING:
+    from poe.client.producer.batch_gatherer import BatchGatherer
+    from poe.client.spool.unplaced_batches import Assignment
+
+
+class Batch(RequestOutcome):
+    """Calls add to it until it is closed; its queue owns it, under the lock of the accumulator.
+
+    A call knows its messages by their places, so places never change: what is withdrawn or dropped
+    leaves a hole. Its value is the pointer of its last message, or an error, or where its messages
+    went, if they were added before the partitions were known.
+    """
+
+    __slots__ = (
+        "address",
+        "begun_s",
+        "error",
+        "holes",
+        "is_massaged",
+        "is_plain",
+        "is_unknown",
+        "living_count",
+        "messages",
+        "places",
+        "put_id",
+        "queue",
+        "sent_s",
+        "serial",
+        "size",
+    )
+
+    def __init__(self, queue: "BatchGatherer", begun_s: float) -> None:
+        super().__init__()
+        self.queue = queue
+        self.begun_s = begun_s
+        self.messages: list[Any] = []
+        """`bytes` or `Message`; given up when it is settled."""
+        self.places = 0
+        """Messages that were added; set by `close`. 0 too where nobody knows which one is whose."""
+        self.living_count = 0
+        """Messages that are left of them; set by `close`."""
+        self.is_massaged = False
+        self.size = 0
+        """Bytes."""
+        self.is_plain = True
+        """Whether all messages are `bytes`."""
+        self.holes: list[tuple[int, int, PoeError]] = []
+        """(start, end, why) of messages that were taken out."""
+        self.put_id: PutId | None = None
+        self.serial = 0
+        """Orders batches of a queue by their first send; 0 before it."""
+        self.sent_s = 0.0
+        self.is_unknown = False
+        """Whether it was sent over a connection that was lost before the answer."""
+        self.error: PoeError | None = None
+        """Why it is to be sent again."""
+        self.address: int | None = None
+        """Where it lies in the spool; None where it came from memory."""
+
+    def result_of(self, end: int, count: int) -> Result:
+        """Return the `Sent` of the messages before place `end`."""
+        value = self.value
+        if self.holes:
+            why = self.hole_in(end - count, end)
+            if why is not None:
+                raise why.with_traceback(None)
+        if type(value) is not int:
+            return self._result_of_places(value, end - count, end)
+        # Pointers of one request are consecutive.
+        if value and end < self.places:
+            value -= self.places - end - sum(e - s for s, e, _ in self.holes if s >= end)
+        return Sent(self.queue.topic, self.queue.partition, value, count)
+
+    def _result_of_places(
+        self, value: "PoeError | Assignment", start: int, end: int
+    ) -> list[Sent | Failed]:
+        if isinstance(value, PoeError):
+            raise value.with_traceback(None)
+        gone = sum(e - s for s, e, _ in self.holes if e <= start)
+        return value.results(start - gone, end - gone)
+
+    def hole_in(self, start: int, end: int) -> PoeError | None:
+        """Return why some of these messages were taken out; None where all are there."""
+        for hole_start, hole_end, why in self.holes:
+            if hole_start < end and start < hole_end:
+                return why
+        return None
+
+    def cut(self, start: int, end: int, why: PoeError) -> tuple[int, int]:
+        """Take messages out; return how many there were, and their bytes."""
+        count = size = 0
+        for place in range(start, end):
+            message = self.messages[place]
+            if message is not None:
+                count += 1
+                size += size_of(message)
+                self.messages[place] = None
+        last = self.holes[-1] if self.holes else None
+        if last is not None and last[1] == start and last[2] is why:
+            self.holes[-1] = (last[0], end, why)
+        else:
+            self.holes.append((start, end, why))
+        self.size -= size
+        return count, size
+
+    def reply(self, value: int | PoeError) -> Sent | PoeError:
+        """Return the answer to the whole batch, for those who are told of batches."""
+        if isinstance(value, PoeError):
+            return value
+        return Sent(self.queue.topic, self.queue.partition, value, self.living_count)
+
+    def count(self) -> int:
+        """Return how many messages of callers it has."""
+        if self.serial:
+            return self.living_count
+        return len(self.messages) - sum(end - start for start, end, _ in self.holes)
+
+    def close(self) -> None:
+        """Make the messages what is sent: without holes, and all of one kind."""
+        self.places = self.living_count = len(self.messages)
+        if self.holes:
+            self.messages = [message for message in self.messages if message is not None]
+            self.living_count = len(self.messages)
+        if not self.is_plain:
+            self.messages = [
+                message if type(message) is Message else Message(message)
+                for message in self.messages
+            ]
+
+    def massaged(self, messages: list[Any]) -> None:
+        """Send other messages in place of these, unless they were given up meanwhile."""
+        if not self.messages:
+            return
+        if len(messages) != len(self.messages):
+            self.places = 0
+        self.messages = messages
+        self.is_massaged = True
+
+    def outgoing(self) -> OutgoingBatch:
+        """Return what a transport is given."""
+        queue = self.queue
+        return OutgoingBatch(queue.topic, queue.partition, self.messages, self.put_id, self.size)
+
+
+def size_of(message: bytes | Message) -> int:
+    """Return how many bytes of buffer a message takes."""
+    if not isinstance(message, Message):
+        return len(message)
+    size = len(message.value or b"") + len(message.key or b"")
+    if message.headers:
+        size += sum(len(name) + len(content) for name, content in message.headers.items())
+    return size
+
+
+def bytes_of(messages: Messages) -> int:
+    """Return how many bytes of buffer the messages of one call take."""
+    return sum(map(len if type(messages[0]) is bytes else size_of, messages))

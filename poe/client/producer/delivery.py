@@ -1,0 +1,270 @@
+"""What becomes of a call: a delivery, which resolves by itself when its request is answered.
+
+Strategy: the calls whose messages leave in one request share its outcome; a delivery is no more
+than a place in it. Whoever waits is woken by the outcome, once, however many calls it has.
+"""
+
+import asyncio
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+from poe.client.patience import FOR_EVER_S, check_timeout
+from poe.errors import CallTimeout, PoeError, WouldBlock
+
+_log = logging.getLogger(__name__)
+
+_BROKER = "the broker"
+
+callback_threads: set[int] = set()
+"""Idents of the threads that receive answers at present, and so call callbacks."""
+
+
+class Sent(NamedTuple):
+    """Messages that a broker has acknowledged."""
+
+    topic: bytes
+    partition: int
+    pointer: int
+    """Of the last message; on Kafka its offset. 0 where the broker does not know it any more."""
+    count: int  # type: ignore[assignment]  # hides the method of tuples, which nobody needs here
+    """How many messages; those of one request have consecutive pointers."""
+
+
+class Failed(NamedTuple):
+    """A message of a keyed list that was not delivered, while others were."""
+
+    partition: int
+    error: PoeError
+
+
+class Buffered(NamedTuple):
+    """Messages that wait for their batch to be full or old."""
+
+    partition: int
+    buffered_count: int
+    """Messages that wait there now, these included."""
+
+
+Result: TypeAlias = Sent | list[Sent | Failed]
+
+
+class Outcome:
+    """Something that others wait for, such as room in a buffer.
+
+    Any thread may wait; one thread settles, once. Without a lock: each action is run by whoever
+    takes it out of the list, and that is one atomic step.
+    """
+
+    __slots__ = ("_actions", "_futures", "value")
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        """None until it is settled."""
+        self._actions: list[Callable[[], object]] = []
+        self._futures: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] | None = None
+
+    def settle(self, value: object) -> None:
+        """Set the value, which is not None, and wake all who wait."""
+        self.value = value
+        self._run_actions()
+
+    def abandon(self, error: PoeError) -> None:
+        """Settle it, and what follows from it, without waking anybody; unless it is settled."""
+        actions, self._actions = self._actions, []
+        if self.value is None:
+            self.value = error
+        for action in actions:
+            follower = getattr(action, "__self__", None)
+            if isinstance(follower, Outcome):
+                follower.abandon(error)
+
+    def when_settled(self, action: Callable[[], object]) -> None:
+        """Call `action` once it is settled: in the thread that settles, or now."""
+        self._actions.append(action)
+        if self.value is not None:
+            self._run_actions()
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Block until it is settled.
+
+        Raises:
+            CallTimeout: it was not in time.
+            WouldBlock: a callback has called this.
+        """
+        if self.value is not None:
+            return
+        check_may_block("it")
+        # A bare lock: an Event, which has a Condition in it, costs several times as much.
+        lock = threading.Lock()
+        lock.acquire()
+        self.when_settled(lock.release)
+        limit_s = -1 if timeout_s is None else min(max(timeout_s, 0.0), FOR_EVER_S)
+        if not lock.acquire(timeout=limit_s):
+            raise CallTimeout(_BROKER, timeout_s or 0.0)
+
+    def future(self) -> "asyncio.Future[None]":
+        """Return a future of the running loop that is done when this is settled.
+
+        A loop is woken once, for all of its futures: a thousand tasks may wait for one batch.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        if self._futures is None:
+            self._futures = {}
+        futures = self._futures.get(loop)
+        if futures is None:
+            futures = self._futures[loop] = []
+            self.when_settled(partial(_wake_loop, loop, futures))
+        futures.append(future)
+        return future
+
+    def _run_actions(self) -> None:
+        actions = self._actions
+        while actions:
+            try:
+                action = actions.pop(0)
+            except IndexError:  # another thread was faster
+                return
+            try:
+                action()
+            except Exception:  # noqa: BLE001 - logged; others wait for the same answer
+                _log.exception("a callback of a delivery raised")
+
+
+class RequestOutcome(Outcome, ABC):
+    """What becomes of one request, for all calls in it."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def result_of(self, end: int, count: int) -> Result:
+        """Return the result of the `count` messages before place `end`; only once settled.
+
+        Raises:
+            PoeError: they were not delivered.
+        """
+
+
+class Delivery:
+    """The future of one call: done when its messages are acknowledged or given up.
+
+    It resolves by itself; `result` blocks any thread but the producer's own, `await` works in any
+    asyncio loop.
+    """
+
+    __slots__ = ("count", "end", "outcome")
+
+    def __init__(self, outcome: RequestOutcome, end: int = 0, count: int = 0) -> None:
+        self.outcome = outcome
+        self.end = end
+        self.count = count
+
+    def __repr__(self) -> str:
+        return f"<Delivery {'done' if self.done() else 'pending'}>"
+
+    def done(self) -> bool:
+        """Tell whether it is known what became of it."""
+        return self.outcome.value is not None
+
+    def result(self, timeout_s: float | None = None) -> Result:
+        """Wait, and return what was sent: a list for a keyed list of messages, else one `Sent`.
+
+        Of a keyed list of which only some were delivered, the others are `Failed` in it.
+
+        Raises:
+            CallTimeout: it is not known yet; the delivery goes on.
+            WouldBlock: it is not known yet, and this is a callback.
+            OptionError: `timeout_s` is no time.
+            PoeError: the messages were not delivered, or are not known to be.
+        """
+        outcome = self.outcome
+        outcome.wait(check_timeout(timeout_s))
+        return outcome.result_of(self.end, self.count)
+
+    def exception(self, timeout_s: float | None = None) -> PoeError | None:
+        """Wait, and return the error that `result` would raise, or None.
+
+        Raises:
+            CallTimeout: it is not known yet.
+            OptionError: `timeout_s` is no time.
+        """
+        self.outcome.wait(check_timeout(timeout_s))
+        try:
+            self.outcome.result_of(self.end, self.count)
+        except PoeError as error:
+            return error
+        return None
+
+    def add_done_callback(self, function: "Callable[[Delivery], object]") -> None:
+        """Call `function(delivery)` once it is done; at once, in this thread, if it is.
+
+        Otherwise it is called in the producer's own thread: it must not block. What it raises is
+        logged.
+        """
+        self.outcome.when_settled(partial(function, self))
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        outcome = self.outcome
+        if outcome.value is None:
+            yield from outcome.future()
+        return outcome.result_of(self.end, self.count)
+
+
+class Gathering(RequestOutcome):
+    """The outcome of a call whose messages have left in several requests."""
+
+    __slots__ = ("_combine", "_waiting_count", "parts", "refused")
+
+    def __init__(
+        self,
+        parts: Sequence[Delivery],
+        combine: Callable[[Sequence[Delivery]], Result],
+        *,
+        refused: Sequence[Failed] | None = None,
+    ) -> None:
+        """Settle when all `parts` are done; `combine` makes the result of them, or raises."""
+        super().__init__()
+        self.refused = refused
+        """Of a keyed list, the messages that went into no partition; None where it is none."""
+        self.parts = parts
+        self._combine = combine
+        # An iterator counts down in one atomic step: parts may end in different threads.
+        self._waiting_count = iter(range(len(parts) - 1, -1, -1))
+        if not parts:
+            self.value = self  # the picker has refused all of a keyed list
+        for part in parts:
+            part.outcome.when_settled(self._note_one)
+
+    def result_of(self, end: int, count: int) -> Result:
+        """Return what `combine` makes of the parts."""
+        del end, count
+        return self._combine(self.parts)
+
+    def _note_one(self) -> None:
+        if next(self._waiting_count) == 0:
+            self.settle(self)
+
+
+def check_may_block(call: str) -> None:
+    """Refuse a call that would wait for what its own thread has to do.
+
+    Raises:
+        WouldBlock: it is made in a callback.
+    """
+    if threading.get_ident() in callback_threads:
+        raise WouldBlock(call)
+
+
+def _wake_loop(loop: asyncio.AbstractEventLoop, futures: "list[asyncio.Future[None]]") -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(_resolve, futures)
+
+
+def _resolve(futures: "list[asyncio.Future[None]]") -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

@@ -1,0 +1,409 @@
+"""Batches to this project's own server, as sequenced puts over one connection.
+
+Strategy: whoever sends writes to the socket in its own thread, and who then only waits for the
+answer receives there, too: each switch of threads would cost as much as the server's work. All else
+is the loop's. Replies keep the order of the requests, so a queue of those who wait is all the
+matching there is.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from poe.client.async_socket import connect
+from poe.client.envelope import encode_all
+from poe.client.partition_topic import partition_topic
+from poe.client.producer.delivery import Outcome
+from poe.client.producer.payload import Message
+from poe.client.producer.producer_options import ProducerOptions
+from poe.client.producer.transport import Broker, Done, OutgoingBatch, Partition, TopicMetadata
+from poe.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    InvalidTopicName,
+    LocalProtocolError,
+    PoeError,
+    RemoteProtocolError,
+)
+from poe.protocol import (
+    FRAME_MAX,
+    SCRATCH_SIZE,
+    ErrorReply,
+    FrameReader,
+    PutReply,
+    decode_reply,
+)
+from poe.protocol.exchange import connect_failure
+from poe.protocol.messages import put_frame
+from poe.storage.topic_name import is_plain
+
+_log = logging.getLogger(__name__)
+
+_CONNECT_TIMEOUT_S = 5.0
+_SPIN_S = 100e-6
+"""How long a call that waits looks for its answer before it sleeps."""
+_HAS_SPARE_PROCESSOR = len(os.sched_getaffinity(0)) > 1
+"""Whether the server can go on while a thread of ours looks."""
+_LOOK_S = 0.1
+"""How often who receives looks whether another thread has settled what it waits for."""
+
+
+class PoeTransport:
+    """One server, at the first of its addresses that answers.
+
+    What partitions a topic has is an option, so nobody has to be asked for it. Of an unusual name
+    the server is asked whether it takes it, which its option `names` says.
+    """
+
+    numbers_puts = True
+    times_out_requests = False
+    takes_empty = False
+
+    def __init__(self, addresses: Sequence[tuple[str, int]], options: ProducerOptions) -> None:
+        self._addresses = addresses
+        self._options = options
+
+    async def metadata(self, topic: bytes) -> TopicMetadata:
+        """Return the partitions that the options say."""
+        brokers = tuple(Broker(i, *address) for i, address in enumerate(self._addresses))
+        count = self._options.of(topic).partitions
+        partitions = tuple(Partition(i, 0) for i in range(count))
+        refusal = await self._refusal(partition_topic(topic, count - 1, count))
+        return TopicMetadata(topic, brokers, partitions, refusal)
+
+    async def _refusal(self, name: bytes) -> PoeError | None:
+        if is_plain(name):
+            return None
+        for host, port in self._addresses:
+            try:
+                async with await connect(host, port, timeout_s=_CONNECT_TIMEOUT_S) as server:
+                    await server.wait(name, 0, 0.0)
+            except (InvalidTopicName, LocalProtocolError) as error:
+                return error
+            except PoeError:
+                continue  # a worker's connection will tell of it
+            break
+        return None
+
+    async def connect(self, broker: Broker, on_lost: Callable[[str], None]) -> "PoeLink":
+        """Connect to the first address that answers.
+
+        Raises:
+            ConnectFailed: none does; it tells of the last one.
+        """
+        del broker  # several addresses are ways to one server
+        failure: ConnectFailed | None = None
+        for host, port in self._addresses:
+            try:
+                connection = await _open(host, port)
+            except ConnectFailed as error:
+                failure = error
+                continue
+            return PoeLink(connection, f"server {host}:{port}", self._options, on_lost)
+        assert failure is not None, "a url has an address"
+        raise failure
+
+    def close(self) -> None:
+        """Do nothing: there is nothing but links."""
+
+
+async def _open(host: str, port: int) -> socket.socket:
+    """Connect without blocking.
+
+    Raises:
+        ConnectFailed: nobody listens there, or not in time.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            failure = OSError("the name has no address")
+            # It may have several: `localhost` often has ::1 first.
+            for found in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+                try:
+                    return await _connected(*found)
+                except OSError as error:
+                    failure = error
+            raise failure
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise ConnectFailed(host, port, connect_failure(error)) from error
+
+
+async def _connected(
+    family: int, kind: int, protocol: int, _name: str, address: tuple[Any, ...]
+) -> socket.socket:
+    connection = socket.socket(family, kind, protocol)
+    try:
+        connection.setblocking(False)
+        # A request is one write; waiting to fill a packet would only delay it.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(connection, address)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class PoeLink:
+    """One connection to a server; made in the loop's thread.
+
+    Invariant: `_waiting` holds the `done` of each request that was written or waits in `_unsent`,
+    in the order in which they go out; `_sending` guards both. `_receiving` guards what is received.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        peer: str,
+        options: ProducerOptions,
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self._socket = connection
+        self._peer = peer
+        self._options = options
+        self._on_lost = on_lost
+        self.is_served = False
+        self._loop = asyncio.get_running_loop()
+        self._reader = FrameReader()
+        self._scratch = memoryview(bytearray(SCRATCH_SIZE))
+        self._sending = threading.Lock()
+        self._waiting: deque[Done] = deque()
+        self._unsent: deque[memoryview] = deque()
+        self._names: dict[tuple[bytes, int], tuple[bytes, bool]] = {}
+        self._warned: set[bytes] = set()
+        self._closed_because = ""
+        self._last_words = ""
+        self._receiving = threading.Lock()
+        # The loop watches an epoll of our own, of which any thread may take the socket out.
+        self._epoll = select.epoll()
+        self._epoll.register(connection, select.EPOLLIN)
+        self._poll = select.poll()
+        self._poll.register(connection, select.POLLIN)
+        self._spins = _HAS_SPARE_PROCESSOR
+        self._loop.add_reader(self._epoll.fileno(), self._receive)
+
+    # ---- sending, in any thread ---------------------------------------------------------------
+
+    def send(self, batch: OutgoingBatch, done: Done) -> None:
+        """Write a batch to the socket, or keep what it does not take."""
+        try:
+            frame = self._frame(batch)
+        except PoeError as error:
+            self._loop.call_soon_threadsafe(done, error)
+            return
+        with self._sending:
+            if self._closed_because:
+                self._loop.call_soon_threadsafe(done, self._closed_error())
+                return
+            self._waiting.append(done)
+            if self._unsent:
+                self._unsent.append(memoryview(frame))
+                return
+            try:
+                size = self._socket.send(frame)
+            except BlockingIOError:
+                size = 0
+            except OSError:
+                # What the server has said before it closed can still be received, and then the
+                # end of the connection.
+                return
+            if size < len(frame):
+                self._unsent.append(memoryview(frame)[size:])
+                self._loop.call_soon_threadsafe(self._watch_room)
+
+    def _frame(self, batch: OutgoingBatch) -> bytes:
+        named = self._names.get((batch.topic, batch.partition))
+        if named is None:
+            named = self._name(batch.topic, batch.partition)
+        name, has_envelope = named
+        values = batch.messages
+        if has_envelope:
+            values = encode_all(batch.messages)
+        elif isinstance(values[0], Message):
+            values = self._values(batch.topic, values)
+        return put_frame(name, values, batch.put_id, FRAME_MAX)
+
+    def _name(self, topic: bytes, partition: int) -> tuple[bytes, bool]:
+        """Return the topic that a partition is, and whether its messages are in envelopes."""
+        options = self._options.of(topic)
+        name = partition_topic(topic, partition, options.partitions)
+        self._names[topic, partition] = name, options.envelope
+        return name, options.envelope
+
+    def _values(self, topic: bytes, messages: Sequence[Message]) -> list[bytes]:
+        """Return the values alone: a plain message of this server has nothing else."""
+        if topic not in self._warned and any(each.key or each.headers for each in messages):
+            self._warned.add(topic)
+            _log.warning("keys and headers of %r are not stored; use envelope=True", topic)
+        return [each.value or b"" for each in messages]
+
+    # ---- the loop's thread --------------------------------------------------------------------
+
+    def _watch_room(self) -> None:
+        if not self._closed_because:
+            self._loop.add_writer(self._socket, self._send_rest)
+
+    def _send_rest(self) -> None:
+        with self._sending:
+            try:
+                while self._unsent:
+                    size = self._socket.send(self._unsent[0])
+                    if size < len(self._unsent[0]):
+                        self._unsent[0] = self._unsent[0][size:]
+                        return
+                    self._unsent.popleft()
+            except BlockingIOError:
+                return
+            except OSError:
+                self._unsent.clear()  # as in `send`
+            self._loop.remove_writer(self._socket)
+
+    def _receive(self) -> None:
+        if self._receiving.acquire(blocking=False):
+            try:
+                end = self._receive_once()
+            finally:
+                self._receiving.release()
+            if end:
+                self._lose(end)
+
+    def _receive_once(self) -> str:
+        """Receive what is there, and hand out replies; return why it was the end, or nothing."""
+        try:
+            size = self._socket.recv_into(self._reader.buffer(self._scratch))
+            if not size:
+                return f"{self._peer} closed the connection{self._last_words}"
+            self._reader.received(size)
+            while (frame := self._reader.next_frame()) is not None:
+                self._take(*frame)
+        except BlockingIOError:
+            pass
+        except RemoteProtocolError as error:
+            return str(error)
+        except OSError as error:
+            return f"{self._peer} is gone ({error}){self._last_words}"
+        return ""
+
+    def assist(self, outcome: Outcome, timeout_s: float) -> None:
+        """Receive in the caller's thread, any but the loop's, until `outcome` is settled.
+
+        It returns earlier where another thread does so already, or the connection ends.
+        """
+        if not self._receiving.acquire(blocking=False):
+            return
+        end = ""
+        try:
+            deadline_s = time.monotonic() + timeout_s
+            self._watch(0)
+            while outcome.value is None and not self._closed_because and not end:
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    break
+                if self._wait_readable(min(left_s, _LOOK_S)):
+                    end = self._receive_once()
+        finally:
+            self._watch(select.EPOLLIN)
+            self._receiving.release()
+        if self._closed_because:
+            self._close_socket()
+        elif end:
+            self._loop.call_soon_threadsafe(self._lose, end)
+
+    def _wait_readable(self, timeout_s: float) -> bool:
+        """Wait for bytes; for a moment without sleep, where that lately was enough.
+
+        A thread that sleeps on a processor that has nothing else to do is woken late, in a virtual
+        machine by tens of microseconds: as long as all the rest of a call takes.
+        """
+        begun_s = time.monotonic()
+        if self._spins:
+            while not self._poll.poll(0):
+                if time.monotonic() - begun_s > _SPIN_S:
+                    break
+            else:
+                return True
+        is_readable = bool(self._poll.poll(1000 * timeout_s))
+        self._spins = _HAS_SPARE_PROCESSOR and time.monotonic() - begun_s < 2 * _SPIN_S
+        return is_readable
+
+    def _watch(self, events: int) -> None:
+        if not self._closed_because:
+            # Twice a call, and `contextlib.suppress` takes as long as the system call.
+            try:  # noqa: SIM105 - see above
+                self._epoll.modify(self._socket, events)
+            except OSError:
+                pass  # closed in this moment
+
+    def _take(self, message_type: int, body: memoryview) -> None:
+        """Hand one reply to the request it answers.
+
+        Raises:
+            RemoteProtocolError: it makes no sense.
+        """
+        if not self._waiting:
+            if message_type != ErrorReply.MESSAGE_TYPE:
+                msg = f"frame type {message_type} came without a request"
+                raise RemoteProtocolError(msg)
+            # A server that refuses the connection says why, and then closes it.
+            self._last_words = f", after: {ErrorReply.decode(body).message}"
+            return
+        reply = decode_reply(PutReply, message_type, body)
+        try:
+            done = self._waiting.popleft()
+        except IndexError:
+            return  # the connection was closed in this moment, and all were told
+        if not isinstance(reply, PoeError):
+            self.is_served, self._last_words = True, ""
+            done(reply.pointer)
+            return
+        if not self.is_served:
+            # Maybe it refuses the connection, and the request was quicker.
+            self._last_words = f", after: {reply}"
+        done(reply)
+
+    def close(self) -> None:
+        """Close the connection; what was not answered may be stored."""
+        self._end("it was closed here")
+
+    def _lose(self, reason: str) -> None:
+        if not self._closed_because:
+            self._end(reason)
+            self._on_lost(reason)
+
+    def _end(self, reason: str) -> None:
+        with self._sending:
+            if self._closed_because:
+                return
+            self._closed_because = reason
+            self._unsent.clear()
+            self._loop.remove_reader(self._epoll.fileno())
+            self._loop.remove_writer(self._socket)
+            with contextlib.suppress(OSError):  # the peer may have reset it
+                self._socket.shutdown(socket.SHUT_RDWR)
+            waiting, self._waiting = self._waiting, deque()
+        self._close_socket()
+        for done in waiting:
+            done(self._closed_error())
+
+    def _close_socket(self) -> None:
+        """Close it, unless a thread still receives: it has been woken, and then closes it.
+
+        It is not waited for: it may itself wait for what the loop's thread holds now.
+        """
+        if self._receiving.acquire(blocking=False):
+            try:
+                self._epoll.close()
+                self._socket.close()
+            finally:
+                self._receiving.release()
+
+    def _closed_error(self) -> ConnectionClosed:
+        msg = f"{self._closed_because}; the messages may have been stored"
+        return ConnectionClosed(msg)

@@ -1,0 +1,253 @@
+"""The producer for threads: messages in, batches out, and a delivery for each call."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Self, TypeVar, cast, overload
+
+from poe.client.patience import check_timeout, deadline_of
+from poe.client.producer.delivery import (
+    Buffered,
+    Delivery,
+    Failed,
+    Result,
+    Sent,
+    check_may_block,
+)
+from poe.client.producer.producer_core import ProducerCore
+from poe.client.producer.topic_info import TopicInfo, Undelivered, WorkerInfo
+from poe.client.producer.topic_queues import TopicQueues, buffered_of
+from poe.client.producer.transport import TopicMetadata
+from poe.errors import BrokerDown, BufferFull, CallTimeout
+
+T = TypeVar("T")
+
+_TIMEOUT_S = 5.0
+"""ekaf's patience."""
+
+
+class Producer:
+    """Sends messages to topics of Poe or Kafka.
+
+    Any number of threads may use one; after a fork the child's begins afresh, with an empty buffer.
+    A topic's connections are made when it is first used. `close` it, or use it in a `with`.
+
+    Payloads are `bytes`, `(key, value)`, `Message`, or lists of those: see
+    `poe.client.producer.payload`.
+
+    Args:
+        url: `poe://host:port` or `kafka://host:port`, with more addresses after commas.
+        options: see `ProducerOptions` and `TopicOptions`.
+
+    Raises:
+        OptionError, UnknownOption: on construction.
+
+    Source: ekaf.erl; docs/producer.md tells what differs.
+    """
+
+    def __init__(self, url: str, /, **options: Any) -> None:  # noqa: ANN401 - checked by `ProducerOptions`
+        self._core = ProducerCore(url, options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- producing ----------------------------------------------------------------------------
+
+    @overload
+    def produce_sync(
+        self, topic: bytes | str, data: bytes | list[bytes], timeout_s: float | None = None
+    ) -> Sent: ...
+
+    @overload
+    def produce_sync(
+        self, topic: bytes | str, data: object, timeout_s: float | None = None
+    ) -> Result: ...
+
+    def produce_sync(
+        self, topic: bytes | str, data: object, timeout_s: float | None = None
+    ) -> Result:
+        """Send at once, wait for the broker's answer, and return where the messages are.
+
+        Args:
+            topic: its name.
+            data: the payload; a list goes as one request, if it is no larger than a batch.
+            timeout_s: how long to wait, for room in the buffer too; None: `request_timeout_s`.
+
+        Returns:
+            A `Sent`; for a payload with keys a list, with a `Sent` or `Failed` for each message.
+
+        Raises:
+            BrokerDown, DeliveryTimeout: not sent in time, and withdrawn: it will not be.
+            CallTimeout: sent, and not answered in time; it may be stored, or may yet be.
+            BufferFull, InvalidPayload, PickerFailed, ProducerClosed: nothing was sent.
+            OptionError: `timeout_s` is no time; nothing was sent.
+            WouldBlock: it is called in a callback; nothing was sent.
+            PoeError: the broker's refusal, for all messages.
+        """
+        core = self._core
+        check_may_block("produce_sync")
+        if timeout_s is None:
+            timeout_s = core.topic(topic).options.request_timeout_s
+        deadline_s = deadline_of(timeout_s)
+        delivery = self._add(topic, data, is_due=True, deadline_s=deadline_s)
+        try:
+            core.wait(delivery.outcome, deadline_s)
+        except CallTimeout:
+            error = core.give_up_waiting(topic, delivery, timeout_s)
+            if error is not None:
+                raise error from None
+        return delivery.outcome.result_of(delivery.end, delivery.count)
+
+    def produce_async(self, topic: bytes | str, data: object) -> Delivery:
+        """Send at once, and return what tells later what became of it.
+
+        Where as many requests are under way as may be, it goes with the next one.
+
+        Raises:
+            BufferFull: there was no room in time; nothing was taken.
+            InvalidPayload, PickerFailed, ProducerClosed: nothing was taken.
+        """
+        return self._add(topic, data, is_due=True)
+
+    def produce_async_batched(self, topic: bytes | str, data: object) -> Delivery:
+        """Add to a batch, which leaves at `batch_count`, `batch_bytes` or `linger_s`.
+
+        Raises:
+            PoeError: as `produce_async`.
+        """
+        return self._add(topic, data, is_due=False)
+
+    def produce_sync_batched(
+        self, topic: bytes | str, data: object
+    ) -> Buffered | list[Buffered | Failed]:
+        """Add to a batch, and return how many messages that has now.
+
+        For a payload with keys it is a list: one for each batch that has got some of it, and a
+        `Failed` for each message that the picker has refused; `PickerFailed` where it has all.
+
+        Raises:
+            PoeError: as `produce_async`.
+        """
+        delivery = self._add(topic, data, is_due=False)
+        return buffered_of(delivery)
+
+    publish = produce_async
+    """ekaf's name."""
+    batch = produce_sync_batched
+    """ekaf's name."""
+
+    def _add(
+        self, topic: bytes | str, data: object, *, is_due: bool, deadline_s: float | None = None
+    ) -> Delivery:
+        core = self._core
+        try:
+            return core.add(topic, data, is_due=is_due)
+        except BufferFull:
+            end_s = time.monotonic() + core.block_s(topic)
+        if deadline_s is not None:
+            end_s = min(end_s, deadline_s)
+        while True:
+            room = core.accumulator.room()
+            try:
+                return core.add(topic, data, is_due=is_due)
+            except BufferFull as full:
+                try:
+                    room.wait(end_s - time.monotonic())
+                except CallTimeout:
+                    raise full from None
+
+    # ---- topics -------------------------------------------------------------------------------
+
+    def pick(
+        self, topic: bytes | str, function: Callable[[WorkerInfo], T] | None = None
+    ) -> WorkerInfo | T:
+        """Return the worker of the partition that the next call goes to, or `function` of it.
+
+        Raises:
+            BrokerDown: there is none.
+        """
+        queues = self._ready(topic, _TIMEOUT_S)
+        worker = queues.pick()
+        if worker is None:
+            raise BrokerDown(queues.topic, "its partition has no worker")
+        return worker if function is None else function(worker)
+
+    def prepare(
+        self,
+        topic: bytes | str,
+        function: Callable[[TopicInfo], T] | None = None,
+        timeout_s: float | None = _TIMEOUT_S,
+    ) -> TopicInfo | T:
+        """Connect before the first message; return what is known then, or `function` of it.
+
+        Raises:
+            BrokerDown: no broker can be reached in time; the topic goes on trying.
+            InvalidTopicName, LocalProtocolError: no topic there can have this name.
+        """
+        info = self._ready(topic, timeout_s).info()
+        return info if function is None else function(info)
+
+    def metadata(self, topic: bytes | str, timeout_s: float | None = _TIMEOUT_S) -> TopicMetadata:
+        """Return brokers and partitions, as they were last asked for.
+
+        Raises:
+            BrokerDown: nobody has told them in time.
+            LocalProtocolError: as `prepare`, on Kafka.
+        """
+        limit_s = check_timeout(timeout_s)
+        queues = self._core.topic(topic)
+        try:
+            queues.known.wait(limit_s)
+        except CallTimeout:
+            raise queues.unreachable() from None
+        return cast(TopicMetadata, queues.metadata)
+
+    def info(self, topic: bytes | str) -> TopicInfo:
+        """Return the state of a topic, without waiting for anything."""
+        return self._core.topic(topic).info()
+
+    def _ready(self, topic: bytes | str, timeout_s: float | None) -> TopicQueues:
+        limit_s = check_timeout(timeout_s)
+        queues = self._core.topic(topic)
+        try:
+            queues.up.wait(limit_s)
+        except CallTimeout:
+            raise queues.unreachable() from None
+        queues.check_taken()
+        return queues
+
+    # ---- end ----------------------------------------------------------------------------------
+
+    def flush(self, timeout_s: float | None = None) -> bool:
+        """Send all that waits, and wait for the answers; False where some have not come in time.
+
+        It waits for what was there when it was called; None sets no limit.
+        """
+        check_may_block("flush")
+        deadline_s = deadline_of(timeout_s)
+        for outcome in self._core.flush():
+            try:
+                outcome.wait(deadline_s - time.monotonic())
+            except CallTimeout:
+                return False
+        return True
+
+    def close(self, timeout_s: float | None = None) -> list[Undelivered]:
+        """Deliver what waits, end, and return what was not delivered. Twice is harmless.
+
+        Args:
+            timeout_s: how long delivering may take; None: option `close_timeout_s`.
+        """
+        core = self._core
+        check_may_block("close")
+        limit_s = check_timeout(core.options.close_timeout_s if timeout_s is None else timeout_s)
+        if not core.refuse():
+            return []
+        self.flush(limit_s)
+        return core.end()
+
+    def statistics(self) -> dict[str, Any]:
+        """Return counts: of messages sent, delivered, failed, dropped, retried, buffered."""
+        return self._core.statistics()

@@ -1,0 +1,149 @@
+"""The seam between a producer and the brokers it speaks to: one implementation for each protocol.
+
+Everything about order, numbers, downtime and retries is on the producer's side of it. A transport
+finds brokers and connects; a link carries batches and says what became of each.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+from poe.client.url import parse_url
+from poe.errors import KafkaMissing, PoeError
+from poe.protocol import PutId
+
+if TYPE_CHECKING:
+    from poe.client.producer.delivery import Outcome
+    from poe.client.producer.payload import Messages
+    from poe.client.producer.producer_options import ProducerOptions
+
+
+class Broker(NamedTuple):
+    """A server that partitions have their leader on."""
+
+    id: int
+    host: str
+    port: int
+
+
+class Partition(NamedTuple):
+    """A partition of a topic."""
+
+    id: int
+    leader: int | None
+    """Id of the broker that takes its messages; None while there is none."""
+
+
+class TopicMetadata(NamedTuple):
+    """Which partitions a topic has, and where."""
+
+    topic: bytes
+    brokers: tuple[Broker, ...]
+    partitions: tuple[Partition, ...]
+    refusal: PoeError | None = None
+    """Why a server of Poe refuses the name; None: it does not, or has not answered."""
+
+
+class OutgoingBatch(NamedTuple):
+    """The messages of one request."""
+
+    topic: bytes
+    partition: int
+    messages: "Messages"
+    """In order: all `bytes`, or all `Message`."""
+    put_id: PutId | None
+    """Stored once, however often it is sent; None where the transport numbers by itself."""
+    size: int
+    """Bytes of the messages."""
+
+
+Done: TypeAlias = Callable[[int | PoeError], bool]
+"""Told the pointer (offset) of the batch's last message, or what went wrong with it.
+
+False: nobody waits for that any more, since the connection was given up.
+"""
+
+
+class Link(Protocol):
+    """One connection to one broker."""
+
+    is_served: bool
+    """Whether the broker has done what it was asked for: some take a connection to refuse it."""
+
+    def send(self, batch: OutgoingBatch, done: Done) -> None:
+        """Send a batch, or keep it to be sent as soon as the broker takes it; never blocks.
+
+        Called by any thread, for batches of one partition by one at a time. `done` is called later
+        in the loop's thread, never within `send`: once for each batch, and for batches of one
+        partition in the order of their sends. After a `retriable` error, `ConnectionClosed`,
+        `CallTimeout` or `ActorDead` the batch is sent again, with the same number.
+        """
+        ...
+
+    def assist(self, outcome: "Outcome", timeout_s: float) -> None:
+        """Help to receive until `outcome` is settled; called by any thread but the loop's.
+
+        It may return at once, as where somebody else receives.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connection; called in the loop's thread. `done` is called for what is open."""
+        ...
+
+
+class Transport(Protocol):
+    """The brokers of one producer; all methods are called in the loop's thread."""
+
+    numbers_puts: bool
+    """Whether batches need a `PutId`: without one a broker could store a repeated batch twice."""
+
+    times_out_requests: bool
+    """Whether it deals by itself with a broker that does not answer within `request_timeout_s`."""
+
+    takes_empty: bool
+    """Whether values may be empty or None without an envelope."""
+
+    async def metadata(self, topic: bytes) -> TopicMetadata:
+        """Ask for the partitions of a topic, which is created where the broker does so.
+
+        Raises:
+            PoeError: nobody answers, or the topic is refused.
+        """
+        ...
+
+    async def connect(self, broker: Broker, on_lost: Callable[[str], None]) -> Link:
+        """Connect to a broker; `on_lost(reason)` is called once if the connection ends by itself.
+
+        Raises:
+            PoeError: it cannot be reached.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give up whatever is not a link; called when the loop has ended, or never ran."""
+        ...
+
+
+def transport_of(url: str, options: "ProducerOptions") -> Transport:
+    """Return the transport that a url names; see `parse_url`.
+
+    Raises:
+        OptionError: it is no such url.
+        KafkaMissing: confluent-kafka is not installed.
+        ConfigError: a setting in option `kafka` is not acceptable.
+    """
+    scheme, addresses = parse_url(url)
+    module, name = _CLASSES[scheme]
+    # Imported when asked for: the one of Kafka loads librdkafka.
+    try:
+        transport: Any = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise KafkaMissing from error
+    return transport(addresses, options)  # type: ignore[no-any-return]  # of either class
+
+
+_CLASSES = {
+    "poe": ("poe.client.producer.poe_transport", "PoeTransport"),
+    "kafka": ("poe.client.producer.kafka_transport", "KafkaTransport"),
+}

@@ -1,0 +1,47 @@
+"""Where brokers are: `poe://host:port[,host:port]` or `kafka://host:port,…`, taken apart."""
+
+from typing import NamedTuple
+
+from poe.errors import OptionError
+
+DEFAULT_PORTS = {"poe": 5555, "kafka": 9092}
+"""By scheme, for hosts that name no port."""
+
+
+class BrokerUrl(NamedTuple):
+    """What a url says."""
+
+    scheme: str
+    """`poe` or `kafka`."""
+
+    addresses: list[tuple[str, int]]
+    """(host, port) of one broker or more, in the order to try them in."""
+
+
+def parse_url(url: str) -> BrokerUrl:
+    """Take a url apart. IPv6 addresses stand in brackets, as in `poe://[::1]:5555`.
+
+    Raises:
+        OptionError: it is none.
+    """
+    scheme, _, rest = str(url).partition("://")
+    places = rest.rstrip("/").split(",")
+    if scheme in DEFAULT_PORTS:
+        addresses = [_address(place.strip(), DEFAULT_PORTS[scheme]) for place in places]
+        if None not in addresses:
+            return BrokerUrl(scheme, [each for each in addresses if each])
+    allowed = "poe://host:port or kafka://host:port, with more hosts after commas"
+    raise OptionError("url", url, allowed)
+
+
+def _address(place: str, default_port: int) -> tuple[str, int] | None:
+    """Return (host, port), None if it is no address."""
+    host, colon, port = place.rpartition(":")
+    if not colon or place.endswith("]"):
+        host, port = place, str(default_port)
+    is_port = port.isascii() and port.isdigit() and 1 <= int(port) <= 65535  # noqa: PLR2004 - 16 bits
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if is_bracketed else host
+    if not host or not is_port or set(host) & set("/?#@[] ") or (":" in host and not is_bracketed):
+        return None
+    return host, int(port)

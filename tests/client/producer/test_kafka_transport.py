@@ -1,0 +1,385 @@
+"""The transport of Kafka, against librdkafka's mock cluster with brokers that fail."""
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+pytest.importorskip("confluent_kafka", reason="needs confluent-kafka: the extra poe-queue[kafka]")
+
+from confluent_kafka import Consumer, TopicPartition
+
+from poe.client import Producer
+from poe.client.producer.payload import Message
+from poe.client.producer.producer_options import ProducerOptions
+from poe.client.producer.transport import OutgoingBatch, transport_of
+from poe.errors import (
+    ConfigError,
+    ConnectFailed,
+    ConnectionClosed,
+    DeliveryTimeout,
+    KafkaNotReady,
+    KafkaRefused,
+    LocalProtocolError,
+    OptionError,
+    ProducerClosed,
+    UnknownTopic,
+)
+from poe.testing.kafka_cluster import KafkaCluster
+from tests.python_process import environment
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def cluster():
+    with KafkaCluster() as cluster:
+        cluster.create_topic("t", partitions=2)
+        yield cluster
+
+
+class Sender:
+    """A transport and its current link, as a worker has them."""
+
+    def __init__(self, url, **options):
+        options = {"reconnect_min_s": 0.05, "reconnect_max_s": 0.1} | options
+        self.transport = transport_of(url, ProducerOptions.load(options))
+        self.lost = asyncio.Event()
+        self.reason = ""
+
+    async def connect(self):
+        broker = (await self.transport.metadata(b"t")).brokers[0]
+        self.lost.clear()
+        self.link = await self.transport.connect(broker, self._note_lost)
+        return self
+
+    def send(self, *messages, partition=0):
+        return self.send_batch(OutgoingBatch(b"t", partition, list(messages), None, 1))
+
+    def send_batch(self, batch):
+        answered = asyncio.get_running_loop().create_future()
+
+        def take(answer):
+            answered.set_result(answer)
+            return True
+
+        self.link.send(batch, take)
+        assert not answered.done()
+        return answered
+
+    def _note_lost(self, reason):
+        self.reason = reason
+        self.lost.set()
+
+
+@pytest.fixture
+async def sender(cluster):
+    sender = Sender(cluster.url, kafka={"retry.backoff.ms": 10, "retry.backoff.max.ms": 10})
+    yield await sender.connect()
+    sender.transport.close()
+
+
+def stored(cluster, partition=0):
+    """What a consumer finds, until there is nothing more."""
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.addresses, "group.id": "g", "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition("t", partition, 0)])
+    found = []
+    while (message := consumer.poll(10)) is not None and message.error() is None:
+        found.append(message)
+    consumer.close()
+    return found
+
+
+async def test_metadata_tells_partitions_and_brokers(cluster, sender):
+    metadata = await sender.transport.metadata(b"t")
+    assert metadata.topic == b"t"
+    assert [(each.id, each.leader) for each in metadata.partitions] == [(0, 1), (1, 1)]
+    assert [f"{each.host}:{each.port}" for each in metadata.brokers] == [cluster.addresses]
+
+
+async def test_topics_are_asked_for_side_by_side(sender):
+    topics = [b"one", b"two", b"three"]
+    found = await asyncio.gather(*map(sender.transport.metadata, topics))
+    assert [each.topic for each in found] == topics
+
+
+async def test_a_topic_is_created_by_asking_for_it(sender):
+    assert len((await sender.transport.metadata(b"new")).partitions) == 4
+
+
+async def test_an_answer_is_the_offset_of_the_last_message(sender):
+    first = sender.send(b"a", b"b", b"c")
+    second = sender.send(b"d")
+    other = sender.send(b"e", partition=1)
+    assert [await first, await second, await other] == [2, 3, 0]
+
+
+async def test_messages_arrive_with_key_and_headers(cluster, sender):
+    await sender.send(Message(b"v", b"k"), Message(None, b"gone"), Message(b"", None))
+    await sender.send(Message(b"v", b"k", {"h": b"1"}), Message(b"w"), partition=1)
+    assert [(each.key(), each.value()) for each in stored(cluster)] == [
+        (b"k", b"v"),
+        (b"gone", None),
+        (None, b""),
+    ]
+    assert [(each.value(), each.headers()) for each in stored(cluster, 1)] == [
+        (b"v", [("h", b"1")]),
+        (b"w", None),
+    ]
+
+
+@pytest.mark.slow
+async def test_latency_delays_answers_and_not_sending(cluster, sender):
+    await sender.send(b"a")
+    cluster.set_latency(0.3)
+    start_s = time.monotonic()
+    answer = sender.send(b"b")
+    assert time.monotonic() - start_s < 0.2
+    assert await answer == 1
+    assert time.monotonic() - start_s >= 0.3
+
+
+@pytest.mark.parametrize("code", [6, 7])
+async def test_errors_that_pass_are_retried(cluster, sender, code):
+    cluster.fail(code, code)
+    assert await sender.send(b"a") == 0
+    assert await sender.send(b"b") == 1
+
+
+async def test_an_error_that_stays_refuses_the_batch(cluster, sender):
+    cluster.fail(10)
+    error = await sender.send(b"a")
+    assert type(error) is KafkaRefused
+    assert (error.kafka_code, error.retriable) == (10, False)
+    assert await sender.send(b"b") == 0
+
+
+async def test_a_message_that_is_too_large_is_told_and_its_neighbours_are_stored(sender):
+    error = await sender.send(b"a", bytes(2_000_000), b"b")
+    assert type(error) is KafkaRefused
+    assert "1 of 3 messages" in str(error)
+    assert await sender.send(b"c") == 2
+
+
+async def test_a_partition_that_there_is_not_is_refused(sender):
+    assert type(await sender.send(b"a", b"b", partition=7)) is KafkaRefused
+
+
+async def test_what_is_not_retried_may_be_sent_again(cluster):
+    settings = {"enable.idempotence": False, "acks": 1, "retries": 0}
+    sender = await Sender(cluster.url, kafka=settings).connect()
+    cluster.fail(19)
+    error = await sender.send(b"a")
+    assert type(error) is KafkaNotReady
+    assert error.retriable
+    sender.transport.close()
+
+
+@pytest.mark.slow
+async def test_a_batch_under_way_when_all_brokers_are_lost_is_answered_over_the_next_link(
+    cluster, sender
+):
+    assert await sender.send(b"a") == 0
+    cluster.down()
+    batch = OutgoingBatch(b"t", 0, [b"b", b"c"], None, 2)
+    unanswered = sender.send_batch(batch)  # the loss is not known yet
+    await sender.lost.wait()
+    assert type(await sender.send(b"x")) is ConnectionClosed
+    cluster.up()
+    await sender.connect()
+    assert await sender.send_batch(batch) == 2
+    assert not unanswered.done()
+    assert [each.value() for each in stored(cluster)] == [b"a", b"b", b"c"]
+
+
+@pytest.mark.slow
+async def test_a_library_that_has_given_up_is_replaced(cluster, sender):
+    assert await sender.send(b"a") == 0
+    cluster.fail(45)  # out of order: an idempotent producer cannot go on
+    refused = OutgoingBatch(b"t", 0, [b"b"], None, 1)
+    answer = sender.send_batch(refused)
+    await sender.lost.wait()
+    await sender.connect()
+    if not answer.done():  # else the library has told of the batch before it told of its end
+        answer = sender.send_batch(refused)
+    assert type(await answer) is KafkaRefused
+    assert await sender.send(b"c") == 1
+
+
+@pytest.mark.slow
+async def test_what_a_library_that_has_given_up_did_not_send_is_sent_by_the_next_one(cluster):
+    settings = {"max.in.flight.requests.per.connection": 1, "batch.num.messages": 1}
+    sender = await Sender(cluster.url, kafka=settings).connect()
+    assert await sender.send(b"a") == 0
+    cluster.set_latency(0.3)
+    cluster.fail(45)
+    batches = [OutgoingBatch(b"t", 0, [b"%d" % i], None, 1) for i in range(5)]
+    answers = [sender.send_batch(batch) for batch in batches]
+    await sender.lost.wait()
+    cluster.set_latency(0)
+    await sender.connect()
+    for i, batch in enumerate(batches):
+        if not answers[i].done():
+            answers[i] = sender.send_batch(batch)
+    assert type(await answers[0]) is KafkaRefused
+    assert [await answer for answer in answers[1:]] == [1, 2, 3, 4]
+    assert [each.value() for each in stored(cluster)] == [b"a", b"1", b"2", b"3", b"4"]
+    sender.transport.close()
+
+
+@pytest.mark.slow
+async def test_messages_that_are_too_old_are_given_up(cluster):
+    sender = await Sender(cluster.url, delivery_timeout_s={"t": 0.2, "*": 0.1}).connect()
+    await sender.send(b"a")
+    cluster.down()
+    await sender.lost.wait()
+    sender.link.is_over = False  # as if nobody had heard of it yet
+    error = await sender.send(b"b")
+    assert type(error) is DeliveryTimeout
+    assert error.timeout_s == 0.2
+    sender.transport.close()
+
+
+async def test_what_a_closed_transport_has_is_given_up(cluster, sender):
+    await sender.send(b"a")
+    cluster.set_latency(5)
+    answer = sender.send(b"b")
+    sender.transport.close()
+    assert type(await answer) is ProducerClosed
+
+
+async def test_nobody_there_is_told_with_the_reason(cluster):
+    sender = Sender(cluster.url, request_timeout_s=0.2)
+    cluster.close()
+    with pytest.raises(ConnectFailed, match="refused"):
+        await sender.connect()
+    sender.transport.close()
+
+
+@pytest.mark.slow
+def test_a_process_whose_producer_is_closed_without_a_broker_ends_at_once(cluster):
+    cluster.close()
+    program = f"""
+        import sys, threading
+        from poe.client import Producer
+        producer = Producer({cluster.url!r})
+        assert threading.active_count() == 1, "an unused one has no thread"
+        producer.produce_async("t", b"m")
+        assert len(producer.close(timeout_s=0.1)) == 1
+        print("closed", flush=True)
+    """
+    with subprocess.Popen(
+        [sys.executable, "-X", "dev", "-c", textwrap.dedent(program)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "closed\n"
+        process.wait(2)
+        assert "destroyed" not in process.stderr.read()
+
+
+@pytest.mark.slow
+async def test_brokers_that_speak_no_tls_are_told(cluster):
+    sender = Sender(cluster.url, request_timeout_s=1, kafka={"security.protocol": "ssl"})
+    with pytest.raises(ConnectFailed, match="SSL"):
+        await sender.connect()
+    sender.transport.close()
+
+
+async def test_a_topic_that_there_is_not_is_told(cluster):
+    settings = {"allow.auto.create.topics": False}
+    transport = Sender(cluster.url, request_timeout_s=0.2, kafka=settings).transport
+    with pytest.raises(UnknownTopic):
+        await transport.metadata(b"none")
+    with pytest.raises(LocalProtocolError, match="no name for Kafka"):
+        await transport.metadata("Straße".encode())
+    transport.close()
+
+
+@pytest.mark.slow
+def test_a_name_that_kafka_refuses_is_told_before_the_first_message(cluster):
+    with Producer(cluster.url) as producer:
+        for call in (producer.prepare, producer.metadata):
+            with pytest.raises(LocalProtocolError, match="no name for Kafka"):
+                call("Straße", timeout_s=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("compresion.type", "lz4", ConfigError),
+        ("compression.codec", "brotli", ConfigError),
+        ("security.protocol", ["ssl"], ConfigError),
+        ("acks", 1, ConfigError),
+        ("bootstrap.servers", "other:9092", OptionError),
+        ("transactional.id", "x", OptionError),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named(name, value, kind):
+    with pytest.raises(kind, match=name):
+        Sender("kafka://localhost:9092", kafka={name: value})
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+async def test_compression_passes_through(cluster, codec):
+    sender = await Sender(cluster.url, kafka={"compression.type": codec}).connect()
+    value = b"poe" * 1000
+    assert await sender.send(value, value) == 1
+    assert [each.value() for each in stored(cluster)] == [value, value]
+    sender.transport.close()
+
+
+@pytest.mark.slow
+def test_a_forked_process_ends_though_it_has_a_copy(cluster):
+    told = output_of(
+        f"""
+        import os, sys
+        transport = transport_of({cluster.url!r}, ProducerOptions())
+        pid = os.fork()
+        if not pid:
+            transport.close()
+            del transport
+            sys.exit(7)
+        print("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        """
+    )
+    assert told == "child 7\n"
+
+
+@pytest.mark.slow
+def test_the_extra_that_is_missing_is_named():
+    told = output_of(
+        """
+        import sys
+        sys.modules["confluent_kafka"] = None
+        transport_of("kafka://localhost:9092", ProducerOptions())
+        """
+    )
+    assert "KafkaMissing: kafka:// needs confluent-kafka" in told
+
+
+def output_of(program):
+    """What a program of its own prints; it ends by itself."""
+    imports = (
+        "from poe.client.producer.producer_options import ProducerOptions\n"
+        "from poe.client.producer.transport import transport_of\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", imports + textwrap.dedent(program)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    return run.stdout

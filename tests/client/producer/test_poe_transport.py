@@ -1,0 +1,206 @@
+import asyncio
+import socket
+import threading
+from struct import pack
+
+import pytest
+
+from poe.client.producer.delivery import Outcome
+from poe.client.producer.payload import Message
+from poe.client.producer.poe_transport import PoeTransport
+from poe.client.producer.producer_options import ProducerOptions
+from poe.client.producer.transport import Broker, OutgoingBatch, Partition, transport_of
+from poe.errors import ConnectFailed, ConnectionClosed, LocalProtocolError, OptionError
+from poe.protocol import PutId
+from tests.client.producer.test_producer import free_port
+from tests.protocol.scripted_server import Peer, ScriptedServer, pointer_body
+
+ANY_BROKER = Broker(0, "", 0)
+PUT_ID = PutId(b"p" * 16, 1, 2)
+HEAD = b"p" * 16 + pack(">II", 1, 2)
+
+
+def transport(*ports, **options):
+    url = "poe://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+    made = transport_of(url, ProducerOptions.load(options))
+    assert isinstance(made, PoeTransport)
+    return made
+
+
+def outgoing(*messages, partition=0):
+    return OutgoingBatch(b"t", partition, list(messages), PUT_ID, sum(map(len, messages)))
+
+
+class Answers:
+    """Takes what becomes of batches, and lets a test wait for it."""
+
+    def __init__(self):
+        self.values = []
+        self._arrived = asyncio.Event()
+
+    def __call__(self, value):
+        self.values.append(value)
+        self._arrived.set()
+
+    async def wait(self, count):
+        while len(self.values) < count:
+            await asyncio.wait_for(self._arrived.wait(), 5)
+            self._arrived.clear()
+        return self.values
+
+
+async def link_to(server, on_lost=str, **options):
+    return await transport(server.port, **options).connect(ANY_BROKER, on_lost)
+
+
+async def test_partitions_are_what_the_options_say():
+    found = await transport(1, 2, partitions={"t": 2}).metadata(b"t")
+    assert found.brokers == (Broker(0, "127.0.0.1", 1), Broker(1, "127.0.0.1", 2))
+    assert found.partitions == (Partition(0, 0), Partition(1, 0))
+
+
+async def test_a_batch_is_a_sequenced_put_onto_the_topic_of_its_partition():
+    def script(peer: Peer) -> None:
+        assert peer.receive() == (4, HEAD + b"\0\0\0\x03t-1\0\0\0\x01a\0\0\0\x02bc")
+        peer.send(3, pointer_body(42))
+        peer.wait_closed()
+
+    answers = Answers()
+    with ScriptedServer(script) as server:
+        link = await link_to(server, partitions=2)
+        link.send(outgoing(b"a", b"bc", partition=1), answers)
+        assert await answers.wait(1) == [42]
+        link.close()
+
+
+async def test_with_one_partition_a_topic_has_its_own_name_and_keys_are_left_out():
+    def script(peer: Peer) -> None:
+        assert peer.receive() == (4, HEAD + b"\0\0\0\x01t\0\0\0\x01v")
+        peer.send(3, pointer_body(1))
+        peer.wait_closed()
+
+    answers = Answers()
+    with ScriptedServer(script) as server:
+        link = await link_to(server)
+        link.send(outgoing(Message(b"v", b"k")), answers)
+        assert await answers.wait(1) == [1]
+        link.close()
+
+
+async def test_the_first_address_that_answers_is_taken():
+    with ScriptedServer(Peer.wait_closed) as server:
+        link = await transport(free_port(), server.port).connect(ANY_BROKER, str)
+        link.close()
+
+
+async def test_each_address_of_a_name_is_tried(monkeypatch):
+    def addresses(_host, port, *_arguments, **_options):
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in ips]
+
+    ips = ["127.0.0.2", "127.0.0.1"]
+    monkeypatch.setattr(socket, "getaddrinfo", addresses)
+    with ScriptedServer(Peer.wait_closed) as server:
+        link = await transport(server.port).connect(ANY_BROKER, str)
+        link.close()
+        ips.pop()
+        with pytest.raises(ConnectFailed, match="refused"):
+            await transport(server.port).connect(ANY_BROKER, str)
+
+
+async def test_nobody_at_any_address_is_an_error_that_names_the_last():
+    first, last = free_port(), free_port()
+    with pytest.raises(ConnectFailed, match=str(last)):
+        await transport(first, last).connect(ANY_BROKER, str)
+
+
+async def test_a_batch_that_no_frame_takes_fails_alone():
+    def script(peer: Peer) -> None:
+        peer.receive()
+        peer.send(3, pointer_body(1))
+        peer.wait_closed()
+
+    answers = Answers()
+    with ScriptedServer(script) as server:
+        link = await link_to(server)
+        link.send(outgoing(b"x" * (65 << 20)), answers)
+        link.send(outgoing(b"a"), answers)
+        values = await answers.wait(2)
+        assert sorted(map(type, values), key=str) == [int, LocalProtocolError]
+        link.close()
+
+
+async def test_the_end_of_the_connection_fails_what_is_open_and_is_told_once():
+    def script(peer: Peer) -> None:
+        peer.receive()
+
+    answers = Answers()
+    lost: list[str] = []
+    with ScriptedServer(script) as server:
+        link = await link_to(server, lost.append)
+        link.send(outgoing(b"a"), answers)
+        (error,) = await answers.wait(1)
+        assert isinstance(error, ConnectionClosed)
+        link.send(outgoing(b"b"), answers)
+        assert len(await answers.wait(2)) == 2
+        assert lost == [f"server 127.0.0.1:{server.port} closed the connection"]
+        link.close()
+        assert len(lost) == 1
+
+
+async def test_last_words_of_a_server_that_refuses_are_the_reason():
+    def script(peer: Peer) -> None:
+        peer.send_error(403, "Overloaded", "too many clients")
+
+    lost: list[str] = []
+    with ScriptedServer(script) as server:
+        link = await link_to(server, lost.append)
+        while not lost:  # noqa: ASYNC110 - ends with the connection
+            await asyncio.sleep(0.001)
+        assert [each.partition(", after: ")[2] for each in lost] == ["too many clients"]
+        link.close()
+
+
+async def test_who_waits_for_an_answer_in_a_thread_receives_it_there():
+    threads = []
+
+    def script(peer: Peer) -> None:
+        peer.receive()
+        peer.send(3, pointer_body(7))
+        peer.wait_closed()
+
+    def wait(link, outcome):
+        def done(value):
+            threads.append(threading.current_thread())
+            outcome.settle(value)
+
+        link.send(outgoing(b"a"), done)
+        link.assist(outcome, 5.0)
+
+    with ScriptedServer(script) as server:
+        link = await link_to(server)
+        outcome = Outcome()
+        thread = threading.Thread(target=wait, args=[link, outcome])
+        thread.start()
+        thread.join()  # the loop stands still meanwhile
+        assert outcome.value == 7
+        assert threads == [thread]
+        link.close()
+
+
+async def test_who_waits_in_a_thread_is_woken_when_the_connection_is_closed():
+    with ScriptedServer(Peer.wait_closed) as server:
+        link = await link_to(server)
+        answers, outcome = Answers(), Outcome()
+        link.send(outgoing(b"a"), answers)
+        thread = threading.Thread(target=link.assist, args=[outcome, 30.0])
+        thread.start()
+        link.close()
+        await asyncio.to_thread(thread.join, 5)
+        assert not thread.is_alive()
+        assert isinstance((await answers.wait(1))[0], ConnectionClosed)
+
+
+@pytest.mark.parametrize("url", ["poe:/x", "nats://h:1", "poe://h:x", "poe://"])
+def test_urls_that_are_none_are_refused(url):
+    with pytest.raises(OptionError, match="host:port"):
+        transport_of(url, ProducerOptions.load({}))

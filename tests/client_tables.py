@@ -1,0 +1,79 @@
+"""Writes tables of `docs/producer.md` and `docs/consumer.md` from the code: options and the like.
+
+`python -m tests.client_tables` renews them; a test compares them.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import griffe
+
+from poe.client.metrics.metrics import COUNTERS, GAUGES, HISTOGRAMS
+
+ROOT = Path(__file__).parent.parent
+PRODUCER, CONSUMER = ROOT / "docs" / "producer.md", ROOT / "docs" / "consumer.md"
+
+
+def tables() -> dict[Path, dict[str, str]]:
+    """Each table by its document and the name in its marks."""
+    client = griffe.GriffeLoader(search_paths=[ROOT]).load("poe.client")
+    options = client["producer.producer_options"]
+    events = client["producer.callbacks.Event"].attributes
+    producer = {
+        "topic options": _table("option | default | what", _options(options["TopicOptions"])),
+        "options": _table("option | default | what", _options(options["ProducerOptions"])),
+        "callbacks": _table(
+            "event | when, and what `extra` is",
+            (f"`{str(each.value)[1:-1]}` | {_text(each)}" for each in events.values()),
+        ),
+        "metrics": _table("metric | what", _metrics(COUNTERS, GAUGES, HISTOGRAMS)),
+    }
+    consumer = _options(client["consumer.source.ConsumerOptions"])
+    return {
+        PRODUCER: producer,
+        CONSUMER: {"options": _table("option | default | what", consumer)},
+    }
+
+
+def renewed(path: Path) -> str:
+    """The document with its tables as they should be."""
+    document = path.read_text()
+    for name, table in tables()[path].items():
+        head, begin, rest = document.partition(f"<!-- begin: {name} -->\n")
+        _, end, tail = rest.partition("<!-- end -->\n")
+        assert end, f"the document has no place for the table of {name}"
+        document = f"{head}{begin}{table}{end}{tail}"
+    return document
+
+
+def _table(head: str, rows: Iterator[str]) -> str:
+    line = "|".join("---" for _ in head.split("|"))
+    return "".join(f"| {row} |\n" for row in (head, *rows)).replace("\n", f"\n|{line}|\n", 1)
+
+
+def _options(options: griffe.Object) -> Iterator[str]:
+    for name, each in options.attributes.items():
+        if name != "topics":  # those are the options of topics
+            default = re.sub(r"^field\(default_factory=(\w+)\)$", r"\1()", str(each.value))
+            yield f"`{name}` | `{default}` | {_text(each)}"
+
+
+def _metrics(*kinds: Mapping[str, str]) -> Iterator[str]:
+    for kind in kinds:
+        yield from (f"`{name}` | {text}" for name, text in kind.items())
+
+
+def _text(attribute: griffe.Object) -> str:
+    assert attribute.docstring is not None, attribute.path
+    return " ".join(attribute.docstring.value.split())
+
+
+def main() -> None:
+    """Renew the tables."""
+    for path in tables():
+        path.write_text(renewed(path))
+
+
+if __name__ == "__main__":
+    main()
