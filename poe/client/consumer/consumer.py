@@ -1,0 +1,143 @@
+"""The blocking consumer: reads a topic from where one likes, follows it, reconnects by itself.
+
+Fetching runs on an event loop in a thread of its own, one fetch ahead, so that whoever has a
+consumer may block, be interrupted, or run an event loop of his own, as a notebook does. Only once
+a fetch, of thousands of messages, threads wait for each other.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import Any, Self
+
+from poe.client.consumer.cursor import Cursor
+from poe.client.consumer.loop_thread import LoopThread
+from poe.client.consumer.source import ConsumerStatistics, Fetched, Received, Start
+from poe.client.patience import check_timeout
+from poe.errors import ConsumerClosed
+
+
+class Consumer:
+    """Reads a topic from where one likes, follows it, and reconnects by itself.
+
+        with Consumer("poe://localhost:5555", "orders", follow=True) as consumer:
+            for received in consumer:
+                print(received.pointer, received.value)
+
+    Args (of the constructor):
+        url: `poe://host:port` or `kafka://host:port`, with more addresses after commas: of Poe,
+            servers with the same topics, of which the first that answers is read.
+        topic: its name.
+        options: see `ConsumerOptions`.
+
+    Messages of a partition come in order; partitions take turns. Where a server cannot be reached,
+    it is tried again, at growing intervals, for `timeout_s`; then that is an error, after which one
+    may ask again. So is damage, or that messages were deleted before they were read, unless an
+    option says to skip it. To go on behind it: `seek(error.pointer)`, after `MessagesLost`
+    `seek({error.partition: error.pointer_high})`.
+
+    One thread at a time may read. Any thread may close it, and one that waits then is told so. In a
+    forked process it is of no use: make another one there.
+
+    Raises:
+        UnknownOption, OptionError: on construction, naming what is allowed.
+    """
+
+    def __init__(self, url: str, topic: bytes | str, /, **options: Any) -> None:  # noqa: ANN401 - checked by `ConsumerOptions`
+        self._cursor = Cursor(url, topic, options)
+        self._loop = LoopThread(f"consumer of {topic!r}", self._cursor.close, ConsumerClosed)
+
+    def __enter__(self) -> Self:
+        try:
+            self._loop.run(self._cursor.open())
+        except BaseException:
+            self.close()  # who has not entered does not leave
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Received]:
+        """Yield each message, until `receive` would return none or the consumer is closed.
+
+        A loop that was left goes on where it was in the next one.
+        """
+        return chain.from_iterable(self._rests())
+
+    def batches(self) -> Iterator[list[Received]]:
+        """Yield what `receive` returns, until that is nothing or the consumer is closed."""
+        for _ in self._rests():
+            yield self._cursor.take()
+
+    def columns(self) -> Iterator[Fetched]:
+        """Yield messages side by side: pointers, values, keys, headers, each in a list of its own.
+
+        The fastest way, since there is no object for each message. Otherwise as `batches`, but for
+        the number of messages, which is that of a fetch.
+        """
+        for _ in self._rests():
+            yield self._cursor.take_columns()
+
+    def receive(self, timeout_s: float | None = None) -> list[Received]:
+        """Return the next messages, 1 to `batch`, of one partition.
+
+        An empty list is the end of the topic, after which one may ask again; with `follow` it means
+        that nothing came within `timeout_s`, and without a time-out it waits for ever.
+
+        Raises:
+            OptionError: `timeout_s` is neither seconds nor None.
+            ConsumerClosed: it was closed, before or while this waited.
+            CorruptRecord: the next record is damaged.
+            InvalidEnvelope: with `envelope`, the next message is none.
+            MessagesLost: what was next has been deleted.
+            ConnectFailed, ConnectionClosed, CallTimeout: no server was reached for the consumer's
+                own `timeout_s`.
+            PoeError: the server's refusal.
+        """
+        check_timeout(timeout_s)
+        self._fill(timeout_s)
+        return self._cursor.take()
+
+    def position(self) -> dict[int, int]:
+        """Return for each partition the pointer of the last message that was handed out.
+
+        A consumer with `start=position()` goes on behind it. The message that a loop is at counts
+        as handed out, so ask when it was dealt with; after `close`, too.
+
+        Raises:
+            PoeError: as `receive`, where nothing was read before.
+        """
+        if self._cursor.position is None:
+            self._loop.run(self._cursor.open())
+        return self._cursor.position or {}
+
+    def seek(self, start: Start) -> None:
+        """Read on from somewhere else; partitions that a map does not name stay where they are.
+
+        Where that fails, it reads on from where it was.
+
+        Raises:
+            OptionError, PointerOutOfRange: it is no place.
+            PoeError: as `receive`.
+        """
+        self._loop.run(self._cursor.seek(start))
+
+    def statistics(self) -> ConsumerStatistics:
+        """Return what was counted so far."""
+        return self._cursor.statistics
+
+    def close(self) -> None:
+        """Close all connections; a thread that waits for messages is told."""
+        self._loop.close()
+
+    def _rests(self) -> Iterator[Iterator[Received]]:
+        """Yield what is there to be handed out, again and again."""
+        self._cursor.check_open()
+        with suppress(ConsumerClosed):
+            while self._fill():
+                yield self._cursor.rest
+
+    def _fill(self, timeout_s: float | None = None) -> bool:
+        self._cursor.check_open()
+        return self._cursor.has_some or self._loop.run(self._cursor.fill(timeout_s))

@@ -1,0 +1,210 @@
+"""Where a consumer is: what was fetched, how much of that was handed out, and how more comes.
+
+Both consumers are thin shells of it, so that they behave alike: fetching belongs to an event loop,
+handing out what is there needs none.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from itertools import islice, repeat
+from operator import length_hint
+from typing import Any
+
+from poe.client.consumer.poe_source import PoeSource
+from poe.client.consumer.source import (
+    ConsumerOptions,
+    ConsumerStatistics,
+    Fetched,
+    Received,
+    Source,
+    Start,
+)
+from poe.client.url import parse_url
+from poe.errors import ConsumerClosed, KafkaMissing
+from poe.protocol import topic_bytes
+
+# As `Received._make`, without a Python function for each message: half the time.
+_received = partial(tuple.__new__, Received)
+_NOTHING = Fetched(0, (), ())
+
+
+class Cursor:
+    """What one consumer has read; one task or thread at a time reads on, any one may close it.
+
+    Invariant: messages handed out == those up to `position()`, whoever gave up waiting meanwhile.
+    """
+
+    rest: Iterator[Received]
+    """What was fetched and not handed out; whoever takes from it, it is handed out."""
+
+    def __init__(self, url: str, topic: bytes | str, arguments: Mapping[str, Any]) -> None:
+        self._options = ConsumerOptions.load(arguments)
+        self._topic = topic_bytes(topic)
+        self._source = _source(url, self._topic, self._options)
+        self._opening = asyncio.Lock()
+        # Where it is in each partition, but for that of what is being handed out.
+        self._positions: dict[int, int] | None = None
+        # Whether the source is there, too: after a `seek` that failed it may be anywhere.
+        self._is_begun = False
+        self._filling: asyncio.Task[Fetched | None] | None = None
+        self._is_closed = False
+        self._left: Iterator[int]
+        self._hand_out(_NOTHING)
+
+    @property
+    def statistics(self) -> ConsumerStatistics:
+        """What was counted so far."""
+        return replace(self._source.statistics)
+
+    @property
+    def has_some(self) -> bool:
+        """Whether something is there to be handed out."""
+        return length_hint(self._left) > 0
+
+    def check_open(self) -> None:
+        """Refuse to go on after `close`.
+
+        Raises:
+            ConsumerClosed: it was closed.
+        """
+        if self._is_closed:
+            raise ConsumerClosed
+
+    async def open(self) -> None:
+        """Find where to begin, if that was not done.
+
+        Raises:
+            ConsumerClosed: it was closed before.
+            PoeError: as `Source.open`.
+        """
+        async with self._opening:
+            if not self._is_begun:
+                await self._begin(
+                    self._options.start if self._positions is None else self._positions
+                )
+
+    async def fill(self, timeout_s: float | None = None) -> bool:
+        """Wait until there is something to hand out; False at the end, or after `timeout_s`.
+
+        Raises:
+            ConsumerClosed: it is closed, or was while this waited.
+            PoeError: as `Source.fetch`.
+        """
+        self.check_open()
+        while not self.has_some:
+            self.check_open()
+            filling = self._filling
+            if filling is None:
+                filling = self._filling = asyncio.create_task(self._fetch())
+            # Who gives up waiting does not take the fetch along: it is there the next time.
+            await asyncio.wait((filling,), timeout=timeout_s)
+            if not filling.done():
+                return False
+            if self._filling is filling:
+                self._filling = None
+                fetched = filling.result()
+                if fetched is None:
+                    return False
+                self._hand_out(fetched)
+        return True
+
+    def take(self) -> list[Received]:
+        """Return the next batch of what is there to be handed out."""
+        return list(islice(self.rest, self._options.batch))
+
+    def take_columns(self) -> Fetched:
+        """Return all that is there to be handed out, side by side."""
+        partition, pointers, values, keys, headers = self._fetched
+        begin = len(pointers) - length_hint(self._left)
+        deque(self._left, maxlen=0)
+        if not begin:
+            return self._fetched
+        keys, headers = keys and keys[begin:], headers and headers[begin:]
+        return Fetched(partition, pointers[begin:], values[begin:], keys, headers)
+
+    @property
+    def position(self) -> dict[int, int] | None:
+        """The pointer of the last message handed out, for each partition; None before `open`."""
+        return None if self._positions is None else {**self._positions, **self._handed_out()}
+
+    async def seek(self, start: Start) -> None:
+        """Read on from somewhere else; where that fails, it reads on from where it was.
+
+        Raises:
+            OptionError, PointerOutOfRange: `start` is none.
+            ConsumerClosed, PoeError: as `open`.
+        """
+        start = replace(self._options, start=start).start
+        if isinstance(start, Mapping):
+            await self.open()
+            start = {**(self.position or {}), **start}
+        await self._stop_filling()
+        self._hand_out(_NOTHING)
+        async with self._opening:
+            await self._begin(start)
+
+    async def close(self) -> None:
+        """Let go of all connections, and have who waits told so."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._hand_out(_NOTHING)
+        await self._stop_filling()
+        await self._source.close()
+
+    async def _begin(self, start: Start) -> None:
+        self.check_open()
+        self._is_begun = False
+        self._positions = await self._source.open(start)
+        self._is_begun = True
+
+    async def _fetch(self) -> Fetched | None:
+        await self.open()
+        return await self._source.fetch()
+
+    async def _stop_filling(self) -> None:
+        filling, self._filling = self._filling, None
+        if filling is not None:
+            filling.cancel()
+            await asyncio.gather(filling, return_exceptions=True)
+
+    def _handed_out(self) -> dict[int, int]:
+        """Return how far the messages that were fetched last have been handed out."""
+        pointers = self._fetched.pointers
+        count = len(pointers) - length_hint(self._left)
+        return {self._fetched.partition: pointers[count - 1]} if count else {}
+
+    def _hand_out(self, fetched: Fetched) -> None:
+        """Let these messages be handed out, and those before no more."""
+        if self._positions is not None:
+            self._positions |= self._handed_out()
+            deque(self._left, maxlen=0)  # ends an iteration that another thread is in
+        self._fetched = fetched
+        # The pointers come to their end first, so that their iterator tells what is left.
+        self._left = iter(fetched.pointers)
+        columns = (
+            repeat(self._topic),
+            repeat(fetched.partition),
+            self._left,
+            fetched.keys or repeat(None),
+            fetched.values,
+            fetched.headers or repeat(None),
+        )
+        self.rest = map(_received, zip(*columns, strict=False))
+
+
+def _source(url: str, topic: bytes, options: ConsumerOptions) -> Source:
+    scheme, addresses = parse_url(url)
+    if scheme == "kafka":
+        # Needs the extra kafka, which nobody has to have for Poe's sake.
+        try:
+            kafka_consumer = import_module("poe.client.consumer.kafka_consumer")
+        except ModuleNotFoundError as error:
+            raise KafkaMissing from error
+        source: Source = kafka_consumer.KafkaSource(addresses, topic, options)
+        return source
+    return PoeSource(addresses, topic, options)

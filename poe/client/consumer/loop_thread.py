@@ -1,0 +1,91 @@
+"""An event loop in a thread of its own, for objects whose callers have none."""
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_CLOSED = "it was closed"
+_FORKED = "it belongs to the process that this is a fork of"
+
+
+class LoopThread:
+    """Runs coroutines for threads that wait for them; ends with `close`, or with its owner."""
+
+    def __init__(
+        self,
+        name: str,
+        at_end: Callable[[], Coroutine[Any, Any, None]],
+        ended: Callable[[str], Exception],
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            name: of the thread.
+            at_end: what to run last; it has all other coroutines come to their end.
+            ended: makes the error of who comes too late, from the reason.
+        """
+        loop = asyncio.new_event_loop()
+        self._loop = loop
+        self._ended = ended
+        self._thread = threading.Thread(target=_serve, args=(loop,), name=name, daemon=True)
+        self._thread.start()
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        # Runs once, whichever comes first: `close`, or that nobody has this object any more.
+        self._end = weakref.finalize(self, _end, loop, at_end)
+        self._end.atexit = False
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return what a coroutine returns, when it does; it is cancelled if this is interrupted.
+
+        Raises:
+            Exception: that of `ended`, where the thread has ended, or a fork has none.
+        """
+        if self._pid != os.getpid():
+            coroutine.close()
+            raise self._ended(_FORKED)
+        # What is handed over before the end began is waited for there, and so not forgotten.
+        with self._lock:
+            if not self._end.alive:
+                coroutine.close()
+                raise self._ended(_CLOSED)
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    def close(self) -> None:
+        """End the thread; return when it has ended."""
+        if self._pid == os.getpid():
+            with self._lock:
+                self._end()
+            self._thread.join()
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _end(loop: asyncio.AbstractEventLoop, at_end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run_coroutine_threadsafe(_finish(loop, at_end), loop)
+
+
+async def _finish(
+    loop: asyncio.AbstractEventLoop, at_end: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    try:
+        await at_end()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*others, return_exceptions=True)
+    finally:
+        loop.stop()

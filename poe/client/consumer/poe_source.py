@@ -1,0 +1,303 @@
+"""Reads topics of Poe for a consumer: for each partition a connection, and one fetch ahead."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from poe.client.async_socket import AsyncSocket
+from poe.client.consumer.source import ConsumerOptions, ConsumerStatistics, Fetched, Start
+from poe.client.envelope import Enveloped, decode
+from poe.client.partition_topic import partition_topic
+from poe.client.patient_socket import PatientSocket
+from poe.errors import (
+    CorruptRecord,
+    InvalidEnvelope,
+    MessagesLost,
+    OptionError,
+    PoeError,
+    UnknownTopic,
+)
+from poe.protocol import FOLLOW_WAIT_S, RANGE_COUNT_MAX, IndexedRecords
+from poe.protocol.arguments import check_pointer
+from poe.protocol.records import POINTER_MAX, RECORD_HEADER_SIZE
+
+_log = logging.getLogger(__name__)
+
+_FETCH_BATCHES = 10
+"""Batches to ask for at a time: each time, threads or tasks wait for each other."""
+
+
+class PoeSource:
+    """The Poe topics that are the partitions of one topic; see `Source`."""
+
+    def __init__(
+        self, addresses: Sequence[tuple[str, int]], topic: bytes, options: ConsumerOptions
+    ) -> None:
+        self.statistics = ConsumerStatistics()
+        self._addresses = addresses
+        self._topic = topic
+        self._options = options
+        self._readers: list[_PartitionReader] = []
+        # In the order of their turns; those that are in neither have come to their end.
+        self._tasks: dict[_PartitionReader, asyncio.Task[Fetched | None]] = {}
+        self._idle: list[_PartitionReader] = []
+
+    async def open(self, start: Start) -> dict[int, int]:
+        """Begin at `start`; see `Source`.
+
+        Raises:
+            OptionError: a partition that there is not.
+            PointerOutOfRange: a pointer that no message can have.
+            PoeError: as `fetch`, where `start` is `"newest"`.
+        """
+        partitions = range(self._options.partitions)
+        if isinstance(start, Mapping) and not start.keys() <= set(partitions):
+            raise OptionError("start", start, f"partitions up to {partitions[-1]}")
+        for pointer in start.values() if isinstance(start, Mapping) else (start,):
+            if isinstance(pointer, int):
+                check_pointer(max(pointer, 0))
+        await self.close()
+        self._readers = [self._reader(partition) for partition in partitions]
+        self._idle = self._readers.copy()
+        begun = await asyncio.gather(*(reader.begin(start) for reader in self._readers))
+        return dict(zip(partitions, begun, strict=True))
+
+    async def fetch(self) -> Fetched | None:
+        """Return what follows in the partition whose turn it is; see `Source`.
+
+        Raises:
+            CorruptRecord, InvalidEnvelope, MessagesLost, PoeError: see `Source`.
+        """
+        looked_anew: list[_PartitionReader] = []
+        while True:
+            looked_anew += self._idle
+            while self._idle:
+                self._begin_read(self._idle.pop())
+            if self._tasks:
+                fetched = await self._next_read()
+                if fetched is not None:
+                    return fetched
+            else:
+                # An end that was found before, or ahead, may be none any more.
+                self._idle = [each for each in self._readers if each not in looked_anew]
+                if not self._idle:
+                    self._idle = self._readers.copy()
+                    return None
+
+    async def close(self) -> None:
+        """Give up what was begun, and all connections."""
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks.values():
+            task.cancel()
+        # Errors that nobody has fetched yet are taken note of, or they would be logged.
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        await asyncio.gather(*(reader.close() for reader in self._readers))
+
+    async def _next_read(self) -> Fetched | None:
+        """Return what the first that is done of the reads under way has come to."""
+        await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+        reader, task = next(each for each in self._tasks.items() if each[1].done())
+        del self._tasks[reader]
+        error = task.exception()
+        if error is not None:
+            self._idle.append(reader)
+            raise error
+        fetched = task.result()
+        if fetched is not None:
+            self._begin_read(reader)
+        return fetched
+
+    def _begin_read(self, reader: "_PartitionReader") -> None:
+        """Read on in a partition, whose turn comes behind all others."""
+        self._tasks[reader] = asyncio.create_task(reader.read())
+
+    def _reader(self, partition: int) -> "_PartitionReader":
+        name = partition_topic(self._topic, partition, self._options.partitions)
+        return _PartitionReader(self._addresses, name, partition, self._options, self.statistics)
+
+
+class _PartitionReader:
+    """Reads one topic of Poe, wherever its connection goes; one task at a time may call it.
+
+    What was deleted before it was read is noticed so: the record at `_pointer` is still there, or
+    the oldest segment was there when all up to `_seen` had been read. A consumer that waits at
+    the end, connected, sees everything that comes, and need not ask.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[tuple[str, int]],
+        topic: bytes,
+        partition: int,
+        options: ConsumerOptions,
+        statistics: ConsumerStatistics,
+    ) -> None:
+        self._topic = topic
+        self._partition = partition
+        self._options = options
+        self._statistics = statistics
+        self._socket = PatientSocket(
+            addresses,
+            timeout_s=options.timeout_s,
+            request_timeout_s=options.request_timeout_s,
+            on_lost=self._note_lost_connection,
+        )
+        self._pointer = 0
+        self._seen = 0
+        self._is_at_end = False
+        self._has_been_at_end = False
+
+    async def begin(self, start: Start) -> int:
+        """Begin at the partition's place in `start`, and return the pointer of it."""
+        if isinstance(start, Mapping):
+            start = start.get(self._partition, "oldest")
+        if isinstance(start, int):
+            self._pointer = max(start, 0)
+        self._seen = self._pointer
+        if start == "newest":
+            self._pointer = await self._socket.call(self._newest)
+            self._seen = max(self._pointer, _now_us())
+        return self._pointer
+
+    async def read(self) -> Fetched | None:
+        """Return what follows; None where nothing does, which with `follow` never happens."""
+        self._is_at_end = False
+        wait_s = FOLLOW_WAIT_S if self._options.follow else 0.0
+        while True:
+            fetched = await self._socket.call(self._read_once, wait_s)
+            if fetched is not None and fetched.pointers:
+                return fetched
+            if fetched is None and not self._options.follow:
+                return None
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        await self._socket.close()
+
+    async def _newest(self, socket: AsyncSocket) -> int:
+        rows = await self._segments(socket)
+        return max((row["pointer_high"] for row in rows if row["count"]), default=0)
+
+    async def _segments(self, socket: AsyncSocket) -> list[dict[str, Any]]:
+        """Return what is known of the segments; none where there is no such topic, or not yet."""
+        try:
+            return await socket.segments(self._topic)
+        except UnknownTopic:
+            return []
+
+    async def _read_once(self, socket: AsyncSocket) -> Fetched | None:
+        """Send all requests of one read together; return what came, None at the end."""
+        _, records, is_kept = await asyncio.gather(
+            self._wait(socket), self._records(socket), self._is_kept(socket)
+        )
+        if not len(records) and not self._has_been_at_end:
+            # Of a topic that is not there a read says nothing; this refuses a name.
+            await socket.wait(self._topic, self._pointer, 0.0)
+            self._has_been_at_end = True
+        if not is_kept:
+            await self._check_lost(socket)
+        self._is_at_end = not len(records)
+        if self._is_at_end:
+            self._seen = _now_us()
+            return None
+        fetched = self._taken_apart(records)
+        self._statistics.received_count += len(fetched.pointers)
+        return fetched
+
+    async def _wait(self, socket: AsyncSocket) -> None:
+        # Not before it has come to the end once: what is deleted from then on was read.
+        if self._options.follow and self._is_at_end:
+            await socket.wait(self._topic, self._pointer, FOLLOW_WAIT_S)
+
+    async def _records(self, socket: AsyncSocket) -> IndexedRecords:
+        """Return what follows, behind damage where that is to be skipped."""
+        count_max = min(_FETCH_BATCHES * self._options.batch, RANGE_COUNT_MAX)
+        while True:
+            try:
+                return await socket.read_range(
+                    self._topic, self._pointer, POINTER_MAX, count_max, self._options.fetch_bytes
+                )
+            except CorruptRecord as error:
+                behind = error.pointer or 0
+                if self._options.on_corrupt == "error" or behind <= self._pointer:
+                    error.add_note(f"in partition {self._partition}")
+                    raise
+                self._note_skipped(error)
+                self._pointer = self._seen = behind
+
+    async def _is_kept(self, socket: AsyncSocket) -> bool:
+        """Tell whether the last record that was read is there: then so is all behind it."""
+        if self._is_at_end or not self._pointer:
+            return True
+        try:
+            span = await socket.span(self._topic, self._pointer - 1, self._pointer, 1, 1)
+        except CorruptRecord:
+            return True
+        return span is not None
+
+    async def _check_lost(self, socket: AsyncSocket) -> None:
+        """Find out whether segments with messages that were not read are gone.
+
+        Raises:
+            MessagesLost: they are, or may be, and that is an error.
+        """
+        rows = await self._segments(socket)
+        if rows:
+            # The name of a segment says up to where anything before can have been.
+            last = int(rows[0]["path"].rpartition("/")[2]) - 1
+            is_lost = last > self._seen
+        else:
+            last, is_lost = None, self._seen == self._pointer
+        if is_lost:
+            lost = MessagesLost(self._topic, self._partition, self._pointer + 1, last)
+            if self._options.on_lost == "error":
+                raise lost
+            self._statistics.lost_count += 1
+            _log.warning("%s", lost)
+
+    def _taken_apart(self, records: IndexedRecords) -> Fetched:
+        """Return the messages of records, and go on behind them."""
+        pointers = records.pointers.tolist()
+        data = bytes(records.data)
+        starts = records.starts.tolist()
+        values = [data[start + RECORD_HEADER_SIZE : end] for start, end in pairwise(starts)]
+        if self._options.envelope:
+            return self._unwrapped(pointers, values)
+        self._pointer = self._seen = pointers[-1]
+        return Fetched(self._partition, pointers, values)
+
+    def _unwrapped(self, pointers: list[int], messages: list[bytes]) -> Fetched:
+        """Return what is in envelopes, up to the first that is none where that is an error."""
+        good: list[int] = []
+        opened: list[Enveloped] = []
+        for pointer, message in zip(pointers, messages, strict=True):
+            try:
+                opened.append(decode(message))
+                good.append(pointer)
+            except InvalidEnvelope as error:
+                if self._options.on_corrupt == "error":
+                    if good:
+                        break
+                    raise InvalidEnvelope(error.problem, pointer) from error
+                self._note_skipped(InvalidEnvelope(error.problem, pointer))
+            self._pointer = self._seen = pointer
+        keys, values, headers = zip(*opened, strict=True) if opened else ((), (), ())
+        return Fetched(self._partition, good, values, keys, headers)
+
+    def _note_skipped(self, error: PoeError) -> None:
+        self._statistics.corrupt_count += 1
+        _log.warning("topic %s: skipped: %s", self._topic.decode(errors="replace"), error)
+
+    def _note_lost_connection(self) -> None:
+        self._statistics.reconnect_count += 1
+        if self._is_at_end:
+            self._seen = _now_us()
+            self._is_at_end = False
+
+
+def _now_us() -> int:
+    """Return the time as pointers tell it; a clock beside the server's is good enough for a day."""
+    return time.time_ns() // 1000

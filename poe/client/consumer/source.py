@@ -1,0 +1,200 @@
+"""What a consumer reads from: the seam between it and the transports, and its options."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NamedTuple, Protocol, Self
+
+from poe.errors import OptionError, UnknownOption
+
+Start = int | Literal["oldest", "newest"] | Mapping[int, int]
+"""Where to begin: behind a pointer, or one for each partition (others at their oldest message)."""
+
+
+class Received(NamedTuple):
+    """A message as it came, and where it lies."""
+
+    topic: bytes
+    """As the consumer was asked for it, without the number of the partition."""
+
+    partition: int
+
+    pointer: int
+    """On Kafka, the offset."""
+
+    key: bytes | None
+    value: bytes | None
+    """None is a tombstone, of Kafka or of an envelope."""
+
+    headers: Mapping[str, bytes] | None
+
+
+class Fetched(NamedTuple):
+    """Messages of one partition side by side, in order; none is an object until it is handed out.
+
+    A program that keeps few of them then spares the garbage collector most of its work.
+    """
+
+    partition: int
+
+    pointers: Sequence[int]
+    """Of all messages; the other columns are as long."""
+
+    values: Sequence[bytes | None]
+
+    keys: Sequence[bytes | None] | None = None
+    """None where no message has a key."""
+
+    headers: Sequence[Mapping[str, bytes] | None] | None = None
+    """None where no message has headers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """How a consumer reads.
+
+    Raises:
+        OptionError: on construction, naming the option and what is allowed.
+    """
+
+    partitions: int = 1
+    """On Poe: how many topics, `t-0` to `t-(n-1)`, are the partitions of topic `t`; 1 is `t`
+    itself. Kafka knows by itself."""
+
+    start: Start = "oldest"
+    """Where to begin: `"oldest"`, `"newest"` (what comes from the begin of the `with` on, or from
+    the first call), the pointer of the last message that was read, or such a pointer for each
+    partition, as `position()` returns them."""
+
+    batch: int = 1000
+    """Messages that `receive` and `batches` return at a time, at most."""
+
+    follow: bool = False
+    """Wait for more at the end of the topic; else reading ends there."""
+
+    envelope: bool = False
+    """On Poe: each message was stored with its key and headers, by a producer with the option."""
+
+    on_corrupt: Literal["error", "skip"] = "error"
+    """About a damaged record, or what is no envelope: an error, or `"skip"` goes on and counts."""
+
+    on_lost: Literal["error", "skip"] = "error"
+    """About messages that were deleted before they were read: likewise."""
+
+    timeout_s: float | None = 60.0
+    """Seconds that no broker may be reachable before that is an error; None: for ever, 0: none."""
+
+    request_timeout_s: float = 30.0
+    """Seconds without an answer after which a connection is given up, and another one made."""
+
+    fetch_bytes: int = 1 << 20
+    """Bytes to ask for at a time, for each partition; a message that is larger comes alone."""
+
+    kafka: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of librdkafka, passed on as they are."""
+
+    @classmethod
+    def load(cls, arguments: Mapping[str, Any]) -> Self:
+        """Compose the options from the arguments of a consumer.
+
+        Raises:
+            UnknownOption: the name of one; it lists those there are.
+            OptionError: a value that is not allowed.
+        """
+        names = {each.name for each in fields(cls)}
+        for name in arguments.keys() - names:
+            raise UnknownOption(name, "one of " + ", ".join(sorted(names)))
+        return cls(**arguments)
+
+    def __post_init__(self) -> None:
+        """Reject what cannot be worked with."""
+        for key, high in (("partitions", 1 << 16), ("batch", 1 << 31), ("fetch_bytes", 10**9)):
+            is_valid = _is_whole(getattr(self, key), 1, high)
+            self._check(key, is_valid, f"a whole number from 1 to {high}")
+        for key in ("follow", "envelope"):
+            self._check(key, isinstance(getattr(self, key), bool), "True or False")
+        for key in ("on_corrupt", "on_lost"):
+            self._check(key, getattr(self, key) in {"error", "skip"}, "error or skip")
+        self._check("request_timeout_s", _is_seconds(self.request_timeout_s), "seconds above 0")
+        may_wait = self.timeout_s is None or self.timeout_s == 0 or _is_seconds(self.timeout_s)
+        may_wait = may_wait and self.timeout_s is not False
+        self._check("timeout_s", may_wait, "seconds, 0 or more, or None")
+        self._check("kafka", isinstance(self.kafka, Mapping), "a map of librdkafka's settings")
+        self._check("start", self._is_start(), "oldest, newest, a pointer, or {partition: pointer}")
+
+    def _is_start(self) -> bool:
+        start = self.start
+        if isinstance(start, Mapping):
+            return all(_is_whole(p, 0) and _is_pointer(each) for p, each in start.items())
+        return start in {"oldest", "newest"} if isinstance(start, str) else _is_pointer(start)
+
+    def _check(self, key: str, is_valid: bool, allowed: str) -> None:  # noqa: FBT001 - private, three columns
+        if not is_valid:
+            raise OptionError(key, getattr(self, key), allowed)
+
+
+class Source(Protocol):
+    """The messages of one topic, wherever they come from; belongs to one event loop.
+
+    A source reaches its brokers again by itself, and raises when none could be reached for
+    `timeout_s`. After an error it can be asked again: it goes on where it was, so that what does
+    not pass, such as damage, is raised again, unless the consumer opens it somewhere else.
+    """
+
+    async def open(self, start: Start) -> dict[int, int]:
+        """Begin at `start`, also where it has begun before; forget what was read ahead.
+
+        Returns for each partition the pointer behind which it begins: that of the last message
+        before, or 0 on Poe and -1 on Kafka where there is none. It is the position of a consumer
+        that was handed nothing. May be cancelled, and is called again then.
+        """
+
+    async def fetch(self) -> Fetched | None:
+        """Return messages that follow, one or more of one partition; partitions take turns.
+
+        None is the end, without `follow`: then all partitions have been read, and the next call
+        looks anew. May be cancelled at any time; nothing is lost by it, the next call returns what
+        this one would have.
+
+        Raises:
+            CorruptRecord, InvalidEnvelope: the next message is damaged, with `on_corrupt="error"`.
+            MessagesLost: what was next has been deleted, with `on_lost="error"`.
+            PoeError: a refusal, or no broker could be reached for `timeout_s`.
+        """
+
+    async def close(self) -> None:
+        """Let go of all connections; no `fetch` is under way, and nothing is called afterwards."""
+
+    @property
+    def statistics(self) -> "ConsumerStatistics":
+        """What was counted so far."""
+
+
+@dataclass(slots=True)
+class ConsumerStatistics:
+    """What a consumer has met; counts since it was made."""
+
+    received_count: int = 0
+    """Messages that were fetched."""
+
+    corrupt_count: int = 0
+    """Damaged places that were skipped, each of one record or more."""
+
+    lost_count: int = 0
+    """Times that messages had been deleted before they were read."""
+
+    reconnect_count: int = 0
+    """Connections that were lost, or could not be made."""
+
+
+def _is_whole(value: object, low: int, high: int = 1 << 31) -> bool:
+    return type(value) is int and low <= value <= high
+
+
+def _is_pointer(value: object) -> bool:
+    # -1 is Kafka's: behind it comes offset 0.
+    return _is_whole(value, -1, (1 << 63) - 2)
+
+
+def _is_seconds(value: object) -> bool:
+    return type(value) in {int, float} and 0 < value < math.inf  # type: ignore[operator]  # a number

@@ -1,0 +1,40 @@
+"""What consumers make of envelopes, and of what is none."""
+
+import pytest
+
+from poe.client.envelope import encode
+from poe.errors import InvalidEnvelope
+from tests.client.consumers import values
+
+
+def test_envelopes_come_with_their_key_and_headers(node, consumer):
+    node.put_many("t", [encode(b"k", b"v", {"h": b"1"}), encode(None, b"w"), encode(b"gone", None)])
+    received = list(consumer(envelope=True))
+    assert [(each.key, each.value, each.headers) for each in received] == [
+        (b"k", b"v", {"h": b"1"}),
+        (None, b"w", None),
+        (b"gone", None, None),
+    ]
+
+
+def test_what_is_no_envelope_is_an_error_that_comes_in_its_turn(node, consumer):
+    last = node.put_many("t", [encode(None, b"a"), b"plain", encode(None, b"b")])
+    reader = consumer(envelope=True)
+    assert values(reader.receive()) == [b"a"]
+    for _ in range(2):
+        with pytest.raises(InvalidEnvelope, match=f"pointer {last - 1} is no envelope") as caught:
+            reader.receive()
+    assert caught.value.pointer == last - 1
+    reader.seek(last - 1)
+    assert values(reader) == [b"b"]
+
+
+def test_what_is_no_envelope_can_be_skipped_and_is_counted(node, consumer):
+    node.put_many("t", [b"plain", encode(None, b"a"), b"plain"])
+    reader = consumer(envelope=True, on_corrupt="skip", follow=True)
+    assert values(reader.receive()) == [b"a"]
+    node.put_many("t", [b"plain"])
+    node.put_many("t", [encode(None, b"b")])
+    assert values(reader.receive()) == [b"b"]
+    assert reader.statistics().corrupt_count == 3
+    assert reader.statistics().received_count == 2

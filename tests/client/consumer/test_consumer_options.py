@@ -1,0 +1,35 @@
+"""What consumers refuse before they ask a server."""
+
+import pytest
+
+from poe.errors import OptionError, UnknownOption
+from tests.client.consumers import values
+
+
+def test_an_unknown_option_is_an_error_that_lists_them(consumer):
+    with pytest.raises(UnknownOption, match=r"'follows' is not known; use one of batch, envelope,"):
+        consumer(follows=True)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"partitions": 0}, {"batch": 0}, {"batch": "1"}, {"follow": 1}, {"envelope": None},
+     {"on_corrupt": "raise"}, {"on_lost": True}, {"timeout_s": -1}, {"timeout_s": float("nan")},
+     {"timeout_s": "1"}, {"timeout_s": False}, {"timeout_s": float("inf")},
+     {"request_timeout_s": 0}, {"request_timeout_s": None}, {"fetch_bytes": 0}, {"kafka": None},
+     {"fetch_bytes": 1 << 40}, {"batch": 1 << 70}, {"partitions": 1 << 40}, {"start": 1 << 63},
+     {"start": "latest"}, {"start": -2}, {"start": 1.5}, {"start": {"0": 1}}, {"start": {0: None}},
+     {"start": True}],
+)  # fmt: skip
+def test_a_wrong_value_is_an_error_that_names_the_option(consumer, option):
+    with pytest.raises(OptionError, match=next(iter(option))):
+        consumer(**option)
+
+
+@pytest.mark.parametrize("timeout_s", [-1, "1", True, float("nan")])
+def test_a_wrong_time_to_wait_is_an_error(node, consumer, timeout_s):
+    node.put("t", b"m")
+    reader = consumer(follow=True)
+    with pytest.raises(OptionError, match=r"'timeout_s' is .*; use seconds: 0 or more, or None"):
+        reader.receive(timeout_s)
+    assert values(reader.receive(10)) == [b"m"]
