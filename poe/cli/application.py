@@ -11,6 +11,7 @@ from poe.cli.bench import bench
 from poe.cli.check import check
 from poe.cli.delete import delete, trim
 from poe.cli.exit_code import ExitCode
+from poe.cli.gateway import gateway_command
 from poe.cli.interrupt import Interrupt
 from poe.cli.output import (
     OutputFailed,
@@ -81,7 +82,15 @@ def _application() -> typer.Typer:
     )
     application.callback(invoke_without_command=True)(_top)
     client_commands = put, read, topics, status, tree, trim, delete
-    for command in (serve_command(), *client_commands, check, unlock, archive, bench):
+    for command in (
+        serve_command(),
+        *client_commands,
+        check,
+        unlock,
+        archive,
+        gateway_command(),
+        bench,
+    ):
         application.command()(command)
     application.add_typer(pipeline_application(), name="pipeline")
     return application

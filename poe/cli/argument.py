@@ -4,10 +4,11 @@ typer's own checks speak of input and of integers; these say what to use, as `po
 """
 
 import os
+import tomllib
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from poe.errors import OptionError
 from poe.storage import folder_name
@@ -68,3 +69,18 @@ def choice(flag: str, kind: type[Choice]) -> Callable[[str], Choice]:
             raise OptionError(flag, text, " or ".join(kind)) from error
 
     return parse
+
+
+def assignment(flag: str, text: str) -> tuple[str, Any]:
+    """Return name and value of `NAME=VALUE`, the value written as in TOML; what is none is text.
+
+    Raises:
+        OptionError: there is no `=`.
+    """
+    name, separator, value = text.partition("=")
+    if not (separator and name.strip()):
+        raise OptionError(flag, text, "NAME=VALUE, as in linger_s=0.01")
+    try:
+        return name.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.strip(), value.strip()

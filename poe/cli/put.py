@@ -24,7 +24,8 @@ from poe.cli.output import (
     write_line,
 )
 from poe.cli.sentence import sentence_of
-from poe.errors import ActorDead, CallTimeout, ConnectionClosed, PoeError
+from poe.errors import PoeError
+from poe.errors.delivery import OUTCOME_UNKNOWN
 from poe.protocol import Socket
 
 
@@ -91,7 +92,7 @@ def _put_arguments(topic: bytes, messages: list[str], host: str, port: int) -> E
     with connect(host, port) as connection, Interrupt() as interrupt:
         try:
             pointer = connection.write(topic, payloads)
-        except (ConnectionClosed, CallTimeout, ActorDead) as error:
+        except OUTCOME_UNKNOWN as error:
             told, code = sentence_of(error), ExitCode.of(error)
         except KeyboardInterrupt:
             told, code = interrupt.word, interrupt.exit_code

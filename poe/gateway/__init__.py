@@ -1,4 +1,4 @@
-"""Other ways to a node than its own socket: so far, Thespian's `ask`."""
+"""Other ways to topics than the node's own socket: Thespian's `ask`; `poe.gateway.http` is HTTP."""
 
 from poe.gateway.thespian_service import NODE_CAPABILITY, SERVICE_NAME, ThespianService
 

@@ -68,12 +68,12 @@ class Background:
         self.process.stdin.write(content)
         self.process.stdin.flush()
 
-    def read_until(self, end, *, pipe=None):
-        """Return what comes until `end` has come."""
+    def read_until(self, end, *, pipe=None, timeout_s=DEADLINE_S):
+        """Return what comes until `end` has come, in that time."""
         source = pipe or self.process.stdout
         assert source is not None
         descriptor = source.fileno()
-        deadline_s = time.monotonic() + DEADLINE_S
+        deadline_s = time.monotonic() + timeout_s
         content = b""
         while end not in content:
             remaining_s = max(0.0, deadline_s - time.monotonic())

@@ -1,0 +1,137 @@
+"""`poe gateway`: turns command line options into an HTTP gateway, and runs it as a service.
+
+Most options of the command are those of `GatewayOptions`: a new one appears here by itself, with
+its type, default and docstring. What it needs of the extra `http` is loaded when it runs.
+"""
+
+import inspect
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from poe.cli.argument import assignment, number
+from poe.cli.exit_code import ExitCode
+from poe.cli.log import LEVELS, start_logging
+from poe.cli.option_help import field_docstrings
+from poe.cli.output import OutputFailed, write_line
+from poe.cli.service import notify, raise_descriptor_limit
+from poe.errors import HttpMissing, OptionError
+from poe.gateway.http.options import GatewayOptions
+
+_log = logging.getLogger("poe.cli")
+
+_NEEDED = ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client")
+_METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT"}
+
+
+def gateway(
+    *,
+    edit: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="Function that sees each post first."),
+    ] = None,
+    producer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Option of the producer, the value as in TOML; may be repeated.",
+        ),
+    ] = None,
+    log_level: Annotated[
+        str, typer.Option(metavar="|".join(LEVELS), help="How much the log tells.")
+    ] = "info",
+    **options: Any,  # noqa: ANN401 - as typer has parsed them
+) -> ExitCode:
+    """Serve topics over HTTP until SIGTERM or Ctrl-C; a second signal ends it at once.
+
+    Prints `ready on HOST:PORT` when clients can connect. Ends with 1 if messages that it had
+    accepted could not be delivered; the log tells which.
+    """
+    if log_level.lower() not in LEVELS:
+        raise OptionError(key="--log-level", value=log_level, allowed="one of " + ", ".join(LEVELS))
+    missing = [each for each in _NEEDED if find_spec(each) is None]
+    if missing:
+        raise HttpMissing(", ".join(missing))
+    start_logging(log_level)
+    raise_descriptor_limit()
+    given = {name: value for name, value in options.items() if value is not None}
+    if edit is not None:
+        given["edit"] = _function(edit)
+    gateway_options = GatewayOptions(
+        **given, producer=dict(assignment("--producer", each) for each in producer or ())
+    )
+    # Here, and not above: it loads what may be missing.
+    from poe.gateway.http.server import serve  # noqa: PLC0415
+
+    undelivered = serve(gateway_options, _tell_ready)
+    return ExitCode.FAILURE if undelivered else ExitCode.OK
+
+
+def gateway_command() -> Callable[..., ExitCode]:
+    """Return `gateway` with a parameter for each option, for typer to read."""
+    signature = inspect.signature(gateway)
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    kinds, help_of = get_type_hints(GatewayOptions), field_docstrings(GatewayOptions)
+    parameters = [
+        _parameter(each.name, kinds[each.name], help_of.get(each.name, ""), each.default)
+        for each in fields(GatewayOptions)
+        if kinds[each.name] in {int, float, str, bool}
+    ]
+
+    def command(**values: Any) -> ExitCode:  # noqa: ANN401 - as typer has parsed them
+        return gateway(**values)
+
+    command.__name__ = "gateway"
+    command.__doc__ = gateway.__doc__
+    command.__signature__ = signature.replace(parameters=[*parameters, *own])  # type: ignore[attr-defined]  # typer reads it
+    command.__annotations__ = {each.name: each.annotation for each in [*parameters, *own]}
+    return command
+
+
+def _parameter(name: str, kind: type, help_text: str, default: object) -> inspect.Parameter:
+    flag = "--" + name.replace("_", "-")
+    if kind is bool:
+        option = typer.Option(f"{flag}/--no-{flag.removeprefix('--')}", help=help_text)
+    else:
+        parser = None if kind is str else number(flag, kind, 0)
+        help_text = f"{help_text}  [default: {default}]"
+        option = typer.Option(flag, help=help_text, metavar=_METAVARS[kind], parser=parser)
+    annotation = Annotated[kind | None, option]  # type: ignore[valid-type]  # made at run time
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
+
+
+def _function(text: str) -> Callable[..., Any]:
+    """Return the function that `MODULE:FUNCTION` names.
+
+    Raises:
+        OptionError: there is none; it tells why.
+    """
+    module, _, name = text.partition(":")
+    # A console script does not look for modules where it is called.
+    sys.path.insert(0, "")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        allowed = f"MODULE:FUNCTION of a module that can be imported ({error})"
+        raise OptionError("--edit", text, allowed) from error
+    if not callable(found):
+        raise OptionError("--edit", text, f"MODULE:FUNCTION; {name} is no function")
+    return found  # type: ignore[no-any-return]
+
+
+def _tell_ready(address: str) -> None:
+    """Say that clients can connect; that nobody can read it is no reason not to serve them."""
+    try:
+        write_line(f"ready on {address}")
+    except OutputFailed as error:
+        _log.warning("%s", error)
+    notify(f"READY=1\nSTATUS=serving on {address}")
+    _log.info("serving on %s", address)

@@ -1,0 +1,201 @@
+"""Turns the body of a POST into the messages that it stands for: all of them, or none.
+
+    application/json                    one message, its bytes unchanged; but {"records": [...]} is
+                                        a message for each record
+    application/x-ndjson                a message for each line that is not blank
+    application/x-www-form-urlencoded   a message for each field, with its name as key (kafboy)
+    application/octet-stream, text/*    one message, its bytes unchanged
+
+A record is `{"value": ..., "key": ..., "headers": {...}}`. Text stands for its bytes in UTF-8; any
+other value stands for itself in JSON. `value_base64`, `key_base64` and `headers_base64` hold bytes.
+"""
+
+import json
+import sys
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
+from typing import Any, NoReturn
+from urllib.parse import unquote_to_bytes
+
+from poe.client.producer.payload import Message, Messages
+from poe.errors import RequestRefused
+from poe.errors.short_text import short_repr
+
+JSON, NDJSON = "application/json", "application/x-ndjson"
+FORM, RAW = "application/x-www-form-urlencoded", "application/octet-stream"
+CONTENT_TYPES = (JSON, NDJSON, FORM, RAW, "text/plain")
+
+_RECORD = frozenset({"value", "value_base64", "key", "key_base64", "headers", "headers_base64"})
+
+
+def messages_of(
+    content_type: str,
+    body: bytes,
+    key: bytes | None,
+    headers: Mapping[str, bytes] | None,
+    count_max: int,
+) -> Messages:
+    """Return the messages of a body, in order.
+
+    Args:
+        content_type: as sent; none means octets, as RFC 9110 has it.
+        body: all of it.
+        key: of the request, for each message that has none of its own; None without one.
+        headers: likewise, by name.
+        count_max: messages that one request may have.
+
+    Raises:
+        RequestRefused: 400 what is wrong, 413 too many messages, 415 another type.
+    """
+    if not body:
+        _refuse("the body is empty; an empty message is sent as a record")
+    kind = content_type.partition(";")[0].strip().lower() or RAW
+    values, records = [body], None
+    if kind == JSON or (kind.startswith("application/") and kind.endswith("+json")):
+        content = _parsed(body, "the body")
+        if isinstance(content, dict) and "records" in content:
+            records = _records(content, count_max)
+    elif kind in {NDJSON, "application/ndjson"}:
+        values = _lines(body, count_max)
+    elif kind == FORM:
+        records = _fields(body, count_max)
+    elif kind != RAW and not kind.startswith("text/"):
+        why = f"content type {kind:.100} is not served; use one of {', '.join(CONTENT_TYPES)}"
+        raise RequestRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, why)
+    if key is None and headers is None:
+        return values if records is None else records
+    return [
+        Message(
+            each.value,
+            key if each.key is None else each.key,
+            {**(headers or {}), **(each.headers or {})} or None,
+        )
+        for each in (map(Message, values) if records is None else records)
+    ]
+
+
+def query_of(query: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the fields of a query or a form, percent-decoded; they need be no UTF-8."""
+    pairs = (field.partition(b"=") for field in query.replace(b"+", b" ").split(b"&") if field)
+    return [(unquote_to_bytes(name), unquote_to_bytes(value)) for name, _, value in pairs]
+
+
+def once(query: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the parameters of a query.
+
+    Raises:
+        RequestRefused: one that is there a second time.
+    """
+    seen = set()
+    for name, value in query_of(query):
+        if name in seen:
+            _refuse(f"parameter {name!r:.100} is given twice; give it once")
+        seen.add(name)
+        yield name, value
+
+
+def _lines(body: bytes, count_max: int) -> list[bytes]:
+    lines = [line for line in map(bytes.strip, body.split(b"\n")) if line]
+    _check_count(len(lines), count_max)
+    for number, line in enumerate(lines, start=1):
+        _parsed(line, f"message {number}")
+    return lines
+
+
+def _fields(body: bytes, count_max: int) -> list[Message]:
+    # curl -d sends JSON as a form, unless it is told better.
+    if body.lstrip()[:1] in {b"{", b"["}:
+        _refuse(f"this form looks like JSON; send it with Content-Type: {JSON}")
+    _check_count(body.count(b"&") + 1, count_max)
+    fields = query_of(body)
+    _check_count(len(fields), count_max)
+    return [Message(value, key) for key, value in fields]
+
+
+def _records(content: dict[str, Any], count_max: int) -> list[Message]:
+    records = content["records"]
+    if len(content) > 1 or not isinstance(records, list):
+        _refuse(
+            'an object with "records" is {"records": [...]} and nothing else; to send this one as '
+            f"a message, use Content-Type: {RAW}"
+        )
+    _check_count(len(records), count_max)
+    return [_record(f"records[{i}]", each) for i, each in enumerate(records)]
+
+
+def _record(place: str, record: Any) -> Message:  # noqa: ANN401 - as JSON has it
+    if not isinstance(record, dict) or not record.keys() <= _RECORD:
+        _refuse(f"{place} is {short_repr(record)}; use an object of {', '.join(sorted(_RECORD))}")
+    if not record.keys() & {"value", "value_base64"}:
+        _refuse(f"{place} has no value; give value or value_base64")
+    value, key = _member(place, record, "value"), _member(place, record, "key")
+    headers = _headers(place, record, "headers", _encoded)
+    headers |= _headers(place, record, "headers_base64", _from_base64)
+    return Message(value, key, headers or None)
+
+
+def _member(place: str, record: dict[str, Any], name: str) -> bytes | None:
+    """Return the bytes of a value or a key; None where it is null or absent."""
+    if name + "_base64" in record:
+        if name in record:
+            _refuse(f"{place} has both of {name} and {name}_base64; use one")
+        return _from_base64(f"{name}_base64 of {place}", record[name + "_base64"])
+    content = record.get(name)
+    return None if content is None else _encoded(f"{name} of {place}", content)
+
+
+def _headers(
+    place: str, record: dict[str, Any], name: str, encode: Callable[[str, Any], bytes]
+) -> dict[str, bytes]:
+    headers = record.get(name, {})
+    if not isinstance(headers, dict) or not all(isinstance(each, str) for each in headers.values()):
+        _refuse(f"{name} of {place} are {short_repr(headers)}; use an object of text to text")
+    return {each: encode(f"{name} of {place}", text) for each, text in headers.items()}
+
+
+def _encoded(place: str, content: Any) -> bytes:  # noqa: ANN401 - as JSON has it
+    is_text = isinstance(content, str)
+    text = content if is_text else json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        _refuse(f"{place} has half of a surrogate pair, which is no text; use {place}_base64")
+
+
+def _from_base64(place: str, text: Any) -> bytes:  # noqa: ANN401 - as JSON has it
+    try:
+        return b64decode(text, validate=True)
+    except (TypeError, ValueError):
+        _refuse(f"{place} is {short_repr(text)}; use text in base64")
+
+
+def _parsed(text: bytes, place: str) -> Any:  # noqa: ANN401 - whatever it holds
+    try:
+        return _DECODER.decode(text.decode())
+    # Its own words say where, but for two: those of a long number are for programmers.
+    except ValueError as error:
+        if "sys.set_int_max_str_digits" in str(error):
+            digits = sys.get_int_max_str_digits()
+            _refuse(f"{place} has a number of more than {digits} digits; send it as text")
+        _refuse(f"{place} is no JSON: {error}")
+    except RecursionError:
+        _refuse(f"{place} is nested too deeply")
+
+
+def _no_constant(name: str) -> NoReturn:
+    msg = f"{name} is no number of JSON"
+    raise ValueError(msg)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def _check_count(count: int, count_max: int) -> None:
+    if count > count_max:
+        why = f"{count} messages in one request; send at most {count_max} (option messages_max)"
+        raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why)
+
+
+def _refuse(why: str) -> NoReturn:
+    raise RequestRefused(HTTPStatus.BAD_REQUEST, why)

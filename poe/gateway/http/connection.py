@@ -1,0 +1,145 @@
+"""One client's connection: uvicorn's, with the limits that uvicorn leaves to a proxy.
+
+Those are: how many clients there may be, how long and how large the head of a request may be, how
+large all of it, and how long a client may take to send what nobody waits for any more or to take
+what it is sent. The bodies that somebody waits for have their limits in `inflow`.
+"""
+
+import asyncio
+import socket
+import struct
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from poe.gateway.http.options import GatewayOptions
+
+HEAD_MAX = 64 << 10
+"""Bytes of a request line and its headers; what came with their first byte is not counted."""
+
+_REQUEST_BYTES_PER_BODY = 8
+"""Bytes on the wire for each byte of a body: it is 6 in chunks of one byte."""
+_BODY = {b"content-length", b"transfer-encoding"}
+_REST_BYTES = 16 << 20
+"""A body that was refused may go on for so long, so that its client gets to read why."""
+
+
+class LimitedConnection(HttpToolsProtocol):
+    """A connection that ends where its client passes a limit.
+
+    Always: a timer runs while bytes are missing that no handler waits for: the head of a request,
+    and the rest of one that is answered already.
+    """
+
+    options: GatewayOptions
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as uvicorn likes
+        super().__init__(*args, **kwargs)
+        self._is_in_head = self._is_in_request = True
+        self._unanswered_count = 0
+        self._received_bytes = 0
+        self._request_max = HEAD_MAX + _REST_BYTES
+        self._request_max += _REQUEST_BYTES_PER_BODY * self.options.body_max
+        self._read_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Take a client, unless there are enough."""
+        super().connection_made(transport)
+        if len(self.connections) > self.options.connections_max:
+            retry = f"retry-after: {self.options.retry_after_s}\r\n".encode()
+            self._end(b"503 Service Unavailable", retry)
+        else:
+            self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the client."""
+        for timer in (self._read_timer, self._write_timer):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Let the parser have what came, and look whether it is too much."""
+        self._received_bytes += len(data)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._is_in_head and self._received_bytes > HEAD_MAX:
+            self._end(b"431 Request Header Fields Too Large")
+        elif self._received_bytes > self._request_max:
+            self.transport.abort()
+        else:
+            self._watch()
+
+    def on_message_begin(self) -> None:
+        """Begin to count."""
+        self._is_in_head = self._is_in_request = True
+        self._received_bytes = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Hand the request over; from now on its handler minds the time."""
+        self._is_in_head = False
+        if self.parser.should_upgrade() and _BODY & {name for name, _ in self.headers}:
+            # The parser skips the body, and would take it for the next request.
+            self._end(b"501 Upgrade Of A Request With A Body Is Not Served")
+            return
+        self._unanswered_count += 1
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Know that nothing is missing."""
+        self._is_in_request = False
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Mind the time of what is still to come of the request."""
+        self._unanswered_count -= 1
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        """Give a client that reads nothing so much time, and no more."""
+        super().pause_writing()
+        if self._write_timer is None:
+            timeout_s = self.options.body_timeout_s
+            self._write_timer = self.loop.call_later(timeout_s, self._cut)
+
+    def resume_writing(self) -> None:
+        """Go on with a client that reads again."""
+        super().resume_writing()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _watch(self) -> None:
+        """Have the timer run when it is to run."""
+        is_waiting = self._is_in_head or (self._is_in_request and not self._unanswered_count)
+        if is_waiting and self._read_timer is None:
+            timeout_s = self.options.head_timeout_s
+            self._read_timer = self.loop.call_later(timeout_s, self._on_late)
+        elif not is_waiting and self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
+
+    def _on_late(self) -> None:
+        if self._is_in_head:
+            self._end(b"408 Request Timeout")
+        else:
+            self.transport.close()
+
+    def _cut(self) -> None:
+        """End at once, so that the kernel, too, forgets what the client has not taken."""
+        linger = struct.pack("ii", 1, 0)
+        self.transport.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, linger
+        )
+        self.transport.abort()
+
+    def _end(self, status: bytes, header: bytes = b"") -> None:
+        """Tell a client that its connection ends, outside of any request."""
+        if not self._unanswered_count:
+            ending = b"content-length: 0\r\nconnection: close\r\n\r\n"
+            self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + header + ending)
+        self.transport.close()

@@ -1,0 +1,68 @@
+"""What those ask who watch the gateway: is it alive, is it of use, how much does it do.
+
+GET /healthz    200 as long as it runs
+GET /readyz     200 if the broker answers, else 503
+GET /metrics    counts and times, as Prometheus reads them
+GET /disco      the name of this process, as of kafboy's Erlang node
+"""
+
+import socket
+from http import HTTPStatus
+
+from prometheus_client import REGISTRY
+from prometheus_client.exposition import choose_encoder
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from poe.errors import PoeError, RequestRefused
+from poe.gateway.http.brokers import Brokers
+from poe.gateway.http.options import GatewayOptions
+from poe.gateway.http.reply import json_reply
+
+
+class HealthRoutes:
+    """Answers questions about the gateway.
+
+    Attributes:
+        is_stopping: set it to have /readyz say so.
+    """
+
+    def __init__(self, options: GatewayOptions, brokers: Brokers) -> None:
+        self._options = options
+        self._brokers = brokers
+        self.is_stopping = False
+        self._name = f"poe@{socket.gethostname()}"
+
+    async def get_healthz(self, request: Request) -> Response:
+        """Tell that the gateway runs."""
+        del request
+        return json_reply({"status": "ok"})
+
+    async def get_readyz(self, request: Request) -> Response:
+        """Tell whether posts would be delivered now.
+
+        Raises:
+            RequestRefused: the gateway stops, or no broker answers.
+        """
+        del request
+        if self.is_stopping:
+            raise RequestRefused(
+                HTTPStatus.SERVICE_UNAVAILABLE, "the gateway is stopping; use another one"
+            )
+        try:
+            await self._brokers.topics(self._options.read_timeout_s)
+        except PoeError as error:
+            raise RequestRefused(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"no broker answers: {error}"
+            ) from error
+        return json_reply({"status": "ready"})
+
+    async def get_metrics(self, request: Request) -> Response:
+        """Return what was counted, by the gateway and its producer."""
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(REGISTRY), headers={"content-type": content_type})
+
+    async def get_disco(self, request: Request) -> Response:
+        """Tell the name of this process."""
+        del request
+        return PlainTextResponse(self._name)

@@ -1,0 +1,95 @@
+"""Receives the bodies of requests within bounds: of one body, of all together, and of time.
+
+A body that is too large is received for a while longer, and dropped, before it is refused: most
+clients send all of it before they look for an answer, and would see nothing but a lost connection.
+"""
+
+import asyncio
+from http import HTTPStatus
+from typing import NoReturn
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+
+from poe.errors import RequestRefused
+from poe.gateway.http.options import GatewayOptions
+
+_DISCARDED_BYTES = 4 << 20
+
+
+class Inflow:
+    """The bodies that are under way; belongs to one event loop.
+
+    Invariant: bytes of all bodies that were received and not released <= in_flight_max
+    """
+
+    def __init__(self, options: GatewayOptions) -> None:
+        self._options = options
+        self._in_flight_bytes = 0
+
+    async def receive(self, request: Request) -> bytes:
+        """Return the whole body; its bytes count until they are released.
+
+        Raises:
+            RequestRefused: it is too large, too late, compressed or otherwise coded, or breaks off;
+                or there are too many others.
+        """
+        self._check_head(request.headers)
+        parts: list[bytes] = []
+        try:
+            async with asyncio.timeout(self._options.body_timeout_s):
+                await self._collect(request, parts)
+        except BaseException as error:
+            self.release(sum(map(len, parts)))
+            if isinstance(error, TimeoutError):
+                why = f"the body took more than {self._options.body_timeout_s:g} s"
+                raise RequestRefused(HTTPStatus.REQUEST_TIMEOUT, why) from error
+            raise
+        return b"".join(parts)
+
+    def release(self, size: int) -> None:
+        """Count bytes no longer: their messages are the producer's now, or nobody's."""
+        self._in_flight_bytes -= size
+
+    async def _collect(self, request: Request, parts: list[bytes]) -> None:
+        size, is_more = 0, True
+        while is_more:
+            event = await request.receive()
+            if event["type"] == "http.disconnect":
+                raise RequestRefused(HTTPStatus.BAD_REQUEST, "the body breaks off")
+            part, is_more = event["body"], event.get("more_body", False)
+            size += len(part)
+            if size <= self._options.body_max:
+                parts.append(part)
+                self._take(len(part))
+            elif not is_more or size > self._options.body_max + _DISCARDED_BYTES:
+                self._refuse_size(size)
+
+    def _take(self, size: int) -> None:
+        self._in_flight_bytes += size
+        limit = self._options.in_flight_max
+        if self._in_flight_bytes > limit:
+            why = f"bodies of {limit} bytes are under way (option in_flight_max); retry later"
+            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why)
+
+    def _check_head(self, headers: Headers) -> None:
+        """Refuse what can be refused before a byte of the body has come."""
+        encoding = headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            why = f"content encoding {encoding:.100} is not served; send the body as it is"
+            raise RequestRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, why)
+        coding = ", ".join(headers.getlist("transfer-encoding"))
+        if coding.strip().lower() not in {"", "chunked"}:
+            why = (
+                f"transfer encoding {coding:.100} is not served; send the body in chunks, or whole"
+            )
+            raise RequestRefused(HTTPStatus.NOT_IMPLEMENTED, why)
+        # Who waits for "100 Continue" has sent nothing yet, and need not.
+        size = int(headers.get("content-length", "0"))
+        if "expect" in headers and size > self._options.body_max:
+            self._refuse_size(size)
+
+    def _refuse_size(self, size: int) -> NoReturn:
+        limit = self._options.body_max
+        why = f"a body of {size} bytes or more is refused; send at most {limit} (option body_max)"
+        raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why)

@@ -1,0 +1,110 @@
+"""The options of the gateway: where it listens, what bounds its memory, how it produces."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from poe.errors import OptionError
+from poe.gateway.http.edit import Edit
+
+_LOOPBACK = ("127.", "::1", "localhost")
+_PORT_MAX = 65535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayOptions:
+    """How the gateway works.
+
+    Its memory is bounded: connections_max × 320 KiB of sockets, in_flight_max of bodies, and the
+    producer's own buffer_bytes; each follower holds what one read returns.
+
+    Raises:
+        OptionError: on construction, naming the option and what is allowed.
+    """
+
+    broker: str = "poe://127.0.0.1:5555"
+    """poe://HOST:PORT or kafka://HOST:PORT,HOST:PORT…"""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; others than loopback need `insecure`, for nothing is encrypted."""
+
+    port: int = 8000
+    """0 takes any free port."""
+
+    insecure: bool = False
+    """Allow an address that others can reach."""
+
+    body_max: int = 1 << 20
+    """Bytes of a request's body; a greater one is refused with 413."""
+
+    messages_max: int = 10_000
+    """Messages of one request, likewise."""
+
+    in_flight_max: int = 64 << 20
+    """Bytes of all bodies that are being received or worked on; beyond it 503."""
+
+    connections_max: int = 1000
+    """Clients at a time; more are answered 503 and closed."""
+
+    topics_max: int = 1000
+    """Topics that clients may post to, each with a connection to the broker; beyond it 503."""
+
+    followers_max: int = 100
+    """Clients that follow topics, each with a connection to the broker; beyond it 503."""
+
+    head_timeout_s: float = 10.0
+    """Seconds for a request line and headers to arrive, from connecting or their first byte."""
+
+    body_timeout_s: float = 30.0
+    """Seconds for a body to arrive; then 408. So long, too, a client may take no data."""
+
+    keep_alive_s: int = 75
+    """Seconds that a connection may be idle between two requests."""
+
+    sync_timeout_s: float = 30.0
+    """Seconds that /sync waits for the broker; then 504, and it may still be delivered."""
+
+    read_timeout_s: float = 10.0
+    """Seconds that a read, or a look whether the broker is there, may take; then 504."""
+
+    read_count_max: int = 1000
+    """Messages that one GET returns at most, and without `limit` 100."""
+
+    edit: Edit | None = None
+    """Function that sees each post first: `edit(Post) -> Post | Answer | Rejection`."""
+
+    edit_timeout_s: float = 5.0
+    """Seconds that it may take; then 503, and nothing is produced."""
+
+    retry_after_s: int = 1
+    """What Retry-After says in answers 429 and 503."""
+
+    drain_timeout_s: int = 5
+    """Seconds that requests under way get when the gateway is to stop."""
+
+    producer: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the producer, by name; `partitions`, `envelope` and `kafka` are the readers' too.
+
+    Unless they say otherwise, a full buffer raises at once (`on_full`), while the broker is down
+    the newest messages are refused (`downtime_drop`), so that one that got 202 gives way to none,
+    and one request at a time is under way for each topic (`in_flight`).
+    """
+
+    def __post_init__(self) -> None:
+        """Reject what would open the gateway to others by accident, and numbers that bound none."""
+        if not 0 <= self.port <= _PORT_MAX:
+            raise OptionError("port", self.port, "0 to 65535")
+        if not self.insecure and not self.host.startswith(_LOOPBACK):
+            allowed = "a loopback address such as 127.0.0.1, or set insecure as well"
+            raise OptionError("host", self.host, allowed)
+        for each in fields(self):
+            if not (each.name.endswith(("_max", "_s")) and each.type in {int, float}):
+                continue
+            value, least = getattr(self, each.name), 1 if each.type is int else 0
+            if isinstance(value, bool) or not isinstance(value, (int, each.type)):
+                raise OptionError(each.name, value, "a number")
+            # Asked this way round, the number that is none (nan) is refused, too.
+            if not value >= least or (value == 0 and each.type is float):
+                raise OptionError(each.name, value, f"{least} or more" if least else "more than 0")
+        if self.edit is not None and not callable(self.edit):
+            raise OptionError("edit", self.edit, "a function, or None")

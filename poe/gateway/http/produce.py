@@ -1,0 +1,193 @@
+"""The four ways to produce: what kafboy's routes mean, with answers that say what has happened.
+
+    POST /async/{topic}         sent at once                       202
+    POST /batch/async/{topic}   sent when its batch is full or old 202
+    POST /sync/{topic}          sent at once, and answered         200 with pointers, 207 for a part
+    POST /batch/sync/{topic}    as /batch/async, and tells how much waits there 202
+
+Each request is taken whole or not at all.
+
+Source: kafboy, `kafboy_http_handler.erl`, which answers `{"ok":1}` before it produces.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from poe.client.producer.async_producer import AsyncProducer
+from poe.client.producer.delivery import Buffered, Delivery, Failed, Result, Sent
+from poe.client.producer.payload import Messages
+from poe.errors import RequestRefused
+from poe.gateway.http.body import messages_of, once
+from poe.gateway.http.edit import Answer, EditHook, Post
+from poe.gateway.http.inflow import Inflow
+from poe.gateway.http.options import GatewayOptions
+from poe.gateway.http.reply import json_reply, told
+
+_KEY, _HEADER = b"poe-key", b"poe-header-"
+_PROOF_S = 0.5
+
+Produce = Callable[[bytes, Messages], Awaitable[Response]]
+
+
+class ProduceRoutes:
+    """Turns posts into calls of one producer; belongs to one event loop."""
+
+    def __init__(self, options: GatewayOptions, producer: Callable[[], AsyncProducer]) -> None:
+        """Produce with what `producer` returns, which exists once the gateway has started."""
+        self._options = options
+        self._producer = producer
+        self._inflow = Inflow(options)
+        edit = options.edit
+        self._hook = None if edit is None else EditHook(edit, options.edit_timeout_s)
+        self._is_proven: dict[bytes, bool] = {}
+        """Of each topic that was posted to, whether something was delivered to it."""
+
+    def close(self) -> None:
+        """Leave behind what the edit hook is still at."""
+        if self._hook is not None:
+            self._hook.close()
+
+    async def post_async(self, request: Request) -> Response:
+        """Send at once, and tell that it was taken."""
+        return await self._post(request, self._async)
+
+    async def post_batch_async(self, request: Request) -> Response:
+        """Put into a batch, and tell that it was taken."""
+        return await self._post(request, self._batch_async)
+
+    async def post_sync(self, request: Request) -> Response:
+        """Send at once, wait for the broker, and tell what it said."""
+        return await self._post(request, self._sync)
+
+    async def post_batch_sync(self, request: Request) -> Response:
+        """Put into a batch, and tell how much waits there."""
+        return await self._post(request, self._batch_sync)
+
+    async def _post(self, request: Request, produce: Produce) -> Response:
+        body = await self._inflow.receive(request)
+        try:
+            topic = topic_of(request)
+            key, headers = _key_and_headers(request)
+            content_type = request.headers.get("content-type", "")
+            messages = messages_of(content_type, body, key, headers, self._options.messages_max)
+            if self._hook is not None:
+                path = request.scope["path"]
+                post = Post(topic, messages, path, dict(request.headers))
+                result = await self._hook.edited(post)
+                if isinstance(result, Answer):
+                    return Response(result.body, result.status, media_type=result.content_type)
+                topic, messages = result.topic, result.messages
+            self._check_topic(topic)
+            return await produce(topic, messages)
+        finally:
+            self._inflow.release(len(body))
+
+    def _check_topic(self, topic: bytes) -> None:
+        """Have no client make the producer grow without end, topic by topic."""
+        limit = self._options.topics_max
+        if topic not in self._is_proven and len(self._is_proven) >= limit:
+            why = f"{limit} topics are in use (option topics_max); use one of those"
+            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why)
+        self._is_proven.setdefault(topic, False)
+
+    async def _async(self, topic: bytes, messages: Messages) -> Response:
+        delivery = await self._producer().produce_async(topic, messages)
+        return await self._accepted(topic, delivery, len(messages))
+
+    async def _batch_async(self, topic: bytes, messages: Messages) -> Response:
+        delivery = await self._producer().produce_async_batched(topic, messages)
+        return await self._accepted(topic, delivery, len(messages))
+
+    async def _accepted(self, topic: bytes, delivery: Delivery, count: int) -> Response:
+        """Tell that messages were taken; an error that is known by now is told instead.
+
+        Until something was delivered to a topic, its name may be one that the broker refuses. So
+        its first messages are waited for, though not for long.
+
+        Raises:
+            PoeError: they were not delivered, and will not be.
+        """
+        if not self._is_proven[topic]:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PROOF_S):
+                    await delivery
+                    self._is_proven[topic] = True
+        if delivery.done() and _failures(result := delivery.result()):
+            return _delivered(result)
+        return json_reply({"accepted": count}, HTTPStatus.ACCEPTED)
+
+    async def _sync(self, topic: bytes, messages: Messages) -> Response:
+        result = await self._producer().produce_sync(
+            topic, messages, timeout_s=self._options.sync_timeout_s
+        )
+        self._is_proven[topic] = True
+        return _delivered(result)
+
+    async def _batch_sync(self, topic: bytes, messages: Messages) -> Response:
+        if not self._is_proven[topic]:
+            return await self._batch_async(topic, messages)
+        result = await self._producer().produce_sync_batched(topic, messages)
+        each_result = result if isinstance(result, list) else [result]
+        buffered = [each._asdict() for each in each_result if isinstance(each, Buffered)]
+        failed = [_delivery(each) for each in each_result if isinstance(each, Failed)]
+        content: dict[str, Any] = {"accepted": len(messages) - len(failed), "buffered": buffered}
+        if failed:
+            content["failed"] = failed
+        return json_reply(content, HTTPStatus.MULTI_STATUS if failed else HTTPStatus.ACCEPTED)
+
+
+def topic_of(request: Request) -> bytes:
+    """Return the topic of a path, which may hold any bytes, percent-encoded."""
+    return unquote_to_bytes(request.path_params["topic"])
+
+
+def _delivered(result: Result) -> Response:
+    """Tell what was delivered, and what was not."""
+    each_result = result if isinstance(result, list) else [result]
+    content = {
+        "delivered": sum(each.count for each in each_result if isinstance(each, Sent)),
+        "deliveries": [_delivery(each) for each in each_result],
+    }
+    return json_reply(content, HTTPStatus.MULTI_STATUS if _failures(result) else 200)
+
+
+def _failures(result: Result) -> list[Failed]:
+    return [each for each in result if isinstance(each, Failed)] if isinstance(result, list) else []
+
+
+def _delivery(result: Sent | Failed) -> dict[str, Any]:
+    if isinstance(result, Failed):
+        return {"partition": result.partition, "error": told(result.error)}
+    return {"partition": result.partition, "pointer": result.pointer, "count": result.count}
+
+
+def _key_and_headers(request: Request) -> tuple[bytes | None, dict[str, bytes] | None]:
+    """Return the key and the headers that a request gives to its messages.
+
+    Raises:
+        RequestRefused: a parameter that there is not, or a second key.
+    """
+    keys: list[bytes] = []
+    headers: dict[str, bytes] = {}
+    for name, value in request.scope["headers"]:
+        if name == _KEY:
+            keys.append(value)
+        elif name.startswith(_HEADER):
+            headers[name.removeprefix(_HEADER).decode("latin-1")] = value
+    for name, value in once(request.scope["query_string"]):
+        if name != b"key":
+            why = f"parameter {name!r:.100} is not known; the only one is key"
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        keys.append(value)
+    if len(keys) > 1:
+        why = "there are two keys, by parameter key or header Poe-Key; give one"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+    key = keys[0] if keys else None
+    return key, headers or None

@@ -1,0 +1,95 @@
+"""Turns results and errors into HTTP replies: the one place where a `PoeError` becomes a status.
+
+429, 503    not taken, and may be sent again after Retry-After: the buffer is full, the broker
+            cannot be reached, a limit is reached
+504         the broker has not answered in time: it may have been done
+502         the broker refuses it
+"""
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from starlette.responses import Response
+
+from poe.errors import (
+    BufferFull,
+    CallTimeout,
+    ConnectionClosed,
+    DeliveryTimeout,
+    Dropped,
+    InvalidMessage,
+    InvalidPayload,
+    InvalidTopicName,
+    LocalProtocolError,
+    MessagesLost,
+    OptionError,
+    PoeError,
+    PointerOutOfRange,
+    ProducerClosed,
+    RequestRefused,
+    UnknownTopic,
+)
+from poe.errors.delivery import NEVER_SENT
+
+JSON = "application/json"
+
+_STATUSES: Mapping[type[PoeError], int] = {
+    InvalidPayload: HTTPStatus.BAD_REQUEST,
+    InvalidTopicName: HTTPStatus.BAD_REQUEST,
+    LocalProtocolError: HTTPStatus.BAD_REQUEST,
+    # Of a reader: its pointer names a partition that the topic does not have.
+    OptionError: HTTPStatus.NOT_FOUND,
+    PointerOutOfRange: HTTPStatus.BAD_REQUEST,
+    UnknownTopic: HTTPStatus.NOT_FOUND,
+    MessagesLost: HTTPStatus.GONE,
+    InvalidMessage: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    BufferFull: HTTPStatus.TOO_MANY_REQUESTS,
+    Dropped: HTTPStatus.SERVICE_UNAVAILABLE,
+    ProducerClosed: HTTPStatus.SERVICE_UNAVAILABLE,
+    CallTimeout: HTTPStatus.GATEWAY_TIMEOUT,
+    ConnectionClosed: HTTPStatus.GATEWAY_TIMEOUT,
+    DeliveryTimeout: HTTPStatus.GATEWAY_TIMEOUT,
+}
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_LATER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+
+
+def json_reply(value: object, status: int = 200) -> Response:
+    """Return a reply with a value in JSON."""
+    return Response(as_json(value), status, media_type=JSON)
+
+
+def as_json(value: object) -> bytes:
+    """Return a value as compact JSON."""
+    return _ENCODER.encode(value).encode()
+
+
+def error_reply(error: PoeError, retry_after_s: int) -> Response:
+    """Return the reply that tells an error."""
+    status = status_of(error)
+    headers = {"Retry-After": str(retry_after_s)} if status in _LATER else None
+    return Response(as_json({"error": told(error)}), status, headers, JSON)
+
+
+def status_of(error: PoeError) -> int:
+    """Return the status that says the most of an error."""
+    if isinstance(error, RequestRefused):
+        return error.status
+    if isinstance(error, DeliveryTimeout) and error.fate == NEVER_SENT:
+        return HTTPStatus.SERVICE_UNAVAILABLE
+    for kind in type(error).__mro__:
+        if kind in _STATUSES:
+            return _STATUSES[kind]
+    return HTTPStatus.SERVICE_UNAVAILABLE if error.retriable else HTTPStatus.BAD_GATEWAY
+
+
+def told(error: PoeError) -> dict[str, Any]:
+    """Return what a client is told of an error, as all of Poe's doors tell it."""
+    return {
+        "code": error.code,
+        "name": type(error).__name__,
+        "message": str(error),
+        "retriable": error.retriable or status_of(error) in _LATER,
+    }

@@ -1,0 +1,120 @@
+"""Serves the gateway with uvicorn until it is told to stop, and then stops it in good order.
+
+At the first signal it accepts no more clients, lets the requests under way end, and flushes the
+producer; at the second the process ends at once.
+
+Requests are served in the producer's own event loop. In one beside it messages change threads, and
+there wait for the interpreter.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from poe.client.producer.topic_info import Undelivered
+from poe.errors import PortInUse
+from poe.gateway.http.application import Gateway
+from poe.gateway.http.connection import LimitedConnection
+from poe.gateway.http.options import GatewayOptions
+
+_log = logging.getLogger("poe.gateway")
+
+_BACKLOG = 1024
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNAL_EXIT_CODE_BASE = 128
+
+
+def serve(options: GatewayOptions, on_ready: Callable[[str], object]) -> list[Undelivered]:
+    """Serve until SIGTERM or SIGINT, and return what was accepted but not delivered.
+
+    Args:
+        options: of the gateway.
+        on_ready: told HOST:PORT once clients can connect.
+
+    Raises:
+        PortInUse: somebody else listens there.
+        PoeError: the producer cannot start.
+    """
+    # Hostile clients would fill the log: each request that is no HTTP is a warning.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    gateway = Gateway(options)
+    with _listening(options.host, options.port) as listening:
+        loop = gateway.start()
+        try:
+            server = _Server(_config(gateway, options), gateway)
+            for number in _SIGNALS:
+                signal.signal(number, server.on_signal)
+            host, port = listening.getsockname()[:2]
+            on_ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+            # What is there now stays: the collector need not walk it while requests wait.
+            gc.freeze()
+            asyncio.run_coroutine_threadsafe(server.serve([listening]), loop).result()
+        finally:
+            asyncio.run(gateway.close())
+    return gateway.undelivered
+
+
+def _config(gateway: Gateway, options: GatewayOptions) -> uvicorn.Config:
+    connection = type("Connection", (LimitedConnection,), {"options": options})
+    return uvicorn.Config(
+        gateway,
+        http=connection,
+        ws="none",
+        lifespan="off",  # done above, where an error can be told
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=options.keep_alive_s,
+        timeout_graceful_shutdown=options.drain_timeout_s,
+    )
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, but it leaves signals to us, and followers do not hold it up."""
+
+    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to `on_signal`."""
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let clients go."""
+        await self._gateway.stop()
+        await super().shutdown(sockets)
+
+    def on_signal(self, number: int, _frame: object) -> None:
+        """Stop in good order; the next signal ends the process at once."""
+        for each in _SIGNALS:
+            signal.signal(each, _leave)
+        _log.info("%s: stopping", signal.Signals(number).name)
+        self.should_exit = True
+
+
+def _leave(number: int, _frame: object) -> None:
+    try:
+        _log.warning("%s while stopping: leaving at once", signal.Signals(number).name)
+    finally:
+        os._exit(_SIGNAL_EXIT_CODE_BASE + number)
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise PortInUse(host, port, error.strerror or str(error)) from error
+    with listening:
+        yield listening

@@ -1,0 +1,33 @@
+"""What the gateway tells of itself: health, metrics, and the document of its routes."""
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_gateway_with_its_broker_is_ready(front):
+    assert front.http.get("/readyz").json() == {"status": "ready"}
+
+
+def test_metrics_are_those_of_the_gateway_and_of_its_producer(front, topic):
+    front.http.post(f"/sync/{topic}", content=b"x")
+    front.http.post(f"/sync/{topic}", content=b"")
+    front.http.get("/no such path")
+    reply = front.http.get("/metrics")
+    assert reply.headers["Content-Type"].startswith("text/plain")
+    lines = reply.text.splitlines()
+    for method, route, status in (
+        ("POST", "/sync/{topic}", 200),
+        ("POST", "/sync/{topic}", 400),
+        ("GET", "other", 404),
+    ):
+        labels = f'method="{method}",route="{route}",status="{status}"'
+        assert any(each.startswith(f"poe_gateway_requests_total{{{labels}}}") for each in lines)
+    delivered = [each for each in lines if each.startswith("poe_producer_messages_delivered_total")]
+    assert any(f'topic="{topic}"' in each and each.endswith(" 1.0") for each in delivered)
+
+
+def test_no_client_can_make_metrics_without_end(front):
+    for i in range(20):
+        front.http.request(f"M{i}", f"/path/{i}")
+    assert front.http.get("/metrics").text.count('route="other"') < 30

@@ -1,0 +1,226 @@
+"""What bounds the gateway: clients that send too much, too slowly, or what is no HTTP at all."""
+
+import contextlib
+import select
+import socket
+import time
+
+import pytest
+
+from tests.gateway.http.front import TIMEOUT_S, Front, reply, stored, whole_reply
+
+pytestmark = pytest.mark.slow
+
+CHUNKED_A = b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"
+POST = b"POST /sync/%b HTTP/1.1\r\nHost: h\r\n"
+
+
+@pytest.fixture(scope="module")
+def strict(node):
+    """A gateway with small limits."""
+    limits = {
+        "--body-max": 1000,
+        "--messages-max": 10,
+        "--connections-max": 20,
+        "--topics-max": 40,
+        "--in-flight-max": 4000,
+        "--head-timeout-s": 0.5,
+        "--body-timeout-s": 0.5,
+    }
+    options = [each for pair in limits.items() for each in pair]
+    with Front(node, *options) as front:
+        yield front
+
+
+def is_alive(front):
+    return front.http.get("/healthz").status_code == 200
+
+
+def test_a_body_at_the_limit_is_taken_and_one_beyond_it_is_not(strict, node, topic):
+    assert strict.http.post(f"/sync/{topic}", content=b"a" * 1000).status_code == 200
+    refused = strict.http.post(f"/sync/{topic}", content=b"a" * 1001)
+    assert refused.status_code == 413
+    assert "body_max" in refused.json()["error"]["message"]
+    assert stored(node, topic) == [b"a" * 1000]
+
+
+def test_a_client_that_sends_far_too_much_still_gets_to_read_why(strict, topic):
+    assert strict.http.post(f"/sync/{topic}", content=b"a" * 3_000_000).status_code == 413
+
+
+def test_a_chunked_body_is_measured_as_it_comes(strict, node, topic):
+    def chunks(count):
+        for _ in range(count):
+            yield b"a" * 100
+
+    assert strict.http.post(f"/sync/{topic}", content=chunks(10)).status_code == 200
+    assert strict.http.post(f"/sync/{topic}", content=chunks(11)).status_code == 413
+    assert stored(node, topic) == [b"a" * 1000]
+
+
+def test_a_client_that_waits_for_100_is_refused_before_it_sends(strict, topic):
+    with strict.connect() as connection:
+        head = POST % topic.encode() + b"Content-Length: 5000\r\nExpect: 100-continue\r\n\r\n"
+        connection.sendall(head)
+        assert reply(connection)[0].startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_never_ends_is_given_up(strict, topic):
+    """A terabyte is announced, and sent for as long as the gateway lets it."""
+    sent_bytes = 0
+    with strict.connect() as connection, contextlib.suppress(ConnectionError):
+        connection.sendall(POST % topic.encode() + b"Content-Length: 1099511627776\r\n\r\n")
+        while sent_bytes < 1 << 30:
+            sent_bytes += connection.send(b"a" * 65536)
+    assert sent_bytes < 1 << 30
+    assert is_alive(strict)
+
+
+def test_too_many_messages_in_one_request_are_refused(strict, node, topic):
+    headers = {"Content-Type": "application/x-ndjson"}
+    refused = strict.http.post(f"/sync/{topic}", content=b"1\n" * 11, headers=headers)
+    assert refused.status_code == 413
+    assert stored(node, topic) == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"", b"HTTP/1.1 408 "),
+        (b"POST /sync/t HTTP/1.1\r\nHost: h\r\nX", b"HTTP/1.1 408 "),
+        (POST % b"t" + b"Content-Length: 10\r\n\r\nabc", b"HTTP/1.1 408 "),
+        (POST % b"t" + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab", b"HTTP/1.1 408 "),
+        (b"GET /nothing HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\na", b"HTTP/1.1 404 "),
+    ],
+    ids=["nothing", "half a head", "half a body", "half a chunk", "a rest nobody waits for"],
+)
+def test_a_client_that_stops_in_the_middle_is_told_and_let_go(strict, sent, status):
+    with strict.connect() as connection:
+        connection.sendall(sent)
+        assert whole_reply(connection).startswith(status)
+
+
+def test_a_client_that_dribbles_its_head_is_let_go(strict):
+    """Slowloris: each header comes in time, and the head never ends."""
+    with strict.connect() as connection:
+        connection.settimeout(0.05)
+        connection.sendall(b"GET /healthz HTTP/1.1\r\n")
+        told = b""
+        deadline_s = time.monotonic() + 15
+        with contextlib.suppress(OSError):
+            while time.monotonic() < deadline_s and not told:
+                connection.sendall(b"X-A: b\r\n")
+                with contextlib.suppress(TimeoutError):
+                    told = connection.recv(65536)
+        assert told.startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /healthz HTTP/1.1\r\nX: " + b"a" * 2_000_000,
+        b"GET /healthz HTTP/1.1\r\n" + b"X: a\r\n" * 300_000,
+        b"GET /" + b"a" * 2_000_000,
+    ],
+    ids=["a long header", "many headers", "a long path"],
+)
+def test_a_head_without_end_is_refused(strict, head):
+    with strict.connect() as connection:
+        told = b""
+        # Whoever is neither told nor let go has a TimeoutError.
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(head)
+        with contextlib.suppress(ConnectionError):
+            told = connection.recv(65536)
+        # The gateway may have closed while this was still sending: then the kernel drops its words.
+        assert told == b"" or told.startswith(b"HTTP/1.1 431 ")
+    assert is_alive(strict)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"hello\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /\xff\xfe HTTP/1.1\r\nHost: h\r\n\r\n",
+        POST % b"t" + b"Content-Length: -1\r\n\r\n",
+        POST % b"t" + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        POST % b"t" + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
+        POST % b"t" + CHUNKED_A.replace(b"chunked", b"gzip, chunked"),
+        POST % b"t" + b"Transfer-Encoding: gzip\r\n" + CHUNKED_A,
+        POST % b"t" + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nab\r\n0\r\n\r\n",
+        POST % b"t" + b"Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n",
+    ],
+    ids=["TLS", "words", "another version", "raw bytes in a path", "negative length", "two lengths",
+         "length and chunks", "gzip", "gzip apart", "no chunk size", "a chunk that lies"],
+)  # fmt: skip
+def test_what_is_no_http_is_refused_and_stores_nothing(strict, node, sent):
+    with strict.connect() as connection:
+        connection.sendall(sent)
+        told = connection.recv(65536)
+    assert told.split()[1] in {b"400", b"404", b"501"}
+    assert stored(node, "t") == []
+    assert is_alive(strict)
+
+
+def test_requests_that_come_at_once_are_answered_in_order(strict, topic):
+    one = POST % topic.encode() + b"Content-Type: application/json\r\nContent-Length: 1\r\n\r\n%d"
+    with strict.connect() as connection:
+        connection.sendall(b"".join(one % i for i in range(5)) + b"GET /healthz HTTP/1.1\r\n\r\n")
+        content = b""
+        while not content.endswith(b'{"status":"ok"}'):
+            content += connection.recv(65536)
+    assert content.count(b"HTTP/1.1 200 ") == 6
+
+
+def test_more_clients_than_allowed_are_told_and_make_no_difference_to_the_others(strict, topic):
+    assert is_alive(strict)
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(strict.connect()) for _ in range(40)]
+        told = [whole_reply(each) for each in crowd]
+    refused = [each for each in told if each.startswith(b"HTTP/1.1 503 ")]
+    assert len(refused) >= 20
+    assert all(b"\r\nretry-after: 1\r\n" in each for each in refused)
+    assert strict.http.post(f"/sync/{topic}", content=b"x").status_code == 200
+
+
+def test_bodies_that_are_under_way_are_bounded_together(strict, topic):
+    """Eight clients send most of a body and wait: the limit of all together is four."""
+    head = POST % topic.encode() + b"Content-Length: 1000\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(strict.connect()) for _ in range(8)]
+        for client in clients:
+            client.sendall(head + b"a" * 900)
+        statuses = [reply(client)[0].split()[1] for client in clients]
+    assert statuses.count(b"503") == 4, "refused at once"
+    assert statuses.count(b"408") == 4, "and the others when their time was over"
+    assert strict.http.post(f"/sync/{topic}", content=b"x").status_code == 200
+
+
+def test_clients_cannot_make_topics_without_end(strict):
+    statuses = [strict.http.post(f"/sync/many_{i}", content=b"x").status_code for i in range(60)]
+    assert statuses.count(503) >= 20
+    assert is_alive(strict)
+
+
+def test_a_client_that_reads_nothing_is_let_go(node, topic):
+    node.put(topic, b"a" * 12_000_000)
+    with Front(node, "--body-timeout-s", 0.5) as front, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", front.port))
+        client.sendall(b"GET /topics/%b HTTP/1.1\r\n\r\n" % topic.encode())
+        # Asked for no event, poll tells of the end of a connection alone.
+        end = select.poll()
+        end.register(client, 0)
+        assert end.poll(TIMEOUT_S * 1000)
+        assert is_alive(front)
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 33", b"Transfer-Encoding: chunked"])
+def test_a_body_of_a_request_that_asks_for_an_upgrade_is_refused_and_is_no_request(front, length):
+    head = b"POST /sync/u HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n"
+    with front.connect() as connection:
+        connection.sendall(head + length + b"\r\n\r\n")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert whole_reply(connection).startswith(b"HTTP/1.1 501 Upgrade")

@@ -1,0 +1,57 @@
+"""The gateway does what its document says, whatever a generator of requests comes up with."""
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from poe.gateway.http import GatewayOptions
+from poe.gateway.http.body import NDJSON
+from poe.gateway.http.openapi import document
+from poe.node import Node
+from tests.gateway.http.front import Front
+
+schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis")
+
+pytestmark = pytest.mark.slow
+
+REFUSED = [400, 404, 405, 406, 410, 413, 415]
+ACCEPTED = ["2xx", 404, 410]
+"""A topic, or what followed a pointer, need not be there."""
+
+config = schemathesis.Config.from_dict(
+    {
+        "checks": {
+            "negative_data_rejection": {"expected-statuses": REFUSED},
+            "positive_data_acceptance": {"expected-statuses": ACCEPTED},
+        }
+    }
+)
+schema = schemathesis.openapi.from_dict(document(GatewayOptions()), config=config)
+
+
+@schemathesis.serializer(NDJSON)
+def ndjson(context, value):
+    """Each value in a line."""
+    return json.dumps(value).encode() + b"\n"
+
+
+@pytest.fixture(scope="module")
+def roomy(tmp_path_factory):
+    """A gateway that takes all that the document allows, empty values too, and nothing else."""
+    options = ("--producer", "envelope=true", "--topics-max", 100_000)
+    with (
+        Node(dir=tmp_path_factory.mktemp("strict"), port=0) as node,
+        Front(node, *options) as front,
+    ):
+        yield front
+
+
+@schema.parametrize()
+@settings(suppress_health_check=list(HealthCheck))
+def test_requests_get_the_answers_that_the_document_tells_of(case, roomy):
+    case.call_and_validate(base_url=str(roomy.http.base_url), timeout=20)
+
+
+def test_the_document_that_is_served_is_this_one(front):
+    assert front.http.get("/openapi.json").json() == document(GatewayOptions())

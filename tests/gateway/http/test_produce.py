@@ -1,0 +1,159 @@
+"""Posts to a real gateway in front of a real node: what is taken, and what the client is told."""
+
+import json
+from urllib.parse import unquote_to_bytes
+
+import pytest
+
+from tests.gateway.http.front import stored
+
+pytestmark = pytest.mark.slow
+
+JSON = {"Content-Type": "application/json"}
+
+
+def test_sync_is_answered_when_the_broker_has_it_with_its_pointer(front, node, topic):
+    reply = front.http.post(f"/sync/{topic}", content=b'{"a": 1}', headers=JSON)
+    assert reply.status_code == 200
+    ((pointer, message),) = [node.next(topic, 0)]
+    assert message == b'{"a": 1}'
+    assert reply.json() == {
+        "delivered": 1,
+        "deliveries": [{"partition": 0, "pointer": pointer, "count": 1}],
+    }
+
+
+@pytest.mark.parametrize("path", ["async", "batch/async", "batch/sync"])
+def test_what_is_accepted_arrives(front, node, topic, path):
+    reply = front.http.post(f"/{path}/{topic}", content=b"m")
+    assert reply.status_code == 202
+    assert reply.json()["accepted"] == 1
+    front.http.post(f"/sync/{topic}", content=b"last")
+    assert stored(node, topic) == [b"m", b"last"]
+
+
+def test_batch_sync_tells_how_much_waits(front, topic):
+    front.http.post(f"/sync/{topic}", content=b"m")
+    reply = front.http.post(f"/batch/sync/{topic}", content=b"m")
+    assert reply.json()["buffered"] == [{"partition": 0, "buffered_count": 1}]
+
+
+def test_every_kind_of_body_arrives(front, node, topic):
+    bodies = [
+        ("application/x-www-form-urlencoded", b"hello=a+b&x=%FF", [b"a b", b"\xff"]),
+        ("application/x-ndjson", b"[1]\n[2]\n", [b"[1]", b"[2]"]),
+        ("application/json", json.dumps({"records": [{"value": "é"}]}).encode(), ["é".encode()]),
+        ("application/octet-stream", b"\x00\xff", [b"\x00\xff"]),
+    ]
+    expected = []
+    for kind, body, messages in bodies:
+        reply = front.http.post(f"/sync/{topic}", content=body, headers={"Content-Type": kind})
+        assert reply.status_code == 200, reply.text
+        assert reply.json()["delivered"] == len(messages)
+        expected += messages
+    assert stored(node, topic) == expected
+
+
+def test_a_request_is_taken_whole_or_not_at_all(front, node, topic):
+    headers = {"Content-Type": "application/x-ndjson"}
+    reply = front.http.post(f"/sync/{topic}", content=b"1\n2\n{", headers=headers)
+    assert reply.status_code == 400
+    assert reply.json()["error"]["name"] == "RequestRefused"
+    assert "message 3" in reply.json()["error"]["message"]
+    assert stored(node, topic) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        ("application/json", b"{", 400),
+        ("application/json", b'"\xff"', 400),
+        ("application/octet-stream", b"", 400),
+        ("application/x-www-form-urlencoded", b"", 400),
+        ("application/x-ndjson", b"\n\n", 400),
+        ("application/json", b'{"records": []}', 400),
+        ("image/png", b"x", 415),
+        ("multipart/form-data; boundary=x", b"--x--", 415),
+        (b"\xff\xfe", b"x", 415),
+    ],
+)
+def test_what_is_wrong_is_told_and_not_taken(front, node, kind, body, status):
+    for path in ("async", "sync", "batch/async", "batch/sync"):
+        reply = front.http.post(f"/{path}/wrong", content=body, headers={"Content-Type": kind})
+        assert reply.status_code == status, reply.text
+        assert reply.json()["error"]["message"]
+    assert stored(node, "wrong") == []
+
+
+def test_an_encoding_is_refused_rather_than_stored(front, node, topic):
+    reply = front.http.post(f"/sync/{topic}", content=b"x", headers={"Content-Encoding": "gzip"})
+    assert reply.status_code == 415
+    assert stored(node, topic) == []
+
+
+def test_a_parameter_that_there_is_not_is_refused(front, topic):
+    reply = front.http.post(f"/sync/{topic}?kye=a", content=b"x")
+    assert reply.status_code == 400
+    assert "kye" in reply.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("escaped", "topic"),
+    [
+        ("a%2Fb", b"a/b"),
+        ("%ff%fe", b"\xff\xfe"),
+        ("%2e%2e", b".."),
+        ("%2Fetc%2Fpasswd", b"/etc/passwd"),
+        ("%0a%00", b"\n\0"),
+        ("a+b", b"a+b"),
+        ("%C3%A9", "é".encode()),
+        ("100%25", b"100%"),
+        ("a:b@c;d,e", b"a:b@c;d,e"),
+    ],
+)
+def test_a_topic_may_be_any_bytes(front, node, escaped, topic):
+    assert front.http.post(f"/sync/{escaped}", content=b"x").status_code == 200
+    assert stored(node, topic) == [b"x"]
+    urls = [each["url"] for each in front.http.get("/topics").json()["topics"]]
+    (url,) = [each for each in urls if unquote_to_bytes(each) == b"/topics/" + topic]
+    assert front.http.get(url).json()["messages"][0]["value"] == "x"
+
+
+def test_a_topic_that_the_broker_refuses_is_told_even_by_async(front):
+    reply = front.http.post("/async/" + "%ff" * 200, content=b"x")
+    assert reply.status_code == 400
+    assert reply.json()["error"]["name"] == "InvalidTopicName"
+
+
+@pytest.mark.parametrize("path", ["/async/", "/async", "/nothing", "/async/a/b", "/", "//async/t"])
+def test_a_path_that_leads_nowhere_is_told_in_json(front, path):
+    reply = front.http.post(path, content=b"x")
+    assert reply.status_code == 404
+    assert reply.json()["error"]["name"] == "RequestRefused"
+
+
+def test_a_slash_at_the_end_is_kafboy_s_and_means_nothing(front, node, topic):
+    assert front.http.post(f"/sync/{topic}/", content=b"x").status_code == 200
+    assert stored(node, topic) == [b"x"]
+
+
+def test_another_method_is_refused_with_the_one_that_is_allowed(front, topic):
+    reply = front.http.get(f"/async/{topic}")
+    assert reply.status_code == 405
+    assert reply.headers["Allow"] == "POST"
+
+
+@pytest.mark.parametrize(
+    ("query", "headers"),
+    [
+        ("key=a&key=b", []),
+        ("key=a&key=a", []),
+        ("key=a", [("Poe-Key", "a")]),
+        ("", [("Poe-Key", "a"), ("Poe-Key", "b")]),
+    ],
+)
+def test_a_request_has_one_key(front, node, topic, query, headers):
+    reply = front.http.post(f"/sync/{topic}?{query}", content=b"x", headers=headers)
+    assert reply.status_code == 400
+    assert "give" in reply.json()["error"]["message"]
+    assert stored(node, topic) == []

@@ -1,0 +1,185 @@
+"""Reading topics over HTTP: pages, single messages, and events for those who follow."""
+
+import json
+from contextlib import contextmanager
+
+import pytest
+
+from tests.gateway.http.front import Front
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+EVENTS = {"Accept": "text/event-stream"}
+RAW = {"Accept": "application/octet-stream"}
+
+
+@contextmanager
+def followed(front, url, **headers):
+    """The events of a topic as (id, data), while they come."""
+    with front.http.stream("GET", url, headers=EVENTS | headers) as reply:
+        assert reply.status_code == 200
+        assert reply.headers["Content-Type"].startswith("text/event-stream")
+        yield events_of(reply.iter_lines())
+
+
+def events_of(lines):
+    """Parse as a browser does: a blank line ends an event, and an event needs data."""
+    event: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(": ")
+        event |= {name: value} if name else {}
+        if not line and "data" in event:
+            yield event["id"], json.loads(event.pop("data"))
+
+
+def test_a_page_says_where_the_next_one_begins(front, node, topic):
+    pointers = [node.put(topic, b"%d" % i) for i in range(5)]
+    url, values = f"/topics/{topic}", []
+    page = front.http.get(url, params={"limit": 2}).json()
+    while page["messages"]:
+        values += [(each["pointer"], each["value"]) for each in page["messages"]]
+        assert len(page["messages"]) <= 2
+        page = front.http.get(url, params={"limit": 2, "pointer": page["next"]}).json()
+    assert values == list(zip(pointers, "01234", strict=True))
+    assert page["next"] == str(pointers[-1])
+
+
+def test_the_newest_pointer_is_behind_all(front, node, topic):
+    pointer = node.put(topic, b"a")
+    page = front.http.get(f"/topics/{topic}?pointer=newest").json()
+    assert page == {"messages": [], "next": str(pointer)}
+
+
+def test_bytes_that_are_no_text_come_in_base64(front, node, topic):
+    node.put(topic, b"\xff\x00")
+    (message,) = front.http.get(f"/topics/{topic}").json()["messages"]
+    assert message["value_base64"] == "/wA="
+    assert "value" not in message
+
+
+def test_a_message_comes_as_it_is_to_who_accepts_octets(front, node, topic):
+    first, second = node.put(topic, b"\xff\n"), node.put(topic, b"b")
+    reply = front.http.get(f"/topics/{topic}", headers=RAW)
+    assert (reply.content, reply.headers["Poe-Pointer"]) == (b"\xff\n", str(first))
+    reply = front.http.get(f"/topics/{topic}?pointer={reply.headers['Poe-Next']}", headers=RAW)
+    assert (reply.content, reply.headers["Poe-Pointer"]) == (b"b", str(second))
+    reply = front.http.get(f"/topics/{topic}?pointer={second}", headers=RAW)
+    assert (reply.status_code, reply.content) == (204, b"")
+
+
+def test_a_topic_that_there_is_not_is_told(front):
+    for headers in ({}, RAW):
+        reply = front.http.get("/topics/no_such_topic", headers=headers)
+        assert reply.status_code == 404
+        assert reply.json()["error"]["name"] == "UnknownTopic"
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["limit=0", "limit=-1", "limit=1001", "limit=x", "limit=%D9%A3", "limit=1e3", "pointer=x",
+     "pointer=-5", "pointer=0:x", "pointer=9" * 20, "pointer=%ff", "pionter=1", "pointer=1,2",
+     "pointer=1&pointer=2", "limit=1&limit=1"],
+)  # fmt: skip
+def test_a_wrong_parameter_is_told(front, topic, query):
+    reply = front.http.get(f"/topics/{topic}?{query}")
+    assert reply.status_code == 400, reply.text
+
+
+@pytest.mark.parametrize("query", ["", "?pointer=5", "?pointer=newest"])
+def test_a_name_that_no_topic_can_have_is_told_and_shortened(front, query):
+    reply = front.http.get("/topics/" + "a" * 60_000 + query)
+    assert (reply.status_code, reply.json()["error"]["name"]) == (400, "InvalidTopicName")
+    assert "a" * 60 in reply.text
+    assert len(reply.text) < 500
+    assert "a" * 1000 not in front.http.get("/metrics").text
+
+
+def test_a_partition_that_the_topic_does_not_have_is_told(front, node, topic):
+    node.put(topic, b"x")
+    reply = front.http.get(f"/topics/{topic}?pointer=2:5")
+    assert reply.status_code == 404
+    assert "use partitions up to 0" in reply.json()["error"]["message"]
+
+
+def test_what_is_accepted_and_not_served_is_told(front, topic):
+    reply = front.http.get(f"/topics/{topic}", headers={"Accept": "image/png"})
+    assert reply.status_code == 406
+
+
+def test_a_follower_gets_what_is_there_and_what_comes(front, node, topic):
+    first = node.put(topic, b"a")
+    with followed(front, f"/topics/{topic}?pointer=oldest") as events:
+        assert next(events) == (str(first), {"partition": 0, "pointer": first, "value": "a"})
+        second = node.put(topic, b"b\n\nid: 5")
+        assert next(events)[1]["value"] == "b\n\nid: 5"
+    with followed(front, f"/topics/{topic}", **{"Last-Event-ID": str(first)}) as events:
+        assert next(events)[0] == str(second)
+
+
+def test_a_follower_begins_with_what_comes_unless_told_otherwise(front, node, topic):
+    node.put(topic, b"a")
+    with followed(front, f"/topics/{topic}") as events:
+        # Whoever can see its answer has its place.
+        pointer = node.put(topic, b"b")
+        assert next(events)[0] == str(pointer)
+
+
+def test_a_follower_knows_its_place_before_anything_has_come(front, node, topic):
+    pointer = node.put(topic, b"a")
+    with front.http.stream("GET", f"/topics/{topic}", headers=EVENTS) as reply:
+        assert next(reply.iter_lines()) == f"id: {pointer}"
+
+
+def test_a_post_of_what_was_read_is_the_same_message(node, topic):
+    with Front(node, "--producer", "envelope=true") as front:
+        records = [
+            {"value": "text", "key": "k", "headers": {"a": "b"}},
+            {"value_base64": "/w==", "key_base64": "/g==", "headers_base64": {"c": "/Q=="}},
+            {"value": None, "key": "gone"},
+        ]
+        reply = front.http.post(f"/sync/{topic}", json={"records": records})
+        assert reply.status_code == 200, reply.text
+        messages = front.http.get(f"/topics/{topic}").json()["messages"]
+        read = [
+            {key: each[key] for key in each.keys() - {"partition", "pointer"}} for each in messages
+        ]
+        assert read == records
+
+
+def test_a_topic_of_several_partitions_has_a_pointer_for_each(node, topic):
+    with Front(
+        node.address[1], "--producer", "partitions=2", "--producer", "strategy=custom"
+    ) as front:
+        for key in "abcdef":
+            assert front.http.post(f"/sync/{topic}?key={key}", content=key).status_code == 200
+        url, values = f"/topics/{topic}", []
+        page = front.http.get(url).json()
+        while page["messages"]:
+            values += [each["value"] for each in page["messages"]]
+            page = front.http.get(url, params={"pointer": page["next"]}).json()
+        assert sorted(values) == list("abcdef")
+        assert {each.split(":")[0] for each in page["next"].split(",")} == {"0", "1"}
+        with followed(front, f"{url}?pointer=oldest") as events:
+            seen = [next(events) for _ in values]
+        assert sorted(each["value"] for _, each in seen) == list("abcdef")
+        with followed(front, url, **{"Last-Event-ID": seen[3][0]}) as events:
+            rest = [next(events)[1]["value"] for _ in range(2)]
+        assert sorted(rest) == sorted(each["value"] for _, each in seen[4:])
+
+
+def test_there_are_no_more_followers_than_allowed(node, topic):
+    node.put(topic, b"a")
+    with Front(node, "--followers-max", 1) as front:
+        with followed(front, f"/topics/{topic}?pointer=oldest") as events:
+            next(events)
+            reply = front.http.get(f"/topics/{topic}", headers=EVENTS)
+            assert reply.status_code == 503
+            assert reply.headers["Retry-After"] == "1"
+
+        # The one that has left makes room.
+        def is_let_in():
+            with front.http.stream("GET", f"/topics/{topic}", headers=EVENTS) as reply:
+                return reply.status_code == 200
+
+        wait_until(is_let_in, timeout_s=20)
