@@ -1,10 +1,11 @@
-"""For tests of your own actors: simulated time, seeded schedules, injected crashes, waiting.
+"""For tests of your own programs: brokers that fail on order; for actors, simulated time.
 
 Besides, `python -m poe.testing.otp_driver` is the driver that is compared with Erlang's own OTP.
 Nothing of Poe itself imports this package.
 """
 
 from poe.actors import SimulatedClock
+from poe.testing.broker import broker
 from poe.testing.crashes import Crash, CrashingSystem, InjectedCrash
 from poe.testing.simulated_system import SimulatedSystem, try_seeds
 from poe.testing.waiting import wait_until
@@ -15,6 +16,7 @@ __all__ = [
     "InjectedCrash",
     "SimulatedClock",
     "SimulatedSystem",
+    "broker",
     "try_seeds",
     "wait_until",
 ]
