@@ -10,6 +10,7 @@ import time
 from bench.build import ROOT
 from bench.processes import interrupt_once
 from bench.rounds import ROUNDS
+from bench.row import as_table
 from bench.run import machine, run_script, write_document
 
 DOCUMENT = ROOT / "docs" / "conformance.md"
@@ -28,9 +29,7 @@ def main() -> None:
         f"Measured on {time.strftime('%Y-%m-%d')}: {machine()}.",
         f"Load average before it, of whatever else ran: {load:.1f}.",
         "",
-        "| measure | median | least … greatest | rounds | bar | met |",
-        "|---|---|---|---|---|---|",
-        *(row.as_table_line() for row in rows),
+        *as_table(rows),
     ]
     write_document("\n".join(lines) + "\n", DOCUMENT)
 

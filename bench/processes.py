@@ -107,13 +107,26 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
 @contextlib.contextmanager
 def poe(folder: Path, options: Sequence[str] = ()) -> Iterator[Running]:
     """Serve `folder` until the block ends."""
+    with _ready(poe_command(folder, options)) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def gateway(broker: Running, options: Sequence[str] = ()) -> Iterator[Running]:
+    """Run an HTTP gateway to a server of Poe until the block ends."""
+    command = [sys.executable, "-m", "poe", "gateway", "--port", "0"]
+    with _ready([*command, "--broker", f"poe://{HOST}:{broker.port}", *options]) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def _ready(command: Sequence[str]) -> Iterator[Running]:
+    """Run a program of Poe that tells when it is ready."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     before = time.perf_counter()
     with (
         tempfile.TemporaryFile("w+") as log,
-        started(
-            poe_command(folder, options), env=environment, stdout=subprocess.PIPE, stderr=log
-        ) as process,
+        started(command, env=environment, stdout=subprocess.PIPE, stderr=log) as process,
     ):
         port = _port_of_readiness_line(process)
         if port is None:

@@ -82,6 +82,15 @@ def rows_of(rounds: Iterable[list[Sample]]) -> list[Row]:
     return [_row_of(group) for group in samples.values()]
 
 
+def as_table(rows: Iterable[Row]) -> list[str]:
+    """Return the lines of a table in Markdown."""
+    return [
+        "| measure | median | least … greatest | rounds | bar | met |",
+        "|---|---|---|---|---|---|",
+        *(row.as_table_line() for row in rows),
+    ]
+
+
 def as_figure(value: float) -> str:
     """Four significant digits, in groups of three before the point."""
     rounded = float(f"{value:.4g}")
@@ -91,5 +100,6 @@ def as_figure(value: float) -> str:
 def _row_of(group: list[Sample]) -> Row:
     first, summary = group[0], Summary(tuple(sample.value for sample in group))
     met = summary.median >= first.bar if first.is_least else summary.median <= first.bar
-    bar = f"{'≥' if first.is_least else '≤'} {first.bar:,.10g}"
+    is_bar = first.bar > 0 or not first.is_least
+    bar = f"{'≥' if first.is_least else '≤'} {first.bar:,.10g}" if is_bar else "none"
     return Row(first.measure, first.unit, summary, bar, met)

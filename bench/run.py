@@ -22,7 +22,7 @@ from pathlib import Path
 from bench.build import BUILD, ROOT, build
 from bench.processes import interrupt_once, started
 from bench.rounds import ROUNDS, parse_round
-from bench.row import Row, Sample, rows_of
+from bench.row import Row, Sample, as_table, rows_of
 from bench.scenarios import CONNECTIONS, SERVERS, left_out
 from bench.sockets import Outcome, measure_sockets
 
@@ -37,6 +37,7 @@ SCRIPTS = (
     "memory",
     "connections",
     "startup",
+    "producer",
 )
 
 
@@ -78,9 +79,7 @@ class Result:
         if self.rows:
             lines += (
                 "",
-                "| measure | median | least … greatest | rounds | bar | met |",
-                "|---|---|---|---|---|---|",
-                *(row.as_table_line() for row in self.rows),
+                *as_table(self.rows),
             )
         return "\n".join(lines) + "\n"
 

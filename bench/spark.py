@@ -27,7 +27,7 @@ import poe
 from bench import processes
 from bench.build import ROOT
 from bench.processes import HOST, Running
-from bench.row import Row, Sample, Summary, as_figure, rows_of
+from bench.row import Row, Sample, Summary, as_figure, as_table, rows_of
 from bench.run import machine, write_document
 from bench.sealed import write_sealed_segments
 from bench.spark_planning import planned
@@ -291,9 +291,7 @@ def as_document(rows: list[Row], rates: dict[str, list[float]], count: int) -> s
         f"PySpark {pyspark.__version__}, {count:,} messages of {MESSAGE_BYTES} bytes;",
         "server, driver and executors on the same machine.",
         "",
-        "| measure | median | least … greatest | rounds | bar | met |",
-        "|---|---|---|---|---|---|",
-        *(row.as_table_line() for row in rows),
+        *as_table(rows),
         "",
         "| read | millions of messages per second | least … greatest |",
         "|---|---|---|",

@@ -1,0 +1,117 @@
+"""Measures the HTTP gateway: posts of 1 KB JSON, 50 connections, one gateway process, one node.
+
+Each connection sends its next post when the last one is answered, on raw sockets: a client library
+would be slower than the gateway. This process is the load, so that two processors are shared by
+load, gateway and node.
+"""
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import uvloop
+
+from bench import rounds
+from bench.processes import HOST, Running, gateway, poe
+from bench.row import Sample
+
+CONNECTIONS = 50
+BODY = json.dumps({"text": "a" * 1009}).encode()
+"""1 KB: what the bar is about."""
+SECONDS, QUICK_SECONDS = 5.0, 1.0
+WARM_UP_S = 0.5
+BARS = {"/async/bench": (8000, 25), "/sync/bench": (0, 1000)}
+"""Requests per second at least, and ms of the slowest one in a hundred at most."""
+
+
+class Load(asyncio.Protocol):
+    """One connection: as soon as a reply is whole, the next request."""
+
+    def __init__(self, request: bytes, until_s: float, times_s: list[float]) -> None:
+        self._request = request
+        self._until_s = until_s
+        self._times_s = times_s
+        self._rest = b""
+        self.ended = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # No isinstance: the transports of uvloop are of no asyncio class.
+        self._transport = cast(asyncio.WriteTransport, transport)
+        self._send()
+
+    def data_received(self, data: bytes) -> None:
+        self._rest += data
+        head, separator, body = self._rest.partition(b"\r\n\r\n")
+        if not separator or len(body) < _length_in(head):
+            return
+        if not head.startswith(b"HTTP/1.1 20"):
+            self.ended.set_exception(RuntimeError(self._rest.decode()))
+            return
+        now = time.perf_counter()
+        self._times_s.append(now - self._sent_s)
+        self._rest = b""
+        if now < self._until_s:
+            self._send()
+        else:
+            self._transport.close()
+            self.ended.set_result(None)
+
+    def _send(self) -> None:
+        self._sent_s = time.perf_counter()
+        self._transport.write(self._request)
+
+
+def _length_in(head: bytes) -> int:
+    _, _, rest = head.lower().partition(b"content-length:")
+    return int(rest.partition(b"\r\n")[0])
+
+
+def measure_rounds(count: int, *, quick: bool) -> Iterator[list[Sample]]:
+    """Start node and gateway, round by round."""
+    for _ in range(count):
+        with (
+            tempfile.TemporaryDirectory(prefix="poe-bench-") as folder,
+            poe(Path(folder)) as node,
+            gateway(node) as front,
+        ):
+            yield [each for path in BARS for each in measure(front, path, quick=quick)]
+
+
+def measure(front: Running, path: str, *, quick: bool) -> list[Sample]:
+    """Requests per second, and the slowest one in a hundred."""
+    rate_bar, slow_bar_ms = BARS[path]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(load(front.port, path, WARM_UP_S))
+        seconds = QUICK_SECONDS if quick else SECONDS
+        times_s = sorted(runner.run(load(front.port, path, seconds)))
+    slow_s = times_s[len(times_s) * 99 // 100]
+    name = f"POST {path.rpartition('/')[0]}, 1 KB, {CONNECTIONS} connections"
+    return [
+        Sample.at_least(name, len(times_s) / seconds, "requests/s", rate_bar),
+        Sample.at_most(f"{name}, p99", slow_s * 1e3, "ms", slow_bar_ms),
+    ]
+
+
+async def load(port: int, path: str, seconds: float) -> list[float]:
+    """Post for so long, and return the time of each request."""
+    head = f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
+    request = f"{head}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY
+    until_s, times_s = time.perf_counter() + seconds, list[float]()
+    loop = asyncio.get_running_loop()
+    protocols = []
+    for _ in range(CONNECTIONS):
+        _, protocol = await loop.create_connection(
+            lambda: Load(request, until_s, times_s), HOST, port
+        )
+        protocols.append(protocol)
+    for protocol in protocols:
+        await protocol.ended
+    return times_s
+
+
+if __name__ == "__main__":
+    rounds.main(measure_rounds)
