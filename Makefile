@@ -1,7 +1,7 @@
 # The project's front door. `make demo` and `make test` need only git, make and Python 3.11 or newer.
 #
 # They install the exact, hashed versions of requirements/ci.txt, for anybody: a linter that is newer
-# finds things that are no fault of this tree. Tests and types need requirements/spark.txt besides,
+# finds things that are no fault of this tree. Tests and types need requirements/extras.txt besides,
 # of which PySpark is large: 455 MB, and a minute or two to build. `make lock` renews both.
 #
 # Variables: PYTHON=python3.12 picks an interpreter; HYPOTHESIS_PROFILE=dev|ci|nightly, how long the
@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SPARK := $(VENV)/.installed-spark
+EXTRAS := $(VENV)/.installed-extras
 CODE := conftest.py $(wildcard poe tests properties torture examples bench tools)
 TYPED := $(filter-out examples,$(CODE))
 # Quick: what a developer waits for. The full set runs in `make test`.
@@ -41,17 +41,17 @@ $(STAMP): pyproject.toml requirements/ci.txt
 
 # PySpark comes as source only. It is built with the setuptools of ci.txt: a build environment of its
 # own would hold whatever version is newest. pip keeps what it built for the next installation.
-$(SPARK): $(STAMP) requirements/spark.txt
-	$(PIP) install --require-hashes --use-pep517 --no-build-isolation -r requirements/spark.txt
-	@touch $(SPARK)
+$(EXTRAS): $(STAMP) requirements/extras.txt
+	$(PIP) install --require-hashes --use-pep517 --no-build-isolation -r requirements/extras.txt
+	@touch $(EXTRAS)
 
 demo: $(STAMP)  ## run the main job: a real server, real logs, a kill in the middle
 	$(BIN)/python examples/demo.py
 
-test: $(SPARK) lint types imports  ## everything: lint, types, imports, tests, properties, torture's CI column
+test: $(EXTRAS) lint types imports  ## everything: lint, types, imports, tests, properties, torture's CI column
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTEST)
 
-check: $(SPARK) lint types imports  ## the same without slow tests, in under two minutes
+check: $(EXTRAS) lint types imports  ## the same without slow tests, in under two minutes
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTEST) -q -m '$(QUICK)' tests
 
 format: $(STAMP)  ## rewrite the code in the project's format
@@ -62,13 +62,13 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 
-types: $(SPARK)
+types: $(EXTRAS)
 	$(BIN)/mypy $(TYPED)
 
 imports: $(STAMP)
 	$(BIN)/lint-imports
 
-props: $(SPARK)  ## all tests and properties with the long profile, torture included
+props: $(EXTRAS)  ## all tests and properties with the long profile, torture included
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-nightly} $(PYTEST) --timeout 3600
 
 torture: $(STAMP)  ## break it in every way, for hours; ARGS='crash --count 10' for one scenario
@@ -89,11 +89,11 @@ run: $(STAMP)  ## a server on the default port with data in ./.poe-data
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --upgrade
 
-lock: $(STAMP)  ## renew requirements/ci.txt and spark.txt: exact versions with hashes
+lock: $(STAMP)  ## renew requirements/ci.txt and extras.txt: exact versions with hashes
 	$(PIP) install uv
 	$(LOCK) --extra dev --output-file requirements/ci.txt pyproject.toml requirements/build.in
-	$(LOCK) --extra spark --extra examples --constraint requirements/ci.txt \
-		--output-file requirements/spark.txt pyproject.toml
+	$(LOCK) $(addprefix --extra ,spark examples kafka http metrics test) --constraint requirements/ci.txt \
+		--output-file requirements/extras.txt pyproject.toml
 
 test-lowest:  ## run the tests with the oldest dependencies that pyproject.toml allows
 	$(PYTHON) -m venv .venv/lowest

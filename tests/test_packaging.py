@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCK = (ROOT / "requirements" / "ci.txt").read_text()
-SPARK_LOCK = (ROOT / "requirements" / "spark.txt").read_text()
+EXTRAS_LOCK = (ROOT / "requirements" / "extras.txt").read_text()
 LOWEST = (ROOT / "requirements" / "lowest.txt").read_text()
 
 TEST_TOOLS = {"pytest", "hypothesis", "pytest-timeout", "pytest-asyncio"}
@@ -33,13 +33,18 @@ def pins(lock: str) -> dict[str, list[str]]:
 RUNTIME_BOUNDS = bounds(PROJECT["dependencies"])
 EXTRAS = PROJECT["optional-dependencies"]
 DEV_BOUNDS = bounds(EXTRAS["dev"])
-SPARK_BOUNDS = bounds([*EXTRAS["spark"], *EXTRAS["examples"]])
+LOCKED = [
+    line
+    for name in ("spark", "examples", "kafka", "http", "metrics", "test")
+    for line in EXTRAS[name]
+]
+EXTRAS_BOUNDS = bounds(LOCKED)
 
 
 def test_every_dependency_has_a_lower_bound():
     assert len(RUNTIME_BOUNDS) == len(PROJECT["dependencies"])
     assert len(DEV_BOUNDS) == len(EXTRAS["dev"])
-    assert len(SPARK_BOUNDS) == len([*EXTRAS["spark"], *EXTRAS["examples"]])
+    assert len(EXTRAS_BOUNDS) == len({line.partition(">=")[0] for line in LOCKED})
 
 
 def test_the_lowest_versions_are_the_lower_bounds():
@@ -56,19 +61,19 @@ def test_the_lock_pins_it_with_hashes(name):
     assert name in pins(LOCK)
 
 
-@pytest.mark.parametrize("name", SPARK_BOUNDS)
-def test_what_tests_need_for_spark_is_pinned_with_hashes(name):
-    assert name in pins(SPARK_LOCK)
+@pytest.mark.parametrize("name", EXTRAS_BOUNDS)
+def test_what_tests_of_the_extras_need_is_pinned_with_hashes(name):
+    assert name in pins(EXTRAS_LOCK)
 
 
 def test_what_both_locks_pin_has_one_version():
-    both = pins(LOCK).keys() & pins(SPARK_LOCK).keys()
+    both = pins(LOCK).keys() & pins(EXTRAS_LOCK).keys()
     assert {name: pins(LOCK)[name] for name in both} == {
-        name: pins(SPARK_LOCK)[name] for name in both
+        name: pins(EXTRAS_LOCK)[name] for name in both
     }
 
 
-@pytest.mark.parametrize("lock", [LOCK, SPARK_LOCK], ids=["ci", "spark"])
+@pytest.mark.parametrize("lock", [LOCK, EXTRAS_LOCK], ids=["ci", "spark"])
 def test_the_lock_names_no_index(lock):
     assert "://" not in lock
     assert "index-url" not in lock

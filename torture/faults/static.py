@@ -71,7 +71,7 @@ def _named(node: ast.AST) -> list[str]:
 
 def _pinned(trial: Trial) -> None:
     """Every requirement has an exact version and a hash."""
-    locks = (_ROOT / "requirements" / name for name in ("ci.txt", "spark.txt"))
+    locks = (_ROOT / "requirements" / name for name in ("ci.txt", "extras.txt"))
     text = "\n".join(lock.read_text() for lock in locks).replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line.strip() and line.lstrip()[0] != "#"]
     for line in lines:
