@@ -18,10 +18,11 @@ PACKAGES = (
     "poe.protocol",
     "poe.client",
     "poe.broker",
+    "poe.gateway.http",
     "poe.spark",
     "poe.testing",
 )
-NEEDS = {"poe.spark": "pyspark"}
+NEEDS = {"poe.spark": "pyspark", "poe.gateway.http": "starlette"}
 """Packages of extras."""
 
 LIST = Path(__file__).with_suffix(".txt")

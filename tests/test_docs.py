@@ -9,7 +9,7 @@ import pytest
 
 from poe import errors
 from poe.protocol import messages
-from tests import error_table
+from tests import client_tables, error_table
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -63,6 +63,11 @@ def test_the_table_of_frames_is_the_codec_s():
 
 def test_the_table_of_errors_is_complete():
     assert "\n".join(error_table.rows()) in FORMATS, "run: python -m tests.error_table"
+
+
+@pytest.mark.parametrize("path", client_tables.tables(), ids=lambda path: path.name)
+def test_the_tables_of_clients_are_those_of_the_code(path):
+    assert client_tables.renewed(path) == path.read_text(), "run: python -m tests.client_tables"
 
 
 def test_no_two_errors_share_a_code():

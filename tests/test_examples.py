@@ -36,6 +36,12 @@ after the restart: goes on with 'job 400', 600 jobs done
 left over: None
 every job once, in order
 """,
+    "producer_spool": """\
+not delivered and not on disk: []
+on disk: 1000
+on disk: 0
+every reading once, in order: True
+""",
     "socket_producer": """\
 2 messages acknowledged
 50 batches of 100 acknowledged, pointers rise: True
