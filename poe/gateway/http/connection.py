@@ -10,6 +10,7 @@ import socket
 import struct
 from typing import Any
 
+from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from poe.gateway.http.options import GatewayOptions
@@ -19,9 +20,37 @@ HEAD_MAX = 64 << 10
 
 _REQUEST_BYTES_PER_BODY = 8
 """Bytes on the wire for each byte of a body: it is 6 in chunks of one byte."""
-_BODY = {b"content-length", b"transfer-encoding"}
 _REST_BYTES = 16 << 20
 """A body that was refused may go on for so long, so that its client gets to read why."""
+
+
+class _Parser(HttpRequestParser):
+    """Reads a request that asks for another protocol as if it did not, see RFC 9110, 7.8.
+
+    Its base would skip the body of such a request. Java's HttpClient asks so unless told otherwise.
+    """
+
+    def __init__(self, connection: "LimitedConnection") -> None:
+        super().__init__(connection)
+        self.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+        self._connection = connection
+
+    def feed_data(self, data: bytes | memoryview) -> None:  # type: ignore[override]  # uvicorn gives bytes
+        """Parse what came.
+
+        Raises:
+            HttpParserError: it is no HTTP.
+        """
+        while data:
+            try:
+                super().feed_data(data)
+            except HttpParserUpgrade as upgrade:
+                if self._connection.transport.is_closing():
+                    return
+                data = memoryview(data)[upgrade.args[0] :]
+                super().feed_data(self._connection.head_without_upgrade())
+            else:
+                return
 
 
 class LimitedConnection(HttpToolsProtocol):
@@ -35,6 +64,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as uvicorn likes
         super().__init__(*args, **kwargs)
+        self.parser = _Parser(self)
         self._is_in_head = self._is_in_request = True
         self._unanswered_count = 0
         self._received_bytes = 0
@@ -80,18 +110,26 @@ class LimitedConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Hand the request over; from now on its handler minds the time."""
-        self._is_in_head = False
-        if self.parser.should_upgrade() and _BODY & {name for name, _ in self.headers}:
-            # The parser skips the body, and would take it for the next request.
-            self._end(b"501 Upgrade Of A Request With A Body Is Not Served")
+        if self.parser.get_method() == b"CONNECT":
+            self._end(b"405 Method Not Allowed")
+        if self.parser.should_upgrade():
             return
+        self._is_in_head = False
         self._unanswered_count += 1
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """Know that nothing is missing."""
+        if self.parser.should_upgrade():
+            return
         self._is_in_request = False
         super().on_message_complete()
+
+    def head_without_upgrade(self) -> bytes:
+        """Return the head that has been parsed, less what asks for another protocol."""
+        lines = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
+        lines += [b"%b: %b" % each for each in self.headers if each[0] != b"upgrade"]
+        return b"\r\n".join([*lines, b"", b""])
 
     def on_response_complete(self) -> None:
         """Mind the time of what is still to come of the request."""

@@ -217,10 +217,26 @@ def test_a_client_that_reads_nothing_is_let_go(node, topic):
         assert is_alive(front)
 
 
-@pytest.mark.parametrize("length", [b"Content-Length: 33", b"Transfer-Encoding: chunked"])
-def test_a_body_of_a_request_that_asks_for_an_upgrade_is_refused_and_is_no_request(front, length):
-    head = b"POST /sync/u HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n"
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
+
+
+@pytest.mark.parametrize("part_bytes", [1, 7, 10_000])
+def test_a_request_that_asks_for_another_protocol_is_served_in_this_one(
+    front, node, topic, part_bytes
+):
+    post = POST % topic.encode() + UPGRADE
+    requests = post + b"Content-Length: 5\r\n\r\nfirst" + post + CHUNKED_A
+    requests += b"GET /healthz HTTP/1.1\r\nHost: h\r\n" + UPGRADE + b"\r\n"
+    requests += POST % topic.encode() + b"Connection: close\r\nContent-Length: 4\r\n\r\nlast"
     with front.connect() as connection:
-        connection.sendall(head + length + b"\r\n\r\n")
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert whole_reply(connection).startswith(b"HTTP/1.1 501 Upgrade")
+        for start in range(0, len(requests), part_bytes):
+            connection.sendall(requests[start : start + part_bytes])
+        assert whole_reply(connection).count(b"HTTP/1.1 200 ") == 4
+    assert stored(node, topic) == [b"first", b"a", b"last"]
+
+
+def test_no_tunnel_is_made(front):
+    with front.connect() as connection:
+        connection.sendall(b"CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n")
+        assert whole_reply(connection).startswith(b"HTTP/1.1 405 ")
+    assert is_alive(front)
