@@ -51,6 +51,7 @@ from poe.errors.delivery import (
     DeliveryTimeout,
     Dropped,
     ProducerClosed,
+    SpoolDamaged,
     WouldBlock,
 )
 from poe.errors.gateway import GatewayError, HttpMissing, RequestRefused
@@ -187,6 +188,7 @@ __all__ = [
     "ServerError",
     "SparkError",
     "SparkMissing",
+    "SpoolDamaged",
     "StartFailed",
     "StorageError",
     "StorageFull",

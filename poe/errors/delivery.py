@@ -73,6 +73,21 @@ class ProducerClosed(DeliveryError):
         super().__init__(f"{why}; make another one")
 
 
+class SpoolDamaged(DeliveryError):
+    """The messages waited on disk and cannot be read any more; `fate` tells if they are stored."""
+
+    code = 526
+
+    def __init__(self, topic: bytes, path: str, fate: str = NEVER_SENT) -> None:
+        self.topic = topic
+        self.path = path
+        self.fate = fate
+        super().__init__(
+            f"messages of topic {shown(topic)} are damaged in spool_dir {path} and are lost: "
+            f"{fate}; look at the disk, and send them again"
+        )
+
+
 class WouldBlock(DeliveryError):
     """A callback was about to wait for what only the thread that it runs in can bring about."""
 

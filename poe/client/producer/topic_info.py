@@ -56,6 +56,8 @@ class TopicInfo(NamedTuple):
     buffered_bytes: int
     spooled_count: int
     """Messages that wait on disk."""
+    spool_damaged_count: int
+    """Damaged places on disk that were skipped; each was a batch or more, of any topic."""
     last_error: PoeError | None
 
 

@@ -278,6 +278,7 @@ class TopicQueues:
             sum(count for count, _ in buffered),
             sum(size for _, size in buffered),
             0 if self._spooler is None else self._spooler.count_of(self.topic),
+            0 if self._spooler is None else self._spooler.damaged_count,
             self.last_error,
         )
 

@@ -143,6 +143,8 @@ class Spool:
         self._delivered: set[int] = set()
         """Addresses of batches that are delivered, with some before them that are not."""
         self._damaged: set[int] = set()
+        self._untold: list[range] = []
+        """Addresses where damage was found that `take_damaged` has not returned yet."""
         self._dropped_epoch: object = None
         try:
             self._reader = Reader(files)
@@ -158,6 +160,11 @@ class Spool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def path(self) -> str:
+        """Tell the folder."""
+        return self._files.base
 
     @property
     def size(self) -> int:
@@ -182,6 +189,11 @@ class Spool:
     def damaged_count(self) -> int:
         """Tell how many places were damaged and skipped."""
         return len(self._damaged)
+
+    def take_damaged(self) -> list[range]:
+        """Return, each once, the addresses where batches were that are lost."""
+        untold, self._untold = self._untold, []
+        return untold
 
     def append(self, batch: OutgoingBatch) -> Appended:
         """Add a batch; where there is no room, drop the oldest, or else this one.
@@ -331,6 +343,7 @@ class Spool:
     def _skip(self, address: int, next_address: int, error: PoeError) -> None:
         if address not in self._damaged:
             self._damaged.add(address)
+            self._untold.append(range(address, next_address))
             _log.error("spool %s: batches are lost: %s", self._files.base, str(error))
         self._reader.seek(next_address)
 

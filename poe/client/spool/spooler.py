@@ -23,7 +23,7 @@ from poe.client.producer.transport import OutgoingBatch
 from poe.client.producer.unplaced_calls import UNPLACED
 from poe.client.spool.spool import Spool, SpooledBatch
 from poe.client.spool.unplaced_batches import Assignment, Part
-from poe.errors import Dropped, PoeError, ProducerClosed, StorageError
+from poe.errors import Dropped, PoeError, ProducerClosed, SpoolDamaged, StorageError
 from poe.errors.delivery import MAYBE_STORED, NEVER_SENT
 
 if TYPE_CHECKING:
@@ -100,6 +100,11 @@ class Spooler:
         with self._lock:
             return sum(count for (each, _), count in self._spool.counts.items() if each == topic)
 
+    @property
+    def damaged_count(self) -> int:
+        """Tell how many damaged places were skipped, each a batch or more."""
+        return self._spool.damaged_count
+
     def unsettled(self) -> list[Outcome]:
         """Return what a flush waits for: what callers wait for, and what there was at first."""
         with self._lock:
@@ -145,6 +150,22 @@ class Spooler:
             fate = MAYBE_STORED if batch.is_unknown else NEVER_SENT
             batch.settle(Dropped(topic, side, "raise spool_bytes", fate))
 
+    def _tell_damaged(self) -> None:
+        """Tell those who wait for what cannot be read any more."""
+        with self._lock:
+            places = self._spool.take_damaged()
+            lost = [each for each in self._known if places and any(each in p for p in places)]
+            batches = [self._known.pop(address) for address in lost]
+            for address in lost:
+                self._assignments.pop(address, None)
+        for batch in batches:
+            topic = batch.queue.topic
+            self._observer.dropped(topic, batch.queue.partition, batch.living_count)
+            fate = MAYBE_STORED if batch.is_unknown else NEVER_SENT
+            batch.settle(SpoolDamaged(topic, self._spool.path, fate))
+        if places:
+            self._look_at_left()
+
     # ---- out ----------------------------------------------------------------------------------
 
     def fill(self) -> None:
@@ -156,6 +177,7 @@ class Spooler:
             self._observer.topic_event(Event.DOWNTIME_REPLAYED, self._topics[topic], messages)
             if not taken.parts:
                 self._done(taken.spooled.address)
+        self._tell_damaged()
 
     def _take(self) -> _InHand | None:
         """Move the next batch into its queue."""

@@ -23,6 +23,7 @@ from poe.errors import (
     PickerFailed,
     ProducerClosed,
     SegmentLocked,
+    SpoolDamaged,
 )
 from poe.testing.broker import broker
 from poe.testing.waiting import wait_until
@@ -75,6 +76,28 @@ def test_messages_of_a_downtime_leave_memory_and_their_deliveries_resolve_afterw
     assert world.log == numbers(0, 20)
     assert [delivery.result(0).pointer for delivery in deliveries] == list(range(1, 21))
     assert life.topic.info().spooled_count == 0
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_what_is_damaged_in_the_spool_is_told_to_its_callers_and_counted(is_open):
+    world = World(batch_count=1)
+    deliveries = world.add(numbers(0, 4))
+    world.time.advance(1.0)
+    (slab,) = (path for path in world.disk.inodes if path.endswith(".slab"))
+    content = world.disk.inodes[slab].content
+    for number in (1, 2):
+        place = content.index(b"\xc4\x01%d" % number)
+        world.disk.inodes[slab].write(b"?", place + 2)
+    if not is_open:
+        world.life.spooler.close()
+        world.life = Life(world.files, world.time)
+    world.deliver()
+    assert world.log == numbers(0, 1) + numbers(3, 4)
+    assert world.life.topic.info().spool_damaged_count == 2
+    for delivery in deliveries[1:3] if is_open else ():
+        with pytest.raises(SpoolDamaged) as caught:
+            delivery.result(0)
+        assert caught.value.fate == "they were not stored"
 
 
 def test_small_calls_of_a_downtime_share_batches():
