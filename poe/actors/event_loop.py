@@ -11,6 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from poe.actors.wakefulness import Wakefulness
+
 try:
     from uvloop import new_event_loop
 except ImportError:  # no uvloop on this platform
@@ -30,6 +32,7 @@ class EventLoop:
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop = new_event_loop()
+        self.wakefulness = Wakefulness(self.loop.call_soon)
         self.thread_ident = 0
         self._thread: threading.Thread | None = None
         self._is_closed = False

@@ -47,6 +47,7 @@ class SocketWatch:
         self._descriptor = watched.fileno()
         self._system = self._cell.system
         self._loop = self._system.event_loop().loop
+        self._note_input = self._system.event_loop().wakefulness.note_input
         self.is_paused = False
         self._is_closed = False
         self._loop.add_reader(self._descriptor, self._readable)
@@ -55,6 +56,7 @@ class SocketWatch:
         self._cell.on_end = partial(self._system.event_loop().wake, close)
 
     def _readable(self) -> None:
+        self._note_input(self._descriptor)
         if self._actor._coroutine is None:  # noqa: SLF001 - part of the runtime
             self._cell.system.post_from_outside(self._cell, READABLE, None)
         elif not self.is_paused:

@@ -9,7 +9,6 @@ matching there is.
 import asyncio
 import contextlib
 import logging
-import os
 import select
 import socket
 import threading
@@ -18,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from poe.actors.wakefulness import HAS_SPARE_PROCESSOR
 from poe.client.async_socket import connect
 from poe.client.envelope import encode_all
 from poe.client.partition_topic import partition_topic
@@ -50,8 +50,6 @@ _log = logging.getLogger(__name__)
 _CONNECT_TIMEOUT_S = 5.0
 _SPIN_S = 100e-6
 """How long a call that waits looks for its answer before it sleeps."""
-_HAS_SPARE_PROCESSOR = len(os.sched_getaffinity(0)) > 1
-"""Whether the server can go on while a thread of ours looks."""
 _LOOK_S = 0.1
 """How often who receives looks whether another thread has settled what it waits for."""
 
@@ -186,7 +184,7 @@ class PoeLink:
         self._epoll.register(connection, select.EPOLLIN)
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
-        self._spins = _HAS_SPARE_PROCESSOR
+        self._spins = HAS_SPARE_PROCESSOR
         self._loop.add_reader(self._epoll.fileno(), self._receive)
 
     # ---- sending, in any thread ---------------------------------------------------------------
@@ -330,7 +328,7 @@ class PoeLink:
             else:
                 return True
         is_readable = bool(self._poll.poll(1000 * timeout_s))
-        self._spins = _HAS_SPARE_PROCESSOR and time.monotonic() - begun_s < 2 * _SPIN_S
+        self._spins = HAS_SPARE_PROCESSOR and time.monotonic() - begun_s < 2 * _SPIN_S
         return is_readable
 
     def _watch(self, events: int) -> None:
