@@ -117,7 +117,10 @@ class Producer:
         Raises:
             PoeError: as `produce_async`.
         """
-        return self._add(topic, data, is_due=False)
+        try:
+            return self._core.add(topic, data, is_due=False)
+        except BufferFull:
+            return self._add(topic, data, is_due=False)
 
     def produce_sync_batched(
         self, topic: bytes | str, data: object
