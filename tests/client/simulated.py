@@ -122,7 +122,7 @@ class SimulatedLink:
 class QueueWorld:
     """One queue, its time, its server, and the link of the moment."""
 
-    def __init__(self, *, is_numbered=True, **options):
+    def __init__(self, **options):
         self.time = SimulatedTime()
         self.server = StoringServer()
         self.options = ProducerOptions.load(options)
@@ -132,7 +132,7 @@ class QueueWorld:
         observer = Instrumentation(self.options, self.accumulator, takes_empty=False)
         self.observer = observer
         self.queue = PartitionQueue(
-            b"t", 0, self.options.of(b"t"), self.accumulator, observer, is_numbered=is_numbered
+            b"t", 0, self.options.of(b"t"), self.accumulator, observer, is_numbered=True
         )
         self.link = SimulatedLink(self.server)
 

@@ -12,7 +12,9 @@ from poe.client.producer.worker_record import WorkerRecord
 from poe.client.spool.spool import Spool
 from poe.client.spool.spooler import Spooler
 from poe.errors import ConnectFailed
-from tests.client.simulated import SimulatedLink
+from tests.client.simulated import SimulatedLink, SimulatedTime, StoringServer
+from tests.storage.faulty_files import FaultyFiles
+from torture.layers.memory import MemoryFiles
 
 DOWN = ConnectFailed("host", 1, "nobody listens")
 
@@ -69,3 +71,32 @@ class Life:
             if not self.accumulator.count and self.spool.is_empty:
                 return
         pytest.fail("it does not come to an end")
+
+
+def numbers(first, last):
+    return [b"%d" % number for number in range(first, last)]
+
+
+class World:
+    def __init__(self, **options):
+        self.time = SimulatedTime()
+        self.disk = MemoryFiles()
+        self.files = FaultyFiles(self.disk)
+        self.servers = [StoringServer(), StoringServer()]
+        self.options = options
+        self.life = Life(self.files, self.time, **options)
+
+    @property
+    def queue(self):
+        return self.life.queues[0]
+
+    @property
+    def log(self):
+        return self.servers[0].log
+
+    def add(self, messages):
+        return [delivery for each in messages for delivery in self.queue.add([each], is_due=True)]
+
+    def deliver(self):
+        self.life.connect(self.servers)
+        self.life.run(self.time)

@@ -15,7 +15,6 @@ import logging
 import math
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -46,13 +45,6 @@ _log = logging.getLogger(__name__)
 
 _POLL_S = 0.2
 """How long the thread waits for a report before it looks whether it is to end."""
-
-_MANY = 4
-"""Batches without a report, of a partition. Who sends another then hears the reports, too: in a
-thread beside it each report would wait for the interpreter."""
-
-_LEFT_ALONE_S = 0.005
-"""For how long the thread that hears then leaves it to those who send."""
 
 _METADATA_S = 5.0
 """How long a question for metadata waits for a broker to come back, unless requests wait less."""
@@ -110,8 +102,6 @@ class KafkaTransport:
         self._last_error = ""
         self._is_down = False
         self._is_dead = False
-        self._heard_until_s = 0.0
-        """Until then those who send hear the reports."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._producer: Producer | None = None
@@ -188,10 +178,7 @@ class KafkaTransport:
         failures = _produce(producer, batch, report)
         for error in failures:
             report(error, None)
-        if len(sending.line) > _MANY:
-            self._heard_until_s = time.monotonic() + _LEFT_ALONE_S
-            self._poll(producer, 0.0)
-        elif failures:
+        if failures:
             self._tell()
 
     def forget(self, link: "KafkaLink") -> None:
@@ -320,29 +307,21 @@ class KafkaTransport:
 
     def _hear(self, producer: Producer, stop: threading.Event) -> None:
         while not stop.is_set():
-            left_s = self._heard_until_s - time.monotonic()
-            if left_s > 0:
-                stop.wait(left_s)
-            else:
-                self._poll(producer, _POLL_S)
+            try:
+                producer.poll(_POLL_S)
+            except KafkaException as error:  # so it says that it will never send anything again
+                self._tell()  # before the links are over, and what it reported with them
+                self._is_dead = True
+                self._note_down(error.args[0].str())
+            except Exception:  # noqa: BLE001 - whatever a function of the user's raises
+                _log.exception("a callback in option 'kafka' raised")
+            self._tell()
         if self._is_dead:
             with suppress(KafkaException):
                 producer.flush(_PURGE_S)  # what is under way has been stored, or not
         producer.purge()
         with suppress(KafkaException):
             producer.flush(_PURGE_S)
-        self._tell()
-
-    def _poll(self, producer: Producer, timeout_s: float) -> None:
-        """Take what librdkafka has to report; any thread."""
-        try:
-            producer.poll(timeout_s)
-        except KafkaException as error:  # so it says that it will never send anything again
-            self._tell()  # before the links are over, and what it reported with them
-            self._is_dead = True
-            self._note_down(error.args[0].str())
-        except Exception:  # noqa: BLE001 - whatever a function of the user's raises
-            _log.exception("a callback in option 'kafka' raised")
         self._tell()
 
     def _note_error(self, error: KafkaError) -> None:

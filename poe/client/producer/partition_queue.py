@@ -20,10 +20,7 @@ from poe.client.producer.transport import Link
 from poe.client.producer.worker_record import WorkerRecord
 from poe.errors import DeliveryTimeout, PoeError, RepeatedPut
 from poe.errors.delivery import MAYBE_STORED, NEVER_SENT
-from poe.protocol import IN_FLIGHT_MAX
 
-_IN_FLIGHT = 8
-"""Requests, where they are requests to the server."""
 _PAUSE_S = 0.05
 _PAUSE_MAX_S = 2.0
 """Before what was refused is sent again; twice as long each time."""
@@ -50,9 +47,7 @@ class PartitionQueue(BatchGatherer):
     ) -> None:
         super().__init__(topic, partition, options, accumulator)
         self.link: Link | None = None
-        default = _IN_FLIGHT if is_numbered else IN_FLIGHT_MAX
-        self._in_flight_max = options.in_flight or default
-        self.window = SendWindow(self._in_flight_max, is_numbered=is_numbered)
+        self.window = SendWindow(options.in_flight, is_numbered=is_numbered)
         self.last_error: PoeError | None = None
         self._observer = observer
         self._turn = threading.Lock()
@@ -63,7 +58,7 @@ class PartitionQueue(BatchGatherer):
 
     def has_backlog(self) -> bool:
         """Tell whether more is full and waits than the connection may have under way."""
-        return len(self._waiting) > self._in_flight_max
+        return len(self._waiting) > self.options.in_flight
 
     def unsettled(self) -> list[Batch]:
         """Return all batches, in their order."""

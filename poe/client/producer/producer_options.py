@@ -68,9 +68,8 @@ class TopicOptions:
     block_timeout_s: float = 60.0
     """Seconds that a call waits for room in the buffer before it raises `BufferFull`."""
 
-    in_flight: int | None = None
-    """Requests of a partition before the first is answered, up to 64; None: 8, and to Kafka 64, of
-    which librdkafka makes other requests."""
+    in_flight: int = 8
+    """Requests that a worker sends before the first is answered."""
 
     workers: int = 1
     """Workers, each with one connection, that a topic starts with."""
@@ -108,8 +107,7 @@ class TopicOptions:
         """Reject what cannot be worked with."""
         _check_whole(self, "partitions", "sticky_count", "batch_bytes", "workers", "workers_max")
         _check_whole(self, "batch_count", high=BATCH_COUNT_MAX)
-        if self.in_flight is not None:
-            _check_whole(self, "in_flight", high=IN_FLIGHT_MAX)
+        _check_whole(self, "in_flight", high=IN_FLIGHT_MAX)
         if self.downtime_count is not None:
             _check_whole(self, "downtime_count", low=0)
         _check_seconds(self, "linger_s", "block_timeout_s", "worker_idle_s", or_zero=True)

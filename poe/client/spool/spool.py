@@ -27,6 +27,7 @@ import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 from poe.client.producer.payload import Message, Messages
 from poe.client.producer.producer_options import Drop
 from poe.client.producer.transport import OutgoingBatch
+from poe.client.spool.spool_damage import SpoolDamage
 from poe.client.spool.spool_mark import MARK_FILE, SpoolMark
 from poe.errors import (
     FormatNotSupported,
@@ -142,9 +143,7 @@ class Spool:
         self._taken: dict[int, None] = {}
         self._delivered: set[int] = set()
         """Addresses of batches that are delivered, with some before them that are not."""
-        self._damaged: set[int] = set()
-        self._untold: list[range] = []
-        """Addresses where damage was found that `take_damaged` has not returned yet."""
+        self.damage = SpoolDamage(files.base)
         self._dropped_epoch: object = None
         try:
             self._reader = Reader(files)
@@ -185,15 +184,11 @@ class Spool:
         """Tell whether all is delivered or dropped."""
         return self.size == 0
 
-    @property
-    def damaged_count(self) -> int:
-        """Tell how many places were damaged and skipped."""
-        return len(self._damaged)
-
-    def take_damaged(self) -> list[range]:
-        """Return, each once, the addresses where batches were that are lost."""
-        untold, self._untold = self._untold, []
-        return untold
+    def count_lost(self, topic: bytes, partition: int, count: int) -> None:
+        """Take note of how many messages were in a damaged place, unless all was counted anew."""
+        count = min(count, self.counts[topic, partition])
+        self.count -= count
+        self.counts[topic, partition] -= count
 
     def append(self, batch: OutgoingBatch) -> Appended:
         """Add a batch; where there is no room, drop the oldest, or else this one.
@@ -341,10 +336,8 @@ class Spool:
         return self._peeked
 
     def _skip(self, address: int, next_address: int, error: PoeError) -> None:
-        if address not in self._damaged:
-            self._damaged.add(address)
-            self._untold.append(range(address, next_address))
-            _log.error("spool %s: batches are lost: %s", self._files.base, str(error))
+        if address not in self._delivered:
+            self.damage.note(address, next_address, error)
         self._reader.seek(next_address)
 
     def _release(self) -> None:

@@ -103,7 +103,7 @@ class Spooler:
     @property
     def damaged_count(self) -> int:
         """Tell how many damaged places were skipped, each a batch or more."""
-        return self._spool.damaged_count
+        return self._spool.damage.count
 
     def unsettled(self) -> list[Outcome]:
         """Return what a flush waits for: what callers wait for, and what there was at first."""
@@ -135,6 +135,7 @@ class Spooler:
             self._tell_dropped(each, known, "oldest")
         if address is None:
             self._tell_dropped(outgoing, batch, "newest")
+        self._tell_damaged()
         self._observer.spooled(self.count)
         self._look_at_left()
         if queue.link is not None:
@@ -153,18 +154,20 @@ class Spooler:
     def _tell_damaged(self) -> None:
         """Tell those who wait for what cannot be read any more."""
         with self._lock:
-            places = self._spool.take_damaged()
-            lost = [each for each in self._known if places and any(each in p for p in places)]
+            places = self._spool.damage.take()
+            if not places:
+                return
+            lost = [each for each in self._known if any(each in place for place in places)]
             batches = [self._known.pop(address) for address in lost]
-            for address in lost:
+            for address, batch in zip(lost, batches, strict=True):
                 self._assignments.pop(address, None)
+                self._spool.count_lost(batch.queue.topic, batch.queue.partition, batch.living_count)
         for batch in batches:
             topic = batch.queue.topic
             self._observer.dropped(topic, batch.queue.partition, batch.living_count)
             fate = MAYBE_STORED if batch.is_unknown else NEVER_SENT
             batch.settle(SpoolDamaged(topic, self._spool.path, fate))
-        if places:
-            self._look_at_left()
+        self._look_at_left()
 
     # ---- out ----------------------------------------------------------------------------------
 
@@ -284,6 +287,7 @@ class Spooler:
 
     def close(self) -> None:
         """Leave what there is to the next producer, and tell those who wait. Twice is harmless."""
+        self._tell_damaged()
         with self._lock:
             if self._is_closed:
                 return

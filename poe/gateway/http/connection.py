@@ -41,14 +41,18 @@ class _Parser(HttpRequestParser):
         Raises:
             HttpParserError: it is no HTTP.
         """
+        parser = self
         while data:
             try:
-                super().feed_data(data)
+                super(_Parser, parser).feed_data(data)
             except HttpParserUpgrade as upgrade:
                 if self._connection.transport.is_closing():
                     return
                 data = memoryview(data)[upgrade.args[0] :]
-                super().feed_data(self._connection.head_without_upgrade())
+                head = self._connection.head_without_upgrade()
+                # A new one: this one may take what follows for the rest of a closed connection.
+                parser = self._connection.parser = _Parser(self._connection)
+                super(_Parser, parser).feed_data(head)
             else:
                 return
 
@@ -127,7 +131,8 @@ class LimitedConnection(HttpToolsProtocol):
 
     def head_without_upgrade(self) -> bytes:
         """Return the head that has been parsed, less what asks for another protocol."""
-        lines = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
         lines += [b"%b: %b" % each for each in self.headers if each[0] != b"upgrade"]
         return b"\r\n".join([*lines, b"", b""])
 

@@ -4,7 +4,6 @@ import asyncio
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 
 import pytest
@@ -196,24 +195,6 @@ async def test_a_batch_under_way_when_all_brokers_are_lost_is_answered_over_the_
     assert await sender.send_batch(batch) == 2
     assert not unanswered.done()
     assert [each.value() for each in stored(cluster)] == [b"a", b"b", b"c"]
-
-
-async def test_who_sends_many_batches_hears_the_reports_itself_and_no_error_of_a_callback(cluster):
-    heard_in = set()
-
-    def tell(_statistics):
-        heard_in.add(threading.get_ident())
-        raise ValueError
-
-    settings = {"statistics.interval.ms": 1, "stats_cb": tell}
-    sender = await Sender(cluster.url, kafka=settings).connect()
-    cluster.set_latency(0.1)
-    answers = [sender.send(b"%d" % number) for number in range(10)]
-    while threading.get_ident() not in heard_in:
-        answers.append(sender.send(b"more"))
-    cluster.set_latency(0)
-    assert await asyncio.gather(*answers) == list(range(len(answers)))
-    sender.transport.close()
 
 
 @pytest.mark.slow

@@ -83,17 +83,6 @@ def test_what_is_due_while_the_window_is_full_goes_together_with_the_next_answer
     assert batches(link) == [[b"b"], [b"c", b"d", b"e"]]
 
 
-@pytest.mark.parametrize(
-    ("given", "is_numbered", "count"),
-    [({}, True, 8), ({}, False, 64), ({"in_flight": 3}, False, 3)],
-)
-def test_so_many_requests_are_under_way_at_a_time(given, is_numbered, count):
-    world = QueueWorld(is_numbered=is_numbered, batch_count=1, **given)
-    link = world.connect()
-    add(world, *[b"a"] * 70)
-    assert len(batches(link)) == count
-
-
 def test_results_tell_each_call_its_own_pointer():
     world = QueueWorld(linger_s=1.0)
     link = world.connect()

@@ -317,11 +317,11 @@ def test_damaged_batches_are_told_counted_and_skipped(tmp_path, caplog):
         data[addresses[number] + 12] ^= 0x55
     slab.write_bytes(data)
     with caplog.at_level(logging.ERROR), Spool(tmp_path) as spool:
-        assert spool.damaged_count == 3
+        assert spool.damage.count == 3
         assert spool.count == 12
         good = [batch_of(number) for number in (0, 1, 4, 5, 6, 7)]
         assert empty(spool) == messages_in(good)
-        assert (spool.damaged_count, spool.count, spool.is_empty) == (3, 0, True)
+        assert (spool.damage.count, spool.count, spool.is_empty) == (3, 0, True)
         fill(spool, 1, 10)
         assert empty(spool) == messages_in(batches(1, 10))
     assert caplog.text.count("batches are lost") == 3
@@ -335,7 +335,7 @@ def test_a_slab_that_is_gone_is_told_and_the_rest_comes(tmp_path, caplog):
     slabs[1].unlink()
     with caplog.at_level(logging.ERROR), Spool(tmp_path, bytes_max=4000) as spool:
         found = empty(spool)
-        assert spool.damaged_count == 1
+        assert spool.damage.count == 1
         assert spool.is_empty
     whole = messages_in(batches(40))
     assert [message for message in whole if message in found] == found

@@ -136,7 +136,7 @@ class SpoolAgreement(RuleBasedStateMachine):
     def count_and_size_are_right(self):
         if hasattr(self, "spool"):
             assert self.spool.size <= self.options["bytes_max"]
-            assert self.spool.damaged_count == 0
+            assert self.spool.damage.count == 0
             assert self.spool.count == sum(map(self.counts.__getitem__, self.left))
             if not self.left and not self.taken:
                 assert self.spool.take() is None

@@ -23,45 +23,12 @@ from poe.errors import (
     PickerFailed,
     ProducerClosed,
     SegmentLocked,
-    SpoolDamaged,
 )
 from poe.testing.broker import broker
 from poe.testing.waiting import wait_until
-from tests.client.simulated import SimulatedTime, StoringServer
-from tests.client.spooled_life import Life
-from tests.storage.faulty_files import FaultyFiles
-from torture.layers.memory import MemoryFiles
+from tests.client.spooled_life import Life, World, numbers
 
 NOWHERE = "poe://127.0.0.1:1"
-
-
-def numbers(first, last):
-    return [b"%d" % number for number in range(first, last)]
-
-
-class World:
-    def __init__(self, **options):
-        self.time = SimulatedTime()
-        self.disk = MemoryFiles()
-        self.files = FaultyFiles(self.disk)
-        self.servers = [StoringServer(), StoringServer()]
-        self.options = options
-        self.life = Life(self.files, self.time, **options)
-
-    @property
-    def queue(self):
-        return self.life.queues[0]
-
-    @property
-    def log(self):
-        return self.servers[0].log
-
-    def add(self, messages):
-        return [delivery for each in messages for delivery in self.queue.add([each], is_due=True)]
-
-    def deliver(self):
-        self.life.connect(self.servers)
-        self.life.run(self.time)
 
 
 def test_messages_of_a_downtime_leave_memory_and_their_deliveries_resolve_afterwards():
@@ -76,28 +43,6 @@ def test_messages_of_a_downtime_leave_memory_and_their_deliveries_resolve_afterw
     assert world.log == numbers(0, 20)
     assert [delivery.result(0).pointer for delivery in deliveries] == list(range(1, 21))
     assert life.topic.info().spooled_count == 0
-
-
-@pytest.mark.parametrize("is_open", [True, False])
-def test_what_is_damaged_in_the_spool_is_told_to_its_callers_and_counted(is_open):
-    world = World(batch_count=1)
-    deliveries = world.add(numbers(0, 4))
-    world.time.advance(1.0)
-    (slab,) = (path for path in world.disk.inodes if path.endswith(".slab"))
-    content = world.disk.inodes[slab].content
-    for number in (1, 2):
-        place = content.index(b"\xc4\x01%d" % number)
-        world.disk.inodes[slab].write(b"?", place + 2)
-    if not is_open:
-        world.life.spooler.close()
-        world.life = Life(world.files, world.time)
-    world.deliver()
-    assert world.log == numbers(0, 1) + numbers(3, 4)
-    assert world.life.topic.info().spool_damaged_count == 2
-    for delivery in deliveries[1:3] if is_open else ():
-        with pytest.raises(SpoolDamaged) as caught:
-            delivery.result(0)
-        assert caught.value.fate == "they were not stored"
 
 
 def test_small_calls_of_a_downtime_share_batches():

@@ -227,12 +227,19 @@ def test_a_request_that_asks_for_another_protocol_is_served_in_this_one(
     post = POST % topic.encode() + UPGRADE
     requests = post + b"Content-Length: 5\r\n\r\nfirst" + post + CHUNKED_A
     requests += b"GET /healthz HTTP/1.1\r\nHost: h\r\n" + UPGRADE + b"\r\n"
-    requests += POST % topic.encode() + b"Connection: close\r\nContent-Length: 4\r\n\r\nlast"
+    requests += POST % topic.encode() + UPGRADE.replace(b"Upgrade,", b"Upgrade, close,")
+    requests += b"Content-Length: 4\r\n\r\nlast"
     with front.connect() as connection:
         for start in range(0, len(requests), part_bytes):
             connection.sendall(requests[start : start + part_bytes])
         assert whole_reply(connection).count(b"HTTP/1.1 200 ") == 4
     assert stored(node, topic) == [b"first", b"a", b"last"]
+
+
+def test_a_client_of_http_1_0_that_asks_for_another_protocol_gets_its_own(front):
+    with front.connect() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.0\r\n" + UPGRADE + b"\r\n")
+        assert whole_reply(connection).startswith(b"HTTP/1.1 200 ")
 
 
 def test_no_tunnel_is_made(front):
