@@ -55,11 +55,6 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"hypothesis: profile {_profile()}; repeat with --hypothesis-seed={seed}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what runs alone: at the end each would wait for a long one of another worker."""
-    items.sort(key=lambda item: item.get_closest_marker("alone") is None)
-
-
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Let nothing run beside a test that is marked `alone`, where there are several workers."""
