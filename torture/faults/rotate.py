@@ -14,6 +14,7 @@ _TOPIC = b"raced"
 _WRITERS = 64
 _LIMITS = (1, 2, 49, 50, 51, 1000)
 _MESSAGES_PER_TRIAL = 100_000
+_PATIENCE_S = 10.0
 
 
 def play(run: Run) -> None:
@@ -50,15 +51,26 @@ def _trial(run: Run, trial: Trial) -> None:
         trial.failures += journal.judge({_TOPIC: stored})
         for reader in readers:
             reader.finish_at = stored[-1][0]
-        deadline_s = time.monotonic() + 20
+        _join_while_they_go_on(readers)
         for reader in readers:
-            reader.join(max(0.0, deadline_s - time.monotonic()))
             trial.expect(
                 is_true=reader.records == stored,
                 otherwise=f"a reader with limit {reader.limit} saw {len(reader.records)} records, "
                 f"not the {len(stored)} that there are",
             )
     trial.note(messages=len(stored), segments=segments_count, readers=len(readers))
+
+
+def _join_while_they_go_on(readers: list["_Follower"]) -> None:
+    """Wait for the end of all, or until none has seen anything new for a while."""
+    seen_count, deadline_s = -1, 0.0
+    while alive := [reader for reader in readers if reader.is_alive()]:
+        count = sum(len(reader.records) for reader in readers)
+        if count > seen_count:
+            seen_count, deadline_s = count, time.monotonic() + _PATIENCE_S
+        elif time.monotonic() > deadline_s:
+            return
+        alive[0].join(0.1)
 
 
 class _Follower(threading.Thread):
