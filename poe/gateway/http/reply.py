@@ -29,6 +29,7 @@ from poe.errors import (
     PointerOutOfRange,
     ProducerClosed,
     RequestRefused,
+    SpoolDamaged,
     UnknownTopic,
 )
 from poe.errors.delivery import NEVER_SENT
@@ -46,11 +47,9 @@ _STATUSES: Mapping[type[PoeError], int] = {
     MessagesLost: HTTPStatus.GONE,
     InvalidMessage: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     BufferFull: HTTPStatus.TOO_MANY_REQUESTS,
-    Dropped: HTTPStatus.SERVICE_UNAVAILABLE,
     ProducerClosed: HTTPStatus.SERVICE_UNAVAILABLE,
     CallTimeout: HTTPStatus.GATEWAY_TIMEOUT,
     ConnectionClosed: HTTPStatus.GATEWAY_TIMEOUT,
-    DeliveryTimeout: HTTPStatus.GATEWAY_TIMEOUT,
 }
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _LATER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
@@ -77,8 +76,9 @@ def status_of(error: PoeError) -> int:
     """Return the status that says the most of an error."""
     if isinstance(error, RequestRefused):
         return error.status
-    if isinstance(error, DeliveryTimeout) and error.fate == NEVER_SENT:
-        return HTTPStatus.SERVICE_UNAVAILABLE
+    if isinstance(error, DeliveryTimeout | Dropped | SpoolDamaged):
+        is_gone = error.fate == NEVER_SENT
+        return HTTPStatus.SERVICE_UNAVAILABLE if is_gone else HTTPStatus.GATEWAY_TIMEOUT
     for kind in type(error).__mro__:
         if kind in _STATUSES:
             return _STATUSES[kind]
