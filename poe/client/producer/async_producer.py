@@ -129,9 +129,7 @@ class AsyncProducer:
         try:
             return core.add(topic, data, is_due=is_due)
         except BufferFull:
-            end_s = time.monotonic() + core.block_s(topic)
-        if deadline_s is not None:
-            end_s = min(end_s, deadline_s)
+            end_s = core.blocks_until_s(topic, deadline_s)
         while True:
             room = core.accumulator.room()
             try:

@@ -117,10 +117,10 @@ class Producer:
         Raises:
             PoeError: as `produce_async`.
         """
-        try:
+        try:  # as `_add` does; one call less, where each counts
             return self._core.add(topic, data, is_due=False)
         except BufferFull:
-            return self._add(topic, data, is_due=False)
+            return self._add_when_room(topic, data, is_due=False)
 
     def produce_sync_batched(
         self, topic: bytes | str, data: object
@@ -144,13 +144,16 @@ class Producer:
     def _add(
         self, topic: bytes | str, data: object, *, is_due: bool, deadline_s: float | None = None
     ) -> Delivery:
-        core = self._core
         try:
-            return core.add(topic, data, is_due=is_due)
+            return self._core.add(topic, data, is_due=is_due)
         except BufferFull:
-            end_s = time.monotonic() + core.block_s(topic)
-        if deadline_s is not None:
-            end_s = min(end_s, deadline_s)
+            return self._add_when_room(topic, data, is_due=is_due, deadline_s=deadline_s)
+
+    def _add_when_room(
+        self, topic: bytes | str, data: object, *, is_due: bool, deadline_s: float | None = None
+    ) -> Delivery:
+        core = self._core
+        end_s = core.blocks_until_s(topic, deadline_s)
         while True:
             room = core.accumulator.room()
             try:

@@ -279,12 +279,14 @@ class ProducerCore:
         messages = parse(data, empty=self.takes_empty or topic.options.envelope)
         return topic.add(messages, is_due=is_due)
 
-    def block_s(self, name: bytes | str) -> float:
-        """Return how long a call may wait for room in the buffer."""
+    def blocks_until_s(self, name: bytes | str, deadline_s: float | None) -> float:
+        """Return until when a call may wait for room in the buffer, by the monotonic clock."""
         options = self.topic(name).options
+        now_s = time.monotonic()
         if options.on_full == "raise" or threading.get_ident() in callback_threads:
-            return 0.0
-        return options.block_timeout_s
+            return now_s
+        end_s = now_s + options.block_timeout_s
+        return end_s if deadline_s is None else min(end_s, deadline_s)
 
     def wait(self, outcome: Outcome, deadline_s: float) -> None:
         """Block until a call is answered; receive the answer in this thread, if that is possible.
