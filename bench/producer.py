@@ -3,7 +3,8 @@
 A call with a message each, a call with a list of 1000, one call after the other with an answer
 each, and 1000 tasks that each wait for their answers; the last two beside confluent-kafka and
 aiokafka, which do the same to librdkafka's mock of a broker, a faster one than any that stores
-something. How fast one call comes after the other is mostly how soon the machine wakes a thread.
+something. How fast one call comes after the other depends on how soon a machine wakes a thread,
+where a thread has to be woken (docs/decisions/0023).
 """
 
 import asyncio

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from poe.client.async_retrying_socket import AsyncRetryingSocket
 from poe.client.async_socket import AsyncSocket
 from poe.client.consumer.source import ConsumerOptions, ConsumerStatistics, Fetched, Start
 from poe.client.envelope import Enveloped, decode
 from poe.client.partition_topic import partition_topic
-from poe.client.patient_socket import PatientSocket
 from poe.errors import (
     CorruptRecord,
     InvalidEnvelope,
@@ -139,7 +139,7 @@ class _PartitionReader:
         self._partition = partition
         self._options = options
         self._statistics = statistics
-        self._socket = PatientSocket(
+        self._socket = AsyncRetryingSocket(
             addresses,
             timeout_s=options.timeout_s,
             request_timeout_s=options.request_timeout_s,

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Self, TypeVar, cast, overload
 
-from poe.client.patience import Patience, check_timeout, deadline_of, end
 from poe.client.producer.delivery import Buffered, Delivery, Failed, Outcome, Result, Sent
 from poe.client.producer.producer_core import ProducerCore
 from poe.client.producer.topic_info import TopicInfo, Undelivered, WorkerInfo
 from poe.client.producer.topic_queues import TopicQueues, buffered_of
 from poe.client.producer.transport import TopicMetadata
+from poe.client.timeouts import TimeoutQueue, check_timeout, deadline_of, end
 from poe.errors import BrokerDown, BufferFull
 
 T = TypeVar("T")
 
 _TIMEOUT_S = 5.0
-"""ekaf's patience."""
+"""As long as ekaf's calls wait."""
 
 
 class AsyncProducer:
@@ -29,7 +29,7 @@ class AsyncProducer:
 
     def __init__(self, url: str, /, **options: Any) -> None:  # noqa: ANN401 - checked by `ProducerOptions`
         self._core = ProducerCore(url, options)
-        self._patience: dict[tuple[asyncio.AbstractEventLoop, float], Patience] = {}
+        self._timeouts: dict[tuple[asyncio.AbstractEventLoop, float], TimeoutQueue] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,7 +66,7 @@ class AsyncProducer:
         if delivery.outcome.value is None:
             try:
                 if timeout_s is None:
-                    await self._wait_patiently(delivery.outcome, limit_s)
+                    await self._wait_in_queue(delivery.outcome, limit_s)
                 else:
                     await _wait(delivery.outcome, deadline_s)
             except asyncio.CancelledError:
@@ -78,17 +78,17 @@ class AsyncProducer:
                     raise error
         return delivery.result()
 
-    async def _wait_patiently(self, outcome: Outcome, limit_s: float) -> None:
+    async def _wait_in_queue(self, outcome: Outcome, limit_s: float) -> None:
         """Wait for as long as most calls do."""
         key = asyncio.get_running_loop(), limit_s
-        patience = self._patience.get(key)
-        if patience is None:
-            for loop, other_s in list(self._patience):
+        queue = self._timeouts.get(key)
+        if queue is None:
+            for loop, other_s in list(self._timeouts):
                 if loop.is_closed():
-                    self._patience.pop((loop, other_s), None)
-            patience = self._patience[key] = Patience(limit_s)
+                    self._timeouts.pop((loop, other_s), None)
+            queue = self._timeouts[key] = TimeoutQueue(limit_s)
         future = outcome.future()
-        patience.limit(future)
+        queue.limit(future)
         await future
 
     async def produce_async(self, topic: bytes | str, data: object) -> Delivery:

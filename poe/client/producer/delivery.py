@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from poe.client.patience import FOR_EVER_S, check_timeout
+from poe.client.timeouts import FOR_EVER_S, check_timeout
 from poe.errors import CallTimeout, PoeError, WouldBlock
 
 _log = logging.getLogger(__name__)

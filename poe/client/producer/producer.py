@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Self, TypeVar, cast, overload
 
-from poe.client.patience import check_timeout, deadline_of
 from poe.client.producer.delivery import (
     Buffered,
     Delivery,
@@ -17,12 +16,13 @@ from poe.client.producer.producer_core import ProducerCore
 from poe.client.producer.topic_info import TopicInfo, Undelivered, WorkerInfo
 from poe.client.producer.topic_queues import TopicQueues, buffered_of
 from poe.client.producer.transport import TopicMetadata
+from poe.client.timeouts import check_timeout, deadline_of
 from poe.errors import BrokerDown, BufferFull, CallTimeout
 
 T = TypeVar("T")
 
 _TIMEOUT_S = 5.0
-"""ekaf's patience."""
+"""As long as ekaf's calls wait."""
 
 
 class Producer:

@@ -35,7 +35,7 @@ def deadline_of(timeout_s: object) -> float:
     return time.monotonic() + check_timeout(timeout_s)
 
 
-class Patience:
+class TimeoutQueue:
     """Ends waits that have lasted for `timeout_s`; belongs to one event loop.
 
     All wait equally long, so the oldest is the first to end. A wait that was in vain is ended by

@@ -21,7 +21,7 @@ _JITTER = 0.2
 T = TypeVar("T")
 
 
-class PatientSocket:
+class AsyncRetryingSocket:
     """Calls the first server that answers, until it does; for calls that may be done again.
 
     A call whose reply was lost is made again, on a new connection; one task at a time may call. It

@@ -1,25 +1,25 @@
 import asyncio
 
-from poe.client.patience import Patience
+from poe.client.timeouts import TimeoutQueue
 
 
 async def test_waits_end_in_their_turn_and_those_that_were_not_in_vain_do_not_ring():
     loop = asyncio.get_running_loop()
-    patience = Patience(0.02)
+    queue = TimeoutQueue(0.02)
     done, first, second = (loop.create_future() for _ in range(3))
     for future in (done, first):
-        patience.limit(future)
+        queue.limit(future)
     done.set_result(None)
     await asyncio.wait_for(first, 5)
-    patience.limit(second)
+    queue.limit(second)
     await asyncio.wait_for(second, 5)
 
 
 async def test_what_is_done_is_not_kept():
     loop = asyncio.get_running_loop()
-    patience = Patience(30.0)
+    queue = TimeoutQueue(30.0)
     for _ in range(100):
         future = loop.create_future()
-        patience.limit(future)
+        queue.limit(future)
         future.set_result(None)
-    assert len(patience._waits) == 1  # noqa: SLF001 - nothing else shows it
+    assert len(queue._waits) == 1  # noqa: SLF001 - nothing else shows it
