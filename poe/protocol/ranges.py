@@ -209,6 +209,7 @@ def _are_sound(
         & (sizes > RECORD_HEADER_SIZE)
         & (size_fields == sizes - SIZE_SIZE)
         & (pointer_fields & np.uint64(POINTER_MAX) == pointers)
+        & (starts[1:] <= len(data))
     )
     is_sound[1:] &= pointers[1:] > pointers[:-1]
     return is_sound

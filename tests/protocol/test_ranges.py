@@ -153,6 +153,11 @@ LIES = [
     ("an offset before the first", ENTRIES[:7] + b"\0\0\0\0\x63" + ENTRIES[12:], RECORDS),
     ("a record that is no record", entries_of([(1, b"a")]), b"\0\0\0\x08\0\0\0\0\0\0\x01"),
     ("data that is shorter", ENTRIES, RECORDS[:5]),
+    (
+        "data that ends inside of the first",
+        entries_of([(1, b"a" * 9), (3, b"b")]),
+        join_records([(1, b"a" * 9)])[:-1],
+    ),
     ("pages of zeros", bytes(24), bytes(25)),
 ]
 

@@ -6,7 +6,8 @@ import pytest
 
 from poe.errors import CorruptRecord
 from poe.storage import check_segments, decode_records
-from poe.storage.sum_file import SUM_HEADER_BYTES
+from poe.storage.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES
+from poe.storage.survey import hash_of
 from poe.storage.verification import Verification
 from tests.storage.segments import NOW, create, files_at, path_of, read_all, reopen
 
@@ -117,6 +118,27 @@ def test_whatever_byte_beside_the_data_is_changed_nothing_is_lost(tmp_path, file
         path_of(tmp_path, file).write_bytes(content)
         assert read_around(reopen(files), 1) == STORED, offset
         assert read_around(reopen(files), 100) == STORED, offset
+
+
+def test_with_an_early_entry_damaged_and_the_last_ones_gone_the_index_tells_what_was_stored(
+    tmp_path,
+):
+    """Records behind the bridge over a damaged entry have no sums, but are in the index."""
+    files = closed(tmp_path)
+    path = path_of(tmp_path, "sum")
+    whole = path.read_bytes()
+    # The last batch has its entry, and the close one more.
+    for end in range(len(whole) - 2 * SUM_ENTRY_BYTES + 1, len(whole)):
+        content = bytearray(whole[:end])
+        content[SUM_HEADER_BYTES + 20] ^= 0x10
+        path.write_bytes(content)
+        assert read_all(reopen(files)) == STORED, end
+
+
+def test_sums_that_tell_of_an_end_far_behind_the_data_take_no_time(tmp_path):
+    files = closed(tmp_path)
+    data = files.open(path_of(tmp_path, "data").relative_to(tmp_path).as_posix(), "r")
+    assert hash_of(data, 0, 1 << 63) == hash_of(data, 0, data.size())
 
 
 def test_a_changed_byte_of_the_sums_header_is_mended_by_the_first_read(tmp_path):

@@ -45,7 +45,7 @@ from poe.storage.slab_log import CorruptSlabRecord, EndOfLog, OutOfBounds, Reade
 from poe.storage.slab_log.record import HEADER_BYTES
 
 _VERSION = 1
-_FIELD_COUNT = 6
+_TYPES = [int, bytes, int, bytes, int, list]
 _SLAB_BYTES = 10 * 1024 * 1024
 _SLABS_COUNT_MIN = 8
 _MESSAGE_MAX = 2**32 - 1
@@ -429,9 +429,10 @@ def _decode(content: bytes, path: str) -> OutgoingBatch:
     """
     with contextlib.suppress(ValueError, TypeError, msgpack.UnpackException):
         version, topic, partition, put_id, size, messages = msgpack.unpackb(content)
-        if version == _VERSION and len(put_id) == PUT_ID_SIZE:
+        types = list(map(type, (version, topic, partition, put_id, size, messages)))
+        if types == _TYPES and version == _VERSION and len(put_id) == PUT_ID_SIZE and messages:
             found: Messages = messages
-            if type(messages[0]) is not bytes:
+            if set(map(type, messages)) != {bytes}:
                 found = [Message(*each) for each in messages]
             return OutgoingBatch(topic, partition, found, PutId.decode(memoryview(put_id)), size)
     raise FormatNotSupported(path, f"a batch that begins with {content[:8].hex()}")

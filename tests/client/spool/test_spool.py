@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 
+import msgpack
 import pytest
 from xxhash import xxh3_64_digest
 
@@ -289,6 +290,29 @@ def test_a_spool_with_messages_that_are_no_batches_is_refused_and_keeps_them(tmp
     for _ in range(2):
         with pytest.raises(FormatNotSupported, match="newer version"):
             Spool(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        (1, b"topic", 0, bytes(24), 1, []),
+        (1, b"topic", 0, bytes(24), 1, {b"a": b"b"}),
+        (1, b"topic", 0, bytes(24), 1, b"message"),
+        (1, b"topic", 0, "x" * 24, 1, [b"message"]),
+        (1, "topic", 0, bytes(24), 1, [b"message"]),
+        (1, b"topic", 0, bytes(24), b"1", [b"message"]),
+        (2, b"topic", 0, bytes(24), 1, [b"message"]),
+        (1, b"topic", 0, bytes(24), 1),
+    ],
+    ids=lambda fields: repr(fields[1:])[-30:],
+)
+def test_a_batch_with_fields_that_are_not_ours_is_refused(tmp_path, fields):
+    with Spool(tmp_path) as spool:
+        fill(spool, 1)
+    with Writer(tmp_path) as writer:
+        writer.write(msgpack.packb(fields))
+    with pytest.raises(FormatNotSupported, match="newer version"):
+        Spool(tmp_path)
 
 
 @pytest.mark.parametrize("path", ["", "file", "file/below"])

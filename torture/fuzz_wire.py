@@ -1,0 +1,195 @@
+"""What is fuzzed of what comes from others at once: frames, maps, envelopes, HTTP bodies, options.
+
+Each target takes any bytes, and whatever they are, fails only as it says. What a mutant replaces is
+looked up when it is called.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+from poe import protocol, storage
+from poe.client import envelope
+from poe.config import Config
+from poe.errors import (
+    ConfigError,
+    CorruptRecord,
+    InvalidEnvelope,
+    LocalProtocolError,
+    PoeError,
+    PointerOutOfRange,
+    ProtocolError,
+    RequestRefused,
+    UnknownTopic,
+)
+from poe.gateway.http.body import CONTENT_TYPES, messages_of
+from poe.protocol import (
+    ControlReply,
+    ControlRequest,
+    DataReply,
+    ErrorReply,
+    FrameReader,
+    IndexedReply,
+    PointerRequest,
+    PutId,
+    PutReply,
+    PutRequest,
+    RangeRequest,
+    SequencedPutRequest,
+)
+from poe.protocol.maps import pack_map, unpack_map
+from poe.protocol.pipeline_report import PipelineReport, QueryReport
+from poe.protocol.put_id import PUT_ID_SIZE
+
+_HEADER_BYTES = 6
+_COUNT_MAX = 100
+
+
+def _requests(data: bytes) -> None:
+    with contextlib.suppress(ProtocolError):
+        for frame in _frames(data):
+            protocol.decode_request(*frame)
+
+
+def _replies(data: bytes) -> None:
+    kinds: tuple[Any, ...] = (DataReply, PutReply, IndexedReply, ControlReply)
+    for kind in kinds:
+        with contextlib.suppress(ProtocolError):
+            for frame in _frames(data):
+                protocol.decode_reply(kind, *frame)
+
+
+def _frames(data: bytes) -> Iterator[Any]:
+    reader = FrameReader()
+    scratch = memoryview(bytearray(65536))
+    while data:
+        buffer = reader.buffer(scratch)
+        size = min(len(buffer), len(data))
+        buffer[:size], data = data[:size], data[size:]
+        reader.received(size)
+        while (frame := reader.next_frame()) is not None:
+            yield frame
+
+
+def _control(data: bytes) -> None:
+    """What is understood of a map is the same after it was sent on."""
+    for kind in (ControlRequest, ControlReply, ErrorReply):
+        with contextlib.suppress(ProtocolError):
+            found = kind.decode(memoryview(data))
+            if isinstance(found, ErrorReply):
+                assert isinstance(found.to_error(), PoeError)
+            with contextlib.suppress(LocalProtocolError):  # it takes more room than it came in
+                body = memoryview(found.encode())[_HEADER_BYTES:]
+                # Not the values, since a number that is none is not equal to itself.
+                assert repr(kind.decode(body)) == repr(found)
+
+
+def _put_ids(data: bytes) -> None:
+    """Each put id is one, and is sent as it came; so is a sequenced put."""
+    if len(data) >= PUT_ID_SIZE:
+        assert PutId.decode(memoryview(data)[:PUT_ID_SIZE]).encode() == data[:PUT_ID_SIZE]
+    with contextlib.suppress(ProtocolError):
+        put = SequencedPutRequest.decode(memoryview(data))
+        assert put.copied().encode()[_HEADER_BYTES:] == data
+
+
+def _ranges(data: bytes) -> None:
+    """A range is answered with records that rise, fill their bytes, and are the simple reader's."""
+    with contextlib.suppress(ProtocolError, LocalProtocolError, PointerOutOfRange):
+        request = RangeRequest.decode(memoryview(data))
+        assert request.encode()[_HEADER_BYTES:] == data
+    try:
+        records = IndexedReply.decode(memoryview(data)).records
+    except (ProtocolError, CorruptRecord):
+        return
+    whole, starts, pointers = (
+        bytes(records.data),
+        records.starts.tolist(),
+        records.pointers.tolist(),
+    )
+    assert (starts[0], starts[-1]) == (0, len(whole))
+    places = zip(pointers, pairwise(starts), strict=True)
+    assert storage.decode_records(whole) == [(p, whole[a + 11 : b]) for p, (a, b) in places]
+
+
+def _records(data: bytes) -> None:
+    try:
+        records = storage.decode_records(data)
+    except CorruptRecord:
+        return
+    assert sum(11 + len(message) for _, message in records) == len(data)
+
+
+def _envelopes(data: bytes) -> None:
+    with contextlib.suppress(InvalidEnvelope):
+        found = envelope.decode(data)
+        assert envelope.decode(envelope.encode(*found)) == found._replace(
+            headers=found.headers or None
+        )
+
+
+def _reports(data: bytes) -> None:
+    """What a server stores of a pipeline is what it tells."""
+    with contextlib.suppress(ProtocolError):
+        report = PipelineReport.from_map(unpack_map(memoryview(data), "report"))
+        assert repr(PipelineReport.from_map(report.as_map())) == repr(report)
+        assert report.is_ended == (report.state != "running")
+
+
+def _bodies(data: bytes) -> None:
+    """The body of a POST; its first byte says which type it has."""
+    content_type = CONTENT_TYPES[data[0] % len(CONTENT_TYPES)] if data else ""
+    with contextlib.suppress(RequestRefused):
+        messages = messages_of(content_type, data[1:], None, None, _COUNT_MAX)
+        assert len(messages) <= _COUNT_MAX
+
+
+def _config(data: bytes) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".toml", dir="/dev/shm") as file:
+        file.write(data)
+        file.flush()
+        with contextlib.suppress(ConfigError):
+            Config.load({"dir": "x"}, toml_path=file.name)
+
+
+_PUT_ID = PutId(bytes(range(16)), 0, 1)
+_QUERY = QueryReport(name="sink", state="running", lag_s=0.5, last_error="none")
+_REPORT = PipelineReport(name="p", host="h", pid=1, queries=(_QUERY,))
+_RECORDS = DataReply([(1, b"one"), (2, b"two")]).encode()[_HEADER_BYTES:]
+_ENTRIES = b"".join(p.to_bytes(7) + (14 * (p - 1)).to_bytes(5) for p in (1, 2))
+_INDEXED = IndexedReply.head(_ENTRIES, len(_RECORDS)) + _RECORDS
+_SEQUENCED = SequencedPutRequest(b"topic", [b"one", b"two"], _PUT_ID).encode()
+_WAIT = ControlRequest("wait", 1, {"topic": b"topic", "pointer": 1}).encode()
+_RANGE = RangeRequest(b"topic", 1, 9, 2, 100).encode()
+_ERROR = ErrorReply.from_error(UnknownTopic(b"topic"), 1).encode()
+_RESULT = ControlReply(1, {"a": [1, -2.5, "text", b"bytes", None, True]}).encode()
+_REQUESTS = (
+    PutRequest(b"topic", [b"one", b"two"]).encode()
+    + _SEQUENCED
+    + PointerRequest(topic=b"topic", pointer=1, limit=2).encode()
+    + _RANGE
+    + _WAIT
+)
+_REPLIES = PutReply(1).encode() + _ERROR + _RESULT + _INDEXED
+TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
+    "requests": (_requests, [_REQUESTS]),
+    "replies": (_replies, [_REPLIES]),
+    "control": (_control, [each[_HEADER_BYTES:] for each in (_WAIT, _ERROR, _RESULT)]),
+    "put-ids": (_put_ids, [_SEQUENCED[_HEADER_BYTES:]]),
+    "ranges": (_ranges, [_INDEXED[_HEADER_BYTES:], _RANGE[_HEADER_BYTES:]]),
+    "records": (_records, [_RECORDS]),
+    "envelopes": (_envelopes, [envelope.encode(b"key", b"value", {"name": b"x"})]),
+    "reports": (_reports, [pack_map(_REPORT.as_map(), "report")]),
+    "bodies": (
+        _bodies,
+        [
+            b'\0{"records": [{"value": "v", "key_base64": "a2V5", "headers": {"a": "b"}}]}',
+            b'\1{"a": [1, null]}\n"b"\n',
+            b"\2key=value&a+b=%41",
+        ],
+    ),
+    "config": (_config, [b'ack = "fsync"\ncheck_interval = 0.5\n']),
+}
+"""By name: what takes any bytes, and some that are right."""
