@@ -9,17 +9,18 @@ The module's functions speak to the node that `start` started; several nodes may
 as `poe.Node` objects. Remote nodes are reached by `poe.protocol.socket(host, port)`.
 """
 
-from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, TextIO
+from __future__ import annotations
 
-from poe.errors import NodeNotRunning, NodeRunning, PoeError
-from poe.version import VERSION
-
+# As `typing` has it, which takes 5 ms to load.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, TextIO
+
     from poe import protocol
     from poe.actors import ActorRef
     from poe.broker import SegmentInfo
+    from poe.errors import PoeError
     from poe.node import Node
     from poe.protocol import PutId
 
@@ -41,31 +42,35 @@ __all__ = [
     "topics",
 ]
 
-__version__ = VERSION
+__version__: str
 """Of Poe, as `poe --version` tells it."""
 
-_node: "Node | None" = None
+_LATE = {
+    "Node": ("poe.node", "Node"),
+    "PoeError": ("poe.errors", "PoeError"),
+    "PutId": ("poe.protocol", "PutId"),
+    "__version__": ("poe.version", "VERSION"),
+}
+"""Loaded when they are first needed: a client needs neither the actor system nor the broker, and
+Ctrl-C during what is loaded here is no quiet end of a command."""
+
+_node: Node | None = None
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the module holds
-    """Load the node, or the client, when it is first needed.
+    """Load what is not loaded yet."""
+    from importlib import import_module  # noqa: PLC0415 - late on purpose, see `_LATE`
 
-    `import poe.storage` or a client needs neither the actor system nor the broker, and until numpy
-    is loaded the command line could not even be interrupted quietly.
-    """
     if name == "protocol":
         return import_module("poe.protocol")
-    if name == "PutId":
-        return import_module("poe.protocol").PutId
-    if name == "Node":
-        from poe.node import Node  # noqa: PLC0415 - late on purpose, see above
-
-        return Node
+    if name in _LATE:
+        module, attribute = _LATE[name]
+        return getattr(import_module(module), attribute)
     msg = f"module 'poe' has no attribute {name!r}"
     raise AttributeError(msg)
 
 
-def start(options: dict[str, Any] | None = None, /, **arguments: Any) -> "Node":  # noqa: ANN401
+def start(options: dict[str, Any] | None = None, /, **arguments: Any) -> Node:  # noqa: ANN401
     """Start the node of this process and return it.
 
     Args:
@@ -79,11 +84,12 @@ def start(options: dict[str, Any] | None = None, /, **arguments: Any) -> "Node":
         PortInUse: the port is taken.
     """
     global _node  # noqa: PLW0603 - the original's `poe:start()`: one default node a process
+    from poe.errors import NodeRunning  # noqa: PLC0415 - late on purpose, see `_LATE`
+    from poe.node import Node  # noqa: PLC0415
+
     if _node is not None and _node.is_running:
         raise NodeRunning
     stop()  # one that has given up still holds its folder
-    from poe.node import Node  # noqa: PLC0415 - late on purpose, see `__getattr__`
-
     _node = Node(options, **arguments).start()
     return _node
 
@@ -96,8 +102,10 @@ def stop() -> None:
         node.stop()
 
 
-def _started() -> "Node":
+def _started() -> Node:
     if _node is None:
+        from poe.errors import NodeNotRunning  # noqa: PLC0415 - late on purpose, see `_LATE`
+
         raise NodeNotRunning
     return _node
 
@@ -107,7 +115,7 @@ def put(topic: bytes | str, message: bytes) -> int:
     return _started().put(topic, message)
 
 
-def put_many(topic: bytes | str, messages: Sequence[bytes], put_id: "PutId | None" = None) -> int:
+def put_many(topic: bytes | str, messages: Sequence[bytes], put_id: PutId | None = None) -> int:
     """Append messages, all or none, and return the last pointer; see `Node.put_many`."""
     return _started().put_many(topic, messages, put_id)
 
@@ -122,12 +130,12 @@ def topics() -> list[bytes]:
     return _started().topics()
 
 
-def status() -> "list[tuple[bytes, list[tuple[ActorRef, str]]]]":
+def status() -> list[tuple[bytes, list[tuple[ActorRef, str]]]]:
     """Return each topic's appendix servers with their roles; see `Node.status`."""
     return _started().status()
 
 
-def info() -> "list[tuple[bytes, list[tuple[ActorRef, SegmentInfo]]]]":
+def info() -> list[tuple[bytes, list[tuple[ActorRef, SegmentInfo]]]]:
     """Return each topic's appendix servers with their segments; see `Node.info`."""
     return _started().info()
 

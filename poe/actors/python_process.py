@@ -7,7 +7,11 @@ def python_command(module: str, *arguments: str) -> list[str]:
     """Return the command that calls the `main` of a module, with `arguments` in `sys.argv`.
 
     The new interpreter looks for modules where this one does. `python -m` would look into the
-    current folder first, which need not be the place that this program was started from.
+    current folder first, which need not be the place that this program was started from. SIGHUP is
+    ignored from the start, as it is by the program, unless the module takes it.
     """
-    code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import main; sys.exit(main())"
+    code = (
+        "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+        f"sys.path[:] = {sys.path!r}; from {module} import main; sys.exit(main())"
+    )
     return [sys.executable, "-c", code, *arguments]

@@ -3,26 +3,45 @@
 Each command is a module; `application` knows them all. `import poe` never loads this package.
 """
 
+from __future__ import annotations
+
+# What `signal` wraps, which takes longer to load than all else here: until `main` runs, Ctrl-C ends
+# in a traceback.
+import _signal as signal  # type: ignore[import-not-found]  # typeshed leaves it out
 import os
-import signal
-from collections.abc import Sequence
-from types import FrameType
+import sys
+
+from poe.cli.hangup import outlive_hangups
+
+# As `typing` has it, for the same reason.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code; errors are told on stderr in one sentence."""
-    handler_before = signal.getsignal(signal.SIGINT)
-    if handler_before is signal.default_int_handler:
+    """Run one command and return the exit code; errors are told on stderr in one sentence.
+
+    Args:
+        arguments: of the command. None stands for those of the process, which then has nothing else
+            to do: it keeps the handlers of signals to its end.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
+    if before[signal.SIGINT] is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
+    outlive_hangups(sys.argv[1:] if arguments is None else arguments)
     try:
         # Late, since loading is most of what a short command does: Ctrl-C meanwhile must be quiet.
         from poe.cli.application import run  # noqa: PLC0415
 
         return run(arguments)
     finally:
-        signal.signal(signal.SIGINT, handler_before)
+        if arguments is not None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

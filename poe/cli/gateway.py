@@ -17,6 +17,7 @@ import typer
 
 from poe.cli.argument import assignment, number
 from poe.cli.exit_code import ExitCode
+from poe.cli.hangup import tell_hangups
 from poe.cli.log import LEVELS, start_logging
 from poe.cli.option_help import field_docstrings
 from poe.cli.output import OutputFailed, write_line
@@ -60,6 +61,7 @@ def gateway(
         raise HttpMissing(", ".join(missing))
     start_logging(log_level)
     raise_descriptor_limit()
+    tell_hangups()
     given = {name: value for name, value in options.items() if value is not None}
     if edit is not None:
         given["edit"] = _function(edit)

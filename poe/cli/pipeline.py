@@ -1,5 +1,6 @@
 """`poe pipeline`: runs a pipeline on Spark, and shows or stops those that a server knows of."""
 
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import typer
 
 from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, looking
 from poe.cli.exit_code import ExitCode
+from poe.cli.hangup import tell_hangups
 from poe.cli.log import LEVELS, start_logging
 from poe.cli.output import is_terminal, write_error, write_line
 from poe.cli.pipeline_progress import Bars, Lines
@@ -86,6 +88,13 @@ def run(  # noqa: PLR0913 - the options of a command
         pipeline.checkpoint = checkpoint
     pipeline.py_files += py_files or []
     progress = Bars() if is_terminal(sys.stdout) else Lines()
+
+    def on_look(report: PipelineReport) -> None:
+        # Not before: Spark's Java process, started by now, is to ignore SIGHUP as it was told.
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+            tell_hangups()
+        progress.show(report)
+
     with progress:
         ended = run_pipeline(
             pipeline,
@@ -95,7 +104,7 @@ def run(  # noqa: PLR0913 - the options of a command
                 port=port,
                 available_now=available_now,
                 config=config,
-                on_look=progress.show,
+                on_look=on_look,
             ),
         )
     for query in ended.queries:

@@ -17,6 +17,7 @@ from sdnotify import SystemdNotifier
 
 from poe.actors import LoopSystemBase, Reason
 from poe.cli.exit_code import ExitCode
+from poe.cli.hangup import tell_of_hangup
 from poe.errors import CallTimeout
 
 _log = logging.getLogger("poe.cli")
@@ -86,8 +87,7 @@ class Service:
         loop = self._system.event_loop().loop
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._on_signal, number)
-        # A terminal that closes must not take the service with it.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        loop.add_signal_handler(signal.SIGHUP, tell_of_hangup)
         self._starter.start()
 
     def _start(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from poe.actors import end_with_parent, loopback_tcp_system, report_failure, report_ready
 from poe.cli.exit_code import ExitCode
 from poe.cli.gateway_arguments import GatewayArguments
+from poe.cli.hangup import tell_hangups
 from poe.cli.log import start_logging
 from poe.cli.sentence import sentence_of
 from poe.errors import CallTimeout, PoeError
@@ -42,6 +43,7 @@ def main() -> int:
         return ExitCode.of(error) if isinstance(error, PoeError) else ExitCode.FAILURE
     signal.signal(signal.SIGTERM, lambda *_: _leave(system))
     _log.info("Thespian programs can ask %r at 127.0.0.1:%d", SERVICE_NAME, port)
+    tell_hangups()
     report_ready()
     select.select([ended], [], [])
     _log.error("the Thespian service has died; all of Thespian's processes are started anew")

@@ -1,9 +1,11 @@
 """SIGINT and SIGTERM: when they are raised, and what each client command says at its end."""
 
+import ast
 import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -44,27 +46,60 @@ def test_what_was_ignored_before_stays_ignored(handlers):
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_the_program_is_loaded_is_quiet():
-    interrupted_import = """
+@pytest.mark.parametrize("at", [1, 2, 10, 100, 300])
+def test_ctrl_c_while_the_program_is_loaded_is_quiet(at):
+    """From the first module on that is loaded once `main` runs."""
+    interrupted_import = f"""
 import importlib.abc, signal, sys
 
 class Interrupting(importlib.abc.MetaPathFinder):
+    count = 0
     def find_spec(self, name, path, target=None):
-        if name in {"numpy", "typer"}:
+        self.count += 1
+        if self.count == {at}:
             signal.raise_signal(signal.SIGINT)
 
-sys.meta_path.insert(0, Interrupting())
 from poe.cli import main
-sys.exit(main(["topics"]))
+sys.meta_path.insert(0, Interrupting())
+sys.exit(main())
 """
     run = subprocess.run(
-        [sys.executable, "-c", interrupted_import],
+        [sys.executable, "-c", interrupted_import, "topics"],
         capture_output=True,
         check=False,
         timeout=20,
         env=environment(),
     )
     assert (run.returncode, run.stdout, run.stderr) == (130, b"", b"")
+
+
+@pytest.mark.slow
+def test_nothing_is_loaded_before_ctrl_c_is_taken():
+    """What is loaded before takes time in which Ctrl-C is a traceback."""
+    program = "import sys; before = {*sys.modules}; import poe.cli; print({*sys.modules} - before)"
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        check=True,
+        timeout=20,
+        env=environment(),
+    )
+    loaded = ast.literal_eval(run.stdout.decode())
+    assert loaded <= {"poe", "poe.cli", "poe.cli.hangup", "__future__"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["--version", "topics"])
+def test_ctrl_c_at_any_moment_is_quiet(command, server):
+    """But for that in which Python itself starts, before it looks at this program."""
+    for delay_ms in range(0, 300, 15):
+        with Background(command, port=server.port) as run:
+            time.sleep(delay_ms / 1000)  # the moment is the test
+            code, _, stderr = run.end(signal.SIGINT)
+        if b"Traceback" in stderr:
+            assert b"poe/cli/" not in stderr
+        else:
+            assert (code, stderr) in {(130, b""), (0, b""), (-signal.SIGINT, b"")}
 
 
 @pytest.mark.slow

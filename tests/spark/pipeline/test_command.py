@@ -14,6 +14,7 @@ from poe.cli.exit_code import ExitCode
 from poe.cli.pipeline_progress import Bars
 from poe.protocol.pipeline_report import PipelineReport, QueryReport
 from tests.cli.processes import Background, Server, poe
+from tests.process_tree import descendants
 from tests.waiting import wait_until
 
 DEADLINE_S = 240
@@ -102,10 +103,16 @@ def test_a_running_pipeline_is_told_and_ends_in_order(tmp_path):
         wait_until(lambda: batch(client) > 0, DEADLINE_S)
         line = poe("pipeline", "status", "ticks", port=server.port).stdout.decode()
         assert re.fullmatch(r"ticks/out\trunning\t\d+ rows/s\t0 restarts\n", line)
+        # As a terminal that closes does it; Java is in the same group.
+        for pid in (running.process.pid, *descendants(running.process.pid)):
+            os.kill(pid, signal.SIGHUP)
+        reached = batch(client)
+        wait_until(lambda: batch(client) > reached + 3, DEADLINE_S)
         running.process.send_signal(signal.SIGTERM)
         told, complaints = running.process.communicate(timeout=DEADLINE_S)
         assert running.process.returncode == ExitCode.TERMINATED, complaints
         assert told.splitlines() == [b"out starting", b"out running", b"out stopped"]
+        assert b"SIGHUP: there is nothing to reload; going on" in complaints
         assert b"ticks\tstopped\t" in poe("pipeline", "list", port=server.port).stdout
 
 
