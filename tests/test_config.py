@@ -47,6 +47,7 @@ def test_defaults_are_those_of_the_design():
         "min_free": 128 * 1024 * 1024,
         "allow_network_file_system": False,
         "store_id": None,
+        "adopt_folder": False,
         "names": "strict",
         "insecure": False,
         "message_max": 16 * 1024 * 1024,

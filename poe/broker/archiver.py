@@ -66,11 +66,11 @@ class ArchiverParts:
     """The program, which archives all that is too old, or soon will be."""
 
     @classmethod
-    def of(cls, base: Path, options: "RegistryOptions") -> Self | None:
+    def of(cls, base: Path, options: "RegistryOptions", *, is_adopted: bool) -> Self | None:
         """Archive the topics of a base folder; None where the options do not ask for it.
 
         Raises:
-            OptionError: Spark is not installed.
+            OptionError: Spark is not installed, or the folder is somebody else's and not adopted.
         """
         archive_dir, max_age_s = options.archive_dir, options.max_age
         if archive_dir is None or max_age_s is None:
@@ -79,6 +79,8 @@ class ArchiverParts:
         if missing:
             raise OptionError("archive_dir", str(archive_dir), f"none, or install {missing}")
         archive_dir = archive_dir.expanduser().absolute()
+        if not is_adopted:
+            Archive.check("archive_dir", archive_dir)
         arguments = str(base.absolute()), str(archive_dir), str(max_age_s * _SOON)
         return cls(archive_dir, tuple(python_command("poe.cli.archive_process", *arguments)))
 

@@ -13,7 +13,7 @@ from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, write_error, write_line
 from poe.errors import SparkMissing
-from poe.storage import topic_text
+from poe.storage import Archive, topic_text
 
 SETTINGS = {"spark.log.level": "ERROR", "spark.ui.enabled": "false"}
 """For Spark, whose pages anybody on the network could look at."""
@@ -39,6 +39,12 @@ def archive(  # noqa: PLR0913 - options of a command line
     master: Annotated[
         str, typer.Option("--master", metavar="TEXT", help="Where Spark runs.")
     ] = "local[2]",
+    adopt_folder: Annotated[
+        bool,
+        typer.Option(
+            "--adopt-folder", help="Archive into a folder that holds something else, too."
+        ),
+    ] = False,
     host: HostOption = DEFAULT_HOST,
     port: PortOption = DEFAULT_PORT,
 ) -> ExitCode:
@@ -51,6 +57,9 @@ def archive(  # noqa: PLR0913 - options of a command line
     missing = missing_for_spark()
     if missing:
         raise SparkMissing(missing)
+    to = to.expanduser()
+    if not adopt_folder:
+        Archive.check("--to", to)
     # They load PySpark, which a server and the other commands do without.
     from poe.spark.archive import OpenSegments, archive_topics  # noqa: PLC0415
     from poe.spark.broker_segments import BrokerSegments  # noqa: PLC0415
@@ -63,7 +72,7 @@ def archive(  # noqa: PLR0913 - options of a command line
     if path is not None:
         open_segments = partial(FolderSegments, str(path.expanduser().absolute()))
     start_spark = partial(session, "poe archive", master, **SETTINGS)
-    outcomes = archive_topics(open_segments, [os.fsdecode(topic)], to.expanduser(), start_spark)
+    outcomes = archive_topics(open_segments, [os.fsdecode(topic)], to, start_spark)
     failed = [each for each in outcomes if each.failure]
     for each in failed:
         write_error(f"segment {each.segment} is not archived: {each.failure}")

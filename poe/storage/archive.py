@@ -24,7 +24,8 @@ from uuid import uuid4
 
 from poe.errors import FormatNotSupported, OptionError, ReadFailed
 from poe.storage.failure import reading, writing
-from poe.storage.files import Files, OpenFile
+from poe.storage.files import Files, FolderEntry, OpenFile
+from poe.storage.foreign import check_no_foreign, foreign_names
 from poe.storage.real_files import RealFiles
 from poe.storage.topic_name import folder_name, topic_of
 
@@ -130,6 +131,27 @@ class Archive:
         """
         with reading(str(folder)):
             return cls(RealFiles.existing(folder))
+
+    @staticmethod
+    def check(key: str, folder: Path) -> None:
+        """Refuse a folder that holds something else; one that is not there will be made.
+
+        Args:
+            key: the option that names the folder.
+            folder: where the archive is to be.
+
+        Raises:
+            OptionError: it does, or cannot be read.
+        """
+        try:
+            entries = [FolderEntry(each.name, each.is_dir()) for each in folder.iterdir()]
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            allowed = f"a folder that this user may read ({error.strerror or error})"
+            raise OptionError(key, str(folder), allowed) from error
+        foreign = foreign_names(entries, _is_of_archive)
+        check_no_foreign(key, str(folder), foreign, "an archive")
 
     @classmethod
     def at(cls, folder: Path) -> Self:
@@ -240,6 +262,10 @@ class Archive:
             found = self.manifest(topic, timestamp)
             if found is not None:
                 yield timestamp, found
+
+
+def _is_of_archive(entry: FolderEntry) -> bool:
+    return entry.name.startswith((_TOPIC_PREFIX, "_"))
 
 
 def topic_folder(topic: bytes) -> str:

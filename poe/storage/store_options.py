@@ -23,6 +23,10 @@ class StoreOptions:
     """Whether the folder may lie on NFS, SMB and the like, where nothing keeps a second server off
     for certain."""
 
+    adopt_folder: bool = False
+    """Make a store in a folder that holds something else already; otherwise that is refused, since
+    it is rarely the folder that was meant."""
+
     store_id: str | None = None
     """The id of the store that the folder is to hold, as `poe check` tells it: then neither another
     store is opened nor a new one made, be it that a disk is not mounted. None takes what is there.

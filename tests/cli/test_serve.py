@@ -374,3 +374,25 @@ def test_a_host_that_is_none_is_told(host):
     run = poe("topics", "--host", host)
     assert run.returncode == 3
     assert f"cannot reach a server at {host}:5555 (" in complaint(run)
+
+
+def test_a_folder_of_another_program_is_refused_until_it_is_adopted(tmp_path):
+    (tmp_path / "package.json").write_text("{}")
+    (tmp_path / "src").mkdir()
+    run = poe("serve", "--dir", tmp_path, "--port", 0)
+    assert run.returncode == 2
+    assert "this one holds 'package.json', 'src'; or set adopt_folder" in complaint(run)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["package.json", "src"]
+    with Server(tmp_path, "--adopt-folder") as server:
+        assert server.end()[0] == 0
+    with Server(tmp_path, POE_ISOLATION="process") as server:
+        assert server.end()[0] == 0
+
+
+def test_an_isolated_node_refuses_a_folder_of_another_program_too(tmp_path):
+    (tmp_path / "package.json").write_text("{}")
+    run = poe("serve", "--dir", tmp_path, "--port", 0, "--isolation", "process")
+    assert run.returncode == 2
+    assert b"this one holds 'package.json'; or set adopt_folder" in run.stderr.splitlines()[-1]
+    with Server(tmp_path, "--isolation", "process", POE_ADOPT_FOLDER="yes") as server:
+        assert server.end()[0] == 0

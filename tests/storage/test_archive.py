@@ -188,3 +188,16 @@ def test_what_a_killed_archiver_has_left_unfinished_is_removed(tmp_path):
     (tmp_path / NEW_FOLDER / "half.parquet").write_bytes(b"half")
     archive.begin()
     assert paths_in(tmp_path) == ["_lock"]
+
+
+def test_a_folder_of_others_is_no_archive(tmp_path):
+    folder = tmp_path / "archive"
+    Archive.check("archive_dir", folder)
+    for name in ("topic=t", "_new", "_lock", ".hidden", "lost+found"):
+        (folder / name).mkdir(parents=True)
+    Archive.check("archive_dir", folder)
+    (folder / "report.xlsx").touch()
+    told = "this one holds 'report.xlsx'; or set adopt_folder to make an archive beside them"
+    with pytest.raises(OptionError, match=told) as caught:
+        Archive.check("archive_dir", folder)
+    assert caught.value.key == "archive_dir"

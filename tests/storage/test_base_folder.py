@@ -1,6 +1,7 @@
 """A folder that is not the one that was meant, or that no lock can guard, is left as it is."""
 
 import errno
+import shutil
 import subprocess
 
 import pytest
@@ -146,3 +147,94 @@ def test_a_disk_without_room_for_the_name_of_the_owner_is_served_from(tmp_path, 
     assert [message for _, message in read_all(store.topics[b"t"][0])] == [b"x"]
     files.heal()
     store.close()
+
+
+def tree_of(base):
+    """All that lies below a folder, with what is in it."""
+    return {
+        str(path.relative_to(base)): path.read_bytes() if path.is_file() else None
+        for path in base.rglob("*")
+    }
+
+
+FOREIGN = {
+    "a program's folder": ["package.json", "src/main.js"],
+    "a file in the place of topics": ["topics"],
+    "topics of another program": ["topics/index.html", "index.html"],
+    "files in topics whose names are almost segments'": ["topics/news/01_data", "news"],
+    "a folder in the place of store.lock": ["store.lock/x"],
+    "segments that are not below topics": ["news/1361043504873813_data"],
+}
+
+
+@pytest.mark.parametrize("paths", FOREIGN.values(), ids=FOREIGN.keys())
+def test_a_folder_of_others_is_refused_unless_it_is_adopted(tmp_path, paths):
+    for path in paths:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("theirs")
+    before = tree_of(tmp_path)
+    with pytest.raises(OptionError, match=r"holds .* set adopt_folder to make a store") as caught:
+        Store.open(tmp_path)
+    assert caught.value.key == "dir"
+    assert tree_of(tmp_path) == before
+
+
+def test_the_names_that_were_found_are_told_a_few_of_them(tmp_path):
+    for name in ("a", "b", "c", "d", "e"):
+        (tmp_path / name).touch()
+    with pytest.raises(OptionError, match=r"this one holds 'a', 'b', 'c' and 2 more; or set adopt"):
+        Store.open(tmp_path)
+
+
+def test_a_folder_is_adopted_once(tmp_path):
+    (tmp_path / "package.json").write_text("theirs")
+    Store.open(tmp_path, store_options=StoreOptions(adopt_folder=True)).close()
+    Store.open(tmp_path).close()
+    assert (tmp_path / "package.json").read_text() == "theirs"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "lost+found/x",
+        ".git/config",
+        ".hidden",
+        "poe.toml",
+        "store.lock",
+        "store.reserve",
+        "store.meta_new",
+        "quarantine/x",
+        "store.meta",
+        "topics/strange/notes",
+    ],
+)
+def test_what_stands_in_an_empty_or_interrupted_folder_is_no_obstacle(tmp_path, path):
+    (tmp_path / "topics" / "begun").mkdir(parents=True)
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).touch()
+    Store.open(tmp_path).close()
+
+
+@pytest.mark.parametrize("lost", ["store.meta", None])
+def test_a_store_is_opened_whatever_lies_beside_it(tmp_path, lost):
+    make_store(tmp_path)
+    if lost:
+        (tmp_path / lost).unlink()
+    else:
+        shutil.rmtree(tmp_path / "topics")
+    (tmp_path / "backup.sh").touch()
+    (tmp_path / "topics").mkdir(exist_ok=True)
+    (tmp_path / "topics" / "README").touch()
+    store = Store.open(tmp_path)
+    assert list(store.topics) == ([b"t"] if lost else [])
+    store.close()
+
+
+def test_a_folder_of_the_original_is_opened_with_other_files_beside_it(tmp_path):
+    folder = tmp_path / "topics" / "the_topic"
+    folder.mkdir(parents=True)
+    for kind in ("data", "index"):
+        (folder / f"1361043504873813_{kind}").touch()
+    (tmp_path / "rel").mkdir()
+    (tmp_path / "vm.args").touch()
+    Store.open(tmp_path).close()
