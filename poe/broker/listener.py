@@ -13,7 +13,7 @@ import resource
 import socket
 from collections import deque
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from poe.actors import KILL, READABLE, GenServer, Reason, SocketWatch
@@ -22,10 +22,11 @@ from poe.broker.byte_budget import ByteBudget
 from poe.broker.client_count import ClientCount
 from poe.broker.connection import Connection, ConnectionOptions, ConnectionParts
 from poe.broker.frame_input import Scratch
+from poe.broker.listen_address import ListenAddress
 from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.routing_table import RoutingTable
 from poe.broker.spare_descriptor import SpareDescriptor
-from poe.errors import OptionError, Overloaded, PoeError, PortInUse
+from poe.errors import OptionError, Overloaded, PoeError
 from poe.protocol import ErrorReply
 from poe.supervision import (
     ChildKind,
@@ -42,7 +43,6 @@ logger = logging.getLogger("poe.broker")
 CONNECTION_SUP = "connection_sup"
 ACCEPTORS_COUNT = 10
 
-_BACKLOG = 1024
 _ACCEPTS_PER_TURN = 16
 _PAUSE_S = 0.2
 _FILES_RESERVED = 16
@@ -66,11 +66,9 @@ _PEERS_FAULTS = frozenset(
     }
 )
 """What accept reports of a client that is gone already, or that a firewall refuses (accept(2))."""
-_HOST_ERRORS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
-_LOOPBACK = ("127.", "::1", "localhost")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: it keeps what was looked up
 class ListenerOptions:
     """Where clients connect, and how many may.
 
@@ -103,9 +101,8 @@ class ListenerOptions:
         """Reject addresses that would open the node to others by accident."""
         if self.port is not None and not 0 <= self.port <= 65535:  # noqa: PLR2004 - 16 bits
             raise OptionError("port", self.port, "0 to 65535")
-        if not self.insecure and not self.host.startswith(_LOOPBACK):
-            allowed = "a loopback address such as 127.0.0.1, or set insecure as well"
-            raise OptionError("host", self.host, allowed)
+        if not self.insecure:
+            self.address  # noqa: B018 - refuses one that others can reach
         if self.connections_max < 1:
             raise OptionError("connections_max", self.connections_max, "1 or more")
         per_address_max = self.connections_per_address_max
@@ -115,6 +112,15 @@ class ListenerOptions:
             )
         if self.in_flight_max < _IN_FLIGHT_MIN:
             raise OptionError("in_flight_max", self.in_flight_max, "65536 or more (bytes)")
+
+    @cached_property
+    def address(self) -> ListenAddress:
+        """Where `host` leads.
+
+        Raises:
+            OptionError: nowhere, or to others, and `insecure` is not set.
+        """
+        return ListenAddress.of(self.host, is_public=self.insecure)
 
 
 @dataclass(slots=True)
@@ -222,7 +228,7 @@ def check_port_is_free(options: ListenerOptions) -> None:
         OptionError: host or port are none that this process can have.
     """
     if options.port is not None:
-        _bind(options.host, options.port).close()
+        options.address.bind(options.port).close()
 
 
 def bind_port(options: ListenerOptions) -> BoundPort:
@@ -232,51 +238,16 @@ def bind_port(options: ListenerOptions) -> BoundPort:
         PortInUse: somebody else has the port.
         OptionError: host or port are none that this process can have.
     """
-    listening = _listen_at(options.host, options.port or 0)
+    listening = options.address.listen(options.port or 0)
     return BoundPort(listening.getsockname()[1], listening)
 
 
 def _listen(parts: ListenerParts) -> socket.socket:
     bound = parts.bound
     if bound.listening is None:
-        bound.listening = _listen_at(parts.options.host, bound.port or parts.options.port or 0)
+        bound.listening = parts.options.address.listen(bound.port or parts.options.port or 0)
         bound.port = bound.listening.getsockname()[1]
     return bound.listening
-
-
-def _listen_at(host: str, port: int) -> socket.socket:
-    listening = _bind(host, port)
-    try:
-        listening.listen(_BACKLOG)
-        listening.setblocking(False)
-    except OSError as error:
-        listening.close()
-        raise _refusal(host, port, error) from error
-    return listening
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = None
-    try:
-        bound = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
-    except (OSError, UnicodeError) as error:
-        if bound is not None:
-            bound.close()
-        raise _refusal(host, port, error) from error
-    return bound
-
-
-def _refusal(host: str, port: int, error: OSError | UnicodeError) -> PoeError:
-    """Return the error that names what is wrong with the address: its host or its port."""
-    reason = (isinstance(error, OSError) and error.strerror) or str(error)
-    if isinstance(error, UnicodeError | socket.gaierror) or error.errno in _HOST_ERRORS:
-        return OptionError("host", host, f"an address of this machine ({reason})")
-    if error.errno == errno.EACCES:
-        return OptionError("port", port, f"1024 or more, or 0 for any free one ({reason})")
-    return PortInUse(host, port, reason)
 
 
 class Acceptor(GenServer):

@@ -91,6 +91,8 @@ class IsolatedNode:
         assert self._bound.port is not None
         descriptor = listening.fileno()
         options = self._config.without_service().as_dict()
+        # Looked up already: no other answer is to keep the process from starting later.
+        options["host"] = self._config.listener.address.text
         # As they stand in a file: JSON knows no options of topics.
         options["topics"] = {each.topic: {"ack": each.ack} for each in options["topics"]}
         arguments = NodeArguments(

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
+from poe.broker.listen_address import ListenAddress
 from poe.errors import OptionError
 from poe.gateway.http.edit import Edit
 
-_LOOPBACK = ("127.", "::1", "localhost")
 _PORT_MAX = 65535
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: it keeps what was looked up
 class GatewayOptions:
     """How the gateway works.
 
@@ -94,9 +95,8 @@ class GatewayOptions:
         """Reject what would open the gateway to others by accident, and numbers that bound none."""
         if not 0 <= self.port <= _PORT_MAX:
             raise OptionError("port", self.port, "0 to 65535")
-        if not self.insecure and not self.host.startswith(_LOOPBACK):
-            allowed = "a loopback address such as 127.0.0.1, or set insecure as well"
-            raise OptionError("host", self.host, allowed)
+        if not self.insecure:
+            self.address  # noqa: B018 - refuses one that others can reach
         for each in fields(self):
             if not (each.name.endswith(("_max", "_s")) and each.type in {int, float}):
                 continue
@@ -108,3 +108,12 @@ class GatewayOptions:
                 raise OptionError(each.name, value, f"{least} or more" if least else "more than 0")
         if self.edit is not None and not callable(self.edit):
             raise OptionError("edit", self.edit, "a function, or None")
+
+    @cached_property
+    def address(self) -> ListenAddress:
+        """Where `host` leads.
+
+        Raises:
+            OptionError: nowhere, or to others, and `insecure` is not set.
+        """
+        return ListenAddress.of(self.host, is_public=self.insecure)

@@ -19,14 +19,12 @@ from contextlib import contextmanager
 import uvicorn
 
 from poe.client.producer.topic_info import Undelivered
-from poe.errors import PortInUse
 from poe.gateway.http.application import Gateway
 from poe.gateway.http.connection import LimitedConnection
 from poe.gateway.http.options import GatewayOptions
 
 _log = logging.getLogger("poe.gateway")
 
-_BACKLOG = 1024
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SIGNAL_EXIT_CODE_BASE = 128
 
@@ -40,12 +38,13 @@ def serve(options: GatewayOptions, on_ready: Callable[[str], object]) -> list[Un
 
     Raises:
         PortInUse: somebody else listens there.
+        OptionError: the address is none of this machine.
         PoeError: the producer cannot start.
     """
     # Hostile clients would fill the log: each request that is no HTTP is a warning.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     gateway = Gateway(options)
-    with _listening(options.host, options.port) as listening:
+    with options.address.listen(options.port) as listening:
         loop = gateway.start()
         try:
             server = _Server(_config(gateway, options), gateway)
@@ -107,14 +106,3 @@ def _leave(number: int, _frame: object) -> None:
         _log.warning("%s while stopping: leaving at once", signal.Signals(number).name)
     finally:
         os._exit(_SIGNAL_EXIT_CODE_BASE + number)
-
-
-@contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except OSError as error:
-        raise PortInUse(host, port, error.strerror or str(error)) from error
-    with listening:
-        yield listening

@@ -1,0 +1,133 @@
+"""Turns `host` of an option into the one address that is listened on, and listens there.
+
+Whether others can reach an address is asked of the address itself, never of the text: the name
+`localhost.example.com` leads wherever its owner likes. What was looked up is kept, and bound as it
+is: a second look-up might lead elsewhere.
+"""
+
+import errno
+import ipaddress
+import socket
+from dataclasses import dataclass
+from typing import Any, Self
+
+from poe.errors import OptionError, PoeError, PortInUse
+
+_BACKLOG = 1024
+_HOST_ERRORS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """An address of this machine, as a number."""
+
+    family: socket.AddressFamily
+    text: str
+    """Such as 127.0.0.1 or ::1."""
+    scope_id: int = 0
+    """Of an IPv6 address that is valid on one network interface only: which."""
+
+    @classmethod
+    def of(cls, host: str, *, is_public: bool) -> Self:
+        """Look up where a host leads; of several addresses an IPv4 one is taken before others.
+
+        Args:
+            host: a name or an address.
+            is_public: whether others than this machine may reach it.
+
+        Raises:
+            OptionError: it leads nowhere, or one of its addresses can be reached by others and is
+                not to be.
+        """
+        allowed = "an address of this machine"
+        if not is_public:
+            allowed = "a loopback address such as 127.0.0.1, or set insecure as well"
+        if not isinstance(host, str):
+            raise OptionError("host", host, allowed)
+        try:
+            found = _look_up(host)
+        except (OSError, ValueError) as error:
+            reason = (isinstance(error, OSError) and error.strerror) or error
+            raise OptionError("host", host, f"{allowed} ({reason})") from error
+        for each in found:
+            if not (is_public or is_loopback(each[1])):
+                where = "" if each[1] == host else f" (it leads to {each[1]})"
+                raise OptionError("host", host, allowed + where)
+        return cls(*min(found, key=lambda each: each[0] is not socket.AF_INET))
+
+    def bind(self, port: int) -> socket.socket:
+        """Return a socket that is bound here; 0 takes any free port.
+
+        Raises:
+            PortInUse: somebody else has the port.
+            OptionError: host or port are none that this process can have.
+        """
+        bound = None
+        try:
+            bound = socket.socket(self.family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            is_old = self.family is socket.AF_INET
+            bound.bind((self.text, port) if is_old else (self.text, port, 0, self.scope_id))
+        except OSError as error:
+            if bound is not None:
+                bound.close()
+            raise self._refusal(port, error) from error
+        return bound
+
+    def listen(self, port: int) -> socket.socket:
+        """Return a socket that clients can connect to, and that does not block.
+
+        Raises:
+            PortInUse, OptionError: as for `bind`.
+        """
+        listening = self.bind(port)
+        try:
+            listening.listen(_BACKLOG)
+            listening.setblocking(False)
+        except OSError as error:
+            listening.close()
+            raise self._refusal(port, error) from error
+        return listening
+
+    def _refusal(self, port: int, error: OSError) -> PoeError:
+        """Return the error that names what is wrong with the address: its host or its port."""
+        reason = error.strerror or str(error)
+        if error.errno in _HOST_ERRORS:
+            return OptionError("host", self.text, f"an address of this machine ({reason})")
+        if error.errno == errno.EACCES:
+            return OptionError("port", port, f"1024 or more, or 0 for any free one ({reason})")
+        return PortInUse(self.text, port, reason)
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether this machine alone can reach an address, which is given as a number.
+
+    Raises:
+        ValueError: it is no address.
+    """
+    found = ipaddress.ip_address(address)
+    # An IPv4 address that is written as one of IPv6; Python looks into it from 3.13 on only.
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
+
+
+def _look_up(host: str) -> list[tuple[socket.AddressFamily, str, int]]:
+    """Return family, address and scope of all that a host leads to.
+
+    Raises:
+        OSError, ValueError: there is nothing.
+    """
+    # The system would take the part before it for the whole.
+    if "\0" in host:
+        msg = "a name has no zero byte"
+        raise ValueError(msg)
+    found: list[tuple[socket.AddressFamily, str, int]] = []
+    for family, _, _, _, place in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
+        if family in {socket.AF_INET, socket.AF_INET6}:
+            numbers: tuple[Any, ...] = place
+            text = str(numbers[0]).partition("%")[0]
+            found.append((family, text, numbers[3] if family is socket.AF_INET6 else 0))
+    if not found:
+        msg = "it has no IP address"
+        raise ValueError(msg)
+    return found
