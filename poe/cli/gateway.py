@@ -63,6 +63,9 @@ def gateway(
     raise_descriptor_limit()
     tell_hangups()
     given = {name: value for name, value in options.items() if value is not None}
+    for name, value in given.items():
+        if isinstance(value, list):
+            given[name] = [word.strip() for words in value for word in words.split(",")]
     if edit is not None:
         given["edit"] = _function(edit)
     gateway_options = GatewayOptions(
@@ -83,7 +86,7 @@ def gateway_command() -> Callable[..., ExitCode]:
     parameters = [
         _parameter(each.name, kinds[each.name], help_of.get(each.name, ""), each.default)
         for each in fields(GatewayOptions)
-        if kinds[each.name] in {int, float, str, bool}
+        if kinds[each.name] in {int, float, str, bool, tuple[str, ...]}
     ]
 
     def command(**values: Any) -> ExitCode:  # noqa: ANN401 - as typer has parsed them
@@ -100,6 +103,9 @@ def _parameter(name: str, kind: type, help_text: str, default: object) -> inspec
     flag = "--" + name.replace("_", "-")
     if kind is bool:
         option = typer.Option(f"{flag}/--no-{flag.removeprefix('--')}", help=help_text)
+    elif kind == tuple[str, ...]:
+        option = typer.Option(flag, help=f"{help_text}  [may be repeated]", metavar="TEXT,...")
+        kind = list[str]
     else:
         parser = None if kind is str else number(flag, kind, 0)
         help_text = f"{help_text}  [default: {default}]"

@@ -16,9 +16,9 @@ from prometheus_client import Counter, Histogram
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from poe.broker.log_limit import LogLimit
 from poe.client.producer.async_producer import AsyncProducer
@@ -26,9 +26,11 @@ from poe.client.producer.producer_options import ProducerOptions
 from poe.client.producer.topic_info import TopicInfo, Undelivered
 from poe.errors import PoeError, RequestRefused
 from poe.gateway.http.brokers import Brokers
+from poe.gateway.http.guard import Guard, preflight_headers
 from poe.gateway.http.health import HealthRoutes
 from poe.gateway.http.openapi import document
 from poe.gateway.http.options import GatewayOptions
+from poe.gateway.http.page import PAGE_HEADERS, page_of
 from poe.gateway.http.produce import ProduceRoutes
 from poe.gateway.http.read import ReadRoutes
 from poe.gateway.http.reply import error_reply, json_reply
@@ -63,6 +65,7 @@ class Gateway:
         self._producer: AsyncProducer | None = None
         self.undelivered: list[Undelivered] = []
         brokers = Brokers(options.broker, ProducerOptions.load(options.producer).kafka)
+        self._guard = Guard(options.host, options.allowed_hosts, options.allowed_origins)
         self._read, self._health = ReadRoutes(options, brokers), HealthRoutes(options, brokers)
         self._produce = ProduceRoutes(options, self._running_producer)
         routes = self._routes(self._produce)
@@ -115,23 +118,34 @@ class Gateway:
             )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, and count it."""
+        """Serve one request that the guard lets through, and count it."""
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
         path = scope["raw_path"].decode("latin-1")
         scope["path"] = path.removesuffix("/")
         status = HTTPStatus.INTERNAL_SERVER_ERROR
+        origin: bytes | None = None
+        application: ASGIApp = self._application
         began_s = time.perf_counter()
 
         async def counted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message["headers"] = [*message["headers"], *self._guard.reply_headers(origin)]
             await send(message)
 
         try:
-            await self._application(scope, receive, counted)
+            origin = self._guard.admit(scope)
+            granted = None if origin is None else preflight_headers(scope)
+            if granted is not None:
+                application = Response(status_code=HTTPStatus.NO_CONTENT)
+                application.raw_headers.extend(granted)
+        except RequestRefused as error:
+            application = error_reply(error, 0)
+        try:
+            await application(scope, receive, counted)
         finally:
             route = self._paths.get(scope.get("endpoint"), "other")
             _REQUESTS.labels(scope["method"], route, status).inc()
@@ -181,6 +195,7 @@ class Gateway:
             "/metrics": self._health.get_metrics,
             "/disco": self._health.get_disco,
             "/openapi.json": self._get_openapi,
+            "/docs": self._get_docs,
         }
         return [
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
@@ -189,6 +204,9 @@ class Gateway:
 
     async def _get_openapi(self, _request: Request) -> Response:
         return json_reply(document(self._options))
+
+    async def _get_docs(self, _request: Request) -> Response:
+        return HTMLResponse(page_of(document(self._options)), headers=PAGE_HEADERS)
 
 
 def _log_drop(_event: str, _topic: Any, _state: str, info: TopicInfo, count: int) -> None:  # noqa: ANN401 - a callback's

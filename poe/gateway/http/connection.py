@@ -6,6 +6,7 @@ what it is sent. The bodies that somebody waits for have their limits in `inflow
 """
 
 import asyncio
+import re
 import socket
 import struct
 from typing import Any
@@ -20,6 +21,7 @@ HEAD_MAX = 64 << 10
 
 _REQUEST_BYTES_PER_BODY = 8
 """Bytes on the wire for each byte of a body: it is 6 in chunks of one byte."""
+_AUTHORITY = re.compile(rb"[^:/?#]+://([^/?#]*)")
 _REST_BYTES = 16 << 20
 """A body that was refused may go on for so long, so that its client gets to read why."""
 
@@ -120,6 +122,7 @@ class LimitedConnection(HttpToolsProtocol):
             return
         self._is_in_head = False
         self._unanswered_count += 1
+        self._add_host_of_url()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -128,6 +131,18 @@ class LimitedConnection(HttpToolsProtocol):
             return
         self._is_in_request = False
         super().on_message_complete()
+
+    def _add_host_of_url(self) -> None:
+        """Have a host in the request line count as well, see RFC 9112, 3.2.2.
+
+        `GET http://there/path` is how clients ask proxies. One that says different things in its
+        two places has two hosts, and is refused as that.
+        """
+        if not self.url.startswith(b"/"):
+            authority = _AUTHORITY.match(self.url)
+            host = authority[1] if authority is not None else b""
+            if (b"host", host) not in self.headers:
+                self.headers.append((b"host", host))
 
     def head_without_upgrade(self) -> bytes:
         """Return the head that has been parsed, less what asks for another protocol."""

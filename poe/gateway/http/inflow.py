@@ -5,6 +5,8 @@ clients send all of it before they look for an answer, and would see nothing but
 """
 
 import asyncio
+import zlib
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import NoReturn
 
@@ -12,9 +14,11 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from poe.errors import RequestRefused
+from poe.gateway.http.gzip_body import GzipBody, wire_max
 from poe.gateway.http.options import GatewayOptions
 
 _DISCARDED_BYTES = 4 << 20
+_GZIP_NAMES = frozenset({"gzip", "x-gzip"})
 
 
 class Inflow:
@@ -31,14 +35,14 @@ class Inflow:
         """Return the whole body; its bytes count until they are released.
 
         Raises:
-            RequestRefused: it is too large, too late, compressed or otherwise coded, or breaks off;
-                or there are too many others.
+            RequestRefused: it is too large, too late, coded in a way that is not served or wrongly,
+                or breaks off; or there are too many others.
         """
-        self._check_head(request.headers)
+        body = self._check_head(request.headers)
         parts: list[bytes] = []
         try:
             async with asyncio.timeout(self._options.body_timeout_s):
-                await self._collect(request, parts)
+                await self._collect(request, parts, body)
         except BaseException as error:
             self.release(sum(map(len, parts)))
             if isinstance(error, TimeoutError):
@@ -51,19 +55,30 @@ class Inflow:
         """Count bytes no longer: their messages are the producer's now, or nobody's."""
         self._in_flight_bytes -= size
 
-    async def _collect(self, request: Request, parts: list[bytes]) -> None:
-        size, is_more = 0, True
+    async def _collect(self, request: Request, parts: list[bytes], body: GzipBody | None) -> None:
+        limit = self._options.body_max
+        wire_limit = limit if body is None else wire_max(limit)
+        size, wire_size, is_more = 0, 0, True
         while is_more:
             event = await request.receive()
             if event["type"] == "http.disconnect":
                 raise RequestRefused(HTTPStatus.BAD_REQUEST, "the body breaks off")
             part, is_more = event["body"], event.get("more_body", False)
-            size += len(part)
-            if size <= self._options.body_max:
-                parts.append(part)
-                self._take(len(part))
-            elif not is_more or size > self._options.body_max + _DISCARDED_BYTES:
-                self._refuse_size(size)
+            wire_size += len(part)
+            if size <= limit and wire_size <= wire_limit:
+                for piece in (part,) if body is None else _inflated(body, part):
+                    size += len(piece)
+                    if size > limit:
+                        break  # nobody needs to know how much more it would become
+                    parts.append(piece)
+                    self._take(len(piece))
+            if (size > limit or wire_size > wire_limit) and not (
+                is_more and wire_size <= limit + _DISCARDED_BYTES
+            ):
+                self._refuse_size(max(size, wire_size))
+        if body is not None and not body.is_whole:
+            why = "the body breaks off in the middle of its gzip"
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
 
     def _take(self, size: int) -> None:
         self._in_flight_bytes += size
@@ -72,11 +87,18 @@ class Inflow:
             why = f"bodies of {limit} bytes are under way (option in_flight_max); retry later"
             raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why)
 
-    def _check_head(self, headers: Headers) -> None:
-        """Refuse what can be refused before a byte of the body has come."""
-        encoding = headers.get("content-encoding", "identity")
-        if encoding.lower() != "identity":
-            why = f"content encoding {encoding:.100} is not served; send the body as it is"
+    def _check_head(self, headers: Headers) -> GzipBody | None:
+        """Refuse what can be refused before a byte of the body has come; return what inflates it.
+
+        Raises:
+            RequestRefused: the body is coded in a way that is not served, or announced as too
+                large.
+        """
+        encoding = ", ".join(headers.getlist("content-encoding"))
+        names = {each.strip().lower() for each in encoding.split(",")} - {"", "identity"}
+        is_gzip = encoding.strip().lower() in _GZIP_NAMES
+        if names and not is_gzip:
+            why = f"content encoding {encoding:.100} is not served; send gzip, or the body as it is"
             raise RequestRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, why)
         coding = ", ".join(headers.getlist("transfer-encoding"))
         if coding.strip().lower() not in {"", "chunked"}:
@@ -86,10 +108,24 @@ class Inflow:
             raise RequestRefused(HTTPStatus.NOT_IMPLEMENTED, why)
         # Who waits for "100 Continue" has sent nothing yet, and need not.
         size = int(headers.get("content-length", "0"))
-        if "expect" in headers and size > self._options.body_max:
+        limit = self._options.body_max
+        if "expect" in headers and size > (wire_max(limit) if is_gzip else limit):
             self._refuse_size(size)
+        return GzipBody() if is_gzip else None
 
     def _refuse_size(self, size: int) -> NoReturn:
         limit = self._options.body_max
         why = f"a body of {size} bytes or more is refused; send at most {limit} (option body_max)"
         raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why)
+
+
+def _inflated(body: GzipBody, part: bytes) -> Iterator[bytes]:
+    """Yield what a part becomes.
+
+    Raises:
+        RequestRefused: it is no gzip.
+    """
+    try:
+        yield from body.inflate(part)
+    except zlib.error as error:
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, f"the body is no gzip: {error}") from error

@@ -43,6 +43,7 @@ def document(options: GatewayOptions) -> Json:
             "/metrics": {"get": _get("Counts, for Prometheus.", {"200": _plain()})},
             "/disco": {"get": _get("The name of this gateway.", {"200": _plain()})},
             "/openapi.json": {"get": _get("This document.", {"200": _json({"type": "object"})})},
+            "/docs": {"get": _get("This document as a page for people.", {"200": _page()})},
         },
         "components": {
             "schemas": {"Message": _message(), "Record": _record(), "Error": _error()},
@@ -53,12 +54,14 @@ def document(options: GatewayOptions) -> Json:
 
 _REFUSALS: dict[str, tuple[str, bool]] = {
     "400": ("What is wrong with the request.", False),
+    "403": ("A page of a browser asks whose origin is not allowed.", False),
     "404": ("There is no such topic, or no such partition of it.", False),
     "406": ("Nothing of what is accepted is served.", False),
     "408": ("The body took too long.", False),
     "410": ("What followed the pointer was deleted.", False),
     "413": ("The body, or one of its messages, is too large, or there are too many.", False),
     "415": ("The content type, or the content encoding, is not served.", False),
+    "421": ("The host is none of this gateway.", False),
     "429": ("The buffer is full; nothing was taken.", True),
     "500": ("The edit hook, or the gateway, has failed; nothing was taken.", False),
     "501": ("The transfer encoding is not served.", False),
@@ -67,6 +70,7 @@ _REFUSALS: dict[str, tuple[str, bool]] = {
     "504": ("The broker took too long; it may have been done.", False),
 }
 """By status: what it means, and whether Retry-After comes with it."""
+_OF_ALL = ("400", "403", "421")
 
 
 def _post(summary: str, replies: Json, options: GatewayOptions) -> Json:
@@ -76,7 +80,7 @@ def _post(summary: str, replies: Json, options: GatewayOptions) -> Json:
         | {"minItems": 1, "maxItems": options.messages_max}
     ) | {"additionalProperties": False}
     other = {"not": {"type": "object", "required": ["records"]}}
-    refused = ("400", "408", "413", "415", "429", "500", "501", "502", "503", "504")
+    refused = ("408", "413", "415", "429", "500", "501", "502", "503", "504")
     key = {
         "name": "key",
         "in": "query",
@@ -88,6 +92,7 @@ def _post(summary: str, replies: Json, options: GatewayOptions) -> Json:
         "parameters": [_topic(), key],
         "requestBody": {
             "required": True,
+            "description": "As it is, or in gzip, which Content-Encoding then says.",
             "content": {
                 JSON: {"schema": {"anyOf": [records, other]}},
                 NDJSON: {"schema": {"description": "A line of JSON for each message."}},
@@ -95,7 +100,7 @@ def _post(summary: str, replies: Json, options: GatewayOptions) -> Json:
                 RAW: {"schema": raw},
             },
         },
-        "responses": replies | _refusals(*refused),
+        "responses": replies | _refusals(*_OF_ALL, *refused),
     }
 
 
@@ -113,7 +118,7 @@ def _read(options: GatewayOptions) -> Json:
         "200": {"description": "Messages.", "headers": headers, "content": content},
         "204": {"description": "No message follows; of octets only.", "headers": headers},
     }
-    refused = ("400", "404", "406", "410", "502", "503", "504")
+    refused = ("404", "406", "410", "502", "503", "504")
     return _get("Read what follows a pointer.", described, *refused) | {
         "parameters": [
             _topic(),
@@ -130,7 +135,7 @@ def _read(options: GatewayOptions) -> Json:
 
 
 def _get(summary: str, replies: Json, *refused: str) -> Json:
-    return {"summary": summary, "responses": replies | _refusals(*refused)}
+    return {"summary": summary, "responses": replies | _refusals(*_OF_ALL, *refused)}
 
 
 def _refusals(*statuses: str) -> Json:
@@ -184,6 +189,10 @@ def _status(word: str) -> Json:
 
 def _plain() -> Json:
     return {"description": "Text.", "content": {"text/plain": {"schema": _TEXT}}}
+
+
+def _page() -> Json:
+    return {"description": "HTML.", "content": {"text/html": {"schema": _TEXT}}}
 
 
 def _json(schema: Json) -> Json:

@@ -1,6 +1,6 @@
 """The options of the gateway: where it listens, what bounds its memory, how it produces."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -8,8 +8,13 @@ from typing import Any
 from poe.broker.listen_address import ListenAddress
 from poe.errors import OptionError
 from poe.gateway.http.edit import Edit
+from poe.gateway.http.guard import allowed_host, allowed_origin
 
 _PORT_MAX = 65535
+_LISTS: tuple[tuple[str, Callable[[object], str], str], ...] = (
+    ("allowed_hosts", allowed_host, "names or addresses without a port, as gateway.example"),
+    ("allowed_origins", allowed_origin, "scheme, host and port alone, as https://app.example:8443"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: it keeps what was looked up
@@ -34,6 +39,12 @@ class GatewayOptions:
 
     insecure: bool = False
     """Allow an address that others can reach."""
+
+    allowed_hosts: tuple[str, ...] = ()
+    """Names that clients may call the gateway by, besides localhost, `host` and its addresses."""
+
+    allowed_origins: tuple[str, ...] = ()
+    """Origins such as https://app.example, whose pages may use the gateway from a browser."""
 
     body_max: int = 1 << 20
     """Bytes of a request's body; a greater one is refused with 413."""
@@ -97,6 +108,8 @@ class GatewayOptions:
             raise OptionError("port", self.port, "0 to 65535")
         if not self.insecure:
             self.address  # noqa: B018 - refuses one that others can reach
+        for name, parse, allowed in _LISTS:
+            object.__setattr__(self, name, _list(name, getattr(self, name), parse, allowed))
         for each in fields(self):
             if not (each.name.endswith(("_max", "_s")) and each.type in {int, float}):
                 continue
@@ -117,3 +130,23 @@ class GatewayOptions:
             OptionError: nowhere, or to others, and `insecure` is not set.
         """
         return ListenAddress.of(self.host, is_public=self.insecure)
+
+
+def _list(
+    name: str, given: object, parse: Callable[[object], str], allowed: str
+) -> tuple[str, ...]:
+    """Return the entries of an option that is a list.
+
+    Raises:
+        OptionError: it is none, or one of its entries is wrong.
+    """
+    # A text is a list of letters, too, and would be taken for that.
+    if not isinstance(given, (list, tuple)):
+        raise OptionError(name, given, f"a list of {allowed}")
+    entries = []
+    for each in given:
+        try:
+            entries.append(parse(each))
+        except ValueError as error:
+            raise OptionError(name, each, allowed) from error
+    return tuple(entries)

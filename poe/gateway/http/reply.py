@@ -68,7 +68,9 @@ def as_json(value: object) -> bytes:
 def error_reply(error: PoeError, retry_after_s: int) -> Response:
     """Return the reply that tells an error."""
     status = status_of(error)
-    headers = {"Retry-After": str(retry_after_s)} if status in _LATER else None
+    headers = {"Retry-After": str(retry_after_s)} if status in _LATER else {}
+    if status == HTTPStatus.UNSUPPORTED_MEDIA_TYPE:
+        headers["Accept-Encoding"] = "gzip"
     return Response(as_json({"error": told(error)}), status, headers, JSON)
 
 

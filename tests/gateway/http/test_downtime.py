@@ -108,8 +108,8 @@ def test_followers_and_idle_clients_do_not_hold_up_the_end(node, topic):
 
 def test_a_request_under_way_is_answered_before_the_end(node, topic):
     with Front(node) as front, front.connect() as client:
-        head = b"POST /sync/%b HTTP/1.1\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n"
-        client.sendall(head % topic.encode())
+        head = b"POST /sync/%b HTTP/1.1\r\nHost: localhost\r\n" % topic.encode()
+        client.sendall(head + b"Content-Length: 1\r\nExpect: 100-continue\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 100 ")
         front.process.send_signal(signal.SIGTERM)
         front.read_until(b"stopping", pipe=front.process.stderr)

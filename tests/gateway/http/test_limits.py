@@ -12,7 +12,7 @@ from tests.gateway.http.front import TIMEOUT_S, Front, reply, stored, whole_repl
 pytestmark = pytest.mark.slow
 
 CHUNKED_A = b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"
-POST = b"POST /sync/%b HTTP/1.1\r\nHost: h\r\n"
+POST = b"POST /sync/%b HTTP/1.1\r\nHost: localhost\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +87,13 @@ def test_too_many_messages_in_one_request_are_refused(strict, node, topic):
     ("sent", "status"),
     [
         (b"", b"HTTP/1.1 408 "),
-        (b"POST /sync/t HTTP/1.1\r\nHost: h\r\nX", b"HTTP/1.1 408 "),
+        (b"POST /sync/t HTTP/1.1\r\nHost: localhost\r\nX", b"HTTP/1.1 408 "),
         (POST % b"t" + b"Content-Length: 10\r\n\r\nabc", b"HTTP/1.1 408 "),
         (POST % b"t" + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab", b"HTTP/1.1 408 "),
-        (b"GET /nothing HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\na", b"HTTP/1.1 404 "),
+        (
+            b"GET /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\na",
+            b"HTTP/1.1 404 ",
+        ),
     ],
     ids=["nothing", "half a head", "half a body", "half a chunk", "a rest nobody waits for"],
 )
@@ -143,7 +146,7 @@ def test_a_head_without_end_is_refused(strict, head):
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"hello\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
-        b"GET /\xff\xfe HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET /\xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n",
         POST % b"t" + b"Content-Length: -1\r\n\r\n",
         POST % b"t" + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
         POST % b"t" + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
@@ -167,7 +170,9 @@ def test_what_is_no_http_is_refused_and_stores_nothing(strict, node, sent):
 def test_requests_that_come_at_once_are_answered_in_order(strict, topic):
     one = POST % topic.encode() + b"Content-Type: application/json\r\nContent-Length: 1\r\n\r\n%d"
     with strict.connect() as connection:
-        connection.sendall(b"".join(one % i for i in range(5)) + b"GET /healthz HTTP/1.1\r\n\r\n")
+        connection.sendall(
+            b"".join(one % i for i in range(5)) + b"GET /healthz HTTP/1.1\r\nHost: [::1]\r\n\r\n"
+        )
         content = b""
         while not content.endswith(b'{"status":"ok"}'):
             content += connection.recv(65536)
@@ -209,7 +214,7 @@ def test_a_client_that_reads_nothing_is_let_go(node, topic):
     with Front(node, "--body-timeout-s", 0.5) as front, socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", front.port))
-        client.sendall(b"GET /topics/%b HTTP/1.1\r\n\r\n" % topic.encode())
+        client.sendall(b"GET /topics/%b HTTP/1.1\r\nHost: localhost\r\n\r\n" % topic.encode())
         # Asked for no event, poll tells of the end of a connection alone.
         end = select.poll()
         end.register(client, 0)
@@ -226,7 +231,7 @@ def test_a_request_that_asks_for_another_protocol_is_served_in_this_one(
 ):
     post = POST % topic.encode() + UPGRADE
     requests = post + b"Content-Length: 5\r\n\r\nfirst" + post + CHUNKED_A
-    requests += b"GET /healthz HTTP/1.1\r\nHost: h\r\n" + UPGRADE + b"\r\n"
+    requests += b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE + b"\r\n"
     requests += POST % topic.encode() + UPGRADE.replace(b"Upgrade,", b"Upgrade, close,")
     requests += b"Content-Length: 4\r\n\r\nlast"
     with front.connect() as connection:
@@ -238,12 +243,14 @@ def test_a_request_that_asks_for_another_protocol_is_served_in_this_one(
 
 def test_a_client_of_http_1_0_that_asks_for_another_protocol_gets_its_own(front):
     with front.connect() as connection:
-        connection.sendall(b"GET /healthz HTTP/1.0\r\n" + UPGRADE + b"\r\n")
+        connection.sendall(b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n" + UPGRADE + b"\r\n")
         assert whole_reply(connection).startswith(b"HTTP/1.1 200 ")
 
 
 def test_no_tunnel_is_made(front):
     with front.connect() as connection:
-        connection.sendall(b"CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n")
+        connection.sendall(
+            b"CONNECT h:80 HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n"
+        )
         assert whole_reply(connection).startswith(b"HTTP/1.1 405 ")
     assert is_alive(front)
