@@ -71,7 +71,9 @@ class AsyncRetryingSocket:
                     _log.warning("%s; trying again", error)
                 elif clock_s() >= give_up_s:
                     raise
-            await asyncio.sleep(wait_s * random.uniform(1 - _JITTER, 1 + _JITTER))  # noqa: S311 - no secret
+            jittered_s = wait_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
+            # Waits grow, and the last one would last for much longer than it was allowed.
+            await asyncio.sleep(min(jittered_s, max(0.0, give_up_s - clock_s())))
             wait_s = min(2 * wait_s, _WAIT_MAX_S)
 
     async def close(self) -> None:

@@ -64,7 +64,8 @@ class Gateway:
         self._options = options
         self._producer: AsyncProducer | None = None
         self.undelivered: list[Undelivered] = []
-        brokers = Brokers(options.broker, ProducerOptions.load(options.producer).kafka)
+        kafka = ProducerOptions.load(options.producer).kafka
+        brokers = Brokers(options.broker, kafka, options.connect_timeout_s)
         self._guard = Guard(options.host, options.allowed_hosts, options.allowed_origins)
         self._read, self._health = ReadRoutes(options, brokers), HealthRoutes(options, brokers)
         self._produce = ProduceRoutes(options, self._running_producer)

@@ -1,29 +1,42 @@
 """Asks the brokers what topics there are, which also tells whether they can be reached."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
-from poe.client import connect
+from poe.client import AsyncSocket, connect
 from poe.client.url import parse_url
 from poe.errors import ConnectFailed, PoeError
+
+T = TypeVar("T")
 
 
 class Brokers:
     """The brokers of one url; asks the first that answers, over a connection for each question."""
 
-    def __init__(self, url: str, kafka: Mapping[str, Any]) -> None:
+    def __init__(self, url: str, kafka: Mapping[str, Any], connect_timeout_s: float) -> None:
         """Remember where they are.
 
         Args:
             url: poe://… or kafka://…
             kafka: settings of librdkafka.
+            connect_timeout_s: how long connecting to one may take.
 
         Raises:
             OptionError: it is no such url.
         """
         self._url = parse_url(url)
         self._kafka = kafka
+        self._connect_timeout_s = connect_timeout_s
+
+    async def check(self) -> None:
+        """Find out whether one can be reached; those of Kafka are not asked.
+
+        Raises:
+            PoeError: none can.
+        """
+        if self._url.scheme != "kafka":
+            await self._ask(_nothing, self._connect_timeout_s)
 
     async def topics(self, timeout_s: float) -> list[bytes]:
         """Return the names of all topics.
@@ -33,11 +46,24 @@ class Brokers:
         """
         if self._url.scheme == "kafka":
             return await asyncio.to_thread(self._topics_of_kafka, timeout_s)
+        return await self._ask(AsyncSocket.topics, timeout_s)
+
+    async def _ask(self, question: Callable[[AsyncSocket], Awaitable[T]], timeout_s: float) -> T:
+        """Return what the first says that answers.
+
+        Raises:
+            PoeError: none does; it tells of the last one.
+        """
         error: PoeError | None = None
+        limit_s = self._connect_timeout_s
         for host, port in self._url.addresses:
             try:
-                async with await connect(host, port, timeout_s=timeout_s) as connection:
-                    return await connection.topics()
+                async with asyncio.timeout(limit_s):
+                    connection = await connect(host, port, timeout_s=timeout_s)
+                async with connection:
+                    return await question(connection)
+            except TimeoutError:
+                error = ConnectFailed(host, port, f"no answer within {limit_s:g} s")
             except PoeError as failure:
                 error = failure
         assert error is not None, "a url has an address"
@@ -56,3 +82,7 @@ class Brokers:
             return [name.encode() for name in client.list_topics(timeout=timeout_s).topics]
         except KafkaException as error:
             raise ConnectFailed(*addresses[0], error.args[0].str()) from error
+
+
+async def _nothing(_connection: AsyncSocket) -> None:
+    """Ask nothing of a server that could be reached."""

@@ -10,6 +10,8 @@ from poe.errors import OptionError
 from poe.gateway.http.edit import Edit
 from poe.gateway.http.guard import allowed_host, allowed_origin
 
+DOWN_WAIT_S = 0.25
+"""How long a request waits for a broker that lately could not be reached."""
 _PORT_MAX = 65535
 _LISTS: tuple[tuple[str, Callable[[object], str], str], ...] = (
     ("allowed_hosts", allowed_host, "names or addresses without a port, as gateway.example"),
@@ -72,6 +74,10 @@ class GatewayOptions:
 
     keep_alive_s: int = 75
     """Seconds that a connection may be idle between two requests."""
+
+    connect_timeout_s: float = 2.0
+    """Seconds that a request waits for a broker to be reached, but 0.25 s after one could not be
+    reached; then 503."""
 
     sync_timeout_s: float = 30.0
     """Seconds that /sync waits for the broker; then 504, and it may still be delivered."""

@@ -23,11 +23,12 @@ from starlette.responses import Response
 from poe.client.producer.async_producer import AsyncProducer
 from poe.client.producer.delivery import Buffered, Delivery, Failed, Result, Sent
 from poe.client.producer.payload import Messages
-from poe.errors import RequestRefused
+from poe.client.producer.topic_info import TopicState
+from poe.errors import BrokerDown, RequestRefused
 from poe.gateway.http.body import messages_of, once
 from poe.gateway.http.edit import Answer, EditHook, Post
 from poe.gateway.http.inflow import Inflow
-from poe.gateway.http.options import GatewayOptions
+from poe.gateway.http.options import DOWN_WAIT_S, GatewayOptions
 from poe.gateway.http.reply import json_reply, told
 
 _KEY, _HEADER = b"poe-key", b"poe-header-"
@@ -124,11 +125,30 @@ class ProduceRoutes:
         return json_reply({"accepted": count}, HTTPStatus.ACCEPTED)
 
     async def _sync(self, topic: bytes, messages: Messages) -> Response:
+        await self._reach_broker(topic)
         result = await self._producer().produce_sync(
             topic, messages, timeout_s=self._options.sync_timeout_s
         )
         self._is_proven[topic] = True
         return _delivered(result)
+
+    async def _reach_broker(self, topic: bytes) -> None:
+        """Find out, before anything is taken, whether there is a broker to wait for.
+
+        Raises:
+            PoeError: there is none.
+        """
+        producer = self._producer()
+        left_s = min(self._options.connect_timeout_s, self._options.sync_timeout_s)
+        # In steps: as soon as it is known that nobody is there, it need not wait any longer.
+        while (await producer.info(topic)).state is not TopicState.READY:
+            try:
+                await producer.prepare(topic, timeout_s=min(left_s, DOWN_WAIT_S))
+            except BrokerDown:
+                left_s -= DOWN_WAIT_S
+                is_down = (await producer.info(topic)).state is TopicState.DOWNTIME
+                if is_down or left_s <= 0:
+                    raise
 
     async def _batch_sync(self, topic: bytes, messages: Messages) -> Response:
         if not self._is_proven[topic]:

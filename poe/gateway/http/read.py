@@ -26,10 +26,11 @@ from poe.client.consumer.async_consumer import AsyncConsumer
 from poe.client.consumer.source import Received, Start
 from poe.client.partition_topic import partition_topic
 from poe.client.producer.producer_options import ProducerOptions
+from poe.client.url import parse_url
 from poe.errors import ConsumerClosed, MessagesLost, PoeError, RequestRefused, UnknownTopic
 from poe.gateway.http.body import RAW, once
 from poe.gateway.http.brokers import Brokers
-from poe.gateway.http.options import GatewayOptions
+from poe.gateway.http.options import DOWN_WAIT_S, GatewayOptions
 from poe.gateway.http.position import position_text, start_of
 from poe.gateway.http.produce import topic_of
 from poe.gateway.http.reply import JSON, as_json, json_reply, told
@@ -55,6 +56,9 @@ class ReadRoutes:
         self._brokers = brokers
         self._producer_options = ProducerOptions.load(options.producer)
         self._followers: set[AsyncConsumer] = set()
+        # librdkafka takes longer to say that it has found nobody, and tries by itself.
+        is_kafka = parse_url(options.broker).scheme == "kafka"
+        self._retry_s = options.read_timeout_s / 2 if is_kafka else DOWN_WAIT_S
 
     async def stop(self) -> None:
         """Let followers go."""
@@ -103,6 +107,7 @@ class ReadRoutes:
         if len(self._followers) >= limit:
             why = f"{limit} clients follow topics (option followers_max); retry later"
             raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why)
+        await self._brokers.check()
         consumer = self._consumer(topic_of(request), start_of(text), _EVENTS_COUNT, follow=True)
         events = self._events(consumer)
         async with self._time_limit():
@@ -170,8 +175,7 @@ class ReadRoutes:
             start=start,
             batch=batch,
             follow=follow,
-            # In the time limit, so that a broker that is away is told as that.
-            timeout_s=_FOLLOWERS_WAIT_S if follow else self._options.read_timeout_s / 2,
+            timeout_s=_FOLLOWERS_WAIT_S if follow else self._retry_s,
             kafka=self._producer_options.kafka,
         )
 

@@ -1,10 +1,14 @@
 """A gateway whose broker is away, whose buffer is full, or that is told to stop."""
 
+import contextlib
 import signal
+import socket
+import time
 
 import pytest
 
 from poe.node import Node
+from poe.testing import broker
 from tests.cli.processes import complaint, poe
 from tests.gateway.http.front import TIMEOUT_S, Front, stored
 from tests.gateway.http.front import reply as reply_of
@@ -123,3 +127,66 @@ def test_a_port_that_is_taken_is_told(front):
     run = poe("gateway", "--port", front.port)
     assert run.returncode == 2
     assert "use another port" in complaint(run)
+
+
+@pytest.fixture
+def silent():
+    """A server's address that takes connections off nobody's hands: its queue is full."""
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as listening,
+        contextlib.ExitStack() as fill,
+    ):
+        address = listening.getsockname()
+        for _ in range(4):
+            one = fill.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(address)
+        yield address[1]
+
+
+def asked(front, method, path, accept="application/json"):
+    """Status of an answer, and how long it took."""
+    begun_s = time.monotonic()
+    reply = front.http.request(
+        method, path, content=b"x" if method == "POST" else None, headers={"Accept": accept}
+    )
+    return reply.status_code, time.monotonic() - begun_s
+
+
+ALL_DOWN = [
+    ("POST", "/sync/t"), ("GET", "/topics"), ("GET", "/topics/t"), ("GET", "/readyz"),
+    ("GET", "/topics/t?pointer=newest"), ("GET", "/topics/t", "application/octet-stream"),
+    ("GET", "/topics/t", "text/event-stream"),
+]  # fmt: skip
+
+
+def test_with_default_options_nobody_waits_for_a_broker_that_is_down(tmp_path):
+    with Node(dir=tmp_path, port=0) as node:
+        assert node.address is not None
+        port = node.address[1]
+    with Front(port) as front:
+        for _ in range(2):
+            took = {request: asked(front, *request) for request in ALL_DOWN}
+            assert {status for status, _ in took.values()} == {503}
+            assert max(took_s for _, took_s in took.values()) < 2, took
+        with Node(dir=tmp_path, port=port):
+            wait_until(lambda: asked(front, "POST", "/sync/t")[0] == 200, timeout_s=30)
+            assert asked(front, "GET", "/topics/t")[0] == 200
+
+
+def test_a_broker_that_nobody_hears_of_is_given_up_in_connect_timeout_s(silent):
+    with Front(silent, "--connect-timeout-s", 0.5) as front:
+        for request in (("POST", "/sync/t"), ("GET", "/topics"), ("GET", "/readyz")):
+            status, took_s = asked(front, *request)
+            assert status == 503, request
+            assert took_s < 5, request
+
+
+def test_who_waits_for_an_answer_gets_all_of_sync_timeout_s():
+    """The short limit is for a broker that cannot be reached, not for one that takes its time."""
+    with broker() as slow:
+        options = ("--sync-timeout-s", 20, "--connect-timeout-s", 0.3)
+        with Front(slow.url, *options) as front:
+            assert asked(front, "POST", "/sync/t")[0] == 200
+            slow.set_latency(0.5)  # each way
+            assert asked(front, "POST", "/sync/t")[0] == 200
