@@ -109,9 +109,7 @@ class Node:
         config = self.config
         if self._bound is None:
             check_port_is_free(config.listener)
-        archiver = ArchiverParts.of(
-            config.dir, config.registry, is_adopted=config.store.adopt_folder
-        )
+        archiver = ArchiverParts.of(config.dir, config.registry, adopted=config.store.adopt_folder)
         store = Store.open(config.dir, config.segment, config.store)
         logger.info("starting with options: %s", config.as_dict())
         _warn_of_memory(config.segment)

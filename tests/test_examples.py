@@ -30,6 +30,11 @@ limit 10: [b'msg3', b'msg4', b'msg5']
 after that: []
 stopped
 """,
+    "blocking_work": """\
+awaited: 144 and -1 is negative
+meanwhile: 49
+later: True
+""",
     "embedded_queue": """\
 before the restart: 400 jobs done, the last is 'job 399'
 after the restart: goes on with 'job 400', 600 jobs done

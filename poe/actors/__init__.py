@@ -59,6 +59,7 @@ from poe.errors import (
     RemoteFailure,
     StartFailed,
     SystemShutDown,
+    TooMuchWork,
 )
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ __all__ = [
     "Stop",
     "SystemShutDown",
     "Timer",
+    "TooMuchWork",
     "Work",
     "end_with_parent",
     "is_orderly",

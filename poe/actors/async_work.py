@@ -1,15 +1,19 @@
 """A coroutine of asyncio, run for an actor by the event loop, so that others go on meanwhile.
 
-The actor gets the `AsyncWork` back in `handle_info` when it is done. It must be pinned to the loop.
+The actor gets the `AsyncWork` back in `handle_info` when it is done, whatever thread it runs in.
 Under an injected clock there is no loop: the coroutine then runs at once, and may wait for nothing.
 """
 
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Coroutine
+import threading
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from poe.actors.event_loop import EventLoop
+from poe.errors import LoopBaseOnly
 
 if TYPE_CHECKING:
     from poe.actors.gen_server import GenServer
@@ -19,29 +23,60 @@ class AsyncWork:
     """One run of a coroutine for one actor; begins when it is made.
 
     `result` is what it returned, or `error` what it raised, once it is done. Nobody is told of one
-    that was cancelled.
+    that was cancelled, or whose actor has ended.
+
+    Raises:
+        LoopBaseOnly: on construction; a process of Thespian's has no event loop.
     """
 
-    __slots__ = ("_coroutine", "_task", "error", "result")
+    __slots__ = ("_coroutine", "_event_loop", "_is_cancelled", "_task", "error", "result")
 
     def __init__(self, actor: "GenServer", coroutine: Coroutine[Any, Any, Any]) -> None:
         cell = actor._myRef  # noqa: SLF001 - part of the runtime
         self.result: Any = None
         self.error: Exception | None = None
         self._coroutine = coroutine
+        self._task: asyncio.Task[None] | None = None
+        self._is_cancelled = False
+        self._event_loop: EventLoop | None = None
         if cell.system.is_simulated:
-            self._task: asyncio.Task[None] | None = None
             with contextlib.suppress(StopIteration):
                 self._run(coroutine).send(None)
             cell.post(self)
             return
-        loop = cell.system.event_loop().loop
-        self._task = task = loop.create_task(self._run(coroutine))
-        tell = partial(cell.system.post_from_outside, cell, self, None)
-        task.add_done_callback(lambda task: None if task.cancelled() else tell())
+        event_loop: object = cell.system.event_loop()
+        if not isinstance(event_loop, EventLoop):
+            coroutine.close()
+            raise LoopBaseOnly("AsyncWork", "use run_blocking, or Work, and asyncio.run in it")
+        self._event_loop = event_loop
+        self._in_loop(
+            partial(self._begin, partial(cell.system.post_from_outside, cell, self, None))
+        )
 
     def cancel(self) -> None:
         """Give it up."""
+        self._is_cancelled = True
+        self._in_loop(self._end)
+
+    def _in_loop(self, action: Callable[[], object]) -> None:
+        """Do something in the loop's thread: asyncio notices nothing that others do."""
+        loop = self._event_loop
+        if loop is None:
+            return
+        if loop.thread_ident == threading.get_ident():
+            action()
+        else:
+            loop.wake(action)
+
+    def _begin(self, tell: partial[None]) -> None:
+        assert self._event_loop is not None
+        if self._is_cancelled:
+            self._coroutine.close()
+            return
+        self._task = self._event_loop.loop.create_task(self._run(self._coroutine))
+        self._task.add_done_callback(lambda task: None if task.cancelled() else tell())
+
+    def _end(self) -> None:
         if self._task is not None:
             self._task.cancel()
             if inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CREATED:

@@ -4,7 +4,8 @@ Everything goes through the actor's cell, so these methods hold no state of thei
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from poe.actors.actor_cell import ActorCell
 from poe.actors.address import LoopAddress, cell_of
@@ -12,11 +13,14 @@ from poe.actors.call import Call, Response, Wait
 from poe.actors.mailbox import Mailbox
 from poe.actors.message import TIMED_OUT, Cast, Down, ExitSignal, Monitor, Start
 from poe.actors.reason import NOPROC, Reason, is_same
+from poe.actors.work import Work
 from poe.errors import ActorDead, CallTimeout
 
 if TYPE_CHECKING:
     from poe.actors.gen_server import GenServer
     from poe.actors.timer_queue import Timer
+
+T = TypeVar("T")
 
 CALL_TIMEOUT_S = 5.0
 """Default patience of `call`, as in OTP."""
@@ -229,6 +233,19 @@ class GenServerOperations:
         wait = Wait(self._myRef)
         wait.timer = self._myRef.system.add_timer(seconds, wait.expire)
         return wait
+
+    async def run_blocking(self, function: Callable[..., T], *args: object) -> T:
+        """Have a thread call a function that blocks, and await what it returns.
+
+        This actor's other messages wait meanwhile, as behind any await; other actors go on. What
+        the function raises is raised here. If the actor ends first, nobody hears of the end, and
+        the function, which cannot be ended, runs on. `Work` is for an actor that goes on, too.
+
+        Raises (when awaited):
+            TooMuchWork: `Work`s of this actor that are not done are too many.
+        """
+        work = Work(self, partial(function, *args), is_awaited=True)
+        return cast("T", await work.outcome())
 
     def exit(self, ref: LoopAddress, reason: Reason) -> None:
         """Send an exit signal; `"kill"` cannot be trapped."""

@@ -1,63 +1,145 @@
 """A function that blocks, run for an actor by a thread, so that other actors go on meanwhile.
 
-The actor gets the `Work` back in `handle_info` when it is done. The function must touch nothing
-that actors touch: it runs beside them. Under an injected clock there are no threads: the function
-then runs at once, and its end arrives as a message all the same.
+The actor gets the `Work` back in `handle_info` when it is done, or awaits it by `run_blocking`. The
+function must touch nothing that actors touch: it runs beside them. Under an injected clock there
+are no threads: the function then runs at once, and its end arrives as a message all the same.
+
+Strategy against what hangs: nobody can end a thread, so each actor has a share of its own, and what
+it cannot have at once waits behind its own works only. The disk's threads are apart.
 """
 
 import os
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from poe.actors.call import Wait
 from poe.actors.event_loop import EventLoop
+from poe.errors import TooMuchWork
 
 if TYPE_CHECKING:
-    from poe.actors.gen_server import GenServer
+    from poe.actors.actor_cell import ActorCell
 
+WORK_RUNNING_MAX: Final = 16
+"""Works of one actor that run at a time; more wait for these."""
+WORK_MAX: Final = 10_000
+"""Works of one actor that run or wait; one more is refused."""
+THREADS_MAX: Final = 1024
+"""Threads for the works of all actors of the process."""
+_LOOK_S = 0.01
 _DISK_THREADS_MAX = 16
 """One disk needs few; a thread is taken for as long as a stalled disk pleases."""
+
+
+class _Owner(Protocol):
+    """An actor, as far as a work needs to know it."""
+
+    _myRef: "ActorCell"  # noqa: N815 - Thespian's name
 
 
 class Work:
     """One run of a function for one actor; begins when it is made.
 
-    `error` is what the function raised, once it is done.
+    `result` is what the function returned, or `error` what it raised, once it is done. Nobody is
+    told of one that was cancelled, or whose actor has ended.
+
+    Raises:
+        TooMuchWork: on construction; so many of the actor's works are not done.
     """
 
-    __slots__ = ("_cell", "_function", "_running", "error")
+    __slots__ = ("_cell", "_function", "_is_cancelled", "_running", "_wait", "error", "result")
 
-    def __init__(self, actor: "GenServer", function: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        actor: _Owner,
+        function: Callable[[], object],
+        threads: "Threads | None" = None,
+        *,
+        is_awaited: bool = False,
+    ) -> None:
+        """Begin.
+
+        Args:
+            actor: who is told, in `handle_info`.
+            function: is called without arguments.
+            threads: others than those that all actors share.
+            is_awaited: whether the actor awaits the end instead; see `run_blocking`.
+        """
         self._cell = actor._myRef  # noqa: SLF001 - part of the runtime
         self._function = function
+        self._is_cancelled = False
         self._running = Lock()
         self._running.acquire()
+        self._wait = Wait(self._cell) if is_awaited else None
+        self.result: Any = None
         self.error: Exception | None = None
         if self._cell.system.is_simulated:
             self._run()
-            self._cell.post(self)
+            self._tell()
+            return
+        event_loop: object = self._cell.system.event_loop()
+        job = self._run
+        if isinstance(event_loop, EventLoop):
+            job = partial(self._run_and_tell, event_loop)
         else:
-            _disk_threads.submit(partial(self._run_and_tell, self._cell.system.event_loop()))
+            self._look()
+        if threads is None:
+            _shares.submit(self._cell, job)
+        else:
+            threads.submit(job)
 
     def wait(self) -> None:
         """Block until it is done; for an actor that is about to end, or has to know now."""
         with self._running:
             pass
 
-    def _run(self) -> None:
+    def cancel(self) -> None:
+        """Give it up: its actor is not told. What runs already cannot be ended, and runs on."""
+        self._is_cancelled = True
+
+    async def outcome(self) -> Any:  # noqa: ANN401 - whatever the function returns
+        """Await the end of one that was made to be awaited: the result, or the error raised."""
+        assert self._wait is not None
         try:
-            self._function()
-        except Exception as error:  # noqa: BLE001 - the actor decides what it means
-            self.error = error
+            await self._wait
+        finally:
+            self.cancel()
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    def _run(self) -> None:
+        # What waited for a thread may be nobody's by now.
+        if not self._is_cancelled and self._cell.instance is not None:
+            try:
+                self.result = self._function()
+            except Exception as error:  # noqa: BLE001 - the actor decides what it means
+                self.error = error
         self._running.release()
 
     def _run_and_tell(self, loop: EventLoop) -> None:
         self._run()
         # By the event loop: a thread that waited here for its turn to run actors would keep others'
         # work waiting, and with it an actor that waits for one of them while actors cannot run.
-        loop.wake(partial(self._cell.system.post_from_outside, self._cell, self, None))
+        loop.wake(partial(self._cell.system.run_outside, self._tell))
+
+    def _look(self) -> None:
+        """Look again and again whether it is done: a process of Thespian's listens to no thread."""
+        if not self._running.locked():
+            self._tell()
+        elif self._cell.instance is not None:
+            self._cell.system.add_timer(_LOOK_S, self._look)
+
+    def _tell(self) -> None:
+        if self._is_cancelled:
+            return
+        if self._wait is None:
+            self._cell.post(self)
+        else:
+            self._wait.finish(None)
 
 
 class Threads:
@@ -108,6 +190,60 @@ class Threads:
                 self._idle_count += 1
 
 
-# All systems of the process share them.
-_disk_threads = Threads("poe-work", _DISK_THREADS_MAX)
-os.register_at_fork(after_in_child=_disk_threads.forget)
+class _Share:
+    """What one actor has of the threads."""
+
+    __slots__ = ("running_count", "waiting")
+
+    def __init__(self) -> None:
+        self.running_count = 0
+        self.waiting: deque[Callable[[], object]] = deque()
+
+
+class _Shares:
+    """The works of all actors of the process that are not done; there is nothing of the others."""
+
+    def __init__(self) -> None:
+        self._threads = Threads("poe-work", THREADS_MAX)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, as in a process that was forked."""
+        self._threads.forget()
+        self._lock = Lock()
+        self._of: dict[ActorCell, _Share] = {}
+
+    def submit(self, cell: "ActorCell", job: Callable[[], object]) -> None:
+        """Have a thread call `job`, now or after others of the same actor.
+
+        Raises:
+            TooMuchWork: so many wait already.
+        """
+        with self._lock:
+            share = self._of.setdefault(cell, _Share())
+            if share.running_count >= WORK_RUNNING_MAX:
+                if share.running_count + len(share.waiting) >= WORK_MAX:
+                    raise TooMuchWork(cell.address, WORK_MAX)
+                share.waiting.append(job)
+                return
+            share.running_count += 1
+        self._threads.submit(partial(self._run, cell, share, job))
+
+    def _run(self, cell: "ActorCell", share: _Share, job: Callable[[], object]) -> None:
+        job()
+        with self._lock:
+            if not share.waiting:
+                share.running_count -= 1
+                if not share.running_count:
+                    del self._of[cell]
+                return
+            job = share.waiting.popleft()
+        # Not called from here: others may be waiting for this thread.
+        self._threads.submit(partial(self._run, cell, share, job))
+
+
+_shares = _Shares()
+DISK_THREADS: Final = Threads("poe-disk", _DISK_THREADS_MAX)
+"""For syncs, of all systems of the process."""
+os.register_at_fork(after_in_child=_shares.forget)
+os.register_at_fork(after_in_child=DISK_THREADS.forget)

@@ -66,7 +66,7 @@ class ArchiverParts:
     """The program, which archives all that is too old, or soon will be."""
 
     @classmethod
-    def of(cls, base: Path, options: "RegistryOptions", *, is_adopted: bool) -> Self | None:
+    def of(cls, base: Path, options: "RegistryOptions", *, adopted: bool) -> Self | None:
         """Archive the topics of a base folder; None where the options do not ask for it.
 
         Raises:
@@ -79,7 +79,7 @@ class ArchiverParts:
         if missing:
             raise OptionError("archive_dir", str(archive_dir), f"none, or install {missing}")
         archive_dir = archive_dir.expanduser().absolute()
-        if not is_adopted:
+        if not adopted:
             Archive.check("archive_dir", archive_dir)
         arguments = str(base.absolute()), str(archive_dir), str(max_age_s * _SOON)
         return cls(archive_dir, tuple(python_command("poe.cli.archive_process", *arguments)))

@@ -15,6 +15,7 @@ from enum import Enum, auto
 from typing import Any
 
 from poe.actors import NO_REPLY, Call, GenServer, Timer, Work
+from poe.actors.work import DISK_THREADS
 from poe.broker.appendix_message import MOVED
 from poe.errors import NoDescriptors, StorageError, SyncFailed, WriteFailed
 from poe.storage import Segment
@@ -230,7 +231,7 @@ class GroupCommit:
                 self._put_off(error)
         else:
             self.is_dirty = self.is_due = False
-            self.work = Work(self._server, sync)
+            self.work = Work(self._server, sync, DISK_THREADS)
 
     def _cut(self, reason: str) -> bool:
         """Begin to cut off what waited for a sync that failed, and what came meanwhile.
@@ -249,7 +250,7 @@ class GroupCommit:
             self._refuse(str(error))
         else:
             self._is_cutting = True
-            self.work = Work(self._server, cut)
+            self.work = Work(self._server, cut, DISK_THREADS)
         return True
 
     def _end_cut(self) -> None:

@@ -27,6 +27,7 @@ from poe.errors.actors import (
     TableError,
     TableGone,
     TableNameTaken,
+    TooMuchWork,
 )
 from poe.errors.broker import (
     BrokerError,
@@ -200,6 +201,7 @@ __all__ = [
     "TableError",
     "TableGone",
     "TableNameTaken",
+    "TooMuchWork",
     "TopicDamaged",
     "TopicFailed",
     "TopicNotCreated",

@@ -44,6 +44,18 @@ class MailboxFull(ActorError):
         super().__init__(f"mailbox of {ref} holds {mailbox_max} messages; retry later")
 
 
+class TooMuchWork(ActorError):
+    """An actor has as much blocking work that is not done as it may have."""
+
+    code = 613
+    retriable = True
+
+    def __init__(self, ref: object, work_max: int) -> None:
+        self.ref = ref
+        self.work_max = work_max
+        super().__init__(f"{ref} has {work_max} works that are not done; retry when some are")
+
+
 class NameTaken(ActorError):
     """Another live actor is registered under the name."""
 

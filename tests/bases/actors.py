@@ -4,8 +4,9 @@ Nothing is shared with the test: what happens is told to a `Recorder`, which is 
 """
 
 import os
+from functools import partial
 
-from poe.actors import IGNORE, GenServer, Stop
+from poe.actors import IGNORE, NO_REPLY, GenServer, Stop, Work
 from poe.supervision import ChildSpec, Restart, WhichChildren, call_supervisor
 from tests.waiting import wait_until
 
@@ -163,3 +164,33 @@ def spec(label, *, restart=Restart.PERMANENT, significant=False, shutdown_s=5.0,
 
 def specs(labels, **options):
     return [spec(label, **options) for label in labels]
+
+
+class Awaiting(GenServer):
+    """Answers with what a function that blocks returns."""
+
+    async def handle_call(self, request, caller):
+        del caller
+        function, *arguments = request
+        return await self.run_blocking(function, *arguments)
+
+
+class Answering(GenServer):
+    """Answers later, and goes on meanwhile."""
+
+    def init(self):
+        self.callers = {}
+
+    def handle_call(self, request, caller):
+        if request == "ping":
+            return "pong"
+        function, *arguments = request
+        self.callers[Work(self, partial(function, *arguments))] = caller
+        return NO_REPLY
+
+    def handle_info(self, message):
+        caller = self.callers.pop(message)
+        if message.error is not None:
+            self.reply_error(caller, message.error)
+        else:
+            self.reply(caller, message.result)
