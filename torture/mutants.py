@@ -70,6 +70,7 @@ Mutant = Literal[
     "any-feature",
     "no-adoption",
     "trusting-readers",
+    "serve-foreign",
     SlabMutant,
     "sync-in-loop",
     "restart-for-ever",
@@ -385,6 +386,11 @@ def _trusting_readers(patch: Patch) -> None:
     patch(config, "_from_toml", toml)
 
 
+def _serve_foreign(patch: Patch) -> None:
+    """Take files for what their names say."""
+    patch(recovery, "foreign_owner", lambda *_: "")
+
+
 def _unchecked_records(data: bytes) -> Iterator[tuple[int, bytes]]:
     while data:
         end = 4 + int.from_bytes(data[:4], "big")
@@ -425,6 +431,7 @@ _MUTANTS: dict[str, Callable[[Patch], None]] = {
     "any-feature": _any_feature,
     "no-adoption": _no_adoption,
     "trusting-readers": _trusting_readers,
+    "serve-foreign": _serve_foreign,
     **SLAB_MUTANTS,
     "sync-in-loop": _sync_in_loop,
     "restart-for-ever": _restart_for_ever,

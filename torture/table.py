@@ -145,6 +145,7 @@ SCENARIOS = {
             release=20,
             unit="stores, 500 damages each",
             options={"kind": "swap"},
+            mutants=("serve-foreign",),
             not_yet=product.NEEDS_SUMS,
         ),
         Scenario(

@@ -6,7 +6,7 @@ not leave its readers with nothing. What all who read topics must know stands he
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from poe.actors import ActorRef
@@ -54,6 +54,8 @@ class RoutingTable:
         """Whether reads go on behind damaged records, as `on_corrupt` says."""
         self.gaps_count = 0
         """How often a read has gone on behind damaged records."""
+        self.foreign: Callable[[], list[str]] = list
+        """Tells of the files in quarantine that belong elsewhere; the store's own."""
         self.is_closing = False
         """Whether the listener is about to end: nobody may wait for news any more."""
 
@@ -67,7 +69,11 @@ class RoutingTable:
 
     def health(self) -> dict[str, Any]:
         """Tell what is not as it should be."""
-        return {"gaps_count": self.gaps_count, "read_only": sorted(self.read_only)}
+        return {
+            "gaps_count": self.gaps_count,
+            "read_only": sorted(self.read_only),
+            "foreign": self.foreign(),
+        }
 
     def topics(self) -> list[bytes]:
         """Return all topics, sorted; those that cannot be served, too."""

@@ -11,6 +11,7 @@ from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, write_line
 from poe.storage import (
     check_events,
+    check_foreign,
     check_segments,
     read_store_id,
     repair_segments,
@@ -36,7 +37,8 @@ def check(
 
     Every record, every index entry and every checksum is compared. The exit code is 1 when there is
     damage, with --repair when some is left: data that is not what was written cannot be mended, and
-    is marked. What a killed server leaves behind is no damage: the next start recovers it.
+    is marked. Files of another segment or topic count as damage as long as they are there, in
+    quarantine or not. What a killed server leaves behind is no damage: the next start recovers it.
     """
     segments_count = messages_count = size_bytes = damaged_count = 0
     with stopped_store(folder.expanduser(), for_repair=repair) as files:
@@ -59,6 +61,9 @@ def check(
                     f"{place}: {counted(segment.count, 'message')}, "
                     f"{counted(segment.size_bytes, 'byte')}"
                 )
+        for finding in check_foreign(files):
+            damaged_count += 1
+            write_line(f"DAMAGED: {finding}")
         store_id = read_store_id(files)
     if store_id is not None:
         write_line(f"store {store_id}")

@@ -61,7 +61,7 @@ def _write_lines(connection: Socket) -> None:
     """Write the original's status."""
     for topic, servers in sorted(connection.status().items()):
         write_line(f"{topic_text(topic)}\t:{''.join(role for _, role in servers)}")
-    for line in status_lines(told_pipelines(connection)):
+    for line in [*status_lines(told_pipelines(connection)), *_troubles(connection)]:
         write_line(line)
 
 
@@ -83,8 +83,16 @@ def _tables(connection: Socket) -> Any:  # noqa: ANN401 - rich is loaded late
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    lines = status_lines(told_pipelines(connection))
+    lines = [*status_lines(told_pipelines(connection)), *_troubles(connection)]
     return Group(_table(connection), *(Text(line.replace("\t", "  ")) for line in lines))
+
+
+def _troubles(connection: Socket) -> list[str]:
+    """Return what is wrong with the node as a whole, a line each."""
+    return [
+        f"server:\t{topic_text(each.encode())}"
+        for each in connection.control("health").get("foreign", [])
+    ]
 
 
 def _table(connection: Socket) -> Any:  # noqa: ANN401 - rich is loaded late

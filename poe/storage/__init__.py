@@ -11,7 +11,13 @@ from poe.storage.archive import (
     Manifest,
     RowGroup,
 )
-from poe.storage.check import SegmentCheck, check_events, check_segments, stopped_store
+from poe.storage.check import (
+    SegmentCheck,
+    check_events,
+    check_foreign,
+    check_segments,
+    stopped_store,
+)
 from poe.storage.clock import Clock, SystemClock
 from poe.storage.files import Files, FileSlice, FolderEntry, IndexedSlice, Mode, OpenFile
 from poe.storage.free_space import FreeSpace
@@ -60,6 +66,7 @@ __all__ = [
     "SystemClock",
     "TopicOptions",
     "check_events",
+    "check_foreign",
     "check_segments",
     "decode_records",
     "folder_name",

@@ -18,9 +18,10 @@ from poe.errors import OptionError, SegmentLocked, StorageError, StoreLocked
 from poe.storage.failure import reading
 from poe.storage.files import Files, OpenFile
 from poe.storage.index import ENTRY_BYTES, encode_entries
+from poe.storage.quarantine import QUARANTINE_FOLDER, foreign_folders, foreign_text
 from poe.storage.real_files import RealFiles
 from poe.storage.receipt_file import read_receipts
-from poe.storage.recovery import NO_STORE, FoundSums, open_maybe, read_sums
+from poe.storage.recovery import NO_STORE, FoundSums, foreign_owner, open_maybe, read_sums
 from poe.storage.scan import RecordPlaces, scan_records
 from poe.storage.segment_lock import FoundLock, find_lock
 from poe.storage.store import LOCK_FILE, locked_by
@@ -114,6 +115,17 @@ def check_events(files: Files) -> Iterator[str]:
             yield f"segment {path} is gone, {event.record_count} messages when it was closed last"
 
 
+def check_foreign(files: Files) -> Iterator[str]:
+    """Tell of files that were found where they do not belong, and are in quarantine.
+
+    Raises:
+        ReadFailed: a folder cannot be listed.
+    """
+    with reading(QUARANTINE_FOLDER):
+        for found in foreign_folders(files):
+            yield f"{foreign_text(*found)}; put them where they belong, or remove them"
+
+
 def check_segments(files: Files, folder: str = "") -> Iterator[SegmentCheck]:
     """Check all segments of all topics, or of one folder, oldest first within a topic.
 
@@ -171,6 +183,13 @@ def _check_files(files: Files, segment: SegmentCheck) -> None:
         told = segment.notes if lock is not None else segment.damage
         told.append("the data file is missing")
         return
+    sums = read_sums(files, segment.path, NO_STORE)
+    if owner := foreign_owner(segment.path, sums, data):
+        segment.damage.append(
+            f"its files are those of {owner}; the next start, or `poe check --repair`, moves them "
+            f"to {QUARANTINE_FOLDER}/"
+        )
+        return
     size_bytes = data.size()
     places = scan_records(data, 0, size_bytes, 0)
     segment.count = len(places.pointers)
@@ -180,7 +199,6 @@ def _check_files(files: Files, segment: SegmentCheck) -> None:
     _judge_end(segment, size_bytes, lock)
     index = open_maybe(files, segment.path + "_index")
     _judge_index(segment, index, places, lock)
-    sums = read_sums(files, segment.path, NO_STORE)
     if sums.file is None:
         segment.notes.append(
             "there are no checksums; it gets them when it is written to, or by `poe check --repair`"

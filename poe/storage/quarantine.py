@@ -4,11 +4,15 @@ For whoever can make sense of them; no program of ours reads them. Names tell wh
 and by their hash do not depend on how often a recovery was begun: `<timestamp>_<offset>_<hash of
 the bytes>_<topic>` for what was cut off a data file, `<timestamp>_<file>_<topic>` for the file of a
 segment that has no data.
+
+Segments that belong elsewhere lie below `foreign/`, as they lay below `topics/`, whatever their
+size, until somebody takes them away: they may be all that is left of what they hold.
 """
 
 import contextlib
 import logging
 from collections.abc import Iterator
+from itertools import count
 
 from xxhash import xxh3_64, xxh3_64_hexdigest
 
@@ -16,6 +20,7 @@ from poe.storage.files import Files, OpenFile
 from poe.storage.topic_name import folder_bytes
 
 QUARANTINE_FOLDER = "quarantine"
+_FOREIGN = "foreign"
 _BYTES_MAX = 256 << 20
 _CHUNK_BYTES = 1 << 20
 _TOPIC_BYTES_MAX = 200
@@ -66,6 +71,76 @@ def keep_file(files: Files, path: str, suffix: str) -> None:
     name = _name_of(path, suffix)
     files.rename(path + suffix, name)
     _log.error("%s%s belongs to no data and is moved to %s", path, suffix, name)
+
+
+def keep_foreign(files: Files, path: str, owner: str) -> None:
+    """Move all files of a segment that belongs elsewhere here.
+
+    Raises:
+        OSError: as reported by the file layer.
+    """
+    topic, timestamp = path.split("/")[-2:]
+    folder = _foreign_folder(files, topic, timestamp)
+    # The data first, and for good: the other files alone are no segment, and the data alone would
+    # be taken for the original's.
+    for suffix in ("_data", "_index", "_sum", "_seq", "_lock"):
+        if files.size(path + suffix) is not None:
+            files.rename(path + suffix, f"{folder}/{timestamp}{suffix}")
+        if suffix == "_data":
+            files.sync_folder(folder)
+            files.sync_folder(path.rpartition("/")[0])
+    _log.error("segment %s is not served: its files are those of %s, and now in %s",
+               path, owner, folder)  # fmt: skip
+
+
+def foreign_folders(files: Files) -> list[tuple[str, int]]:
+    """Tell the folders with segments that belong elsewhere, and how many are in each.
+
+    Raises:
+        OSError: as reported by the file layer.
+    """
+    found = []
+    for place in _places(files):
+        for topic, is_folder in sorted(files.list_folder(place)):
+            names = files.list_folder(f"{place}/{topic}") if is_folder else []
+            segments_count = sum(each.name.endswith("_data") for each in names)
+            if segments_count:
+                found.append((f"{place}/{topic}", segments_count))
+    return found
+
+
+def foreign_text(folder: str, segments_count: int) -> str:
+    """Tell of a folder with segments that belong elsewhere."""
+    what = "a segment" if segments_count == 1 else f"{segments_count} segments"
+    return f"{folder} holds {what} found under the name of another, and not served"
+
+
+def _foreign_folder(files: Files, topic: str, timestamp: str) -> str:
+    """Make the folder that a segment goes to, in which nothing has its name yet."""
+    for number in count(1):
+        place = _FOREIGN if number == 1 else f"{_FOREIGN}-{number}"
+        folder = f"{QUARANTINE_FOLDER}/{place}/{topic}"
+        if files.size(f"{folder}/{timestamp}_data") is None:
+            break
+    if files.make_folder(QUARANTINE_FOLDER):
+        files.sync_folder("")
+    if files.make_folder(f"{QUARANTINE_FOLDER}/{place}"):
+        files.sync_folder(QUARANTINE_FOLDER)
+    if files.make_folder(folder):
+        files.sync_folder(f"{QUARANTINE_FOLDER}/{place}")
+    return folder
+
+
+def _places(files: Files) -> list[str]:
+    """Tell the folders of foreign segments, oldest first."""
+    try:
+        entries = files.list_folder(QUARANTINE_FOLDER)
+    except FileNotFoundError:
+        return []
+    names = [name for name, is_folder in entries if is_folder and name.startswith(_FOREIGN)]
+    return [
+        f"{QUARANTINE_FOLDER}/{name}" for name in sorted(names, key=lambda name: (len(name), name))
+    ]
 
 
 def _name_of(path: str, what: str) -> str:

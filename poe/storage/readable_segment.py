@@ -2,7 +2,7 @@
 
 import contextlib
 
-from poe.errors import CorruptRecord, PointerOutOfRange, StorageError
+from poe.errors import CorruptRecord, PointerOutOfRange, ReadFailed, StorageError
 from poe.storage.files import FileSlice
 from poe.storage.receipts import Receipts
 from poe.storage.record import POINTER_MAX
@@ -216,10 +216,11 @@ class ReadableSegment:
         """Make index and sums anew where they do not fit, as a thorough recovery does."""
         self.hibernate()
         extent = self._files.recover(self.options.recovery, is_thorough=True)
-        if extent is not None:
-            known_damage = self.damage  # of the segments before it, too
-            self._take(extent)
-            self.damage += known_damage
+        if extent is None:
+            raise ReadFailed(self.path, "its files are gone, or were those of another segment")
+        known_damage = self.damage  # of the segments before it, too
+        self._take(extent)
+        self.damage += known_damage
         self.is_locked = False
         if self.receipts is not None:
             self.receipts.forget()

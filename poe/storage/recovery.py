@@ -14,9 +14,10 @@ derived. Strategy, from cheap to thorough:
 - else (damage, the original has appended, a segment without sums): all is compared, what has no
   sums is taken in as far as it looks like records; behind sums, those that are in the index, too.
 
-What is cut off is kept in quarantine. Data that is not what was written is marked, and kept where
-it is. Dying on the way is harmless: each step leads to the same bytes when done again, and the lock
-goes last.
+Files of another segment or topic, which somebody has put there, are never served, but go to
+quarantine whole. What is cut off is kept there, too. Data that is not what was written is marked,
+and kept where it is. Dying on the way is harmless: each step leads to the same bytes when done
+again, and the lock goes last.
 """
 
 import logging
@@ -27,11 +28,12 @@ from poe.errors import SegmentLocked
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, Mode, OpenFile
 from poe.storage.index import ENTRY_BYTES, decode_entries, decode_entry
-from poe.storage.quarantine import keep_bytes, keep_file
+from poe.storage.quarantine import keep_bytes, keep_file, keep_foreign
 from poe.storage.receipt_file import cover, read_receipts, settle, trust
 from poe.storage.record import HEADER_BYTES, POINTER_BYTES, POINTER_MAX, SIZE_BYTES
 from poe.storage.replacement import replace_file
 from poe.storage.segment_lock import FoundLock, find_lock
+from poe.storage.segment_owner import owner_of
 from poe.storage.store_meta import Kind
 from poe.storage.sum_file import (
     SUM_ENTRY_BYTES,
@@ -99,7 +101,8 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
         is_after_power_cut: whether the store was not closed before the machine started anew.
 
     Returns:
-        What it holds, or None when there is no data file; what else there was is put away then.
+        What it holds, or None when there is no data file, or the files belong elsewhere; what else
+        there was is put away then.
 
     Raises:
         SegmentLocked: a live program writes to it, or one out of sight may.
@@ -113,10 +116,11 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
         data = open_maybe(files, path + "_data")
         index = open_maybe(files, path + "_index")
         sums = read_sums(files, path, store_id)
+        owner = foreign_owner(path, sums, data)
         if noted is not None and sums.file is None and data is not None:
             _log.error("%s_sum is lost; it is made from the data as that is", path)
             is_thorough = True
-        if data is not None and index is not None and lock is None and not is_thorough:
+        if data is not None and index is not None and lock is None and not (is_thorough or owner):
             extent = _closed(data, index, sums)
             if extent is not None:
                 files.unlink(path + "_lock_new")
@@ -131,7 +135,10 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
     if lock is not None and not lock.is_ours:
         _log.warning("segment %s has the lock of a program that is gone, and is taken over", path)
     with writing(path):
-        if data is None:
+        if owner:
+            keep_foreign(files, path, owner)
+            extent = None
+        elif data is None:
             _put_away(files, path)
             extent = None
         else:
@@ -188,6 +195,18 @@ def read_sums(files: Files, path: str, store_id: bytes) -> FoundSums:
     seed = seed_of(path, header.store_id)
     entries = decode_sums(content[SUM_HEADER_BYTES:], seed)
     return FoundSums(file, header, has_header, seed, entries)
+
+
+def foreign_owner(path: str, sums: FoundSums, data: OpenFile | None) -> str:
+    """Tell whose files a segment has, in words; empty where they are its own.
+
+    Raises:
+        FormatNotSupported: a newer version has written the sums.
+        OSError: as reported by the file layer.
+    """
+    if data is None or sums.file is None:
+        return ""
+    return owner_of(path, sums.file, sums.entries, data)
 
 
 def open_maybe(files: Files, path: str, mode: Mode = "r") -> OpenFile | None:

@@ -91,9 +91,10 @@ class SegmentFiles:
         return extent
 
     def sealed_extent(self) -> Extent | None:
-        """Tell what a sealed segment holds by its event and the sizes of its files.
+        """Tell what a sealed segment holds by its event, the sizes of its files and its sums' end.
 
-        None when there is no event, or the sizes are others.
+        None when there is no event, or something is another. The end of the sums is chained to all
+        before it: of the files of another segment it is another, whatever their sizes.
 
         Raises:
             ReadFailed: a file cannot be looked at.
@@ -110,6 +111,9 @@ class SegmentFiles:
             for suffix, size_bytes in expected.items():
                 if self.files.size(self.path + suffix) != size_bytes:
                     return None
+            chain = self.files.open(self.path + "_sum", "r").read_at(8, event.sum_bytes - 8)
+            if chain != event.chain.to_bytes(8, "big"):
+                return None
         sums = SumState(event.sum_bytes, event.chain, Flag.CLEAN)
         return Extent(
             event.record_count, event.size_bytes, event.pointer_low, event.pointer_high, sums

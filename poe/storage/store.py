@@ -26,6 +26,7 @@ from poe.storage.failure import reading, writing
 from poe.storage.files import Files, FolderEntry, OpenFile
 from poe.storage.floors import Floors
 from poe.storage.free_space import FreeSpace
+from poe.storage.quarantine import foreign_folders, foreign_text
 from poe.storage.record import Messages, check_sizes
 from poe.storage.reserve import Reserve
 from poe.storage.scrub import scrub
@@ -264,6 +265,12 @@ class Store:
         if not others:
             self._remove_folder(self._folders.path_of(topic))
 
+    def foreign(self) -> list[str]:
+        """Tell which files in quarantine belong elsewhere; none where the folder cannot be read."""
+        with contextlib.suppress(OSError):
+            return [foreign_text(*each) for each in foreign_folders(self._files)]
+        return []
+
     def closed_segments(self) -> list[str]:
         """Tell the paths of all segments that are not written to."""
         return [
@@ -306,6 +313,8 @@ class Store:
         # What is there, though it is not served now, keeps its events.
         unserved = self._folders.unserved(self.failed)
         self._meta.keep_only(known | {key for key in self._meta.live if key[0] in unserved})
+        for told in self.foreign():
+            _log.error("%s; put them where they belong, or remove them", told)
 
     def _options_of(self, topic: bytes) -> SegmentOptions:
         return self._options_by_topic.get(topic, self._options)

@@ -140,7 +140,7 @@ class Survey:
         """Tell how many of the records that come next are in the index."""
         if self.index is None or not places.pointers:
             return 0
-        wanted = _index_bytes(places)
+        wanted = encode_places(places)
         at = self._place_in_index(wanted[:ENTRY_BYTES]) * ENTRY_BYTES
         found = self.index.read_at(len(wanted), at)
         starts = range(0, len(wanted), ENTRY_BYTES)
@@ -209,7 +209,7 @@ class Survey:
         else:
             self._is_index_aligned = self._is_index_aligned and self.index is not None
             places = scan_records(self.data, self.end, entry.end, self.last_pointer)
-            index_bytes = _index_bytes(places)
+            index_bytes = encode_places(places)
             self._add(entry, index_bytes, found.chain)
         return True
 
@@ -282,6 +282,7 @@ def _damage_of(start: int, entry: SumEntry) -> str:
     )
 
 
-def _index_bytes(places: RecordPlaces) -> bytes:
+def encode_places(places: RecordPlaces) -> bytes:
+    """Make the index entries of records."""
     pointers = np.array(places.pointers, np.uint64)
     return encode_entries(pointers, np.array(places.offsets, np.uint64))

@@ -5,6 +5,7 @@ are their own folder names, as in the original. With `names="escape"` each other
 So no two topics share a folder, and no name can leave `topics/` or hide in it.
 """
 
+import contextlib
 import re
 from typing import Literal
 
@@ -74,6 +75,17 @@ def topic_in(name: str) -> bytes | None:
     """Tell the topic of a folder, be it ours or the original's; None: no topic."""
     topic = topic_of(name)
     return original_topic_of(name) if topic is None else topic
+
+
+def names_of_folder(name: str) -> list[str]:
+    """Return the names that a folder of the same topic may have: this one, ours, the original's."""
+    names = [name]
+    topic = topic_in(name)
+    if topic is not None:
+        names.append(topic.decode("latin-1"))
+        with contextlib.suppress(InvalidTopicName):
+            names.append(folder_name(topic, "escape"))
+    return list(dict.fromkeys(names))
 
 
 def folder_bytes(name: str) -> bytes:

@@ -1,7 +1,10 @@
 """`poe check`: tells damage from what a kill leaves behind, and changes nothing."""
 
+import shutil
+
 import pytest
 
+from poe import protocol
 from tests.cli.processes import Server, complaint, poe
 
 pytestmark = pytest.mark.slow
@@ -71,3 +74,48 @@ def test_no_folder_is_not_the_current_one():
     run = poe("check", "")
     assert run.returncode == 2
     assert complaint(run) == "poe: option 'DIR' is ''; use the path of a folder"
+
+
+def test_foreign_files_are_told_until_somebody_acts(tmp_path):
+    """By each check, each start's log, `health` and `status`; and no message of them is read."""
+    folder = tmp_path / "data"
+    with Server(folder) as server:
+        poe("put", "t", "one", "two", port=server.port)
+        poe("put", "u", "three", port=server.port)
+        assert server.end()[0] == 0
+    shutil.copytree(folder / "topics/u", folder / "topics/t", dirs_exist_ok=True)
+    (folder / "topics/t").rename(folder / "topics/new")
+    run = poe("check", folder)
+    assert run.returncode == 1
+    assert run.stdout.count(b"DAMAGED: its files are those of another topic") == 2
+    for _ in range(2):
+        with Server(folder) as server:
+            assert poe("topics", port=server.port).stdout == b"u\n"
+            assert poe("read", "u", port=server.port).stdout == b"three\n"
+            told = b"server:\tquarantine/foreign/new holds 2 segments found under the name of"
+            assert told in poe("status", port=server.port).stdout
+            with protocol.socket("127.0.0.1", server.port) as client:
+                [found] = client.control("health")["foreign"]
+            assert found.startswith("quarantine/foreign/new holds 2 segments")
+            code, _, log = server.end()
+            assert code == 0
+            assert b"quarantine/foreign/new holds 2 segments" in log
+        for arguments in (("check", folder), ("check", folder, "--repair")):
+            run = poe(*arguments)
+            assert run.returncode == 1
+            assert b"DAMAGED: quarantine/foreign/new holds 2 segments" in run.stdout
+            assert run.stdout.endswith(b" bytes: 1 damaged\n")
+    shutil.rmtree(folder / "quarantine/foreign")
+    assert poe("check", folder).returncode == 0
+
+
+def test_a_repair_puts_foreign_files_into_quarantine(folder):
+    (folder / "topics/t").rename(folder / "topics/new")
+    run = poe("check", folder, "--repair")
+    assert run.returncode == 1
+    assert b"DAMAGED: quarantine/foreign/new holds a segment" in run.stdout
+    assert not list(folder.glob("topics/*/*_data"))
+    (folder / "quarantine/foreign/new").rename(folder / "topics/t")
+    run = poe("check", folder, "--repair")
+    assert run.returncode == 0
+    assert run.stdout.endswith(b"1 segment, 3 messages, 44 bytes: all sound\n")
