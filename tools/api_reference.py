@@ -31,7 +31,7 @@ INHERITED = {
 # What a class has for the runtime, or only because its base has it.
 HIDDEN = {
     *(f"Supervisor.{name}" for name in ("init", "handle_call", "handle_cast", "handle_info")),
-    *("Supervisor.terminate", "Supervisor.keeper", "GenServer.receiveMessage", "Crash.enter"),
+    *("Supervisor.terminate", "Crash.enter"),
     *("LoopSystemBase.request_stop", "LoopSystemBase.shutdown_soon", "CrashingSystem.spawn"),
 }
 NOT_MADE_BY_USERS = {"AsyncSocket", "Call", "Crash", "Timer"}

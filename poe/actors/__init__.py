@@ -31,7 +31,6 @@ from poe.actors.message import (
 from poe.actors.os_process import GetPid, OsProcess
 from poe.actors.parent_process import end_with_parent, report_failure, report_ready
 from poe.actors.reason import (
-    CRASHES,
     KILL,
     KILLED,
     NOPROC,
@@ -73,7 +72,6 @@ _LATE = {
 """Imported when first used: they load multiprocessing, 3 MB that a node does not need."""
 
 __all__ = [
-    "CRASHES",
     "HIBERNATE",
     "IGNORE",
     "KILL",

@@ -6,20 +6,17 @@ creates children and sets wake-ups. A GenServer uses the same cell for links, mo
 
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from thespian.actors import ActorExitRequest
 
 from poe.actors.address import LoopAddress
 from poe.actors.call import Call
-from poe.actors.message import REPLY, Down, ExitSignal, Monitor, Start
+from poe.actors.message import REPLY, DownSignal, ExitSignal, Monitor, Start
 from poe.actors.reason import NOPROC, Reason
 from poe.errors import ActorDead, StartFailed
 
 if TYPE_CHECKING:
-    from thespian.actors import Actor
-
     from poe.actors.loop_base import LoopSystemBase
 
 
@@ -38,18 +35,31 @@ _ENDED = object()
 """Marks the place in the run queue where an actor has ended."""
 
 
-class ActorCell:
-    """The place of one actor in its system.
+class _Ended:
+    """Blocks an actor that has ended, and keeps the reason for calls that were on their way."""
 
-    `deliver(message, sender)` is the one way in: it is the actor's own receiver while the actor
-    lives, and `_deliver_dead` afterwards, so the run loop needs no check. `queue` is the run queue
-    that messages to this actor go to. All of it is touched under the system's lock only.
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+
+
+_GONE = _Ended(NOPROC)
+
+
+class ActorCell:
+    """The place of one actor in its system; of this very class, that of one that does not exist.
+
+    `deliver(message, sender)` is the one way in; each kind of actor has its own, which leaves to
+    `refuse` what comes after the end. `queue` is the run queue that messages to this actor go to.
+    Messages wait, or are refused, while `blocked_by` is something. All of it is touched under the
+    system's lock only.
     """
 
     __slots__ = (
         "address",
+        "blocked_by",
         "children",
-        "deliver",
         "globalName",
         "instance",
         "is_linked_to_parent",
@@ -73,14 +83,15 @@ class ActorCell:
         self.system = system
         self.parent = parent
         self.queue = queue
-        self.instance: Actor | Receiver | None = None
+        self.instance: Any = None
+        """The actor, or what receives for something that is none; None from the end on."""
         self.address = LoopAddress(self, system.next_serial(), label)
-        self.deliver: Callable[[Any, Any], None] = self._deliver_dead
-        self.children: list[ActorCell] | None = None
+        self.blocked_by: object = None
+        self.children: dict[ActorCell, None] | None = None
         # Most actors are linked with their parent alone: a set would be a quarter of their memory.
         self.is_linked_to_parent = False
         self.links: set[ActorCell] | None = None
-        self.monitors: list[tuple[Monitor, ActorCell]] | None = None
+        self.monitors: dict[Monitor, ActorCell] | None = None
         self.name: str | None = None
         self.on_end: Callable[[], object] | None = None
         self.globalName: str | None = None
@@ -149,10 +160,16 @@ class ActorCell:
     def accept_monitor(self, monitor: Monitor, watcher: "ActorCell") -> None:
         """Remember whom to tell of the end."""
         if self.instance is None:
-            watcher.post(Down(self.address, NOPROC, monitor))
+            watcher.post(DownSignal(self.address, NOPROC, monitor))
         else:
-            self.monitors = self.monitors or []
-            self.monitors.append((monitor, watcher))
+            self.monitors = self.monitors or {}
+            self.monitors[monitor] = watcher
+
+    def drop_monitor(self, monitor: Monitor) -> None:
+        """Tell a watcher nothing; it was told already, or has lost its interest."""
+        if self.monitors is not None:
+            self.monitors.pop(monitor, None)
+            self.monitors = self.monitors or None
 
     def end(self, reason: Reason) -> None:
         """Take the actor out of the system and tell links, monitors and the Thespian parent.
@@ -164,7 +181,7 @@ class ActorCell:
         self.instance = None
         # Calls that were on their way learn the reason, as in OTP; those that come after the
         # marker learn only that nobody is there.
-        self.deliver = partial(self._deliver_ended, reason)
+        self.blocked_by = _Ended(reason)
         self.post(_ENDED)
         self.system.forget(self)
         on_end, self.on_end = self.on_end, None
@@ -175,8 +192,8 @@ class ActorCell:
         for other in linked:
             other.post(ExitSignal(self.address, reason, linked=True))
         monitors, self.monitors = self.monitors, None
-        for monitor, watcher in monitors or ():
-            watcher.post(Down(self.address, reason, monitor))
+        for monitor, watcher in (monitors or {}).items():
+            watcher.post(DownSignal(self.address, reason, monitor))
 
     def end_unstarted(self, reason: Reason) -> None:
         """End before `init` is done; an exit signal would tell the starter a second time."""
@@ -184,26 +201,32 @@ class ActorCell:
             self.unlink(self.parent)
         self.end(reason)
 
-    def _deliver_ended(self, reason: Reason, message: Any, sender: Any) -> None:  # noqa: ANN401
-        """Receive what was sent before the end."""
-        if message is _ENDED:
-            self.deliver = self._deliver_dead
-        elif isinstance(message, Call) and sender is not REPLY:
-            message.fail(ActorDead(self.address, reason))
-        else:
-            self._deliver_dead(message, sender)
-
     def abort(self, reason: Reason) -> None:
         """End the actor wherever it stands, because what it was doing was cut short."""
-        end = getattr(self.instance, "_end", self.end)
-        end(reason)
+        self.end(reason)
 
-    def _deliver_dead(self, message: Any, sender: Any) -> None:  # noqa: ANN401
+    # ---- messages -----------------------------------------------------------------------------
+
+    def admit(self) -> None:
+        """Let a message that is about to be sent come, although `blocked_by` is something.
+
+        Raises:
+            MailboxFull: too many wait already.
+        """
+
+    def deliver(self, message: Any, sender: Any) -> None:  # noqa: ANN401
+        """Take one message."""
+        self.refuse(message, sender)
+
+    def refuse(self, message: Any, sender: Any) -> None:  # noqa: ANN401
         """Receive for an actor that has ended: calls fail, the rest are dead letters."""
         if sender is REPLY:
             return
-        if isinstance(message, Call):
-            message.fail(ActorDead(self.address, NOPROC))
+        if message is _ENDED:
+            self.blocked_by = _GONE
+        elif isinstance(message, Call):
+            reason = self.blocked_by.reason if type(self.blocked_by) is _Ended else NOPROC
+            message.fail(ActorDead(self.address, reason))
         elif isinstance(message, Start):
             message.call.fail(StartFailed(NOPROC))
         else:
@@ -229,8 +252,14 @@ class ActorCell:
         )
 
     def actor_send(self, target: LoopAddress, message: object) -> None:
-        """Send a Thespian message; `sender` is this actor's address."""
+        """Send a Thespian message; `sender` is this actor's address.
+
+        Raises:
+            MailboxFull: too many wait at the target already.
+        """
         cell = target.cell
+        if cell.blocked_by is not None:
+            cell.admit()
         cell.queue.append((cell, message, self.address))
 
     def wakeupAfter(self, period: Any, payload: object = None) -> None:  # noqa: ANN401, N802
@@ -281,3 +310,16 @@ class ActorCell:
     def actorSystemShutdown(self) -> None:  # noqa: N802
         """Shut the whole system down once the current message is handled."""
         self.system.shutdown_soon()
+
+
+class OutsideCell(ActorCell):
+    """The address of something that receives but is no actor, such as an application thread."""
+
+    __slots__ = ()
+
+    def deliver(self, message: Any, sender: Any) -> None:  # noqa: ANN401
+        """Hand one message on."""
+        if self.instance is None:
+            self.refuse(message, sender)
+        else:
+            self.instance.deliver(message, sender)

@@ -14,8 +14,8 @@ from typing import Any
 from poe.actors.actor_cell import ActorCell
 from poe.actors.address import LoopAddress
 from poe.actors.call import Call
-from poe.actors.gen_server import GenServer
 from poe.actors.message import REPLY, Start
+from poe.actors.server_cell import ServerCell
 
 
 class ActorState(StrEnum):
@@ -62,30 +62,30 @@ def actor_info(ref: LoopAddress, queued: Mapping[object, int]) -> ActorInfo:
     if actor is None:
         return ActorInfo(ref.label, cell.name, ActorState.ENDED, None, waiting)
     kind = type(actor).__name__
-    if not isinstance(actor, GenServer):
+    if not isinstance(cell, ServerCell):
         return ActorInfo(kind, cell.name, ActorState.RUNNING, None, waiting)
-    waiting += len(actor._mailbox or ())  # noqa: SLF001 - part of the runtime
-    awaited = actor._awaited  # noqa: SLF001
+    waiting += len(cell.mailbox or ())
+    awaited = cell.awaited
     server = awaited.server if type(awaited) is Call else None
     awaits = None if server is None else server.address
-    return ActorInfo(kind, cell.name, _state(actor), awaits, waiting)
+    return ActorInfo(kind, cell.name, _state(cell), awaits, waiting)
 
 
-def _state(actor: GenServer) -> ActorState:
-    if actor._stop is not None:  # noqa: SLF001
+def _state(cell: ServerCell) -> ActorState:
+    if cell.stop is not None:
         return ActorState.STOPPING
-    if actor._coroutine is not None:  # noqa: SLF001
-        is_start = type(actor._handling) is Start  # noqa: SLF001
+    if cell.is_busy:
+        is_start = type(cell.handling) is Start
         return ActorState.STARTING if is_start else ActorState.BUSY
-    return ActorState.SUSPENDED if actor._is_suspended else ActorState.RUNNING  # noqa: SLF001
+    return ActorState.SUSPENDED if cell.is_suspended else ActorState.RUNNING
 
 
 def role_of(ref: LoopAddress) -> str:
     """Return what an actor tells of itself by `describe_role`; under the system's lock."""
-    actor = ref.cell.instance
-    if not isinstance(actor, GenServer):
+    cell = ref.cell
+    if not isinstance(cell, ServerCell) or cell.instance is None:
         return ""
     try:
-        return actor.describe_role()
+        return str(cell.instance.describe_role())
     except Exception:  # noqa: BLE001 - a look must not fail because of one actor
         return "?"

@@ -1,9 +1,9 @@
 """The actors of one system: made, found by address or name, and forgotten when they have ended."""
 
 import itertools
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from poe.actors.actor_cell import ActorCell, Receiver
+from poe.actors.actor_cell import ActorCell, OutsideCell, Receiver
 from poe.actors.address import LoopAddress, cell_of
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
@@ -12,13 +12,15 @@ from poe.actors.hibernation import HibernateAfter
 from poe.actors.message import SystemRequest
 from poe.actors.reason import NOPROC, Reason
 from poe.actors.run_queue import RunQueue
+from poe.actors.server_cell import ServerCell
 from poe.actors.tables.registry import TableRegistry
 from poe.actors.tables.table import pass_on_tables
-from poe.actors.thespian_delivery import ThespianDelivery
 from poe.errors import ActorDead, NameTaken
 
 if TYPE_CHECKING:
     from poe.actors.loop_base import LoopSystemBase
+
+CellT = TypeVar("CellT", bound=ActorCell)
 
 
 class ActorTable(RunQueue):
@@ -49,7 +51,8 @@ class ActorTable(RunQueue):
         if name is not None:
             self._check_name(name)
         try:
-            cell = self._new_cell(parent, actor_class.__name__, pinned=actor_class.pinned_to_loop)
+            label, pinned = actor_class.__name__, actor_class.pinned_to_loop
+            cell = self._new_cell(ServerCell, parent, label, pinned=pinned)
         except AttributeError:
             msg = f"{actor_class!r} cannot be started; use a subclass of GenServer, and no instance"
             raise TypeError(msg) from None
@@ -65,27 +68,26 @@ class ActorTable(RunQueue):
 
     def enliven(self, cell: ActorCell, instance: Any) -> None:  # noqa: ANN401 - a Thespian actor
         """Tie an instance to its cell; from now on it receives."""
-        cell.instance = instance
         instance._myRef = cell  # noqa: SLF001 - Thespian's own hook
-        if isinstance(instance, GenServer):
-            if instance.hibernate_after_s is not None:
-                HibernateAfter(instance, instance.hibernate_after_s)
-            cell.deliver = instance.receiveMessage
-        else:
-            cell.deliver = ThespianDelivery(cell).deliver
+        cell.instance = instance
+        if isinstance(cell, ServerCell):
+            after_s = type(instance).hibernate_after_s
+            if after_s is not None:
+                cell.observe_by(HibernateAfter(cell, after_s))
         self._alive.add(cell)
 
     def new_outside_cell(self, label: str, mailbox: Receiver) -> ActorCell:
         """Make the address of something that receives but is no actor."""
-        cell = self._new_cell(None, label)
+        cell = self._new_cell(OutsideCell, None, label)
         cell.instance = mailbox
-        cell.deliver = mailbox.deliver
         return cell
 
-    def _new_cell(self, parent: ActorCell | None, label: str, *, pinned: bool = False) -> ActorCell:
+    def _new_cell(
+        self, kind: type[CellT], parent: ActorCell | None, label: str, *, pinned: bool = False
+    ) -> CellT:
         queue = self._pinned_queue if pinned else self._run_queue
         # A table is always part of a whole system; only the file is cut in pieces.
-        return ActorCell(cast("LoopSystemBase", self), parent, label, queue)
+        return kind(cast("LoopSystemBase", self), parent, label, queue)
 
     def forget(self, cell: ActorCell) -> None:
         """Take an ended actor out of all tables."""
@@ -152,4 +154,4 @@ class ActorTable(RunQueue):
 
     def cell_of_nobody(self, name: str) -> ActorCell:
         """Return the cell of an actor that does not exist, to stand for a name that nobody has."""
-        return self._new_cell(None, name)
+        return self._new_cell(ActorCell, None, name)

@@ -13,6 +13,7 @@ from poe.errors import CallTimeout
 
 if TYPE_CHECKING:
     from poe.actors.actor_cell import ActorCell
+    from poe.actors.server_cell import ServerCell
     from poe.actors.timer_queue import Timer
 
 
@@ -22,7 +23,7 @@ class Call:
     Life: made by the caller, handled by the server, ended once by `answer`, `fail` or `expire`;
     what comes later is dropped, as OTP drops late replies. All three run under the system's lock.
     `caller` is None for a call from an application thread, which waits on `event` if the answer
-    was not there when it had drained the run queue.
+    was not there when it had drained the run queue. `owner` holds the call of an actor that waits.
     """
 
     __slots__ = (
@@ -32,6 +33,7 @@ class Call:
         "forget",
         "is_awaited",
         "is_done",
+        "owner",
         "request",
         "server",
         "timeout_s",
@@ -42,7 +44,7 @@ class Call:
     def __init__(
         self,
         request: object,
-        caller: "ActorCell | None",
+        caller: "ServerCell | None",
         server: "ActorCell | None",
         timeout_s: float | None,
     ) -> None:
@@ -57,6 +59,7 @@ class Call:
         self.event: threading.Event | None = None
         self.timer: Timer | None = None
         self.forget: Callable[[Call], object] | None = None
+        self.owner: dict[Any, Any] | None = None
 
     def answer(self, value: object) -> None:
         """End the call with a reply."""
@@ -68,6 +71,9 @@ class Call:
             self.forget(self)
         if self.timer is not None:
             self.timer.cancel()
+        if self.owner is not None:
+            self.owner.pop(self, None)
+            self.owner = None
         caller = self.caller
         if self.is_awaited and caller is not None:
             caller.queue.append((caller, self, REPLY))
@@ -84,6 +90,11 @@ class Call:
         """End the call because its time is up; the server may still do the work."""
         timeout_s = 0.0 if self.timeout_s is None else self.timeout_s
         self.fail(CallTimeout(self.server.address if self.server else None, timeout_s))
+
+    def cancel(self) -> None:
+        """End the call because its caller has ended; nobody gets the reply."""
+        self.caller = None
+        self.answer(None)
 
     def result(self) -> Any:  # noqa: ANN401 - a reply is whatever the server gives
         """Return the reply or raise the error; only once the call is done."""
@@ -110,7 +121,7 @@ class Response:
     def __await__(self) -> Generator[Call, None, Any]:
         call, caller = self._call, self._call.caller
         if not call.is_done and caller is not None:
-            timer = caller.system.add_timer(
+            timer = caller.own().add_timer(
                 self._timeout_s, lambda: caller.queue.append((caller, call, REPLY))
             )
             call.is_awaited = True

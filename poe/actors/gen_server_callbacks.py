@@ -17,34 +17,16 @@ from poe.actors.reason import Reason
 
 logger = logging.getLogger("poe.actors")
 
-_RUNTIME_NAMES = frozenset(
-    {
-        "_awaited",
-        "_coroutine",
-        "_handling",
-        "_idle_time",
-        "_inspector",
-        "_is_suspended",
-        "_mailbox",
-        "_myRef",
-        "_stop",
-        "_unanswered",
-        "receiveMessage",
-    }
-)
-"""Attributes that belong to the runtime and not to the state."""
-
 
 class GenServerCallbacks(GenServerOperations):
     """The part of `GenServer` that a subclass replaces."""
-
-    _is_suspended: bool = False
 
     trap_exits: bool = False
     """Exit signals become `Exit` messages; the parent's one runs `terminate`."""
 
     mailbox_max: ClassVar[int] = 65_536
-    """Messages that may wait while a callback is suspended; more are refused to their sender."""
+    """Messages that may wait while a callback is suspended; the sender of one more gets
+    `MailboxFull`."""
 
     hibernate_after_s: ClassVar[float | None] = None
     """Seconds without a message after which the actor hibernates by itself; None: it does not."""
@@ -97,7 +79,7 @@ class GenServerCallbacks(GenServerOperations):
 
     def handle_info(self, message: Any) -> Any:  # noqa: ANN401
         """Take any other message, also `Exit`, `Down`, `TIMED_OUT`; log and drop it by default."""
-        logger.warning("%s dropped an unexpected %s", self.ref, type(message).__name__)
+        logger.warning("%s dropped an unexpected %s", self._myRef.address, type(message).__name__)
 
     def handle_continue(self, argument: Any) -> Any:  # noqa: ANN401
         """Go on after a callback that returned `Continue`, before any other message."""
@@ -126,11 +108,12 @@ class GenServerCallbacks(GenServerOperations):
 
     def get_state(self) -> dict[str, Any]:
         """Return the attributes that are this actor's state, for inspection and tests."""
-        return {name: value for name, value in vars(self).items() if name not in _RUNTIME_NAMES}
+        return {name: value for name, value in vars(self).items() if name != "_myRef"}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Replace the attributes that `get_state` returns."""
-        for name in self.get_state():
-            delattr(self, name)
+        attributes = vars(self)
+        for name in [name for name in attributes if name != "_myRef"]:
+            del attributes[name]
         for name, value in state.items():
             setattr(self, name, value)

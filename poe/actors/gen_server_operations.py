@@ -3,16 +3,15 @@
 Everything goes through the actor's cell, so these methods hold no state of their own.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from poe.actors.actor_cell import ActorCell
 from poe.actors.address import LoopAddress, cell_of
 from poe.actors.call import Call, Response, Wait
-from poe.actors.mailbox import Mailbox
-from poe.actors.message import TIMED_OUT, Cast, Down, ExitSignal, Monitor, Start
+from poe.actors.message import TIMED_OUT, Cast, ExitSignal, Monitor, Start
 from poe.actors.reason import NOPROC, Reason, is_same
+from poe.actors.server_cell import ServerCell
 from poe.actors.work import Work
 from poe.errors import ActorDead, CallTimeout
 
@@ -27,12 +26,14 @@ CALL_TIMEOUT_S = 5.0
 
 
 class GenServerOperations:
-    """The operations of `GenServer`; may be used inside its callbacks only."""
+    """The operations of `GenServer`; may be used inside its callbacks only.
 
-    _myRef: ActorCell  # noqa: N815 - Thespian's name
-    _coroutine: Coroutine[Any, Any, object] | None
-    _mailbox: Mailbox | None
-    trap_exits: bool
+    They rely on `_myRef` alone, and not on each other: a subclass may have attributes and methods
+    of their names. A behaviour that must work whatever its subclasses do makes `operations_of` the
+    actor, an object that has nothing else.
+    """
+
+    _myRef: ServerCell  # noqa: N815 - Thespian's name
 
     @property
     def ref(self) -> LoopAddress:
@@ -68,13 +69,13 @@ class GenServerOperations:
         if server is None or server is cell:
             call.fail(ActorDead(ref, NOPROC if server is None else "calling_self"))
             return call
-        if self._coroutine is None:
+        if cell.blocked_by is None:
             # A plain callback goes on after this: were the server next, it could call back here,
             # into the middle of that callback. A coroutine's actor keeps such a call for later.
             server.queue.append((server, call, None))
         else:
             cell.system.hand_over(server, call)
-        if timeout_s is not None and not call.is_done:
+        if not call.is_done:
             cell.system.unarmed.append(call)
         return call
 
@@ -90,12 +91,21 @@ class GenServerOperations:
         cell, server = self._myRef, ref.cell
         call = Call(request, cell, server, None)
         cell.system.hand_over(server, call)
+        if not call.is_done:
+            cell.system.unarmed.append(call)
         return call
 
     def cast(self, ref: LoopAddress | str, message: object) -> None:
-        """Send a message that expects no answer; a dead receiver is no error."""
+        """Send a message that expects no answer; a dead receiver is no error.
+
+        Raises:
+            MailboxFull: as many as its `mailbox_max` wait for the receiver, which is busy or
+                suspended. A receiver in another process is not asked: it drops and logs those.
+        """
         cell = ref.cell if type(ref) is LoopAddress else self._myRef.system.find(ref)
         if cell is not None:
+            if cell.blocked_by is not None:
+                cell.admit()
             cell.queue.append((cell, Cast(message), self._myRef.address))
 
     async def wait_reply(self, call: Call, timeout_s: float | None = None) -> Any:  # noqa: ANN401
@@ -109,7 +119,7 @@ class GenServerOperations:
             if call.timer is not None:
                 call.timer.cancel()
             call.timeout_s = timeout_s
-            call.timer = self._myRef.system.add_timer(timeout_s, call.expire)
+            call.timer = self._myRef.own().add_timer(timeout_s, call.expire)
         return await call
 
     async def wait_response(self, call: Call, timeout_s: float) -> Any:  # noqa: ANN401
@@ -133,12 +143,12 @@ class GenServerOperations:
             ActorDead: it was gone already, or ended with another reason.
             CallTimeout: it has not ended after `timeout_s`; it still will.
         """
-        cell = cell_of(ref)
-        monitor = self.monitor(ref)
-        self._myRef.system.request_stop(cell, reason)
-        ended_with = await self.wait_down(monitor, timeout_s)
+        own, cell = self._myRef, cell_of(ref)
+        monitor = own.own().add_monitor(cell)
+        own.system.request_stop(cell, reason)
+        ended_with = await _wait_down(own, monitor, timeout_s)
         if ended_with is TIMED_OUT:
-            self.demonitor(monitor)
+            own.own().drop_monitor(monitor)
             raise CallTimeout(ref, timeout_s or 0.0)
         if not is_same(ended_with, reason):
             raise ActorDead(ref, ended_with)
@@ -173,7 +183,7 @@ class GenServerOperations:
         cell.link(child)
         call = Call(None, cell, child, None)
         start = Start(args, kwargs, call)
-        if self._coroutine is None:
+        if cell.blocked_by is None:
             child.queue.append((child, start, None))  # as in `call`
         else:
             cell.system.hand_over(child, start)
@@ -190,48 +200,39 @@ class GenServerOperations:
             ActorDead: it is dead, and this actor does not trap exits.
         """
         other = cell_of(ref)
-        if other.instance is None and not self.trap_exits:
+        if other.instance is None and not self._myRef.instance.trap_exits:
             raise ActorDead(ref, NOPROC)
         self._myRef.link(other)
 
     def unlink(self, ref: LoopAddress) -> None:
-        """Undo a link, and drop an exit of `ref` that already waits in the mailbox."""
+        """Undo a link; an exit of `ref` that came along it and still waits is dropped."""
         self._myRef.unlink(cell_of(ref))
-        self._drop(lambda message: isinstance(message, ExitSignal) and message.ref is ref)
 
     def monitor(self, ref: LoopAddress | str) -> Monitor:
         """Ask for a `Down` when `ref`, or the actor that has the name now, ends."""
         cell = self._myRef
         if type(ref) is LoopAddress:
-            return cell.monitor(ref.cell)
+            return cell.own().add_monitor(ref.cell)
         if not isinstance(ref, str):
-            return cell.monitor(cell_of(ref))
+            return cell.own().add_monitor(cell_of(ref))
         system = cell.system
-        return cell.monitor(system.find(ref) or system.cell_of_nobody(ref), ref)
+        return cell.own().add_monitor(system.find(ref) or system.cell_of_nobody(ref), ref)
 
     def demonitor(self, monitor: Monitor) -> None:
         """Take a monitor back, together with a `Down` that already waits in the mailbox."""
-        monitors = monitor.ref.cell.monitors
-        if monitors is not None:
-            monitors[:] = [entry for entry in monitors if entry[0] is not monitor]
-        self._drop(lambda message: isinstance(message, Down) and message.monitor is monitor)
+        self._myRef.own().drop_monitor(monitor)
 
     async def wait_down(self, monitor: Monitor, timeout_s: float | None = None) -> Reason:
         """Await the end of a monitored actor: its reason, or `TIMED_OUT`.
 
         Other messages wait in the mailbox meanwhile.
         """
-        wait = Wait(self._myRef, monitor)
-        for down in self._drop(lambda entry: type(entry) is Down and entry.monitor is monitor):
-            wait.is_done, wait.value = True, down.reason
-        if not wait.is_done and timeout_s is not None:
-            wait.timer = self._myRef.system.add_timer(timeout_s, wait.expire)
-        return await wait
+        return await _wait_down(self._myRef, monitor, timeout_s)
 
     def sleep(self, seconds: float) -> Awaitable[object]:
         """Let time pass without serving messages; the system goes on meanwhile."""
         wait = Wait(self._myRef)
-        wait.timer = self._myRef.system.add_timer(seconds, wait.expire)
+        wait.timer = self._myRef.own().add_timer(seconds, wait.expire)
         return wait
 
     async def run_blocking(self, function: Callable[..., T], *args: object) -> T:
@@ -252,9 +253,12 @@ class GenServerOperations:
         cell_of(ref).post(ExitSignal(self._myRef.address, reason))
 
     def send_after(self, delay_s: float, message: object) -> "Timer":
-        """Deliver `message` to this actor's `handle_info` after `delay_s`; cancellable."""
+        """Deliver `message` to this actor's `handle_info` after `delay_s`; cancellable.
+
+        It is cancelled when the actor ends. A full mailbox does not refuse it.
+        """
         cell = self._myRef
-        return cell.system.add_timer(delay_s, lambda: cell.post(message))
+        return cell.own().add_timer(delay_s, lambda: cell.post(message))
 
     def monotonic_s(self) -> float:
         """Return the system's monotonic clock (a test's own clock where one is injected)."""
@@ -280,6 +284,19 @@ class GenServerOperations:
         """
         self._myRef.system.unregister_name(name)
 
-    def _drop(self, matches: Callable[[Any], bool]) -> list[Any]:
-        """Take the matching messages out of the mailbox and return them."""
-        return [] if self._mailbox is None else self._mailbox.take(matches)
+
+def operations_of(actor: GenServerOperations) -> GenServerOperations:
+    """Return the operations of an actor, whatever its class has made of their names."""
+    operations = GenServerOperations()
+    operations._myRef = actor._myRef  # noqa: SLF001 - of the same class
+    return operations
+
+
+async def _wait_down(cell: ServerCell, monitor: Monitor, timeout_s: float | None) -> Reason:
+    down = cell.own().take_down(monitor)
+    if down is not None:
+        return down.reason
+    wait = Wait(cell, monitor)
+    if timeout_s is not None:
+        wait.timer = cell.own().add_timer(timeout_s, wait.expire)
+    return await wait

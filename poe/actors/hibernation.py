@@ -9,40 +9,37 @@ from poe.actors.idle_time import become_idle
 from poe.actors.message import HIBERNATE
 
 if TYPE_CHECKING:
-    from poe.actors.gen_server import GenServer
-    from poe.actors.timer_queue import Timer
+    from poe.actors.server_cell import ServerCell
 
 
 class HibernateAfter:
-    """Stands before one actor for its whole life, as its way in.
+    """Observes one actor for its whole life.
 
     One timer serves any number of messages: when it fires too early it is set again.
     """
 
-    def __init__(self, actor: "GenServer", after_s: float) -> None:
-        self._actor = actor
+    __slots__ = ("_after_s", "_cell", "_is_set", "_last_s")
+
+    def __init__(self, cell: "ServerCell", after_s: float) -> None:
+        self._cell = cell
         self._after_s = after_s
         self._last_s = 0.0
-        self._timer: Timer | None = None
-        self._receive = actor.receiveMessage
-        actor.receiveMessage = self.deliver  # type: ignore[method-assign]  # shadows the method
+        self._is_set = False
 
-    def deliver(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
-        """Hand a message on, and note when the actor was done with it."""
-        self._receive(message, sender)
-        system = self._actor._myRef.system  # noqa: SLF001 - part of the runtime
-        self._last_s = system.monotonic_s()
-        if self._timer is None:
-            self._timer = system.add_timer(self._after_s, self._look)
+    def see(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
+        """Note when a message came, or a reply that the actor awaits."""
+        del message, sender
+        self._last_s = self._cell.system.monotonic_s()
+        if not self._is_set and self._cell.instance is not None:
+            self._is_set = True
+            self._cell.own().add_timer(self._after_s, self._look)
 
     def _look(self) -> None:
-        actor = self._actor
-        cell = actor._myRef  # noqa: SLF001
-        self._timer = None
-        if cell.instance is None:
-            return
+        cell = self._cell
+        self._is_set = False
         left_s = self._last_s + self._after_s - cell.system.monotonic_s()
-        if left_s <= 0 and actor._coroutine is None:  # noqa: SLF001
-            become_idle(actor, HIBERNATE)
+        if left_s <= 0 and not cell.is_busy:
+            become_idle(cell, HIBERNATE)
         else:
-            self._timer = cell.system.add_timer(max(left_s, self._after_s / 10), self._look)
+            self._is_set = True
+            cell.own().add_timer(max(left_s, self._after_s / 10), self._look)

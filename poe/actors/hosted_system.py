@@ -29,7 +29,7 @@ from poe.actors.hosted.name_server import NameServer
 from poe.actors.hosted.packet import Op, Packet
 from poe.actors.hosted.pid_watch import wait_for_end
 from poe.actors.hosted.remote_cell import RemoteCell
-from poe.actors.message import Cast, Down, ExitSignal, Start
+from poe.actors.message import Cast, DownSignal, ExitSignal, Start
 from poe.actors.reason import NORMAL, Reason
 from poe.actors.system_calls import SystemCalls
 from poe.errors import ActorDead, CallTimeout, OptionError
@@ -158,13 +158,14 @@ class HostedSystem(SystemCalls):
         downs: list[object] = []
         with self._lock:
             watcher = self._actors.new_outside_cell("Stop", _Downs(downs))
-            watcher.monitor(ref.cell)
+            monitor = watcher.monitor(ref.cell)
             self._actors.request_stop(ref.cell, reason)
         try:
             if not self._wait_until(lambda: downs, timeout_s):
                 raise CallTimeout(ref, timeout_s or 0.0)
         finally:
             with self._lock:
+                ref.cell.drop_monitor(monitor)
                 self._actors.drop(watcher)
 
     def is_alive(self, ref: LoopAddress, timeout_s: float | None = 5.0) -> bool:
@@ -282,7 +283,7 @@ class _Downs:
     def deliver(self, message: object, sender: object) -> None:
         """Note the end."""
         del sender
-        if isinstance(message, Down):
+        if isinstance(message, DownSignal):
             self._downs.append(message)
 
 

@@ -1,9 +1,8 @@
 """What a GenServer does until its next message: wait for a time-out, or hibernate.
 
-A time-out is a message to the actor itself if no other one comes first. While it runs it stands
-before the actor, as its cell's way in, so that an actor without one pays nothing. Any message
-ends it; a request of the runtime itself starts it over; it never fires while the actor is
-suspended.
+A time-out is a message to the actor itself if no other one comes first. While it runs it observes
+the actor, so that an actor without one pays nothing. Any message ends it; a request of the runtime
+itself starts it over; it never fires while the actor is suspended.
 
 Source: OTP `gen_server`, time-out and `hibernate` in a callback's result; `spec/otp.md` §2.3.
 """
@@ -22,83 +21,75 @@ from poe.actors.message import (
 from poe.actors.reason import Reason
 
 if TYPE_CHECKING:
-    from poe.actors.gen_server import GenServer
+    from poe.actors.server_cell import ServerCell
     from poe.actors.timer_queue import Timer
 
 
-def become_idle(actor: "GenServer", then: object) -> None:
+def become_idle(cell: "ServerCell", then: object) -> None:
     """Do what a callback's result asks for until the next message, if it asks for something."""
     if type(then) is IdleTimeout:
-        IdleTime(actor, then.after_s).start()
+        IdleTime(cell, then.after_s).start()
     elif then is HIBERNATE:
         # With messages waiting it would wake at once.
-        actor._mailbox = actor._mailbox or None  # noqa: SLF001 - part of the runtime
-        actor._unanswered = actor._unanswered or None  # noqa: SLF001
+        cell.mailbox = cell.mailbox or None
+        cell.unanswered = cell.unanswered or None
+        cell.belongings = cell.belongings or None
 
 
 class IdleTime:
     """One idle time of one actor, from the end of a callback to the next message.
 
-    `actor._idle_time` is this object exactly as long as it runs.
+    It is among the observers of its cell exactly as long as it runs; there is one at most.
     """
 
-    __slots__ = ("_actor", "_after_s", "_timer")
+    __slots__ = ("_after_s", "_timer", "cell")
 
-    def __init__(self, actor: "GenServer", after_s: float) -> None:
-        self._actor = actor
+    def __init__(self, cell: "ServerCell", after_s: float) -> None:
+        self.cell = cell
         self._after_s = after_s
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        """Stand before the actor until a message comes or the time is up."""
-        actor = self._actor
-        if actor._idle_time is not None:  # noqa: SLF001
-            actor._idle_time.end()  # noqa: SLF001
-        actor._idle_time = self  # noqa: SLF001
-        cell = actor._myRef  # noqa: SLF001
-        cell.deliver = self.deliver
+        """Wait until a message comes or the time is up."""
+        cell = self.cell
+        for observer in cell.observers or ():
+            if type(observer) is IdleTime:
+                observer.end()
+        cell.observe_by(self)
         if self._after_s > 0:
-            self._timer = cell.system.add_timer(self._after_s, self._queue_time_up)
+            self._timer = cell.own().add_timer(self._after_s, self._queue_time_up)
         else:
             self._queue_time_up()
 
     def end(self) -> None:
-        """Let messages go to the actor directly again."""
-        actor = self._actor
+        """Wait no longer."""
         if self._timer is not None:
             self._timer.cancel()
-        actor._idle_time = None  # noqa: SLF001
-        actor._myRef.deliver = actor.receiveMessage  # noqa: SLF001
+        self.cell.observe_no_more(self)
 
-    def deliver(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
-        """Receive for the actor; what is a message to it ends the idle time."""
-        actor = self._actor
+    def see(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
+        """Look at a message; one to the actor ends the idle time."""
         if type(message) is Call and type(message.request) is SystemRequest:
-            IdleTime(actor, self._after_s).start()
+            IdleTime(self.cell, self._after_s).start()
         elif sender is not REPLY and not self._is_unseen(message):
             self.end()
-        actor.receiveMessage(message, sender)
 
     def _is_unseen(self, message: object) -> bool:
         """Tell whether the actor sees nothing of a message: it ignores it, ends or is suspended."""
-        actor = self._actor
-        is_signal = type(message) is ExitSignal and not actor.trap_exits
-        return is_signal or actor._is_suspended  # noqa: SLF001
-
-    def abort(self, reason: Reason) -> None:
-        """End the actor, which was cut short when it was told."""
-        self._actor._myRef.abort(reason)  # noqa: SLF001
+        cell = self.cell
+        is_signal = type(message) is ExitSignal and not cell.instance.trap_exits
+        return is_signal or cell.is_suspended
 
     def _queue_time_up(self) -> None:
         """Let the end of the time wait its turn: messages that are on their way come first."""
-        self._actor._myRef.queue.append((TimeUp(self), None, None))  # noqa: SLF001
+        self.cell.queue.append((TimeUp(self), None, None))
 
     def tell_time_up(self) -> None:
         """Tell the actor, unless something came first."""
-        actor = self._actor
-        if actor._idle_time is self and not actor._is_suspended:  # noqa: SLF001
+        cell = self.cell
+        if self in (cell.observers or ()) and cell.blocked_by is None:
             self.end()
-            actor.receiveMessage(TIMED_OUT, None)
+            cell.deliver(TIMED_OUT, None)
 
 
 class TimeUp:
@@ -109,11 +100,16 @@ class TimeUp:
     def __init__(self, idle_time: IdleTime) -> None:
         self._idle_time = idle_time
 
+    @property
+    def cell(self) -> "ServerCell":
+        """Return the actor's cell."""
+        return self._idle_time.cell
+
     def deliver(self, message: object, sender: object) -> None:
         """Tell the idle time."""
         del message, sender
         self._idle_time.tell_time_up()
 
     def abort(self, reason: Reason) -> None:
-        """End the actor, which was cut short."""
-        self._idle_time.abort(reason)
+        """End the actor, which was cut short when it was told."""
+        self.cell.abort(reason)

@@ -15,8 +15,9 @@ from poe.actors.address import LoopAddress, cell_of
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
-from poe.actors.message import Cast, Down, ExitSignal, Start
-from poe.actors.reason import KILL, NOPROC, NORMAL, Reason
+from poe.actors.message import Cast, DownSignal, ExitSignal, Start
+from poe.actors.reason import KILLED, NOPROC, NORMAL, Reason
+from poe.actors.server_cell import ServerCell
 from poe.actors.system_calls import SystemCalls
 from poe.actors.thespian_base import ThespianBase
 from poe.errors import ActorDead, CallTimeout, SystemShutDown
@@ -112,10 +113,14 @@ class LoopSystemBase(SystemCalls, ThespianBase):
         return self._outcome(call)
 
     def cast(self, ref: LoopAddress | str, message: object) -> None:
-        """Send a message that expects no answer."""
+        """Send a message that expects no answer; a dead receiver is no error.
+
+        Raises:
+            MailboxFull: the receiver is busy or suspended, and as many as its `mailbox_max` wait.
+        """
         cell = self.find(ref)
         if cell is not None:
-            self.post_from_outside(cell, Cast(message), None)
+            self.send_from_outside(cell, Cast(message), None)
 
     def exit(self, ref: LoopAddress | str, reason: Reason) -> None:
         """Send an exit signal that comes from no actor."""
@@ -139,12 +144,13 @@ class LoopSystemBase(SystemCalls, ThespianBase):
             cell = self.find(ref)
             if cell is None:
                 raise ActorDead(ref, NOPROC)
-            watcher.monitor(cell)
+            monitor = watcher.monitor(cell)
             self.request_stop(cell, reason)
             self._drain()
         finally:
             self._leave()
         if not self._wait(ended, timeout_s):
+            self.run_outside(lambda: cell.drop_monitor(monitor))
             raise CallTimeout(ref, timeout_s or 0.0)
 
     def when_ended(self, ref: LoopAddress, action: Callable[[Reason], object]) -> None:
@@ -170,11 +176,8 @@ class LoopSystemBase(SystemCalls, ThespianBase):
 
     def _kill_all(self) -> None:
         for cell in list(self._alive):
-            if isinstance(cell.instance, GenServer):
-                # Its own end: whoever waits for an answer of it must not wait for ever.
-                cell.deliver(ExitSignal(None, KILL), None)
-            else:
-                cell.end(NORMAL)
+            # Its own end: whoever waits for an answer of it must not wait for ever.
+            cell.abort(KILLED if isinstance(cell, ServerCell) else NORMAL)
 
     def shutdown_soon(self) -> None:
         """Shut down as soon as no actor runs; for `Actor.actorSystemShutdown`."""
@@ -205,5 +208,5 @@ class _EndWatcher:
     def deliver(self, message: object, sender: object) -> None:
         """Pass the reason on."""
         del sender
-        if isinstance(message, Down):
+        if isinstance(message, DownSignal):
             self._action(message.reason)

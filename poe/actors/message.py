@@ -3,7 +3,7 @@
 What reaches a callback: the request or message itself, and in `handle_info` also `Exit`, `Down` and
 `TIMED_OUT`. What a callback returns to the runtime: nothing, a reply, or one of `Stop`, `Continue`,
 `IdleTimeout`, `HIBERNATE`, `Reply`, `Error`, `NO_REPLY`, `IGNORE`. The envelopes `Cast`, `Start`,
-`ExitSignal` and `SystemRequest` never reach user code.
+`ExitSignal`, `DownSignal` and `SystemRequest` never reach user code.
 """
 
 import math
@@ -28,6 +28,7 @@ class Token(Enum):
     HIBERNATE = "sleep until the next message, with no more memory than the state takes"
     TIMED_OUT = "the deadline of a wait, or an idle time-out, has passed"
     REPLY = "marks a run-queue entry that resumes a waiting actor"
+    SUSPENDED = "an actor keeps its messages until it is resumed"
 
 
 NO_REPLY: Final = Token.NO_REPLY
@@ -39,6 +40,7 @@ HIBERNATE: Final = Token.HIBERNATE
 TIMED_OUT: Final = Token.TIMED_OUT
 """What `handle_info` gets when an `IdleTimeout` is over, and a wait returns when its time is."""
 REPLY: Final = Token.REPLY
+SUSPENDED: Final = Token.SUSPENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +136,19 @@ class Start:
 
     def answer(self, result: object) -> None:
         """Give the starter the address; `init` must not have returned what means nothing."""
-        assert self.call.server is not None
+        server = self.call.server
+        assert server is not None
+        reason: Reason
         if result is not None:
             reason = ("bad_return_value", result)
-            self._give_up(reason, reason)
+        elif server.instance._myRef is not server:  # noqa: SLF001 - Thespian's name
+            name = type(server.instance).__name__
+            msg = f"{name} sets _myRef, which is Thespian's way to an actor; use another name"
+            reason = AttributeError(msg)
+        else:
+            self.call.answer(server.address)
             return
-        self.call.answer(self.call.server.address)
+        self._give_up(reason, reason)
 
     def expire(self) -> None:
         """Kill the actor because its `init` takes too long, and tell the starter."""
@@ -161,6 +170,20 @@ class ExitSignal:
     ref: "ActorRef | None"
     reason: Reason
     linked: bool = False
+
+
+class DownSignal:
+    """The notice of an end on its way to who has a monitor; it becomes a `Down` there.
+
+    A `Down` that anybody made and sent is a message like any other.
+    """
+
+    __slots__ = ("monitor", "reason", "ref")
+
+    def __init__(self, ref: "ActorRef", reason: Reason, monitor: Monitor) -> None:
+        self.ref = ref
+        self.reason = reason
+        self.monitor = monitor
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,8 +53,12 @@ class OutsideContext:
         return self._cell.address
 
     def tell(self, actor: Any, message: object) -> None:  # noqa: ANN401 - a Thespian address
-        """Send a message and let the actors run."""
-        self._base.post_from_outside(actor.cell, message, self._cell.address)
+        """Send a message and let the actors run.
+
+        Raises:
+            MailboxFull: too many wait for the actor already.
+        """
+        self._base.send_from_outside(actor.cell, message, self._cell.address)
 
     def ask(self, actor: Any, message: object, timeout: Any) -> Any:  # noqa: ANN401
         """Send a message and wait for the next answer from any actor."""

@@ -86,7 +86,7 @@ class ProcessWatch:
         """Wait until the process is ready or has ended, or the time is over."""
         if self.end is None:
             self._wait = Wait(self._cell)
-            self._wait.timer = self._cell.system.add_timer(timeout_s, self._wait.expire)
+            self._wait.timer = self._cell.own().add_timer(timeout_s, self._wait.expire)
             await self._wait
             self._wait = None
 

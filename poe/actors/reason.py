@@ -6,7 +6,9 @@ other value given to `Stop` or `exit`, or the exception that ended the actor.
 Source: Erlang/OTP reference manual, "Processes"; `spec/otp.md` §1.4 and §3.
 """
 
-import asyncio
+import signal
+import threading
+import traceback
 from typing import Final
 
 from poe.errors.short_text import short_repr
@@ -27,13 +29,6 @@ NOPROC: Final = "noproc"
 TIMEOUT: Final = "timeout"
 """`init` took longer than its starter allowed."""
 
-CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError, GeneratorExit)
-"""What ends the actor that raises it; the last three must not end the thread that runs all actors.
-
-`KeyboardInterrupt` is left out: it is meant for the program. It ends the actor, too, and goes on to
-whoever runs actors.
-"""
-
 
 class ActorExit(Exception):
     """Raised in a callback it ends the actor with `reason`, as OTP's `exit(Reason)` does.
@@ -49,6 +44,26 @@ class ActorExit(Exception):
 def reason_of(error: BaseException) -> Reason:
     """Return the exit reason of an actor whose callback raised `error`."""
     return error.reason if isinstance(error, ActorExit) else error
+
+
+def is_for_program(error: BaseException) -> bool:
+    """Tell whether an exception in a callback is meant for the program, and not for the actor.
+
+    So is Ctrl-C in the main thread, and the `SystemExit` that a signal handler raises there. It
+    ends the actor, too, and goes on to whoever runs actors. Anything else ends the actor alone: a
+    `sys.exit()` in a callback must not end the thread that runs all actors.
+    """
+    if not isinstance(error, KeyboardInterrupt | SystemExit):
+        return False
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    return isinstance(error, KeyboardInterrupt) or _is_raised_by_signal_handler(error)
+
+
+def _is_raised_by_signal_handler(error: BaseException) -> bool:
+    handlers = (signal.getsignal(number) for number in signal.valid_signals())
+    codes = {getattr(handler, "__code__", None) for handler in handlers} - {None}
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def is_orderly(reason: Reason) -> bool:

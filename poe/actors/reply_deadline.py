@@ -36,11 +36,10 @@ class ReplyDeadline:
         caller = call.caller
         if self._timeout_s is None or caller is None or call.is_done:
             return await call
-        system = caller.system
         self._call = call
-        self._due_s = system.monotonic_s() + self._timeout_s
+        self._due_s = caller.system.monotonic_s() + self._timeout_s
         if self._timer is None:
-            self._timer = system.add_timer(self._timeout_s, self._ring)
+            self._timer = caller.own().add_timer(self._timeout_s, self._ring)
         try:
             return await call
         finally:
@@ -53,10 +52,9 @@ class ReplyDeadline:
         call = self._call
         if call is None or call.caller is None or self._timeout_s is None:
             return
-        system = call.caller.system
-        rest_s = self._due_s - system.monotonic_s()
+        rest_s = self._due_s - call.caller.system.monotonic_s()
         if rest_s > 0:
-            self._timer = system.add_timer(rest_s, self._ring)
+            self._timer = call.caller.own().add_timer(rest_s, self._ring)
         else:
             server = call.server.address if call.server is not None else None
             call.fail(CallTimeout(server, self._timeout_s))

@@ -11,13 +11,13 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from poe.actors.call import Call
-from poe.actors.message import Cast
+from poe.actors.message import Cast, Down, DownSignal
 from poe.actors.reason import Reason
 from poe.errors import PoeError
 from poe.errors.short_text import short_repr
 
 if TYPE_CHECKING:
-    from poe.actors.gen_server import GenServer
+    from poe.actors.server_cell import ServerCell
 
 logger = logging.getLogger("poe.actors")
 
@@ -26,12 +26,11 @@ _SHOWN_MAX = 10
 """Waiting messages and links that a report names; it counts all messages."""
 
 
-def report_crash(actor: "GenServer", reason: Reason, error: BaseException | None) -> None:
+def report_crash(cell: "ServerCell", reason: Reason, error: BaseException | None) -> None:
     """Log the end of an actor, just before `terminate` runs; `error` is what a callback raised."""
     if not logger.isEnabledFor(logging.ERROR):
         return
-    cell = actor._myRef  # noqa: SLF001 - part of the runtime
-    mailbox = actor._mailbox or ()  # noqa: SLF001
+    mailbox = cell.mailbox or ()
     text = reason_text(reason)
     fields = {
         "report": "crash",
@@ -53,7 +52,8 @@ def kind_of(message: object) -> str:
         return f"call {type(message.request).__name__}"
     if type(message) is Cast:
         return f"cast {type(message.message).__name__}"
-    return f"info {type(message).__name__}"
+    kind = Down if type(message) is DownSignal else type(message)
+    return f"info {kind.__name__}"
 
 
 def reason_text(reason: object) -> str:

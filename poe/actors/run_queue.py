@@ -24,8 +24,8 @@ from poe.actors.actor_cell import ActorCell, Entry, Receiver
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.event_loop import EventLoop
-from poe.actors.idle_time import TimeUp
 from poe.actors.message import Start
+from poe.actors.reason import is_for_program
 from poe.actors.timer_queue import Timer, TimerQueue
 from poe.errors import CallFromActor
 
@@ -99,7 +99,7 @@ class RunQueue:
     # ---- the way in ---------------------------------------------------------------------------
 
     def post_from_outside(self, cell: ActorCell, message: object, sender: object) -> None:
-        """Send any message from an application thread and let the actors run."""
+        """Send what the runtime itself has to tell, and is never refused, from any thread."""
         self._enter()
         try:
             cell.queue.append((cell, message, sender))
@@ -196,18 +196,18 @@ class RunQueue:
         self._nesting += 1
         try:
             server.deliver(message, None)
-        except BaseException as interrupt:  # noqa: BLE001 - raised again by `_drain`
+        except BaseException as error:  # noqa: BLE001 - an interrupt is raised again by `_drain`
             # Not through the caller's coroutine: it is no crash of the caller, who learns from
             # the call how the server ended.
-            server.abort(interrupt)
-            queue.appendleft((_Interrupt(interrupt), None, None))
+            _cut_short(server, error)
+            if is_for_program(error):
+                queue.appendleft((_Interrupt(error), None, None))
         finally:
             self._nesting -= 1
 
     def _drain(self) -> None:
         """Deliver until nothing is left that this thread may deliver, or others need a turn."""
         queue, pinned = self._run_queue, self._pinned_queue
-        cell: Receiver | None = None
         self._is_running = True
         try:
             for _ in self._burst:
@@ -217,17 +217,12 @@ class RunQueue:
                     cell, message, sender = pinned.popleft()
                 else:
                     break
-                cell.deliver(message, sender)
-        except BaseException as interrupt:
-            # Ctrl-C in a thread that runs actors: nobody can vouch for the state of the one that
-            # was interrupted, so it ends, and its supervisor does what it does after a crash.
-            if isinstance(cell, ActorCell | TimeUp):
-                cell.abort(interrupt)
-            loop = self._event_loop
-            if loop is None or not loop.is_own_thread():
-                raise
-            # Nobody waits in that thread, and without it no timer would fire any more.
-            logger.exception("an actor was cut short in the event loop's thread")
+                try:
+                    cell.deliver(message, sender)
+                except BaseException as error:
+                    _cut_short(cell, error)
+                    if is_for_program(error):
+                        raise
         finally:
             self._is_running = False
             if queue or pinned:
@@ -236,16 +231,19 @@ class RunQueue:
             self._arm_calls()
 
     def _arm_calls(self) -> None:
-        """Set the timers of the calls that were not answered at once."""
+        """Set the timers of the calls that were not answered at once, and give them owners."""
         while self.unarmed:
             call = self.unarmed.popleft()
-            if not call.is_done and call.timeout_s is not None:
-                try:
+            if call.is_done or call.caller is None:
+                continue
+            call.caller.own().add_call(call)
+            try:
+                if call.timeout_s is not None and not call.is_done:
                     call.timer = self.add_timer(call.timeout_s, call.expire)
-                except (TypeError, ValueError) as error:
-                    # The caller is to blame, and not who happens to run actors now.
-                    call.fail(error)
-                    self._drain()
+            except (TypeError, ValueError) as error:
+                # The caller is to blame, and not who happens to run actors now.
+                call.fail(error)
+                self._drain()
 
     # ---- time ---------------------------------------------------------------------------------
 
@@ -340,6 +338,22 @@ class RunQueue:
                 self._systems.remove(reference)
         if self._event_loop is not None:
             self._event_loop.stop()
+
+
+def _cut_short(receiver: Receiver, error: BaseException) -> None:
+    """End an actor in the middle of its turn.
+
+    Nobody can vouch for the state of one that Ctrl-C has interrupted. Anything else was raised by
+    what a user's object does where no callback runs, such as the `__bool__` of a setting. The
+    actor's supervisor does what it does after a crash. Who runs actors now has nothing to do with
+    it, and must not hear of it.
+    """
+    if not is_for_program(error):
+        name = getattr(receiver, "address", type(receiver).__name__)
+        logger.error("%s was cut short", name, exc_info=error)
+    abort = getattr(receiver, "abort", None)
+    if abort is not None:
+        abort(error)
 
 
 class _Interrupt:

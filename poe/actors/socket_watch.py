@@ -40,7 +40,6 @@ class SocketWatch:
         watched: socket.socket,
         when_closed: Callable[[], object] = lambda: None,
     ) -> None:
-        self._actor = actor
         self._when_closed = when_closed
         self._cell = actor._myRef  # noqa: SLF001 - part of the runtime
         self._socket = watched
@@ -57,7 +56,7 @@ class SocketWatch:
 
     def _readable(self) -> None:
         self._note_input(self._descriptor)
-        if self._actor._coroutine is None:  # noqa: SLF001 - part of the runtime
+        if not self._cell.is_busy:
             self._cell.system.post_from_outside(self._cell, READABLE, None)
         elif not self.is_paused:
             # Only now: most peers say nothing before they have their answer, and off and on the
@@ -84,7 +83,7 @@ class SocketWatch:
             self._loop.remove_writer(self._descriptor)
             system.run_outside(lambda: wait.finish(None))
 
-        wait.timer = system.add_timer(timeout_s, wait.expire)
+        wait.timer = self._cell.own().add_timer(timeout_s, wait.expire)
         self._loop.add_writer(self._descriptor, writable)
         try:
             return await wait is not TIMED_OUT

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from poe.actors.address import ActorRef
 from poe.actors.call import Call
-from poe.actors.message import REPLY, SystemRequest
+from poe.actors.message import REPLY, SUSPENDED, SystemRequest
 from poe.actors.reports import kind_of
 from poe.errors import NotSuspended
 
 if TYPE_CHECKING:
-    from poe.actors.gen_server import GenServer
+    from poe.actors.server_cell import ServerCell
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +55,34 @@ class ActorStatus:
     """The last of them, oldest first."""
 
 
-def serve(actor: "GenServer", request: SystemRequest) -> object:
+def serve(cell: "ServerCell", request: SystemRequest) -> object:
     """Carry out a request and return its answer; what it raises goes to who asked."""
     match request.op:
-        case "suspend" | "resume":
-            actor._is_suspended = request.op == "suspend"  # noqa: SLF001 - part of the runtime
+        case "suspend":
+            cell.blocked_by = SUSPENDED
+            return None
+        case "resume":
+            cell.blocked_by = None
             return None
         case "get_status":
-            return _status(actor)
+            return _status(cell)
         case "inspect":
-            _inspect(actor, request.argument)
+            _inspect(cell, request.argument)
             return None
         case "replace_state" | "change_code":
-            _change_state(actor, request)
-    return actor.get_state() if request.op.endswith("_state") else None
+            _change_state(cell, request)
+    return cell.instance.get_state() if request.op.endswith("_state") else None
 
 
-def _change_state(actor: "GenServer", request: SystemRequest) -> None:
+def _change_state(cell: "ServerCell", request: SystemRequest) -> None:
     """Replace the state, or change the code; whatever fails leaves the attributes as they were.
 
     What they refer to is not copied: it may be large, or a socket.
     """
+    actor = cell.instance
     is_code = request.op == "change_code"
-    if is_code and not actor._is_suspended:  # noqa: SLF001 - part of the runtime
-        raise NotSuspended(actor.ref)
+    if is_code and not cell.is_suspended:
+        raise NotSuspended(cell.address)
     before = actor.get_state()
     try:
         if is_code:
@@ -90,17 +94,16 @@ def _change_state(actor: "GenServer", request: SystemRequest) -> None:
         raise
 
 
-def _status(actor: "GenServer") -> ActorStatus:
-    cell = actor._myRef  # noqa: SLF001
-    inspector = actor._inspector  # noqa: SLF001
+def _status(cell: "ServerCell") -> ActorStatus:
+    inspector = _inspector(cell)
     return ActorStatus(
-        actor_class=type(actor).__name__,
+        actor_class=type(cell.instance).__name__,
         name=cell.name,
-        parent=actor.parent,
-        is_suspended=actor._is_suspended,  # noqa: SLF001
-        is_busy=actor._coroutine is not None,  # noqa: SLF001
-        mailbox_length=len(actor._mailbox or ()),  # noqa: SLF001
-        unanswered_count=len(actor._unanswered or ()),  # noqa: SLF001
+        parent=None if cell.parent is None else cell.parent.address,
+        is_suspended=cell.is_suspended,
+        is_busy=cell.is_busy,
+        mailbox_length=len(cell.mailbox or ()),
+        unanswered_count=len(cell.unanswered or ()),
         links=frozenset(other.address for other in cell.linked()),
         monitors_count=len(cell.monitors or ()),
         messages_in=None if inspector is None else inspector.messages_in,
@@ -108,48 +111,43 @@ def _status(actor: "GenServer") -> ActorStatus:
     )
 
 
-def _inspect(actor: "GenServer", log_max: int | None) -> None:
-    if actor._inspector is not None:  # noqa: SLF001
-        actor._inspector.end()  # noqa: SLF001
-    actor._inspector = None if log_max is None else Inspector(actor, log_max)  # noqa: SLF001
+def _inspector(cell: "ServerCell") -> "Inspector | None":
+    found = [each for each in cell.observers or () if isinstance(each, Inspector)]
+    return found[0] if found else None
+
+
+def _inspect(cell: "ServerCell", log_max: int | None) -> None:
+    before = _inspector(cell)
+    after = None if log_max is None else Inspector(cell, log_max)
+    if before is not None:
+        cell.observe_no_more(before)
+    if after is not None:
+        cell.observe_by(after)
 
 
 class Inspector:
-    """Counts and logs what one actor handles; stands before it as its way in.
+    """Counts and logs what one actor handles.
 
     Replies are not seen: they go from the actor straight to who waits, and looking at each would
     cost every actor.
     """
 
-    def __init__(self, actor: "GenServer", log_max: int) -> None:
+    __slots__ = ("_cell", "log", "messages_in")
+
+    def __init__(self, cell: "ServerCell", log_max: int) -> None:
         self.messages_in = 0
         self.log: deque[LoggedMessage] = deque(maxlen=log_max)
-        self._actor = actor
-        self._receive = actor.receiveMessage
-        self._place(self.deliver)
+        self._cell = cell
 
-    def deliver(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
-        """Note a message that the actor handles now, and hand it on."""
-        actor = self._actor
+    def see(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
+        """Note a message that the actor handles now."""
         # What has to wait comes by a second time, when it is handled.
-        is_handled = actor._coroutine is None and not actor._is_suspended  # noqa: SLF001
+        is_handled = self._cell.blocked_by is None
         is_call = type(message) is Call
         is_system = is_call and type(message.request) is SystemRequest
         if is_handled and sender is not REPLY and not is_system:
             if is_call:
                 sender = None if message.caller is None else message.caller.address
             self.messages_in += 1
-            now_s = actor.monotonic_s()
+            now_s = self._cell.system.monotonic_s()
             self.log.append(LoggedMessage(now_s, kind_of(message), sender))
-        self._receive(message, sender)
-
-    def end(self) -> None:
-        """Let messages go to the actor directly again."""
-        self._place(self._receive)
-
-    def _place(self, receive: Any) -> None:  # noqa: ANN401 - a bound method
-        actor = self._actor
-        actor.receiveMessage = receive  # type: ignore[method-assign]  # shadows the method
-        # An idle time-out stands before all, and looks this up when it hands on.
-        if actor._idle_time is None:  # noqa: SLF001
-            actor._myRef.deliver = receive  # noqa: SLF001

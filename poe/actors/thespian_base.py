@@ -34,8 +34,12 @@ from poe.actors.actor_table import ActorTable
 from poe.actors.address import LoopAddress
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
-from poe.actors.message import Cast, Down, ExitSignal, Start
+from poe.actors.gen_server import GenServer
+from poe.actors.message import Cast, DownSignal, ExitSignal, Start
 from poe.actors.outside import OutsideContext, to_seconds
+from poe.actors.server_cell import ServerCell
+from poe.actors.thespian_delivery import ThespianCell
+from poe.actors.timer_queue import Timer
 
 if TYPE_CHECKING:
     from thespian.actors import ActorSystem
@@ -65,7 +69,7 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
         self._sourceAuthority: LoopAddress | None = None
         self._sourceNotifications: list[LoopAddress] = []
         self._globalNames: dict[str, LoopAddress] = {}
-        self._wakeups: dict[int, tuple[LoopAddress, Any]] = {}
+        self._wakeups: dict[ActorCell, dict[Timer, Any]] = {}
         self._private_count = 0
         self._system_cell = self.new_outside_cell("ActorSys", _SystemReceiver(self))
         self.system_address = self._system_cell.address
@@ -89,6 +93,21 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
     def tell(self, actor: Any, message: object) -> None:  # noqa: ANN401
         """Send a message from outside and let the actors run."""
         self._outside.tell(actor, message)
+
+    def send_from_outside(self, cell: ActorCell, message: object, sender: object) -> None:
+        """Send a message of an application thread and let the actors run.
+
+        Raises:
+            MailboxFull: too many wait for the receiver already.
+        """
+        self._enter()
+        try:
+            if cell.blocked_by is not None:
+                cell.admit()
+            cell.queue.append((cell, message, sender))
+            self._drain()
+        finally:
+            self._leave()
 
     def ask(self, actor: Any, message: object, timeout: Any) -> Any:  # noqa: ANN401
         """Send a message from outside and wait for the next answer."""
@@ -145,8 +164,8 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
         if cell.instance is None:
             parent.post(ChildActorExited(cell.address), self.system_address)
         else:
-            parent.children = parent.children or []
-            parent.children.append(cell)
+            parent.children = parent.children or {}
+            parent.children[cell] = None
             self._publish(cell, global_name)
         return cell.address
 
@@ -190,17 +209,25 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
             logger.warning("Actor total creation error", exc_info=True)
             if is_primary:
                 raise
-        cell = self._new_cell(parent, label, pinned=getattr(actor_class, "pinned_to_loop", False))
+        is_server = isinstance(instance, GenServer)
+        cell: ActorCell = self._new_cell(
+            ServerCell if is_server else ThespianCell,
+            parent,
+            label,
+            pinned=is_server and actor_class.pinned_to_loop,
+        )
         cell.source_hash = source_hash
         if instance is not None:
             self.enliven(cell, instance)
-            if hasattr(instance, "handle_call"):
-                cell.post(Start((), {}, Call(None, self._system_cell, cell, None)))
+            if is_server:
+                cell.post(Start((), {}, Call(None, None, cell, None)))
         return cell
 
     def forget(self, cell: ActorCell) -> None:
         """Take an ended actor out of all tables, and tell the actor that created it."""
         super().forget(cell)
+        for timer in list(self._wakeups.pop(cell, ())):
+            timer.cancel()
         if cell.globalName:
             self._globalNames.pop(cell.globalName, None)
         if self.dead_letter_handler is cell:
@@ -209,13 +236,13 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
             self._sourceNotifications.remove(cell.address)
         parent = cell.parent
         if parent is not None and parent.children is not None and cell in parent.children:
-            parent.children.remove(cell)
+            del parent.children[cell]
             parent.post(ChildActorExited(cell.address), self.system_address)
 
     def dead_letter(self, cell: ActorCell, message: object, sender: object) -> None:
         """Give a message for an ended actor to the dead letter handler, if there is one."""
         handler = self.dead_letter_handler
-        if handler is None or isinstance(message, Cast | ExitSignal | Down | DeadEnvelope):
+        if handler is None or isinstance(message, Cast | ExitSignal | DownSignal | DeadEnvelope):
             return
         handler.post(DeadEnvelope(cell.address, message), sender)
 
@@ -239,14 +266,10 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
         """Deliver a `WakeupMessage` to an actor later."""
         delay_s = to_seconds(period) or 0.0
         delay = period if isinstance(period, timedelta) else timedelta(seconds=delay_s)
-        key = self.next_serial()
-        self._wakeups[key] = (cell.address, ExpirationTimer(delay))
-
-        def wake() -> None:
-            del self._wakeups[key]
-            cell.post(WakeupMessage(delay, payload), cell.address)
-
-        self.add_timer(delay_s, wake)
+        message = WakeupMessage(delay, payload)
+        timer = self.add_timer(delay_s, lambda: cell.post(message, cell.address))
+        timer.owner = self._wakeups.setdefault(cell, {})
+        timer.owner[timer] = ExpirationTimer(delay)
 
     def send_status(self, cell: ActorCell, sender: LoopAddress) -> None:
         """Answer a status request for an actor, or for the system itself."""
@@ -262,7 +285,13 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
             )
             for child in cell.children or ():
                 status.addChild(child.address)
-        status.addWakeups(list(self._wakeups.values()))
+        status.addWakeups(
+            [
+                (sleeper.address, rest)
+                for sleeper, timers in self._wakeups.items()
+                for rest in timers.values()
+            ]
+        )
         sender.cell.post(status, cell.address)
 
     # ---- loaded sources -----------------------------------------------------------------------

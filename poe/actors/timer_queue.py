@@ -6,15 +6,19 @@ clock drives it as well as the real one.
 
 import heapq
 from collections.abc import Callable
+from typing import Any
 
 _SWEEP_MIN = 1024
 """Cancelled timers stay in the heap until there are this many, and as many as live ones."""
 
 
 class Timer:
-    """One pending action; `cancel` is allowed at any time, and twice."""
+    """One pending action; `cancel` is allowed at any time, and twice.
 
-    __slots__ = ("_queue", "action", "deadline_s")
+    `owner` holds it while it is pending, if somebody wants to know what is.
+    """
+
+    __slots__ = ("_queue", "action", "deadline_s", "owner")
 
     def __init__(
         self, queue: "TimerQueue", deadline_s: float, action: Callable[[], object]
@@ -22,12 +26,21 @@ class Timer:
         self._queue = queue
         self.deadline_s = deadline_s
         self.action: Callable[[], object] | None = action
+        self.owner: dict[Any, Any] | None = None
 
     def cancel(self) -> None:
         """Make sure that the action does not run from now on."""
         if self.action is not None:
-            self.action = None
+            self.take_action()
             self._queue.count_cancelled()
+
+    def take_action(self) -> Callable[[], object] | None:
+        """Return the action, which nobody else gets from now on."""
+        if self.owner is not None:
+            self.owner.pop(self, None)
+            self.owner = None
+        action, self.action = self.action, None
+        return action
 
     def __lt__(self, other: "Timer") -> bool:
         return self.deadline_s < other.deadline_s
@@ -61,9 +74,7 @@ class TimerQueue:
         deadline_s = self.next_deadline_s()
         if deadline_s is None or deadline_s > now_s:
             return None
-        timer = heapq.heappop(self._heap)
-        action, timer.action = timer.action, None
-        return action
+        return heapq.heappop(self._heap).take_action()
 
     def count_cancelled(self) -> None:
         """Note that a timer of the heap was cancelled, and sweep when they outnumber the rest."""

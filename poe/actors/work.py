@@ -22,6 +22,7 @@ from poe.errors import TooMuchWork
 
 if TYPE_CHECKING:
     from poe.actors.actor_cell import ActorCell
+    from poe.actors.server_cell import ServerCell
 
 WORK_RUNNING_MAX: Final = 16
 """Works of one actor that run at a time; more wait for these."""
@@ -37,7 +38,7 @@ _DISK_THREADS_MAX = 16
 class _Owner(Protocol):
     """An actor, as far as a work needs to know it."""
 
-    _myRef: "ActorCell"  # noqa: N815 - Thespian's name
+    _myRef: "ServerCell"  # noqa: N815 - Thespian's name
 
 
 class Work:
@@ -131,7 +132,7 @@ class Work:
         if not self._running.locked():
             self._tell()
         elif self._cell.instance is not None:
-            self._cell.system.add_timer(_LOOK_S, self._look)
+            self._cell.own().add_timer(_LOOK_S, self._look)
 
     def _tell(self) -> None:
         if self._is_cancelled:

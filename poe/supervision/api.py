@@ -19,7 +19,9 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from poe.actors import ActorRef, Error, GenServer
 from poe.errors import ChildRequestRefused, InvalidChildSpec
-from poe.supervision.child_spec import NOT_FOR_INIT, ChildKind, ChildSpec, is_hashable, is_keywords
+from poe.errors.short_text import short_repr
+from poe.supervision.child_key import is_hashable
+from poe.supervision.child_spec import NOT_FOR_INIT, ChildKind, ChildSpec, is_keywords
 from poe.supervision.child_table import Slot
 
 ReplyT = TypeVar("ReplyT")
@@ -112,7 +114,7 @@ class StartChild(SupervisorRequest["ActorRef | None"]):
     def check(self) -> None:
         """Refuse what would raise in the supervisor."""
         if not isinstance(self.spec, ChildSpec):
-            msg = f"StartChild: spec is {self.spec!r}; use ChildSpec(id=..., actor=...)"
+            msg = f"StartChild: spec is {short_repr(self.spec)}; use ChildSpec(id=..., actor=...)"
             raise InvalidChildSpec(msg, "spec", self.spec)
 
 
@@ -132,10 +134,12 @@ class StartDynamicChild(SupervisorRequest["ActorRef | None"]):
     def check(self) -> None:
         """Refuse what would raise in the supervisor."""
         if not isinstance(self.args, tuple):
-            msg = f"start_dynamic_child: args is {self.args!r}; use a tuple, such as (value,)"
+            shown = short_repr(self.args)
+            msg = f"start_dynamic_child: args is {shown}; use a tuple, such as (value,)"
             raise InvalidChildSpec(msg, "args", self.args)
         if self.kwargs and not is_keywords(self.kwargs):
-            msg = f"start_dynamic_child: kwargs is {self.kwargs!r}; use str keys, {NOT_FOR_INIT}"
+            shown = short_repr(self.kwargs)
+            msg = f"start_dynamic_child: kwargs is {shown}; use str keys, {NOT_FOR_INIT}"
             raise InvalidChildSpec(msg)
 
 
@@ -195,7 +199,7 @@ class GetChildSpec(SupervisorRequest[ChildSpec]):
 
 def _check_id(request: SupervisorRequest[Any], key: str, value: object) -> None:
     if not is_hashable(value):
-        msg = f"{type(request).__name__}: {key} is {value!r}; use a hashable value"
+        msg = f"{type(request).__name__}: {key} is {short_repr(value)}; use a hashable value"
         raise InvalidChildSpec(msg, key, value)
 
 
@@ -221,7 +225,8 @@ def call_supervisor(
 async def _call(
     actor: GenServer, supervisor: ActorRef | str, request: SupervisorRequest[ReplyT]
 ) -> ReplyT:
-    return cast(ReplyT, await actor.call(supervisor, request, timeout_s=None))
+    # The actor may have a method or an attribute `call` of its own.
+    return cast(ReplyT, await GenServer.call(actor, supervisor, request, timeout_s=None))
 
 
 async def start_child(

@@ -15,7 +15,9 @@ from typing import Any, Final, Literal, TypeGuard
 
 from poe.actors import ActorRef, GenServer
 from poe.errors import InvalidChildSpec
+from poe.errors.short_text import short_repr
 from poe.supervision.backoff import Backoff
+from poe.supervision.child_key import is_hashable, key_of
 
 
 class Restart(StrEnum):
@@ -141,6 +143,9 @@ class ChildSpec:
     backoff: Backoff | None = None
     """How long it waits before it is restarted; None: as the supervisor's flags say."""
 
+    key: Hashable = field(init=False, repr=False, compare=False)
+    """Stands for `id` in tables, where it is compared with others."""
+
     def __post_init__(self) -> None:
         """Check the fields in OTP's order: the first one that is wrong is reported."""
         self._check("id", is_hashable(self.id), "a hashable value")
@@ -172,6 +177,7 @@ class ChildSpec:
         self._check("backoff", is_backoff, "a Backoff or None")
         # A frozen dataclass leaves no other way to fill in a default that depends on a sibling.
         object.__setattr__(self, "kwargs", dict(self.kwargs))
+        object.__setattr__(self, "key", key_of(self.id))
         if self.shutdown_s is None:
             default = INFINITY if self.kind is ChildKind.SUPERVISOR else WORKER_SHUTDOWN_S
             object.__setattr__(self, "shutdown_s", default)
@@ -179,7 +185,7 @@ class ChildSpec:
     def _check(self, key: str, is_valid: bool, allowed: str, combined_with: str = "") -> None:  # noqa: FBT001 - private, three columns
         if not is_valid:
             value = getattr(self, key)
-            msg = f"child {self.id!r}: {key} is {value!r}; use {allowed}"
+            msg = f"child {short_repr(self.id)}: {key} is {short_repr(value)}; use {allowed}"
             if combined_with:
                 other = getattr(self, combined_with)
                 raise InvalidChildSpec(msg, (combined_with, key), (other, value))
@@ -242,7 +248,7 @@ class SupervisorFlags:
     def _check(self, key: str, is_valid: bool, allowed: str) -> None:  # noqa: FBT001 - private, three columns
         if not is_valid:
             value = getattr(self, key)
-            msg = f"supervisor flag {key} is {value!r}; use {allowed}"
+            msg = f"supervisor flag {key} is {short_repr(value)}; use {allowed}"
             raise InvalidChildSpec(msg, key, value)
 
 
@@ -256,11 +262,11 @@ def split_configuration(configuration: Any) -> tuple[SupervisorFlags, Sequence[C
         case (SupervisorFlags() as flags, [*specs]):
             for spec in specs:
                 if not isinstance(spec, ChildSpec):
-                    msg = f"{spec!r} is no child spec; use ChildSpec(id=..., actor=...)"
+                    msg = f"{short_repr(spec)} is no child spec; use ChildSpec(id=..., actor=...)"
                     raise InvalidChildSpec(msg)
             return flags, specs
     msg = (
-        f"a supervisor is configured with {configuration!r}; use (flags, [specs]): "
+        f"a supervisor is configured with {short_repr(configuration)}; use (flags, [specs]): "
         "SupervisorFlags(...) and a list of ChildSpec(...)"
     )
     raise InvalidChildSpec(msg)
@@ -276,16 +282,17 @@ def check_children(flags: SupervisorFlags, specs: Sequence[ChildSpec]) -> None:
     seen: set[Hashable] = set()
     for spec in specs:
         check_combination(spec, flags.auto_shutdown)
-        if spec.id in seen:
-            msg = f"child {spec.id!r} appears twice; give each child an id of its own"
+        if spec.key in seen:
+            msg = f"child {short_repr(spec.id)} appears twice; give each child an id of its own"
             raise InvalidChildSpec(msg, "id", spec.id)
-        seen.add(spec.id)
+        seen.add(spec.key)
     if flags.strategy is Strategy.SIMPLE_ONE_FOR_ONE:
         if len(specs) != 1:
             msg = f"simple_one_for_one has {len(specs)} child specs; use exactly 1, the template"
             raise InvalidChildSpec(msg)
         if specs[0].name is not None:
-            msg = f"template {specs[0].id!r}: name is {specs[0].name!r}; its children need None"
+            template = short_repr(specs[0].id)
+            msg = f"template {template}: name is {specs[0].name!r}; its children need None"
             raise InvalidChildSpec(msg)
 
 
@@ -297,7 +304,7 @@ def check_combination(spec: ChildSpec, auto_shutdown: AutoShutdown) -> None:
     """
     if spec.significant and auto_shutdown is AutoShutdown.NEVER:
         msg = (
-            f"child {spec.id!r}: significant is True, but auto_shutdown is NEVER; "
+            f"child {short_repr(spec.id)}: significant is True, but auto_shutdown is NEVER; "
             "use False, or auto_shutdown ANY_SIGNIFICANT or ALL_SIGNIFICANT"
         )
         raise InvalidChildSpec(msg, ("auto_shutdown", "significant"), (auto_shutdown, True))
@@ -317,16 +324,6 @@ def _is_actor_class(value: object) -> bool:
 def is_name(value: object) -> bool:
     """Tell whether an actor can be registered under a value."""
     return isinstance(value, str) and value != ""
-
-
-def is_hashable(value: object) -> bool:
-    """Tell whether a value can be an id."""
-    # isinstance(value, Hashable) would say yes to a tuple that holds a list.
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def is_int(value: object, minimum: int) -> bool:

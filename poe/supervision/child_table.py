@@ -1,11 +1,11 @@
 """The children of one supervisor in start order, each with its spec and its slot; plain data.
 
 A slot says how the child is: a ref (running), None (specified, not running) or `RESTARTING` (a
-restart failed and another try is queued). The table finds a child by id and by ref in constant
+restart failed and another try is queued). The table finds a child by key and by ref in constant
 time, so that a supervisor of many children handles an exit as fast as one of three. It never looks
 into a ref.
 
-Invariant: `by_ref` holds exactly the ids whose slot is a ref.
+Invariant: `by_ref` holds exactly the keys whose slot is a ref.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -56,61 +56,61 @@ class Child:
 
 
 class ChildTable:
-    """Children by id, in start order; changed only through its methods."""
+    """Children by the key of their id, in start order; changed only through its methods."""
 
     def __init__(self, specs: Iterable[ChildSpec] = ()) -> None:
-        self._by_id: dict[Hashable, Child] = {spec.id: Child(spec) for spec in specs}
+        self._by_key: dict[Hashable, Child] = {spec.key: Child(spec) for spec in specs}
         self._by_ref: dict[Ref, Hashable] = {}
 
     def __len__(self) -> int:
-        return len(self._by_id)
+        return len(self._by_key)
 
     def __iter__(self) -> Iterator[Child]:
-        return iter(self._by_id.values())
+        return iter(self._by_key.values())
 
-    def __getitem__(self, child_id: Hashable) -> Child:
-        return self._by_id[child_id]
+    def __getitem__(self, key: Hashable) -> Child:
+        return self._by_key[key]
 
-    def get(self, child_id: Hashable) -> Child | None:
-        """Return the child with this id, or None."""
-        return self._by_id.get(child_id)
+    def get(self, key: Hashable) -> Child | None:
+        """Return the child with this key, or None."""
+        return self._by_key.get(key)
 
     def find_ref(self, ref: Ref) -> Child | None:
         """Return the running child with this ref, or None."""
-        return self._by_id[self._by_ref[ref]] if ref in self._by_ref else None
+        return self._by_key[self._by_ref[ref]] if ref in self._by_ref else None
 
     def ids(self) -> list[Hashable]:
-        """Return all ids in start order."""
-        return list(self._by_id)
+        """Return the keys of all ids in start order."""
+        return list(self._by_key)
 
     def add(self, spec: ChildSpec, slot: Slot) -> None:
         """Append a child as the last in start order; its id must be free."""
-        assert spec.id not in self._by_id
-        self._by_id[spec.id] = Child(spec)
-        self.set_slot(spec.id, slot)
+        assert spec.key not in self._by_key
+        self._by_key[spec.key] = Child(spec)
+        self.set_slot(spec.key, slot)
 
-    def set_slot(self, child_id: Hashable, slot: Slot) -> None:
+    def set_slot(self, key: Hashable, slot: Slot) -> None:
         """Record how a child is from now on."""
-        child = self._by_id[child_id]
+        child = self._by_key[key]
         if child.is_running:
             del self._by_ref[child.slot]
         child.slot = slot
         if child.is_running:
-            self._by_ref[slot] = child_id
+            self._by_ref[slot] = key
 
     def merge(self, specs: Iterable[ChildSpec]) -> None:
         """Take new specs, in their order; children they do not name stay, behind them.
 
         A child that is named keeps its slot; a new one is not running.
         """
-        old = self._by_id
+        old = self._by_key
         new = {
-            spec.id: replace(old[spec.id], spec=spec) if spec.id in old else Child(spec)
+            spec.key: replace(old[spec.key], spec=spec) if spec.key in old else Child(spec)
             for spec in specs
         }
-        self._by_id = new | {key: child for key, child in old.items() if key not in new}
+        self._by_key = new | {key: child for key, child in old.items() if key not in new}
 
-    def remove(self, child_id: Hashable) -> None:
+    def remove(self, key: Hashable) -> None:
         """Forget a child and its spec."""
-        self.set_slot(child_id, None)
-        del self._by_id[child_id]
+        self.set_slot(key, None)
+        del self._by_key[key]

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 
 from poe.actors import KILL, NOPROC, ActorRef, Error, GenServer
+from poe.actors.gen_server_operations import operations_of
 from poe.actors.reason import is_word
 from poe.actors.reports import reason_text
 from poe.errors import ChildStartFailed
@@ -23,6 +24,7 @@ from poe.supervision.api import (
     StartDynamicChild,
     refuse,
 )
+from poe.supervision.child_key import key_of
 from poe.supervision.child_spec import (
     ChildKind,
     ChildSpec,
@@ -32,7 +34,7 @@ from poe.supervision.child_spec import (
     SupervisorFlags,
 )
 from poe.supervision.child_table import RESTARTING, CrashRecord
-from poe.supervision.lifecycle import ref_of, retry_later, start, stop, stop_signal
+from poe.supervision.lifecycle import has_ended, ref_of, retry_later, start, stop, stop_signal
 from poe.supervision.reports import Report, report, report_give_up
 from poe.supervision.restart_delays import RestartDelays, RestartDue
 from poe.supervision.strategy import (
@@ -62,7 +64,7 @@ class DynamicChildren:
     strategy = Strategy.SIMPLE_ONE_FOR_ONE
 
     def __init__(self, supervisor: GenServer, flags: SupervisorFlags, template: ChildSpec) -> None:
-        self._supervisor = supervisor
+        self._supervisor = operations_of(supervisor)
         self._flags = flags
         self._template = template
         self._history = RestartHistory(flags.intensity, flags.period_s)
@@ -71,7 +73,7 @@ class DynamicChildren:
         self._crashed: dict[ActorRef, CrashRecord] = {}
         self.crashes = CrashRecord()
         """Of all children together."""
-        self._delays = RestartDelays(supervisor)
+        self._delays = RestartDelays(self._supervisor)
 
     async def start_all(self) -> None:
         """Start nothing: instances start on demand."""
@@ -101,6 +103,8 @@ class DynamicChildren:
     async def on_exit(self, ref: ActorRef, reason: object) -> bool:
         """Handle the exit of a linked actor; an unknown one is ignored."""
         if ref not in self._instances or ref in self._restarting:
+            return True
+        if not has_ended(self._supervisor, ref):
             return True
         template = self._template
         if is_crash_report_due(template.restart, reason):
@@ -252,7 +256,7 @@ class DynamicChildren:
 
     async def get_child_spec(self, child: Hashable) -> ChildSpec | Error:
         """Return the template, by its id, or by the ref of an instance that runs or has gone."""
-        if child == self._template.id or child in self._instances:
+        if key_of(child) == self._template.key or child in self._instances:
             return self._template
         is_ref = isinstance(child, ActorRef)  # type: ignore[misc]  # Thespian is untyped
         if not is_ref or await living(self._supervisor, [child]):

@@ -6,16 +6,21 @@ monitor and not on the link, so that a child that unlinked itself cannot hang it
 Source: OTP supervisor.erl, do_start_child/3, shutdown/1.
 """
 
+import logging
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from poe.actors import CRASHES, KILL, NOPROC, SHUTDOWN, TIMED_OUT, ActorRef, GenServer
-from poe.actors.reason import is_word
+from poe.actors import KILL, NOPROC, SHUTDOWN, TIMED_OUT, ActorRef
+from poe.actors.gen_server_operations import GenServerOperations
+from poe.actors.message import Cast
+from poe.actors.reason import is_for_program, is_word
 from poe.errors import ChildStartFailed, StartFailed
 from poe.supervision.child_spec import BRUTAL_KILL, ChildSpec, Started
 from poe.supervision.reports import Report, report
 from poe.supervision.strategy import is_stop_as_told
+
+logger = logging.getLogger("poe.supervision")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +32,14 @@ class Retry:
     """
 
     child: Hashable
-    """Id of the child; for a dynamic child the ref of its dead actor."""
+    """Key of the child's id; for a dynamic child the ref of its dead actor."""
 
 
 _STARTED = (ActorRef, Started)
 
 
 async def start(
-    supervisor: GenServer,
+    supervisor: GenServerOperations,
     spec: ChildSpec,
     extra_args: tuple[Any, ...] = (),
     extra_kwargs: Mapping[str, Any] | None = None,
@@ -49,12 +54,18 @@ async def start(
     if spec.start_timeout_s is not None:
         kwargs = {**kwargs, "start_timeout_s": spec.start_timeout_s}
     try:
+        # A start function gets the actor itself, with what its class has besides.
         started = await spec.start(
-            supervisor, spec.actor, *spec.args, *extra_args, name=spec.name, **kwargs
+            supervisor.ref.cell.instance,
+            spec.actor,
+            *spec.args,
+            *extra_args,
+            name=spec.name,
+            **kwargs,
         )
-    except GeneratorExit:
-        raise  # the supervisor itself is being ended
-    except CRASHES as error:
+    except BaseException as error:
+        if type(error) is GeneratorExit or is_for_program(error):
+            raise  # the supervisor itself is being ended
         reason = error.reason if isinstance(error, StartFailed) else error
         report(Report.START_ERROR, supervisor.ref, spec.id, reason)
         raise ChildStartFailed(spec.id, reason) from error
@@ -72,16 +83,17 @@ def ref_of(started: ActorRef | Started | None) -> ActorRef | None:
     return started.ref if type(started) is Started else started
 
 
-async def stop(supervisor: GenServer, spec: ChildSpec, ref: ActorRef) -> None:
+async def stop(supervisor: GenServerOperations, spec: ChildSpec, ref: ActorRef) -> None:
     """Stop a child and wait until it is gone; its exit is consumed."""
     signal = stop_signal(spec)
     monitor = supervisor.monitor(ref)
+    # Now, so that its exit does not come to wait in the mailbox.
+    supervisor.unlink(ref)
     supervisor.exit(ref, signal)
     reason = await supervisor.wait_down(monitor, None if signal == KILL else spec.grace_s)
     if reason is TIMED_OUT:
         supervisor.exit(ref, KILL)
         reason = await supervisor.wait_down(monitor)
-    supervisor.unlink(ref)
     # A child that was gone before it was told to go is no failure of the stop.
     if not is_word(reason, NOPROC) and not is_stop_as_told(spec, reason):
         report(Report.SHUTDOWN_ERROR, supervisor.ref, spec.id, reason)
@@ -92,6 +104,19 @@ def stop_signal(spec: ChildSpec) -> str:
     return KILL if spec.shutdown_s == BRUTAL_KILL else SHUTDOWN
 
 
-def retry_later(supervisor: GenServer, child: Hashable) -> None:
-    """Queue another try to restart a child behind all that waits already."""
-    supervisor.cast(supervisor.ref, Retry(child))
+def retry_later(supervisor: GenServerOperations, child: Hashable) -> None:
+    """Queue another try to restart a child behind all that waits already, however much it is."""
+    supervisor.ref.cell.post(Cast(Retry(child)))
+
+
+def has_ended(supervisor: GenServerOperations, ref: ActorRef) -> bool:
+    """Tell whether a child has ended, as a message says; of one that lives, log the message.
+
+    OTP believes whatever looks like an exit, and starts a second child beside the first one. Here
+    an exit signal that a child sends its supervisor, or an `Exit` that somebody has made, is no
+    end: one child spec has one actor.
+    """
+    if ref.cell.instance is None:
+        return True
+    logger.error("%s ignores an exit of %s, which lives", supervisor.ref, ref)
+    return False

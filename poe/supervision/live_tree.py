@@ -12,11 +12,12 @@ from typing import Final
 
 from poe.actors import LoopAddress, LoopSystemBase
 from poe.actors.actor_info import ActorInfo, ActorState, actor_info, queued_messages, role_of
+from poe.actors.server_cell import ServerCell
 from poe.errors.short_text import short_repr
 from poe.supervision.api import ChildInfo
 from poe.supervision.child_spec import ChildKind
 from poe.supervision.child_table import RESTARTING
-from poe.supervision.supervisor import Supervisor
+from poe.supervision.supervisor import Supervisor, SupervisorBehaviour
 
 ALIKE_MAX: Final = 20
 ROWS_MAX: Final = 10_000
@@ -119,12 +120,13 @@ def _below(
     """Return the children of one actor; where they are too many, alike ones as one row."""
     if not isinstance(ref, LoopAddress):
         return ()
-    supervisor = ref.cell.instance
-    if not isinstance(supervisor, Supervisor):
+    cell = ref.cell
+    if not isinstance(cell, ServerCell) or not isinstance(cell.instance, Supervisor):
         cells = [cell for cell in ref.cell.links or () if cell.parent is ref.cell]
         cells.sort(key=lambda cell: cell.address.serial)
         return [_without_spec(cell.address) for cell in cells]
-    infos = () if supervisor.keeper is None else supervisor.keeper.infos()
+    behaviour: SupervisorBehaviour | None = cell.behaviour
+    infos = () if behaviour is None else behaviour.children.infos()
     children = list(islice(infos, ROWS_MAX if alike_max is None else None))
     if alike_max is not None and len(children) > alike_max:
         return _sum_up(children, queued, alike_max)
@@ -191,10 +193,10 @@ def _row(child: ChildInfo, queued: Mapping[object, int], depth: int) -> TreeRow:
     if not isinstance(ref, LoopAddress):
         return row
     row = replace(row, ref=str(ref), role=_text(role_of(ref)))
-    supervisor = ref.cell.instance
-    if not isinstance(supervisor, Supervisor) or supervisor.keeper is None:
+    cell = ref.cell
+    if not isinstance(cell, ServerCell) or not isinstance(cell.behaviour, SupervisorBehaviour):
         return row
-    keeper = supervisor.keeper
+    keeper = cell.behaviour.children
     return replace(
         row,
         strategy=keeper.strategy,

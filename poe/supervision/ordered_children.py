@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from poe.actors import ActorRef, Error, GenServer
+from poe.actors.gen_server_operations import operations_of
 from poe.actors.reports import reason_text
 from poe.errors import ChildStartFailed, InvalidChildSpec
 from poe.supervision.api import (
@@ -19,6 +20,7 @@ from poe.supervision.api import (
     StartDynamicChild,
     refuse,
 )
+from poe.supervision.child_key import key_of
 from poe.supervision.child_spec import (
     ChildKind,
     ChildSpec,
@@ -29,7 +31,7 @@ from poe.supervision.child_spec import (
     check_combination,
 )
 from poe.supervision.child_table import RESTARTING, Child, ChildTable, CrashRecord
-from poe.supervision.lifecycle import ref_of, retry_later, start, stop
+from poe.supervision.lifecycle import has_ended, ref_of, retry_later, start, stop
 from poe.supervision.reports import Report, report, report_give_up
 from poe.supervision.restart_delays import RestartDelays, RestartDue
 from poe.supervision.strategy import (
@@ -56,11 +58,11 @@ class OrderedChildren:
     def __init__(
         self, supervisor: GenServer, flags: SupervisorFlags, specs: Sequence[ChildSpec]
     ) -> None:
-        self._supervisor = supervisor
+        self._supervisor = operations_of(supervisor)
         self._flags = flags
         self._table = ChildTable(specs)
         self._history = RestartHistory(flags.intensity, flags.period_s)
-        self._delays = RestartDelays(supervisor)
+        self._delays = RestartDelays(self._supervisor)
         self.crashes = CrashRecord()
         """Of all children together."""
 
@@ -86,35 +88,35 @@ class OrderedChildren:
     async def on_exit(self, ref: ActorRef, reason: object) -> bool:
         """Handle the exit of a linked actor; an unknown one is ignored."""
         child = self._table.find_ref(ref)
-        if child is None:
+        if child is None or not has_ended(self._supervisor, ref):
             return True
         spec = child.spec
         if is_crash_report_due(spec.restart, reason):
             report(Report.CHILD_TERMINATED, self._supervisor.ref, spec.id, reason)
             child.crashes.last_reason = self.crashes.last_reason = reason_text(reason)
-        self._table.set_slot(spec.id, None)
+        self._table.set_slot(spec.key, None)
         verdict = verdict_on_exit(
             ChildEnd(
                 spec,
                 reason,
                 # A walk through all children, for those few that the answer matters to.
-                significant_left=spec.significant and is_significant_left(self._table, spec.id),
+                significant_left=spec.significant and is_significant_left(self._table, spec.key),
             ),
             self._flags.auto_shutdown,
             self._history,
             self._supervisor.monotonic_s(),
         )
         if verdict is Verdict.REMOVE:
-            self._table.remove(spec.id)
-        return await self._carry_out(verdict, spec.id)
+            self._table.remove(spec.key)
+        return await self._carry_out(verdict, spec)
 
-    async def on_retry(self, child_id: Hashable) -> bool:
+    async def on_retry(self, key: Hashable) -> bool:
         """Try again to restart a child, unless the retry was cancelled meanwhile."""
-        child = self._table.get(child_id)
+        child = self._table.get(key)
         if child is None or child.slot is not RESTARTING:
             return True
         verdict = verdict_on_restart(self._history, self._supervisor.monotonic_s())
-        return await self._carry_out(verdict, child_id)
+        return await self._carry_out(verdict, child.spec)
 
     async def on_due(self, due: RestartDue) -> None:
         """Restart a child whose wait is over, unless it was cancelled meanwhile."""
@@ -122,24 +124,25 @@ class OrderedChildren:
         if child is not None and child.slot is RESTARTING and self._delays.is_valid(due):
             await self._start_planned(await self._stop_group(due.child))
 
-    async def _carry_out(self, verdict: Verdict, child_id: Hashable) -> bool:
+    async def _carry_out(self, verdict: Verdict, spec: ChildSpec) -> bool:
+        key = spec.key
         if verdict is Verdict.RESTART:
             # The group stops at once: nobody works on with a sibling that is not there.
-            plan = await self._stop_group(child_id)
-            child = self._table.get(child_id)
+            plan = await self._stop_group(key)
+            child = self._table.get(key)
             # It is gone where it was made temporary while it waited for its restart.
             backoff = None if child is None else child.spec.backoff or self._flags.backoff
-            if self._delays.begin(child_id, backoff):
-                self._table.set_slot(child_id, RESTARTING)
+            if self._delays.begin(key, backoff):
+                self._table.set_slot(key, RESTARTING)
             else:
                 await self._start_planned(plan)
         elif verdict is Verdict.GIVE_UP:
-            report_give_up(self._supervisor.ref, child_id, self._history)
+            report_give_up(self._supervisor.ref, spec.id, self._history)
         return verdict not in (Verdict.GIVE_UP, Verdict.AUTO_SHUTDOWN)
 
-    async def _stop_group(self, child_id: Hashable) -> RestartPlan:
+    async def _stop_group(self, key: Hashable) -> RestartPlan:
         """Stop what is restarted together with a child, and forget who is not started again."""
-        plan = restart_plan(self._flags.strategy, self._table, child_id)
+        plan = restart_plan(self._flags.strategy, self._table, key)
         for stop_id in plan.stop:
             child = self._table[stop_id]
             await stop(self._supervisor, child.spec, child.slot)
@@ -160,23 +163,23 @@ class OrderedChildren:
                 child.crashes.restarts += 1
                 self.crashes.restarts += 1
         if failure is not None:
-            why = reason_text(failure.reason)
-            self._table[failure.child_id].crashes.last_reason = self.crashes.last_reason = why
-            self._table.set_slot(failure.child_id, RESTARTING)
-            retry_later(self._supervisor, failure.child_id)
+            key, why = key_of(failure.child_id), reason_text(failure.reason)
+            self._table[key].crashes.last_reason = self.crashes.last_reason = why
+            self._table.set_slot(key, RESTARTING)
+            retry_later(self._supervisor, key)
 
-    async def _start_group(self, ids: Sequence[Hashable]) -> ChildStartFailed | None:
+    async def _start_group(self, keys: Sequence[Hashable]) -> ChildStartFailed | None:
         """Start children up to the first one that fails."""
-        for child_id in ids:
-            spec = self._table[child_id].spec
+        for key in keys:
+            spec = self._table[key].spec
             try:
                 ref = ref_of(await start(self._supervisor, spec))
             except ChildStartFailed as failure:
                 return failure
             if ref is None and spec.restart is Restart.TEMPORARY:
-                self._table.remove(child_id)
+                self._table.remove(key)
             else:
-                self._table.set_slot(child_id, ref)
+                self._table.set_slot(key, ref)
         return None
 
     def reconfigure(self, flags: SupervisorFlags, specs: Sequence[ChildSpec]) -> None:
@@ -201,7 +204,7 @@ class OrderedChildren:
             check_combination(spec, self._flags.auto_shutdown)
         except InvalidChildSpec as error:
             return Error(error)
-        present = self._table.get(spec.id)
+        present = self._table.get(spec.key)
         if present is not None:
             if present.is_running:
                 return refuse(spec.id, Refusal.ALREADY_STARTED, present.slot)
@@ -219,16 +222,16 @@ class OrderedChildren:
 
     async def terminate_child(self, child_id: Hashable) -> Error | None:
         """Stop a child; a temporary one is forgotten, a pending restart is cancelled."""
-        child = self._table.get(child_id)
+        child = self._table.get(key_of(child_id))
         if child is None:
             return refuse(child_id, Refusal.NOT_FOUND)
         if child.is_running:
             await stop(self._supervisor, child.spec, child.slot)
-        self._delays.forget(child_id)
+        self._delays.forget(child.spec.key)
         if child.spec.restart is Restart.TEMPORARY:
-            self._table.remove(child_id)
+            self._table.remove(child.spec.key)
         else:
-            self._table.set_slot(child_id, None)
+            self._table.set_slot(child.spec.key, None)
         return None
 
     async def restart_child(self, child_id: Hashable) -> ActorRef | Started | Error | None:
@@ -240,7 +243,7 @@ class OrderedChildren:
             started = await start(self._supervisor, idle.spec)
         except ChildStartFailed as failure:
             return Error(failure)
-        self._table.set_slot(child_id, ref_of(started))
+        self._table.set_slot(idle.spec.key, ref_of(started))
         return started
 
     def delete_child(self, child_id: Hashable) -> Error | None:
@@ -248,12 +251,12 @@ class OrderedChildren:
         idle = self._find_idle(child_id)
         if isinstance(idle, Error):
             return idle
-        self._table.remove(child_id)
-        self._delays.forget(child_id)
+        self._table.remove(idle.spec.key)
+        self._delays.forget(idle.spec.key)
         return None
 
     def _find_idle(self, child_id: Hashable) -> Child | Error:
-        child = self._table.get(child_id)
+        child = self._table.get(key_of(child_id))
         if child is None:
             return refuse(child_id, Refusal.NOT_FOUND)
         if child.slot is RESTARTING:
@@ -282,5 +285,5 @@ class OrderedChildren:
 
     async def get_child_spec(self, child_id: Hashable) -> ChildSpec | Error:
         """Return the spec of a child."""
-        child = self._table.get(child_id)
+        child = self._table.get(key_of(child_id))
         return refuse(child_id, Refusal.NOT_FOUND) if child is None else child.spec

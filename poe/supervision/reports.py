@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from poe.actors.reports import reason_text
 from poe.errors import IntensityExceeded
+from poe.errors.short_text import short_repr
 from poe.supervision.strategy import RestartHistory
 
 logger = logging.getLogger("poe.supervision")
@@ -51,11 +52,10 @@ def report(
     }
     times = "" if count == 1 else f" ({count} times)"
     # An error of ours may name the child itself.
-    told = text.removeprefix(f"child {child_id!r}: ")
+    child = short_repr(child_id)
+    told = text.removeprefix(f"child {child}: ")
     told = f": {told}" if told else ""
-    logger.log(
-        level, "%s: %s of child %r%s%s", supervisor, kind, child_id, times, told, extra=fields
-    )
+    logger.log(level, "%s: %s of child %s%s%s", supervisor, kind, child, times, told, extra=fields)
 
 
 def report_give_up(supervisor: object, child_id: Hashable, history: RestartHistory) -> None:

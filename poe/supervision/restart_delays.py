@@ -7,7 +7,8 @@ whatever changes the slot meanwhile makes that message void.
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from poe.actors import GenServer, Timer
+from poe.actors import Timer
+from poe.actors.gen_server_operations import GenServerOperations
 from poe.supervision.backoff import Backoff
 
 
@@ -16,7 +17,7 @@ class RestartDue:
     """A timer's message to a supervisor: the wait of a child is over."""
 
     child: Hashable
-    """Id of the child; for a dynamic child the ref of its dead actor."""
+    """Key of the child's id; for a dynamic child the ref of its dead actor."""
 
 
 @dataclass(slots=True)
@@ -34,7 +35,7 @@ class _Wait:
 class RestartDelays:
     """Owns the waits of one supervisor's children; holds nothing of children without back-off."""
 
-    def __init__(self, supervisor: GenServer) -> None:
+    def __init__(self, supervisor: GenServerOperations) -> None:
         self._supervisor = supervisor
         self._waits: dict[Hashable, _Wait] = {}
 

@@ -141,16 +141,16 @@ def verdict_on_restart(history: RestartHistory, now_s: float) -> Verdict:
     return Verdict.RESTART if history.allows_restart(now_s) else Verdict.GIVE_UP
 
 
-def is_significant_left(table: ChildTable, ended_id: Hashable) -> bool:
-    """Tell whether a significant child other than `ended_id` runs or is restarting."""
+def is_significant_left(table: ChildTable, ended_key: Hashable) -> bool:
+    """Tell whether a significant child other than that of `ended_key` runs or is restarting."""
     return any(
-        child.spec.significant and child.slot is not None and child.spec.id != ended_id
+        child.spec.significant and child.slot is not None and child.spec.key != ended_key
         for child in table
     )
 
 
-def restart_plan(strategy: Strategy, table: ChildTable, child_id: Hashable) -> RestartPlan:
-    """List what a restart of `child_id` stops and starts; for a first try and for a retry alike.
+def restart_plan(strategy: Strategy, table: ChildTable, key: Hashable) -> RestartPlan:
+    """List what a restart of a child stops and starts; for a first try and for a retry alike.
 
     The group of a retry begins at the child that *failed to start*, which need not be the one that
     crashed: so rest_for_one does not start again what already runs, and one_for_all stops what the
@@ -158,12 +158,12 @@ def restart_plan(strategy: Strategy, table: ChildTable, child_id: Hashable) -> R
     restart brings the whole group back to its first state.
     """
     if strategy is Strategy.ONE_FOR_ONE:
-        return RestartPlan(stop=(), forget=(), start=(child_id,))
+        return RestartPlan(stop=(), forget=(), start=(key,))
     group = table.ids()
     if strategy is Strategy.REST_FOR_ONE:
-        group = group[group.index(child_id) :]
+        group = group[group.index(key) :]
     return RestartPlan(
-        stop=tuple(i for i in reversed(group) if table[i].is_running and i != child_id),
+        stop=tuple(i for i in reversed(group) if table[i].is_running and i != key),
         forget=tuple(i for i in group if table[i].spec.restart is Restart.TEMPORARY),
         start=tuple(i for i in group if table[i].spec.restart is not Restart.TEMPORARY),
     )

@@ -11,9 +11,10 @@ answered with an error and an unknown cast is logged, where OTP crashes.
 import inspect
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from poe.actors import IGNORE, SHUTDOWN, Call, Error, Exit, GenServer, Stop
+from poe.actors import IGNORE, SHUTDOWN, Call, Error, Exit, GenServer, LoopAddress, Stop
 from poe.errors import InvalidChildSpec, UnknownRequest
 from poe.supervision.api import (
     CountChildren,
@@ -26,6 +27,7 @@ from poe.supervision.api import (
     TerminateChild,
     WhichChildren,
 )
+from poe.supervision.child_key import is_hashable
 from poe.supervision.child_spec import (
     ChildSpec,
     Strategy,
@@ -61,8 +63,6 @@ class Supervisor(GenServer):
     strict: ClassVar[bool] = False
     """Crash at an unknown call or cast, exactly as OTP does."""
 
-    _children: OrderedChildren | DynamicChildren
-
     def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401 - as Python passes them
         """Refuse a subclass that would start no children.
 
@@ -89,30 +89,17 @@ class Supervisor(GenServer):
             InvalidChildSpec: the configuration is not `(flags, specs)`, or the children do not fit
                 each other or the flags.
         """
-        self._arguments = args, kwargs
         configuration = self.configure(*args, **kwargs)
         if configuration is IGNORE:
             return IGNORE
         flags, specs = split_configuration(configuration)
         check_children(flags, specs)
         for warning in unreachable_limits(flags, specs):
-            logger.warning("%s: %s", self.ref, warning)
-        self._is_dynamic = flags.strategy is Strategy.SIMPLE_ONE_FOR_ONE
-        self._children = self._keep(flags, specs)
-        failure = await self._children.start_all()
+            logger.warning("%s: %s", self._myRef.address, warning)
+        children = _keep(self, flags, specs)
+        self._myRef.behaviour = SupervisorBehaviour((args, kwargs), children)
+        failure = await children.start_all()
         return None if failure is None else Stop((SHUTDOWN, failure))
-
-    @property
-    def keeper(self) -> OrderedChildren | DynamicChildren | None:
-        """Return what keeps the children, for a look from outside; None before it is made."""
-        return getattr(self, "_children", None)
-
-    def _keep(
-        self, flags: SupervisorFlags, specs: Sequence[ChildSpec]
-    ) -> OrderedChildren | DynamicChildren:
-        if flags.strategy is Strategy.SIMPLE_ONE_FOR_ONE:
-            return DynamicChildren(self, flags, specs[0])
-        return OrderedChildren(self, flags, specs)
 
     def code_change(self, argument: object) -> None:
         """Ask `configure` again and go on with what it returns; IGNORE changes nothing.
@@ -127,21 +114,23 @@ class Supervisor(GenServer):
                 became simple_one_for_one or was it; nothing has changed.
         """
         del argument
-        args, kwargs = self._arguments
+        behaviour: SupervisorBehaviour = self._myRef.behaviour
+        args, kwargs = behaviour.arguments
         configuration = self.configure(*args, **kwargs)
         if configuration is IGNORE:
             return
         flags, specs = split_configuration(configuration)
         check_children(flags, specs)
-        if (flags.strategy is Strategy.SIMPLE_ONE_FOR_ONE) is not self._is_dynamic:
+        is_dynamic = isinstance(behaviour.children, DynamicChildren)
+        if (flags.strategy is Strategy.SIMPLE_ONE_FOR_ONE) is not is_dynamic:
             msg = f"a running supervisor cannot change to or from {Strategy.SIMPLE_ONE_FOR_ONE}"
             raise InvalidChildSpec(msg, "strategy", flags.strategy)
-        self._children.reconfigure(flags, specs)
+        behaviour.children.reconfigure(flags, specs)
 
     async def handle_call(self, request: object, caller: Call) -> object:
         """Answer a request of `poe.supervision.api`."""
         del caller
-        children = self._children
+        children = self._myRef.behaviour.children
         if isinstance(request, SupervisorRequest):
             # Its constructor has done so, unless it was made another way.
             try:
@@ -164,41 +153,62 @@ class Supervisor(GenServer):
             case GetChildSpec(child):
                 answer = await children.get_child_spec(child)
             case _:
-                answer = Error(self._refuse("call", request))
+                answer = Error(_refuse(self, "call", request))
         return answer
 
     async def handle_cast(self, message: object) -> Stop | None:
         """Go on with a restart that had failed."""
-        if isinstance(message, Retry):
-            return _go_on(is_running=await self._children.on_retry(message.child))
-        self._refuse("cast", message)
+        if isinstance(message, Retry) and is_hashable(message.child):
+            children = self._myRef.behaviour.children
+            return _go_on(is_running=await children.on_retry(message.child))
+        _refuse(self, "cast", message)
         return None
 
     async def handle_info(self, message: object) -> Stop | None:
         """Handle the exit of a child, or the end of a child's wait for its restart."""
-        if isinstance(message, Exit):
-            return _go_on(is_running=await self._children.on_exit(message.ref, message.reason))
-        if isinstance(message, RestartDue):
-            await self._children.on_due(message)
-            return None
-        self._log_unexpected("message", message)
+        children = self._myRef.behaviour.children
+        if type(message) is Exit and (message.ref is None or type(message.ref) is LoopAddress):
+            return _go_on(is_running=await children.on_exit(message.ref, message.reason))
+        if type(message) is RestartDue and is_hashable(message.child):
+            await children.on_due(message)
+        else:
+            _log_unexpected(self, "message", message)
         return None
 
     async def terminate(self, reason: object) -> None:
         """Stop all children."""
         del reason
-        await self._children.stop_all()
+        await self._myRef.behaviour.children.stop_all()
 
-    def _refuse(self, way: str, message: object) -> UnknownRequest:
-        """Log what no supervisor understands; a strict one crashes."""
-        unknown = UnknownRequest(type(message).__name__)
-        if self.strict:
-            raise unknown
-        self._log_unexpected(way, message)
-        return unknown
 
-    def _log_unexpected(self, way: str, message: object) -> None:
-        logger.error("%s ignores an unexpected %s: %s", self.ref, way, type(message).__name__)
+@dataclass(slots=True)
+class SupervisorBehaviour:
+    """What a supervisor keeps, in its cell: its attributes belong to the subclasses."""
+
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    children: OrderedChildren | DynamicChildren
+
+
+def _keep(
+    supervisor: Supervisor, flags: SupervisorFlags, specs: Sequence[ChildSpec]
+) -> OrderedChildren | DynamicChildren:
+    if flags.strategy is Strategy.SIMPLE_ONE_FOR_ONE:
+        return DynamicChildren(supervisor, flags, specs[0])
+    return OrderedChildren(supervisor, flags, specs)
+
+
+def _refuse(supervisor: Supervisor, way: str, message: object) -> UnknownRequest:
+    """Log what no supervisor understands; a strict one crashes."""
+    unknown = UnknownRequest(type(message).__name__)
+    if supervisor.strict:
+        raise unknown
+    _log_unexpected(supervisor, way, message)
+    return unknown
+
+
+def _log_unexpected(supervisor: Supervisor, way: str, message: object) -> None:
+    address, kind = supervisor._myRef.address, type(message).__name__  # noqa: SLF001 - part of the runtime
+    logger.error("%s ignores an unexpected %s: %s", address, way, kind)
 
 
 def _go_on(*, is_running: bool) -> Stop | None:

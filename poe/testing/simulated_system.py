@@ -14,11 +14,11 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final, Self
 
-from poe.actors import Down, LoopAddress, SimulatedClock
+from poe.actors import LoopAddress, SimulatedClock
 from poe.actors.actor_cell import Entry
 from poe.actors.call import Call
 from poe.actors.idle_time import TimeUp
-from poe.actors.message import REPLY, ExitSignal, Start
+from poe.actors.message import REPLY, DownSignal, ExitSignal, Start
 from poe.errors import OptionError
 from poe.testing.crashes import CrashingSystem
 
@@ -167,11 +167,11 @@ def _pair(entry: Entry) -> tuple[object, object]:
     receiver, message, sender = entry
     actor: Any = receiver
     if type(receiver) is TimeUp:
-        actor = receiver._idle_time._actor._myRef  # noqa: SLF001 - part of the runtime
+        actor = receiver.cell
     if isinstance(message, Call):
         return actor, message.server if sender is REPLY else message.caller
     if isinstance(message, Start):
         return actor, message.call.caller
-    if isinstance(message, ExitSignal | Down):
+    if isinstance(message, ExitSignal | DownSignal):
         sender = message.ref
     return actor, sender.cell if isinstance(sender, LoopAddress) else sender

@@ -17,7 +17,7 @@ def start_used(system):
 
 
 def has_mailbox(ref):
-    return ref.cell.instance._mailbox is not None  # noqa: SLF001
+    return ref.cell.mailbox is not None
 
 
 def test_an_idle_actor_hibernates_after_its_time_and_keeps_its_state(system):

@@ -261,12 +261,11 @@ def test_it_comes_in_real_time(live, puppet_class, after_s):
 def test_an_actor_that_hibernates_keeps_its_state_and_nothing_else(system):
     ref, gate, log = start_blocked(system)
     system.cast(ref, "waits")
-    instance = ref.cell.instance
-    assert instance._mailbox is not None  # noqa: SLF001
+    assert ref.cell.mailbox is not None
     system.cast(gate, 1)
     state = system.get_state(ref)
     assert system.call(ref, lambda *_: Reply("good night", HIBERNATE)) == "good night"
-    assert instance._mailbox is None  # noqa: SLF001
+    assert ref.cell.mailbox is None
     assert system.get_state(ref) == state
     system.cast(ref, "morning")
     assert log == [("gate", 1), ("cast", "waits"), ("cast", "morning")]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from poe.actors import ActorDead, Down, MailboxFull, Monitor
+from poe.actors import ActorDead, MailboxFull, Monitor
 from poe.actors.call import Call
 from poe.actors.mailbox import Mailbox
-from poe.actors.message import ExitSignal, SystemRequest
+from poe.actors.message import DownSignal, ExitSignal, SystemRequest
 from tests.actors.puppet import Puppet
 
 
@@ -14,15 +14,14 @@ def cell(system):
     return system.start(Puppet).cell
 
 
-def test_messages_beyond_the_bound_are_refused_and_signals_are_not(cell):
+def test_calls_beyond_the_bound_are_refused_and_signals_are_not(cell):
     mailbox = Mailbox(cell, 1)
     refused = Call("request", None, cell, None)
     mailbox.put("first", None)
     mailbox.put(refused, None)
-    mailbox.put("second", None)
     kept = [
         ExitSignal(cell.address, "boom"),
-        Down(cell.address, "boom", Monitor(cell.address)),
+        DownSignal(cell.address, "boom", Monitor(cell.address)),
         Call(SystemRequest("stop", "enough"), None, cell, None),
     ]
     for message in kept:
@@ -32,13 +31,17 @@ def test_messages_beyond_the_bound_are_refused_and_signals_are_not(cell):
         refused.result()
 
 
-def test_take_removes_what_matches_and_keeps_the_order_of_the_rest(cell):
-    mailbox = Mailbox(cell, 10)
-    for number in range(6):
-        mailbox.put(number, None)
-    assert mailbox.take(lambda number: number % 2 == 0) == [0, 2, 4]
-    assert mailbox.take(lambda number: number > 9) == []
-    assert [number for number, _ in mailbox] == [1, 3, 5]
+def test_only_as_many_are_admitted_as_there_is_room_for_with_those_on_their_way(cell):
+    mailbox = Mailbox(cell, 3)
+    mailbox.put("first", None)
+    mailbox.admit()
+    mailbox.admit()
+    with pytest.raises(MailboxFull) as full:
+        mailbox.admit()
+    assert (full.value.ref, full.value.mailbox_max) == (cell.address, 3)
+    mailbox.put("second", None)  # one of those that were admitted
+    with pytest.raises(MailboxFull):
+        mailbox.admit()
 
 
 def test_giving_up_fails_every_call_that_waits(system, cell):

@@ -63,7 +63,7 @@ class Sleeper(Doer):
 
 
 def has_mailbox(doer):
-    return doer._mailbox is not None  # noqa: SLF001 - what hibernation gives back
+    return doer.ref.cell.mailbox is not None  # what hibernation gives back
 
 
 def test_idle_actor_hibernates_by_itself(system):

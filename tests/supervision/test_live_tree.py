@@ -244,7 +244,7 @@ def test_a_temporary_child_that_crashed_leaves_its_reason_with_the_supervisor(wo
 
 def test_only_dynamic_children_that_crashed_have_a_record_and_only_while_they_exist(world):
     supervisor, refs = dynamic(world, 3)
-    crashed = world.base.get_state(supervisor)["_children"]._crashed  # noqa: SLF001 - the memory is meant
+    crashed = supervisor.cell.behaviour.children._crashed  # noqa: SLF001 - the memory is meant
     world.base.cast(refs[0], "crash")
     world.base.cast(refs[1], "crash")
     assert len(crashed) == 2

@@ -22,8 +22,9 @@ from poe.actors.hosted.pickling import decode, encode
 from poe.actors.hosted.remote_cell import RemoteCell
 from poe.actors.hosted.remote_table import Outlet, RemoteTable
 from poe.actors.message import Cast, ExitSignal, Start
-from poe.actors.reason import CRASHES, KILLED, NOPROC
-from poe.errors import LoopBaseOnly, NotPicklable, StartFailed
+from poe.actors.reason import KILLED, NOPROC, is_for_program
+from poe.actors.server_cell import ServerCell
+from poe.errors import LoopBaseOnly, MailboxFull, NotPicklable, StartFailed
 
 logger = logging.getLogger("poe.actors")
 
@@ -154,7 +155,13 @@ class HostSystem(RemoteTable):
                 else:
                     self._receive_for(cell, packet, route, value)
 
-    def _receive_for(self, cell: ActorCell, packet: Packet, route: object, value: Any) -> None:  # noqa: ANN401
+    def _receive_for(  # noqa: C901 - a case for each kind of packet
+        self,
+        cell: ActorCell,
+        packet: Packet,
+        route: object,
+        value: Any,  # noqa: ANN401
+    ) -> None:
         """Give a local actor what was sent to it."""
         match packet.op:
             case Op.CALL:
@@ -164,9 +171,9 @@ class HostSystem(RemoteTable):
             case Op.START:
                 self._start(cell, packet, route, value)
             case Op.CAST:
-                cell.post(Cast(value))
+                self._post(cell, Cast(value), None)
             case Op.INFO:
-                cell.post(*value)
+                self._post(cell, *value)
             case Op.SIGNAL:
                 cell.post(ExitSignal(*value))
             case Op.LINK:
@@ -177,6 +184,21 @@ class HostSystem(RemoteTable):
                 ActorCell.drop_link(value.cell, cell)
             case Op.MONITOR:
                 value.cell.monitor(cell)
+                self.watch_host_of(value.cell)
+            case Op.DEMONITOR:
+                _drop_monitors(cell, {value.cell})
+
+    def _post(self, cell: ActorCell, message: object, sender: LoopAddress | None) -> None:
+        """Give a local actor a message; one that it has no room for is lost, and logged."""
+        try:
+            if cell.blocked_by is not None:
+                cell.admit()
+        except MailboxFull as full:
+            logger.error("a message was dropped: %s", full)
+            if sender is not None and type(message) is not MailboxFull:
+                sender.cell.post(full, cell.address)
+        else:
+            cell.post(message, sender)
 
     def _answered(self, call: Call, packet: Packet, route: object) -> Call:
         when_done(call, partial(self.answer, route, packet.number))
@@ -201,6 +223,9 @@ class HostSystem(RemoteTable):
         if packet.op is Op.GONE:
             for cell in [cell for cell in self._watched if cell.pid == packet.number]:
                 cell.end(KILLED)
+            for local in list(self._local.values()):
+                watchers = (local.monitors or {}).values()
+                _drop_monitors(local, {each for each in watchers if _is_in(packet.number, each)})
             if packet.number == self.spawner_pid and self.main is not None:
                 self.is_orphaned = True
                 parent = self.main.parent
@@ -226,12 +251,14 @@ class HostSystem(RemoteTable):
         self.names = birth.names
         self._name = birth.name
         actor_class = birth.actor_class
-        cell = self._new_cell(None if birth.parent is None else birth.parent.cell, "")
+        cell = self._new_cell(ServerCell, None if birth.parent is None else birth.parent.cell, "")
         cell.address = LoopAddress(cell, serial, actor_class.__name__)
         self.main = cell
         try:
             instance = actor_class()
-        except CRASHES as error:
+        except BaseException as error:
+            if is_for_program(error):
+                raise
             self._stillborn = error
             instance = GenServer()
         self.enliven(cell, instance)
@@ -291,3 +318,15 @@ class HostSystem(RemoteTable):
         """Take another turn soon, behind what has arrived."""
         del callback
         self.outlet.send_to_self(Packet(Op.TURN))
+
+
+def _is_in(pid: int, cell: ActorCell) -> bool:
+    return isinstance(cell, RemoteCell) and cell.pid == pid
+
+
+def _drop_monitors(cell: ActorCell, watchers: set[ActorCell]) -> None:
+    """Forget the monitors that some actors of other hosts have of a local one."""
+    if watchers:
+        monitors = (cell.monitors or {}).items()
+        for monitor in [monitor for monitor, watcher in monitors if watcher in watchers]:
+            cell.drop_monitor(monitor)

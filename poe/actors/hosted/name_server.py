@@ -10,7 +10,7 @@ from poe.actors.address import LoopAddress
 from poe.actors.call import Call
 from poe.actors.gen_server import GenServer
 from poe.actors.hosted.remote_cell import RemoteCell
-from poe.actors.message import Down, Error
+from poe.actors.message import Down, Error, Monitor
 from poe.errors import NameTaken
 
 
@@ -42,28 +42,37 @@ class NameServer(GenServer):
 
     def init(self) -> None:
         """Begin without names."""
-        self._refs: dict[str, LoopAddress] = {}
+        self._monitors: dict[str, Monitor] = {}
+        self._names: dict[Monitor, str] = {}
 
     def handle_call(self, request: Register | Unregister | Lookup, caller: Call) -> object:
         """Give, free or look up a name."""
         del caller
-        ref = self._refs.get(request.name)
+        name = request.name
+        ref = self._monitors[name].ref if name in self._monitors else None
         if isinstance(request, Lookup):
             return ref
         if isinstance(request, Unregister):
             if ref is request.ref:
-                del self._refs[request.name]
-        elif ref is not None and not _is_gone(ref):
-            return Error(NameTaken(request.name, ref))
-        else:
-            self._refs[request.name] = request.ref
-            self.monitor(request.ref)
+                self._free(name)
+            return None
+        if ref is not None:
+            if not _is_gone(ref):
+                return Error(NameTaken(name, ref))
+            self._free(name)
+        self._monitors[name] = monitor = self.monitor(request.ref)
+        self._names[monitor] = name
         return None
 
     def handle_info(self, message: object) -> None:
         """Free the name of an actor that was killed."""
-        if isinstance(message, Down):
-            self._refs = {name: ref for name, ref in self._refs.items() if ref is not message.ref}
+        if isinstance(message, Down) and message.monitor in self._names:
+            self._free(self._names[message.monitor])
+
+    def _free(self, name: str) -> None:
+        monitor = self._monitors.pop(name)
+        del self._names[monitor]
+        self.demonitor(monitor)
 
 
 def _is_gone(ref: LoopAddress) -> bool:

@@ -20,8 +20,8 @@ class NamedCell(ActorCell):
     def __init__(self, home: "HostSystem", name: str) -> None:
         super().__init__(cast("LoopSystemBase", home), None, name, home.run_queue)
         self._kept: list[tuple[Any, Any]] = []
+        self._owner: ActorCell | None = None
         self.instance = self
-        self.deliver = self._keep
         names = home.names
         if names is None:
             self.end(NOPROC)
@@ -30,8 +30,20 @@ class NamedCell(ActorCell):
         names.cell.post(lookup)
         when_done(lookup, self._go_on)
 
-    def _keep(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
-        self._kept.append((message, sender))
+    def deliver(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
+        """Pass a message on, or keep it until it is known to whom."""
+        if self.instance is None:
+            self.refuse(message, sender)
+        elif self._owner is None:
+            self._kept.append((message, sender))
+        else:
+            self._owner.post(message, sender)
+
+    def drop_monitor(self, monitor: Monitor) -> None:
+        """Forget a monitor, wherever it is."""
+        super().drop_monitor(monitor)
+        if self._owner is not None:
+            self._owner.drop_monitor(monitor)
 
     def _go_on(self, lookup: Call) -> None:
         """Pass on what has come meanwhile, or be the dead actor that it is meant for."""
@@ -39,10 +51,9 @@ class NamedCell(ActorCell):
         if owner is None:
             self.end(NOPROC)
         else:
-            self.deliver = owner.cell.post
-            monitors: list[tuple[Monitor, ActorCell]] = self.monitors or []
-            for monitor, watcher in monitors:
+            self._owner = owner.cell
+            monitors, self.monitors = self.monitors or {}, None
+            for monitor, watcher in monitors.items():
                 owner.cell.accept_monitor(monitor, watcher)
-            self.monitors = owner.cell.monitors  # `demonitor` looks for them here
         for message, sender in self._kept:
             self.deliver(message, sender)

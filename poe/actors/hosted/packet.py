@@ -42,6 +42,8 @@ class Op(StrEnum):
     """Body: the address of the actor that has undone a link to the target."""
     MONITOR = "monitor"
     """Body: the address of the actor that is to hear of the target's end."""
+    DEMONITOR = "demonitor"
+    """Body: the address that a `MONITOR` had; nobody there wants to hear of the target's end."""
     ENDED = "ended"
     """Body: the reason. The target, an actor of the sending host, has ended."""
     GONE = "gone"

@@ -13,7 +13,7 @@ from poe.actors.address import LoopAddress
 from poe.actors.call import Call
 from poe.actors.hosted.packet import Op, Packet
 from poe.actors.hosted.pickling import encode
-from poe.actors.message import REPLY, Cast, Down, ExitSignal, Monitor, Start
+from poe.actors.message import REPLY, Cast, DownSignal, ExitSignal, Monitor, Start
 from poe.actors.reason import KILL, Reason, is_word
 from poe.errors import ActorDead, NotPicklable, StartFailed
 
@@ -38,9 +38,8 @@ class RemoteCell(ActorCell):
         self.route = route
         self.pid = pid
         self.instance = self
-        self.deliver = self._send_on
         self._is_killed = False
-        self._is_monitored = False
+        self._monitored_for: LoopAddress | None = None
 
     # ---- links, monitors, the end -------------------------------------------------------------
 
@@ -64,10 +63,18 @@ class RemoteCell(ActorCell):
     def accept_monitor(self, monitor: Monitor, watcher: ActorCell) -> None:
         """Keep a monitor; one notice for all of them is asked for."""
         super().accept_monitor(monitor, watcher)
-        if self.instance is not None and not self._is_monitored:
-            self._is_monitored = True
+        if self.instance is not None and self._monitored_for is None:
+            self._monitored_for = watcher.address
             self.home.watch(self)
             self.send(Op.MONITOR, watcher.address)
+
+    def drop_monitor(self, monitor: Monitor) -> None:
+        """Forget a monitor; after the last one the notice is asked for no longer."""
+        super().drop_monitor(monitor)
+        if self.monitors is None and self._monitored_for is not None:
+            watcher, self._monitored_for = self._monitored_for, None
+            if self.instance is not None:
+                self.send(Op.DEMONITOR, watcher)
 
     def end(self, reason: Reason) -> None:
         """Tell everybody here that the actor has ended, and fail the calls under way to it."""
@@ -104,10 +111,12 @@ class RemoteCell(ActorCell):
 
     # ---- packets ------------------------------------------------------------------------------
 
-    def _send_on(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
+    def deliver(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
         """Receive for the remote actor."""
         kind = type(message)
-        if kind is Call:
+        if self.instance is None:
+            self.refuse(message, sender)
+        elif kind is Call:
             if sender is not REPLY:
                 self.request(Op.CALL, message, message.request)
         elif kind is Start:
@@ -115,7 +124,8 @@ class RemoteCell(ActorCell):
             self.request(Op.START, message.call, (message.args, message.kwargs))
         elif kind is Cast:
             self.send(Op.CAST, message.message)
-        elif kind is Down or (kind is ExitSignal and message.linked):
+        elif kind is DownSignal or (kind is ExitSignal and message.linked):
+            ActorCell.cut(self, message.ref.cell)
             self.home.send_end(self, message.ref.serial, message.reason)
         elif kind is not ExitSignal:
             self.send(Op.INFO, (message, sender))

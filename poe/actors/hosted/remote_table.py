@@ -144,7 +144,11 @@ class RemoteTable(ActorTable):
         if cell.instance is None:
             return
         self._watched.add(cell)
-        if cell.pid not in (0, os.getpid()):
+        self.watch_host_of(cell)
+
+    def watch_host_of(self, cell: ActorCell) -> None:
+        """Make sure that the end of an actor's process is noticed, whatever became of the actor."""
+        if isinstance(cell, RemoteCell) and cell.pid not in (0, os.getpid()):
             self.processes.add(cell.pid)
 
     def known_pids(self) -> set[int]:

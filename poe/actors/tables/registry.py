@@ -44,7 +44,7 @@ class TableRegistry:
 
     def __init__(self) -> None:
         self._by_name: dict[str, TableRecord] = {}
-        self._owned: dict[ActorCell, list[TableRecord]] = {}
+        self._owned: dict[ActorCell, dict[TableRecord, None]] = {}
 
     def add(self, record: TableRecord) -> None:
         """Take a new table in.
@@ -53,7 +53,7 @@ class TableRegistry:
             TableNameTaken: another table has its name.
         """
         self.set_name(record, record.name)
-        self._owned.setdefault(record.owner, []).append(record)
+        self._owned.setdefault(record.owner, {})[record] = None
 
     def find(self, name: str) -> TableRecord | None:
         """Return the table of a name, or None."""
@@ -77,7 +77,7 @@ class TableRegistry:
         """Give a table to another actor."""
         self._disown(record)
         record.owner = owner
-        self._owned.setdefault(owner, []).append(record)
+        self._owned.setdefault(owner, {})[record] = None
 
     def remove(self, record: TableRecord) -> None:
         """Forget a table and its rows."""
@@ -88,7 +88,7 @@ class TableRegistry:
 
     def _disown(self, record: TableRecord) -> None:
         owned = self._owned[record.owner]
-        owned.remove(record)
+        del owned[record]
         if not owned:
             del self._owned[record.owner]
 

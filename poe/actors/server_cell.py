@@ -1,0 +1,397 @@
+"""The cell of a GenServer: runs its callbacks, one at a time and in order, and keeps their state.
+
+It turns messages into callbacks of the instance, and what they return into what happens next.
+Nothing of it is kept in the instance: whatever attributes a user's class has, the actor can be
+called, stopped and looked at. An exception ends the actor with that exception as its reason;
+Thespian's habit of running the message again never applies.
+
+Source: OTP `gen_server`, `proc_lib`; `gen_server.py` names the differences.
+"""
+
+import logging
+from collections.abc import Coroutine
+from functools import partial
+from types import CoroutineType
+from typing import Any, Protocol, cast
+
+from thespian.actors import ActorExitRequest, Thespian_StatusReq
+
+from poe.actors.actor_cell import ActorCell
+from poe.actors.actor_end import close, crash, end_now, stop_with
+from poe.actors.belongings import Belongings
+from poe.actors.call import Call, Wait
+from poe.actors.exit_signals import may_wait, receive_signal
+from poe.actors.idle_time import become_idle
+from poe.actors.mailbox import Mailbox
+from poe.actors.message import (
+    HIBERNATE,
+    IGNORE,
+    NO_REPLY,
+    REPLY,
+    SUSPENDED,
+    Cast,
+    Continue,
+    Down,
+    DownSignal,
+    Error,
+    ExitSignal,
+    IdleTimeout,
+    Reply,
+    Start,
+    Stop,
+    SystemRequest,
+    Token,
+)
+from poe.actors.reason import (
+    NORMAL,
+    SHUTDOWN,
+    Reason,
+    is_for_program,
+)
+from poe.actors.system_request import serve
+
+logger = logging.getLogger("poe.actors")
+
+_DIRECTIVES = frozenset({CoroutineType, Token, Stop, Continue, IdleTimeout, Reply, Error})
+"""Types of results that are more than a plain reply; one look-up keeps the usual call fast."""
+
+_THEN = frozenset({Token, Continue, IdleTimeout})
+"""Types of what comes after a `Reply`."""
+
+_ENVELOPES = frozenset({ExitSignal, DownSignal, Start, ActorExitRequest, Thespian_StatusReq})
+"""Types that `_dispatch` opens; what is neither these nor call or cast is for `handle_info`."""
+
+
+class Observer(Protocol):
+    """Whatever sees each message before its actor does."""
+
+    def see(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
+        """Look at a message."""
+
+
+class ServerCell(ActorCell):
+    """The place of one GenServer in its system, and the one who runs it.
+
+    `blocked_by` says why the next message has to wait: None - it does not; a coroutine - a callback
+    awaits something, `awaited`; a `Continue` - `handle_continue` comes first, when it is its turn;
+    `SUSPENDED`; once the actor has ended it is left alone. `handling` is the call or start that the
+    running callback is to answer. `belongings` is what ends with the actor: timers, monitors that
+    it has of others, calls that it waits for.
+    """
+
+    __slots__ = (
+        "awaited",
+        "behaviour",
+        "belongings",
+        "handling",
+        "mailbox",
+        "observers",
+        "stop",
+        "unanswered",
+    )
+
+    def __init__(self, *args: Any) -> None:  # noqa: ANN401 - those of `ActorCell`
+        super().__init__(*args)
+        self.awaited: Call | Wait | Continue | None = None
+        self.behaviour: Any = None
+        """What a behaviour built on GenServer keeps, such as the children of a supervisor."""
+        self.belongings: Belongings | None = None
+        self.handling: Call | Start | None = None
+        self.mailbox: Mailbox | None = None
+        self.observers: tuple[Observer, ...] | None = None
+        self.stop: Stop | None = None
+        self.unanswered: dict[Call, None] | None = None
+
+    # ---- the way in ---------------------------------------------------------------------------
+
+    # In one piece: every message passes here, and each frame would cost it 5 %.
+    def deliver(self, message: Any, sender: Any) -> None:  # noqa: ANN401, C901, PLR0912
+        """Take one message; every entry of the run queue for this actor ends here."""
+        if self.observers is not None:
+            for observer in self.observers:
+                observer.see(message, sender)
+        if self.blocked_by is None:
+            kind = type(message)
+            if kind is Call:
+                if sender is not REPLY:
+                    request = message.request
+                    if type(request) is SystemRequest:
+                        self._serve_system(message)
+                    else:
+                        self.handle(message, self.instance.handle_call, request, message)
+            elif kind is Cast:
+                self.handle(None, self.instance.handle_cast, message.message)
+            elif kind in _ENVELOPES:
+                self._dispatch(message, sender)
+            elif kind is not Wait:
+                self.handle(None, self.instance.handle_info, message)
+        elif sender is REPLY:
+            if message is self.awaited and self.awaited is not None:
+                self._resume(self.awaited)
+        elif self.instance is None:
+            self.refuse(message, sender)
+        else:
+            self._receive_while_blocked(message, sender)
+
+    def handle(self, origin: Call | Start | None, callback: Any, *args: Any) -> None:  # noqa: ANN401
+        """Run one callback and do as its result says."""
+        try:
+            result = callback(*args)
+        except BaseException as error:
+            self.handling = origin
+            if is_for_program(error):
+                raise  # whoever runs actors aborts this one
+            crash(self, error)
+            return
+        kind = type(result)
+        if kind is CoroutineType:
+            self.handling = origin
+            self.blocked_by = result
+            self.step(result, None)
+        elif kind in _DIRECTIVES:
+            self.handling = origin
+            self._obey(result)
+        elif origin is not None:
+            origin.answer(result)
+
+    def _obey(self, result: Any) -> None:  # noqa: ANN401
+        """Do what a callback's result asks for."""
+        kind = type(result)
+        if kind is CoroutineType:
+            self.blocked_by = result
+            self.step(result, None)
+            return
+        if self.stop is not None:
+            end_now(self, self.stop.reason)
+            return
+        if kind is Stop:
+            stop_with(self, result)
+            return
+        origin = self.handling
+        if _is_misplaced(result, origin):
+            stop_with(self, _bad_return(result))
+            return
+        self.handling = None
+        value = _reply_of(result)
+        if kind is Error:
+            origin.fail(result.error)  # type: ignore[union-attr]  # checked above
+        elif result is IGNORE and type(origin) is Start:
+            self.end_unstarted(NORMAL)
+            origin.call.answer(None)
+        elif value is NO_REPLY and type(origin) is Call:
+            self.unanswered = _remember(origin, self.unanswered)
+        elif origin is not None:
+            origin.answer(value)
+        then = result.then if kind is Reply else result
+        if self.instance is not None:  # unless the start was refused
+            self._go_on(then)
+
+    def _go_on(self, then: object) -> None:
+        """Do what is to be done between a callback and the next message."""
+        if type(then) is Continue:
+            # Through the queue: an actor that goes on for ever must not keep others waiting, nor
+            # the signal that ends it.
+            self.blocked_by = self.awaited = then
+            self.queue.append((self, then, REPLY))
+        else:
+            become_idle(self, then)
+
+    def _dispatch(self, message: Any, sender: Any) -> None:  # noqa: ANN401
+        """Open an envelope that holds neither call nor cast."""
+        kind = type(message)
+        if kind is ExitSignal:
+            receive_signal(self, message)
+        elif kind is DownSignal:
+            # Otherwise it was taken back meanwhile.
+            if self.belongings is not None and message.monitor in self.belongings:
+                del self.belongings[message.monitor]
+                down = Down(message.ref, message.reason, message.monitor)
+                self.handle(None, self.instance.handle_info, down)
+        elif kind is Start:
+            init = self.instance.init
+            if message.kwargs:
+                init = partial(init, **message.kwargs)
+            self.handle(message, init, *message.args)
+        elif kind is ActorExitRequest:
+            if message.isRecursive:
+                self.exit_children()
+            stop_with(self, Stop(SHUTDOWN))
+        else:
+            self.system.send_status(self, sender)
+
+    # ---- suspended callbacks ------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether a callback awaits something."""
+        return type(self.blocked_by) is CoroutineType
+
+    @property
+    def is_suspended(self) -> bool:
+        """Tell whether messages wait until the actor is resumed."""
+        return self.blocked_by is SUSPENDED
+
+    def step(self, coroutine: Coroutine[Any, Any, object], value: Call | Wait | None) -> None:
+        """Run the suspended callback up to its next await, or its end and what that asks for."""
+        try:
+            awaited = coroutine.send(value)
+        except StopIteration as stop:
+            self.blocked_by = None
+            if type(stop.value) in _DIRECTIVES or self.stop is not None:
+                self._obey(stop.value)
+                return
+            origin, self.handling = self.handling, None
+            if origin is not None:
+                origin.answer(stop.value)
+        except BaseException as error:
+            if is_for_program(error):
+                raise
+            self.blocked_by = None
+            crash(self, error)
+        else:
+            if type(awaited) is Call or type(awaited) is Wait:
+                self.awaited = awaited
+            else:
+                self._refuse_awaited(coroutine, awaited)
+
+    def _refuse_awaited(self, coroutine: Coroutine[Any, Any, object], awaited: object) -> None:
+        """Crash rather than wait for ever for something that cannot resume an actor."""
+        self.blocked_by = None
+        close(coroutine)
+        kind = type(awaited).__name__
+        crash(self, TypeError(f"an actor awaits calls, wait_down and sleep, not {kind}"))
+
+    def _resume(self, awaited: Call | Wait | Continue) -> None:
+        """Go on with what the actor was at, then serve what came meanwhile."""
+        self.awaited = None
+        if type(awaited) is Continue:
+            self.blocked_by = None
+            self.handle(None, self.instance.handle_continue, awaited.argument)
+        else:
+            self.step(self.blocked_by, awaited)  # type: ignore[arg-type]  # it is that coroutine
+        if self.mailbox is not None:
+            self._serve_mailbox()
+
+    def _serve_mailbox(self) -> None:
+        mailbox = self.mailbox
+        while mailbox and self.blocked_by is None:
+            message, sender = mailbox.popleft()
+            self.deliver(message, sender)
+        if mailbox is not None and self.blocked_by is None:
+            mailbox.coming_count = 0  # they come to an actor that does not let them wait
+
+    def _receive_while_blocked(self, message: Any, sender: Any) -> None:  # noqa: ANN401
+        """Keep a message for later, unless it ends the wait or the actor."""
+        kind = type(message)
+        if kind is ExitSignal and not may_wait(self, message):
+            receive_signal(self, message)
+            return
+        if kind is DownSignal:
+            monitor = message.monitor
+            if self.belongings is None or monitor not in self.belongings:
+                return  # it was taken back meanwhile
+            awaited = self.awaited
+            if type(awaited) is Wait and awaited.monitor is monitor:
+                del self.belongings[message.monitor]
+                awaited.finish(message.reason)
+                return
+            self.belongings[monitor] = message  # for a `wait_down` that comes later
+        elif kind is Call and type(message.request) is SystemRequest and self.is_suspended:
+            self._serve_system(message)
+            return
+        self.open_mailbox().put(message, sender)
+
+    def open_mailbox(self) -> Mailbox:
+        """Return the mailbox, which an actor has from the first message that had to wait."""
+        if self.mailbox is None:
+            self.mailbox = Mailbox(self, type(self.instance).mailbox_max)
+        return self.mailbox
+
+    def admit(self) -> None:
+        """Let a message that is about to be sent come to a blocked actor.
+
+        Raises:
+            MailboxFull: there are as many already, in the mailbox or on their way to it.
+        """
+        if self.instance is not None:
+            self.open_mailbox().admit()
+
+    def _serve_system(self, call: Call) -> None:
+        """Serve a request of the runtime itself: the state, or a stop in good order."""
+        request = cast("SystemRequest", call.request)
+        if request.op == "stop":
+            stop_with(self, Stop(request.argument))
+            return
+        try:
+            answer = serve(self, request)
+        except Exception as error:  # noqa: BLE001 - the request failed, the actor goes on
+            call.fail(error)
+            return
+        call.answer(answer)
+        if request.op == "resume":
+            self._serve_mailbox()
+
+    def own(self) -> Belongings:
+        """Return what ends with this actor, to put something in."""
+        if self.belongings is None:
+            self.belongings = Belongings(self)
+        return self.belongings
+
+    def observe_by(self, observer: Observer) -> None:
+        """Show each message to an observer from now on, before the actor gets it."""
+        self.observers = (*(self.observers or ()), observer)
+
+    def observe_no_more(self, observer: Observer) -> None:
+        """Undo `observe_by`; nothing happens when it was none."""
+        left = tuple(each for each in self.observers or () if each is not observer)
+        self.observers = left or None
+
+    def end(self, reason: Reason) -> None:
+        """Take the actor out of the system, and with it all that is its own."""
+        if self.instance is not None:
+            belongings, self.belongings = self.belongings, None
+            if belongings is not None:
+                belongings.release()
+            self.observers = self.behaviour = None
+            super().end(reason)
+
+    def abort(self, reason: Reason) -> None:
+        """End wherever the actor stands; whoever waits for an answer of it learns the reason."""
+        end_now(self, reason)
+
+
+def _is_misplaced(result: Any, origin: Call | Start | None) -> bool:  # noqa: ANN401
+    """Tell whether a result has a meaning, but not in the callback that returned it."""
+    if result is IGNORE:
+        return type(origin) is not Start
+    if result is NO_REPLY:
+        return type(origin) is Start
+    if type(result) is Reply and type(result.then) not in _THEN:
+        return True
+    return type(result) in {Reply, Error} and type(origin) is not Call
+
+
+def _bad_return(result: object) -> Stop:
+    """End an actor whose callback returned what makes no sense there.
+
+    The reason names the type only: reasons are shown in logs, and the result may hold a payload.
+    """
+    return Stop(("bad_return_value", result if type(result) is Token else type(result).__name__))
+
+
+def _remember(call: Call, unanswered: dict[Call, None] | None) -> dict[Call, None] | None:
+    """Keep a call that is answered later, so that it fails if its actor ends before."""
+    if call.is_done:
+        return unanswered
+    kept = unanswered or {}
+    kept[call] = None
+    call.forget = lambda done: kept.pop(done, None)
+    return kept
+
+
+def _reply_of(result: Any) -> Any:  # noqa: ANN401
+    """Return what the caller gets for a callback's directive."""
+    kind = type(result)
+    if kind is Reply:
+        return result.value
+    return None if kind is Continue or kind is IdleTimeout or result is HIBERNATE else result
