@@ -5,6 +5,7 @@ that does not answer at once (a new topic, a server that has just moved) takes t
 through an actor that serves this one request.
 """
 
+import contextlib
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -153,7 +154,7 @@ class Node:
             return
         self._system = self._store = None
         try:
-            system.stop(self._sup, "shutdown", timeout_s)
+            _stop(system, self._sup, timeout_s)
         finally:
             system.shutdown()
             store.close()
@@ -375,6 +376,11 @@ def _warn_of_memory(options: SegmentOptions) -> None:
 def _as_bytes(messages: object) -> list[bytes]:
     """Copy bytes-likes; the originals may change, or have items that are wider than a byte."""
     return [bytes(message) for message in check_messages(messages)]
+
+
+def _stop(system: LoopSystemBase, sup: ActorRef, timeout_s: float) -> None:
+    with contextlib.suppress(ActorDead):  # it has given up
+        system.stop(sup, "shutdown", timeout_s)
 
 
 def root_cause(failed: StartFailed) -> PoeError:

@@ -14,6 +14,7 @@ from poe.actors.reason import NOPROC, Reason, is_same
 from poe.actors.server_cell import ServerCell
 from poe.actors.work import Work
 from poe.errors import ActorDead, CallTimeout
+from poe.errors.timeout import check_timeout, limit_of
 
 if TYPE_CHECKING:
     from poe.actors.gen_server import GenServer
@@ -63,6 +64,8 @@ class GenServerOperations:
             ActorDead: the actor is not there, or ended before it answered.
             CallTimeout: no reply within `timeout_s`; the work may have been done.
         """
+        if timeout_s is not None and timeout_s != CALL_TIMEOUT_S:
+            timeout_s = limit_of(timeout_s)
         cell = self._myRef
         server = ref.cell if type(ref) is LoopAddress else cell.system.find(ref)
         call = Call(request, cell, server, timeout_s)
@@ -115,6 +118,7 @@ class GenServerOperations:
             ActorDead: as `call` does.
             CallTimeout: no reply yet; a late one is dropped.
         """
+        timeout_s = limit_of(timeout_s)
         if not call.is_done and timeout_s is not None:
             if call.timer is not None:
                 call.timer.cancel()
@@ -132,7 +136,7 @@ class GenServerOperations:
 
         Source: OTP `gen_server:wait_response/2`.
         """
-        return await Response(call, timeout_s)
+        return await Response(call, check_timeout(timeout_s))
 
     async def stop_actor(
         self, ref: LoopAddress, reason: Reason = "normal", timeout_s: float | None = None
@@ -143,6 +147,7 @@ class GenServerOperations:
             ActorDead: it was gone already, or ended with another reason.
             CallTimeout: it has not ended after `timeout_s`; it still will.
         """
+        timeout_s = limit_of(timeout_s)
         own, cell = self._myRef, cell_of(ref)
         monitor = own.own().add_monitor(cell)
         own.system.request_stop(cell, reason)
@@ -178,6 +183,7 @@ class GenServerOperations:
             StartFailed: `init` raised, stopped or took too long; `reason` says why.
             NameTaken: another live actor has the name (raised at once).
         """
+        start_timeout_s = limit_of(start_timeout_s, "start_timeout_s")
         cell = self._myRef
         child = cell.system.spawn(actor_class, cell, name)
         cell.link(child)
@@ -227,7 +233,7 @@ class GenServerOperations:
 
         Other messages wait in the mailbox meanwhile.
         """
-        return await _wait_down(self._myRef, monitor, timeout_s)
+        return await _wait_down(self._myRef, monitor, limit_of(timeout_s))
 
     def sleep(self, seconds: float) -> Awaitable[object]:
         """Let time pass without serving messages; the system goes on meanwhile."""

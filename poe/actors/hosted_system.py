@@ -30,9 +30,10 @@ from poe.actors.hosted.packet import Op, Packet
 from poe.actors.hosted.pid_watch import wait_for_end
 from poe.actors.hosted.remote_cell import RemoteCell
 from poe.actors.message import Cast, DownSignal, ExitSignal, Start
-from poe.actors.reason import NORMAL, Reason
+from poe.actors.reason import NOPROC, NORMAL, Reason, is_word
 from poe.actors.system_calls import SystemCalls
 from poe.errors import ActorDead, CallTimeout, OptionError
+from poe.errors.timeout import limit_of
 
 _BASES = ("simpleSystemBase", "multiprocQueueBase")
 
@@ -106,6 +107,7 @@ class HostedSystem(SystemCalls):
             NameTaken: another live actor has the name.
             NotPicklable: the class or the arguments cannot be sent to another process.
         """
+        start_timeout_s = limit_of(start_timeout_s, "start_timeout_s")
         return self._start(actor_class, args, kwargs, name, start_timeout_s)  # type: ignore[no-any-return]  # the reply to Start
 
     def _start(
@@ -133,6 +135,7 @@ class HostedSystem(SystemCalls):
             CallTimeout: no reply within `timeout_s`; the work may have been done.
             NotPicklable: the request or the reply cannot be sent to another process.
         """
+        timeout_s = limit_of(timeout_s)
         with self._lock:
             cell = self._find(ref)
             call = Call(request, None, cell, timeout_s)
@@ -148,24 +151,29 @@ class HostedSystem(SystemCalls):
         self._post(ref.cell, ExitSignal(None, reason))
 
     def stop(
-        self, ref: LoopAddress, reason: Reason = NORMAL, timeout_s: float | None = 5.0
+        self, ref: LoopAddress | str, reason: Reason = NORMAL, timeout_s: float | None = 5.0
     ) -> None:
         """Make an actor terminate with `reason` and wait until it is gone.
 
         Raises:
+            ActorDead: it is not there, be it gone already or never have been.
             CallTimeout: it had not ended after `timeout_s`; it still will.
         """
-        downs: list[object] = []
+        timeout_s = limit_of(timeout_s)
+        downs: list[Reason] = []
         with self._lock:
             watcher = self._actors.new_outside_cell("Stop", _Downs(downs))
-            monitor = watcher.monitor(ref.cell)
-            self._actors.request_stop(ref.cell, reason)
+            cell = self._find(ref)
+            monitor = watcher.monitor(cell)
+            self._actors.request_stop(cell, reason)
         try:
             if not self._wait_until(lambda: downs, timeout_s):
                 raise CallTimeout(ref, timeout_s or 0.0)
+            if is_word(downs[0], NOPROC):
+                raise ActorDead(ref, NOPROC)
         finally:
             with self._lock:
-                ref.cell.drop_monitor(monitor)
+                cell.drop_monitor(monitor)
                 self._actors.drop(watcher)
 
     def is_alive(self, ref: LoopAddress, timeout_s: float | None = 5.0) -> bool:
@@ -174,7 +182,7 @@ class HostedSystem(SystemCalls):
         Raises:
             CallTimeout: the process runs, but is busy for longer than `timeout_s`.
         """
-        call = Call(None, None, ref.cell, timeout_s)
+        call = Call(None, None, ref.cell, limit_of(timeout_s))
         if not isinstance(ref.cell, RemoteCell) or ref.cell.instance is None:
             return False
         with self._lock:
@@ -275,16 +283,16 @@ class _ApplicationOutlet:
 
 
 class _Downs:
-    """Receives the one `Down` that `stop` waits for."""
+    """Receives the one `Down` that `stop` waits for, and keeps its reason."""
 
-    def __init__(self, downs: list[object]) -> None:
+    def __init__(self, downs: list[Reason]) -> None:
         self._downs = downs
 
     def deliver(self, message: object, sender: object) -> None:
         """Note the end."""
         del sender
         if isinstance(message, DownSignal):
-            self._downs.append(message)
+            self._downs.append(message.reason)
 
 
 def _start_thespian(

@@ -15,12 +15,14 @@ from poe.actors.address import LoopAddress, cell_of
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
+from poe.actors.gen_server_operations import CALL_TIMEOUT_S
 from poe.actors.message import Cast, DownSignal, ExitSignal, Start
-from poe.actors.reason import KILLED, NOPROC, NORMAL, Reason
+from poe.actors.reason import KILLED, NOPROC, NORMAL, Reason, is_word
 from poe.actors.server_cell import ServerCell
 from poe.actors.system_calls import SystemCalls
 from poe.actors.thespian_base import ThespianBase
 from poe.errors import ActorDead, CallTimeout, SystemShutDown
+from poe.errors.timeout import limit_of
 
 
 class LoopSystemBase(SystemCalls, ThespianBase):
@@ -72,6 +74,7 @@ class LoopSystemBase(SystemCalls, ThespianBase):
             NameTaken: another live actor has the name.
             SystemShutDown: `shutdown` was called.
         """
+        start_timeout_s = limit_of(start_timeout_s, "start_timeout_s")
         self._enter()
         try:
             if self._is_shut_down:
@@ -97,7 +100,10 @@ class LoopSystemBase(SystemCalls, ThespianBase):
             SystemShutDown: it is not there because `shutdown` was called.
             CallTimeout: no reply within `timeout_s`; the work may have been done.
             CallFromActor: used inside an actor.
+            InvalidTimeout: `timeout_s` is no time.
         """
+        if timeout_s is not None and timeout_s != CALL_TIMEOUT_S:
+            timeout_s = limit_of(timeout_s)
         self._enter()
         try:
             cell = self.find(ref)
@@ -134,11 +140,12 @@ class LoopSystemBase(SystemCalls, ThespianBase):
         """Make an actor terminate with `reason` and wait until it is gone.
 
         Raises:
-            ActorDead: nobody has the name.
+            ActorDead: it is not there, be it gone already or never have been.
             CallTimeout: it had not ended after `timeout_s`; it still will.
         """
-        ended = threading.Event()
-        watcher = self.new_outside_cell("stop", _EndWatcher(lambda _: ended.set()))
+        timeout_s = limit_of(timeout_s)
+        ended, reasons = threading.Event(), list[Reason]()
+        watcher = self.new_outside_cell("stop", _EndWatcher(reasons.append, ended.set))
         self._enter()
         try:
             cell = self.find(ref)
@@ -152,6 +159,8 @@ class LoopSystemBase(SystemCalls, ThespianBase):
         if not self._wait(ended, timeout_s):
             self.run_outside(lambda: cell.drop_monitor(monitor))
             raise CallTimeout(ref, timeout_s or 0.0)
+        if is_word(reasons[0], NOPROC):
+            raise ActorDead(ref, NOPROC)
 
     def when_ended(self, ref: LoopAddress, action: Callable[[Reason], object]) -> None:
         """Call `action` with the reason once an actor has ended.
@@ -202,11 +211,15 @@ class LoopSystemBase(SystemCalls, ThespianBase):
 class _EndWatcher:
     """Receives the `Down` of an actor, for an application thread."""
 
-    def __init__(self, action: Callable[[Reason], object]) -> None:
+    def __init__(
+        self, action: Callable[[Reason], object], then: Callable[[], object] = lambda: None
+    ) -> None:
         self._action = action
+        self._then = then
 
     def deliver(self, message: object, sender: object) -> None:
         """Pass the reason on."""
         del sender
         if isinstance(message, DownSignal):
             self._action(message.reason)
+            self._then()

@@ -12,7 +12,6 @@ decided by the order of calls.
 
 import itertools
 import logging
-import math
 import threading
 import time
 import weakref
@@ -28,6 +27,7 @@ from poe.actors.message import Start
 from poe.actors.reason import is_for_program
 from poe.actors.timer_queue import Timer, TimerQueue
 from poe.errors import CallFromActor
+from poe.errors.timeout import check_delay
 
 logger = logging.getLogger("poe.actors")
 
@@ -298,11 +298,9 @@ class RunQueue:
         """Run `action` under the lock after `delay_s`.
 
         Raises:
-            ValueError: the delay is negative or has no end, or is no number.
+            InvalidTimeout: the delay is negative or has no end, or is no number.
         """
-        if not 0 <= delay_s < math.inf:
-            msg = f"a time of {delay_s} s cannot be waited for; use 0 or more seconds"
-            raise ValueError(msg)
+        check_delay(delay_s)
         if self._clock is None and self._event_loop is None:
             # Its start takes milliseconds. They would be missing at the end: an actor that looks
             # at a clock of its own when it is woken would find that it is too early.

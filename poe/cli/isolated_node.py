@@ -7,6 +7,7 @@ A node process that hangs is left alone: what could be asked of it from outside 
 while it recovers or waits for a disk, and killing it then would do harm.
 """
 
+import contextlib
 from collections.abc import Callable
 
 from poe.actors import ActorRef, LoopSystemBase, OsProcess, Reason, StartFailed
@@ -14,6 +15,7 @@ from poe.actors.python_process import python_command
 from poe.broker import BoundPort, bind_port
 from poe.cli.node_process import NodeArguments
 from poe.config import Config
+from poe.errors import ActorDead
 from poe.node import root_cause
 from poe.supervision import ChildSpec, Supervisor, SupervisorFlags
 
@@ -75,7 +77,8 @@ class IsolatedNode:
             return
         try:
             if sup is not None:
-                system.stop(sup, "shutdown", timeout_s)
+                with contextlib.suppress(ActorDead):  # it has given up
+                    system.stop(sup, "shutdown", timeout_s)
         finally:
             system.shutdown()
 

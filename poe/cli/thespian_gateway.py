@@ -4,6 +4,7 @@ Thespian's processes unpickle what reaches them. They are no part of the node: a
 own starts them, under a supervisor, and they have no more of the node than its socket.
 """
 
+import contextlib
 from collections.abc import Callable
 
 from poe.actors import ActorRef, LoopSystemBase, OsProcess, Reason, StartFailed
@@ -11,6 +12,7 @@ from poe.actors.python_process import python_command
 from poe.broker import BoundPort, ListenerOptions, bind_port
 from poe.cli.gateway_arguments import GatewayArguments
 from poe.cli.service import Served
+from poe.errors import ActorDead
 from poe.node import root_cause
 from poe.supervision import Backoff, ChildSpec, Supervisor, SupervisorFlags
 
@@ -85,7 +87,8 @@ class ThespianGateway:
         self._bound.close()
         try:
             if self._system is not None and self._sup is not None:
-                self._system.stop(self._sup, "shutdown", _STOP_TIMEOUT_S)
+                with contextlib.suppress(ActorDead):  # it has given up
+                    self._system.stop(self._sup, "shutdown", _STOP_TIMEOUT_S)
         finally:
             self._node.stop(timeout_s)
 

@@ -16,6 +16,7 @@ from poe.errors import (
     LocalProtocolError,
     RemoteProtocolError,
 )
+from poe.errors.timeout import limit_of
 from poe.protocol import (
     FOLLOW_WAIT_S,
     FRAME_MAX,
@@ -59,7 +60,9 @@ async def connect(
 
     Raises:
         ConnectFailed: nobody listens there, or not within `timeout_s`.
+        InvalidTimeout: `timeout_s` is no time.
     """
+    timeout_s = limit_of(timeout_s)
     peer = f"server {host}:{port}"
     loop = asyncio.get_running_loop()
     try:

@@ -7,30 +7,14 @@ import asyncio
 import time
 from collections import deque
 
-from poe.errors import OptionError
-
-FOR_EVER_S = 1e9
-"""30 years. Locks take no more than ten times that."""
-
-
-def check_timeout(timeout_s: object) -> float:
-    """Return how many seconds to wait; `FOR_EVER_S` for None, infinity, and whatever is longer.
-
-    Raises:
-        OptionError: it is no time.
-    """
-    if timeout_s is None:
-        return FOR_EVER_S
-    if isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool) and timeout_s >= 0:
-        return float(min(timeout_s, FOR_EVER_S))
-    raise OptionError("timeout_s", timeout_s, "seconds: 0 or more, or None")
+from poe.errors.timeout import check_timeout
 
 
 def deadline_of(timeout_s: object) -> float:
     """Return until when to wait, by the monotonic clock.
 
     Raises:
-        OptionError: it is no time.
+        InvalidTimeout: it is no time.
     """
     return time.monotonic() + check_timeout(timeout_s)
 

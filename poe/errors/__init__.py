@@ -117,6 +117,7 @@ from poe.errors.supervision import (
     SupervisionError,
     UnknownRequest,
 )
+from poe.errors.timeout import InvalidTimeout
 
 __all__ = [
     "ActorDead",
@@ -149,6 +150,7 @@ __all__ = [
     "InvalidPayload",
     "InvalidPipeline",
     "InvalidTableArgument",
+    "InvalidTimeout",
     "InvalidTopicName",
     "KafkaMissing",
     "KafkaNotReady",

@@ -3,6 +3,7 @@
 from typing import Any
 
 from poe.errors import LocalProtocolError, PointerOutOfRange
+from poe.errors.timeout import check_delay
 from poe.protocol.records import POINTER_MAX
 
 LIMIT_MAX = (1 << 32) - 1
@@ -29,13 +30,12 @@ def wait_arguments(topic: bytes | str, pointer: int, timeout_s: float) -> dict[s
     """Return the arguments of the control op `wait`: until something follows `pointer`.
 
     Raises:
-        LocalProtocolError: empty topic, or a time that is no number.
+        LocalProtocolError: empty topic.
+        InvalidTimeout: no time.
         PointerOutOfRange: the pointer does not fit 56 bits.
     """
     check_pointer(pointer)
-    if not isinstance(timeout_s, int | float):
-        msg = f"timeout_s is {timeout_s!r}; use seconds"
-        raise LocalProtocolError(msg)
+    check_delay(timeout_s, "timeout_s")
     return {"topic": topic_bytes(topic), "pointer": pointer, "timeout_s": timeout_s}
 
 

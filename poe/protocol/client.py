@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 from poe.errors import CorruptRecord, LocalProtocolError
+from poe.errors.timeout import limit_of
 from poe.protocol.arguments import check_pointer, range_arguments, topic_bytes, wait_arguments
 from poe.protocol.batch import Messages
 from poe.protocol.exchange import IN_FLIGHT_MAX, Exchange, open_connection
@@ -46,7 +47,9 @@ def socket(
 
     Raises:
         ConnectFailed: nobody listens there, or not within `timeout_s`.
+        InvalidTimeout: `timeout_s` is no time.
     """
+    timeout_s = limit_of(timeout_s)
     connection = open_connection(host, port, timeout_s)
     return Socket(connection, f"server {host}:{port}", timeout_s=timeout_s, frame_max=frame_max)
 

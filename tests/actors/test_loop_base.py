@@ -18,10 +18,11 @@ def test_stop_terminates_with_the_reason_and_returns_when_the_actor_is_gone(syst
     assert log == [("terminate", "enough")]
 
 
-def test_stop_of_a_dead_actor_returns_at_once(system):
+def test_stop_of_a_dead_actor_tells_so_at_once(system):
     ref = system.start(Puppet)
     system.stop(ref)
-    system.stop(ref)
+    with pytest.raises(ActorDead, match="noproc"):
+        system.stop(ref)
     assert not system.is_alive(ref)
 
 

@@ -6,8 +6,8 @@ from typing import Any, Self
 
 from poe.client.consumer.cursor import Cursor
 from poe.client.consumer.source import ConsumerStatistics, Fetched, Received, Start
-from poe.client.timeouts import check_timeout
 from poe.errors import ConsumerClosed
+from poe.errors.timeout import check_timeout
 
 
 class AsyncConsumer:

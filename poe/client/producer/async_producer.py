@@ -11,8 +11,9 @@ from poe.client.producer.producer_core import ProducerCore
 from poe.client.producer.topic_info import TopicInfo, Undelivered, WorkerInfo
 from poe.client.producer.topic_queues import TopicQueues, buffered_of
 from poe.client.producer.transport import TopicMetadata
-from poe.client.timeouts import TimeoutQueue, check_timeout, deadline_of, end
+from poe.client.timeouts import TimeoutQueue, deadline_of, end
 from poe.errors import BrokerDown, BufferFull
+from poe.errors.timeout import check_timeout
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from poe.client.timeouts import FOR_EVER_S, check_timeout
 from poe.errors import CallTimeout, PoeError, WouldBlock
+from poe.errors.timeout import FOR_EVER_S, check_timeout
 
 _log = logging.getLogger(__name__)
 

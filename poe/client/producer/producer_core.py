@@ -9,6 +9,7 @@ producer_sup               rest_for_one
 """
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
@@ -33,6 +34,7 @@ from poe.client.producer.transport import Transport, transport_of
 from poe.client.spool.spool import Spool
 from poe.client.spool.spooler import Spooler
 from poe.errors import (
+    ActorDead,
     BrokerDown,
     CallTimeout,
     DeliveryTimeout,
@@ -361,7 +363,8 @@ class ProducerCore:
         if system is not None:
             assert self._sup is not None
             try:
-                system.stop(self._sup, "shutdown", timeout_s=5.0)
+                with contextlib.suppress(ActorDead):  # it has given up
+                    system.stop(self._sup, "shutdown", timeout_s=5.0)
             finally:
                 system.shutdown()
                 self.scheduler.close()

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from poe.actors import SHUTDOWN, LoopSystemBase
-from poe.errors import ConfigError, InvalidPipeline, PipelineRunning
+from poe.errors import ActorDead, ConfigError, InvalidPipeline, PipelineRunning
 from poe.protocol.pipeline_report import PipelineReport, QueryReport
 from poe.spark.pipeline.pipeline import BACKOFF_MAX_S, Pipeline
 from poe.spark.pipeline.plan import reason_of, writer
@@ -164,7 +164,8 @@ def _supervise(
             if not system.is_alive(root):
                 known.fail_all("the supervisor of the pipeline has given up; its log tells why")
         finally:
-            system.stop(root, SHUTDOWN, timeout_s=2 * STOP_S)
+            with contextlib.suppress(ActorDead):  # all queries have ended
+                system.stop(root, SHUTDOWN, timeout_s=2 * STOP_S)
             options.on_look(known.report())
             with contextlib.suppress(PipelineRunning):  # told below
                 link.tell()
