@@ -25,6 +25,7 @@ from poe.protocol import PutRequest
 from poe.protocol.frames import HEADER_SIZE
 from poe.protocol.messages import REQUESTS
 from poe.storage import (
+    folder_watch,
     recovery,
     segment,
     segment_files,
@@ -256,7 +257,7 @@ def _clock_is_pointer(patch: Patch) -> None:
 
 def _no_store_lock(patch: Patch) -> None:
     """P02: look, then take."""
-    patch(store, "_lock_base", lambda files: (files.open(store.LOCK_FILE, "w+"), ""))
+    patch(store, "_lock_base", lambda files: (files.open(folder_watch.LOCK_FILE, "w+"), ""))
 
 
 def _leak_per_client(patch: Patch) -> None:

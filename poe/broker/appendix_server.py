@@ -138,6 +138,7 @@ class AppendixServer(GenServer):
         self._is_used = False
         self._is_ticking = False
         self._reported_full = False
+        self._looked_at_count = segment.count
         self._overshoot_count = _OVERSHOOT * options.count_limit
         self._overshoot_bytes = _OVERSHOOT * options.size_limit
 
@@ -178,6 +179,7 @@ class AppendixServer(GenServer):
             if message.is_urgent or not self._is_used:
                 self._hibernate()
         elif isinstance(message, CheckLimits):
+            self._look_for_file()
             self._report_full()
 
     def handle_info(self, message: Any) -> Stop | None:  # noqa: ANN401
@@ -212,7 +214,7 @@ class AppendixServer(GenServer):
 
     def _put(self, request: Put, caller: Call) -> Any:  # noqa: ANN401
         segment = self._segment
-        if self._space.is_low:
+        if self._space.is_refusing:
             self._space.check(segment.path, self.monotonic_s())
         if not segment.is_writer or segment.failure:
             return self._commit.send_on(caller) if segment.failure else MOVED
@@ -246,6 +248,23 @@ class AppendixServer(GenServer):
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
         else:
             self._commit.sync_early()
+
+    def _look_for_file(self) -> None:
+        """Have the topic go on in a new segment when the file that was put into lost its name.
+
+        Looked for where something was put since the last time, and not while the whole folder is
+        gone, for which there is no new segment.
+        """
+        segment = self._segment
+        if segment.count == self._looked_at_count or self._space.is_gone:
+            return
+        self._looked_at_count = segment.count
+        if not segment.is_writer or segment.failure or segment.is_in_place():
+            return
+        segment.failure = "its data file was removed, renamed or replaced"
+        logger.error("segment %s: %s; %d messages can be read as long as it is open",
+                     segment.path, segment.failure, segment.count)  # fmt: skip
+        self.cast(REGISTRY, LimitReached(self._topic, self.ref))
 
     # ---- durability ---------------------------------------------------------------------------
 

@@ -40,7 +40,8 @@ async def control(handler: RequestHandler, op: str, arguments: Arguments) -> Any
 
 
 async def _health(handler: RequestHandler, _: Arguments) -> dict[str, Any]:
-    return {"status": "ok", "version": VERSION, **handler.routes.health()}
+    told = handler.routes.health()
+    return {"status": "refusing" if told.get("refusal") else "ok", "version": VERSION, **told}
 
 
 async def _topics(handler: RequestHandler, _: Arguments) -> list[bytes]:

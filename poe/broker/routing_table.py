@@ -54,8 +54,8 @@ class RoutingTable:
         """Whether reads go on behind damaged records, as `on_corrupt` says."""
         self.gaps_count = 0
         """How often a read has gone on behind damaged records."""
-        self.foreign: Callable[[], list[str]] = list
-        """Tells of the files in quarantine that belong elsewhere; the store's own."""
+        self.store_health: Callable[[], dict[str, Any]] = dict
+        """Tells what is wrong with the store as a whole; its own."""
         self.is_closing = False
         """Whether the listener is about to end: nobody may wait for news any more."""
 
@@ -72,7 +72,7 @@ class RoutingTable:
         return {
             "gaps_count": self.gaps_count,
             "read_only": sorted(self.read_only),
-            "foreign": self.foreign(),
+            **self.store_health(),
         }
 
     def topics(self) -> list[bytes]:

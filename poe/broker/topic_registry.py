@@ -161,7 +161,7 @@ class TopicRegistry(GenServer):
         await self._stop_leftovers()
         self._routes.failures = self._store.failed
         self._routes.names = self._store.names
-        self._routes.foreign = self._store.foreign
+        self._routes.store_health = self._store.health
         self._routes.are_gaps_skipped = parts.appendix.on_corrupt == "skip"
         for topic in list(self._store.topics):
             with contextlib.suppress(TopicFailed):  # logged there; the others are served

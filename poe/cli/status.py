@@ -88,11 +88,10 @@ def _tables(connection: Socket) -> Any:  # noqa: ANN401 - rich is loaded late
 
 
 def _troubles(connection: Socket) -> list[str]:
-    """Return what is wrong with the node as a whole, a line each."""
-    return [
-        f"server:\t{topic_text(each.encode())}"
-        for each in connection.control("health").get("foreign", [])
-    ]
+    """Return what is wrong with the server as a whole, a line each; an older one does not tell."""
+    told = connection.control("health")
+    troubles = [*filter(None, [told.get("refusal")]), *told.get("foreign", [])]
+    return [f"server:\t{topic_text(each.encode())}" for each in troubles]
 
 
 def _table(connection: Socket) -> Any:  # noqa: ANN401 - rich is loaded late

@@ -275,3 +275,17 @@ class TopicReadOnly(StorageError):
             f"topic {shown(topic)} can only be read, since its disk has failed: {reason}; mend the "
             "disk, then put again (a new segment is tried once a second)"
         )
+
+
+class StoreGone(StorageError):
+    """The folder of a running server was removed, renamed or replaced; nothing was stored."""
+
+    code = 229
+    retriable = True
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(
+            f"folder {path} is not the one that this server works on: it was removed, renamed or "
+            "replaced; bring it back, or restart the server"
+        )

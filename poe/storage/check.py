@@ -17,6 +17,7 @@ import numpy as np
 from poe.errors import OptionError, SegmentLocked, StorageError, StoreLocked
 from poe.storage.failure import reading
 from poe.storage.files import Files, OpenFile
+from poe.storage.folder_watch import LOCK_FILE
 from poe.storage.index import ENTRY_BYTES, encode_entries
 from poe.storage.quarantine import QUARANTINE_FOLDER, foreign_folders, foreign_text
 from poe.storage.real_files import RealFiles
@@ -24,7 +25,7 @@ from poe.storage.receipt_file import read_receipts
 from poe.storage.recovery import NO_STORE, FoundSums, foreign_owner, open_maybe, read_sums
 from poe.storage.scan import RecordPlaces, scan_records
 from poe.storage.segment_lock import FoundLock, find_lock
-from poe.storage.store import LOCK_FILE, locked_by
+from poe.storage.store import locked_by
 from poe.storage.store_meta import (
     META_FILE,
     META_MAGIC,

@@ -128,6 +128,10 @@ class Files(Protocol):
         """Tell whether another process holds the file open; None when one may out of our sight."""
         ...
 
+    def is_in_place(self, path: str, file: OpenFile) -> bool:
+        """Tell whether a path, from the base folder's own on, still leads to an open file."""
+        ...
+
     def free_bytes(self) -> int:
         """Tell how many bytes may still be written to the disk."""
         ...

@@ -127,10 +127,12 @@ class RealFile:
 class RealFiles:
     """The folder tree below `base`; owns one descriptor, that of the base folder."""
 
-    __slots__ = ("_base_fd", "base", "boot_id")
+    __slots__ = ("_absolute", "_base_fd", "base", "boot_id")
 
     def __init__(self, base: str, base_fd: int) -> None:
         self.base = base
+        # The program may go to another folder.
+        self._absolute = os.path.abspath(base)  # noqa: PTH100 - as the folder was opened, with its links
         self._base_fd = base_fd
         self.boot_id = _read_boot_id()
 
@@ -259,6 +261,14 @@ class RealFiles:
         if is_open is False and self.file_system() in NETWORK_FILE_SYSTEMS | HOST_FILE_SYSTEMS:
             return None
         return is_open
+
+    def is_in_place(self, path: str, file: OpenFile) -> bool:
+        """Tell whether a path, from the base folder's own on, still leads to an open file."""
+        try:
+            found = os.stat(f"{self._absolute}/{path}")  # noqa: PTH116 - it makes no object
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return os.path.samestat(found, os.fstat(file.fileno()))
 
     def free_bytes(self) -> int:
         """Tell how many bytes may still be written to the disk; what is kept for root is not."""

@@ -255,6 +255,10 @@ class Segment(DurableSegment):
         self.is_writer = True
         self._synced = self._extent(self._sums)
 
+    def is_in_place(self) -> bool:
+        """Tell whether the data file has its name still; one that is not open may have it."""
+        return self._reader is None or self._files.is_in_place(self._reader.file)
+
     def check_damage(self) -> None:
         """Refuse to go on behind damage where that was asked for.
 

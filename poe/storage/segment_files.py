@@ -168,6 +168,12 @@ class SegmentFiles:
         """Make sums for a segment of another program, see `recovery.adopt`."""
         return adopt(self.files, self.path, self._store_id)
 
+    def is_in_place(self, data: OpenFile) -> bool:
+        """Look whether the data file has its name still; what cannot be looked at has it."""
+        with contextlib.suppress(OSError):
+            return self.files.is_in_place(self.path + "_data", data)
+        return True
+
     def check_format(self) -> None:
         """Refuse sums of a newer version: with its event, a segment may not have been opened yet.
 

@@ -18,13 +18,14 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from poe.errors import OptionError, SegmentLocked, StorageError, StoreLocked, TopicFailed
+from poe.errors import OptionError, SegmentLocked, StorageError, StoreGone, StoreLocked, TopicFailed
 from poe.storage.base_folder import open_base
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, FolderEntry, OpenFile
 from poe.storage.floors import Floors
+from poe.storage.folder_watch import LOCK_FILE, FolderWatch
 from poe.storage.free_space import FreeSpace
 from poe.storage.quarantine import foreign_folders, foreign_text
 from poe.storage.record import Messages, check_sizes
@@ -38,8 +39,6 @@ from poe.storage.topic_folders import TOPICS_FOLDER, TopicFolders, segment_file
 from poe.storage.topic_name import NamePolicy, folder_bytes
 
 _log = logging.getLogger(__name__)
-
-LOCK_FILE = "store.lock"
 
 
 class Store:
@@ -78,7 +77,7 @@ class Store:
     ) -> None:
         """Stand for a locked base folder; use `open`."""
         self.reserve = Reserve(files, asked.min_free)
-        self.space = FreeSpace(files, asked.min_free)
+        self.space = FreeSpace(files, asked.min_free, FolderWatch(files, lock))
         self.topics: dict[bytes, list[Segment]] = {}
         self.failed: dict[bytes, StorageError] = {}
         self._files = files
@@ -271,6 +270,11 @@ class Store:
             return [foreign_text(*each) for each in foreign_folders(self._files)]
         return []
 
+    def health(self) -> dict[str, Any]:
+        """Tell what is not as it should be: why nothing can be put, and which files are foreign."""
+        refusal = str(StoreGone(self._files.base)) if self.space.is_gone else ""
+        return {"refusal": refusal, "foreign": self.foreign()}
+
     def closed_segments(self) -> list[str]:
         """Tell the paths of all segments that are not written to."""
         return [
@@ -294,6 +298,7 @@ class Store:
                     _log.error("segment %s is not closed: %s", segment.path, error)
         self.reserve.release()
         self._meta.add(Event(Kind.CLEAN))
+        self.space.leave()
         self._lock = None
 
     def _remove_folder(self, folder: str) -> None:

@@ -97,6 +97,9 @@ class FaultyFiles:
     def file_system(self) -> str:
         return self.real.file_system() if self.kind is None else self.kind
 
+    def is_in_place(self, path: str, file: OpenFile) -> bool:
+        return self.real.is_in_place(path, file.file if isinstance(file, FaultyFile) else file)
+
     def free_bytes(self) -> int:
         if "free_bytes" in self.operations:  # a look, which is no operation on files
             self.check("free_bytes")

@@ -141,6 +141,9 @@ class MemoryFiles:
     def is_open_elsewhere(self, path: str) -> bool:
         return path not in self.inodes
 
+    def is_in_place(self, path: str, file: OpenFile) -> bool:
+        return isinstance(file, MemoryFile) and self.inodes.get(path) is file.inode
+
     def free_bytes(self) -> int:
         return 1 << 40
 
@@ -156,22 +159,22 @@ class MemoryFile:
     """An open file of `MemoryFiles`."""
 
     def __init__(self, inode: Inode) -> None:
-        self._inode = inode
+        self.inode = inode
 
     def write_at(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        self._inode.write(data, offset)
+        self.inode.write(data, offset)
 
     def read_at(self, length: int, offset: int) -> bytes:
-        return bytes(self._inode.content[offset : offset + length])
+        return bytes(self.inode.content[offset : offset + length])
 
     def size(self) -> int:
-        return len(self._inode.content)
+        return len(self.inode.content)
 
     def truncate(self, size: int) -> None:
-        self._inode.resize(size)
+        self.inode.resize(size)
 
     def allocate(self, size: int) -> None:
-        self._inode.resize(max(size, self.size()))
+        self.inode.resize(max(size, self.size()))
 
     def reserve(self, size: int) -> None:
         pass
@@ -180,7 +183,7 @@ class MemoryFile:
         pass
 
     def map(self, length: int, *, is_writable: bool = False) -> mmap.mmap:
-        return self._inode.map(length, is_writable=is_writable)
+        return self.inode.map(length, is_writable=is_writable)
 
     def fileno(self) -> int:
         raise _error(errno.EOPNOTSUPP)

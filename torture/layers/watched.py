@@ -93,6 +93,9 @@ class WatchedFiles:
     def is_open_elsewhere(self, path: str) -> bool | None:
         return self._files.is_open_elsewhere(path)
 
+    def is_in_place(self, path: str, file: OpenFile) -> bool:
+        return self._files.is_in_place(path, file.file if isinstance(file, WatchedFile) else file)
+
     def free_bytes(self) -> int:
         return self._files.free_bytes()
 
@@ -106,40 +109,40 @@ class WatchedFile:
     def __init__(self, files: WatchedFiles, path: str, file: OpenFile) -> None:
         self._files = files
         self._path = path
-        self._file = file
+        self.file = file
 
     def write_at(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        self._files.run("write_at", self._path, self._file.write_at, data, offset)
+        self._files.run("write_at", self._path, self.file.write_at, data, offset)
 
     def read_at(self, length: int, offset: int) -> bytes:
-        data: bytes = self._files.run("read_at", self._path, self._file.read_at, length, offset)
+        data: bytes = self._files.run("read_at", self._path, self.file.read_at, length, offset)
         return data
 
     def size(self) -> int:
-        return int(self._files.run("file_size", self._path, self._file.size))
+        return int(self._files.run("file_size", self._path, self.file.size))
 
     def truncate(self, size: int) -> None:
-        self._files.run("truncate", self._path, self._file.truncate, size)
+        self._files.run("truncate", self._path, self.file.truncate, size)
 
     def allocate(self, size: int) -> None:
-        self._files.run("allocate", self._path, self._file.allocate, size)
+        self._files.run("allocate", self._path, self.file.allocate, size)
 
     def reserve(self, size: int) -> None:
-        self._files.run("reserve", self._path, self._file.reserve, size)
+        self._files.run("reserve", self._path, self.file.reserve, size)
 
     def sync(self) -> None:
-        self._files.run("sync", self._path, self._file.sync)
+        self._files.run("sync", self._path, self.file.sync)
 
     def map(self, length: int, *, is_writable: bool = False) -> mmap.mmap:
         def do(length: int) -> mmap.mmap:
-            return self._file.map(length, is_writable=is_writable)
+            return self.file.map(length, is_writable=is_writable)
 
         name = "map_writable" if is_writable else "map"
         mapped: mmap.mmap = self._files.run(name, self._path, do, length)
         return mapped
 
     def fileno(self) -> int:
-        return self._file.fileno()
+        return self.file.fileno()
 
 
 class Failing:
