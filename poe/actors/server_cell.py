@@ -52,7 +52,7 @@ from poe.actors.system_request import serve
 
 logger = logging.getLogger("poe.actors")
 
-_DIRECTIVES = frozenset({CoroutineType, Token, Stop, Continue, IdleTimeout, Reply, Error})
+_DIRECTIVES = frozenset({CoroutineType, Token, Stop, Continue, IdleTimeout, Reply, Error, type})
 """Types of results that are more than a plain reply; one look-up keeps the usual call fast."""
 
 _THEN = frozenset({Token, Continue, IdleTimeout})
@@ -366,6 +366,8 @@ def _is_misplaced(result: Any, origin: Call | Start | None) -> bool:  # noqa: AN
         return type(origin) is not Start
     if result is NO_REPLY:
         return type(origin) is Start
+    if type(result) is type:
+        return result in _DIRECTIVES  # `return Stop`, where `Stop(reason)` is meant
     if type(result) is Reply and type(result.then) not in _THEN:
         return True
     return type(result) in {Reply, Error} and type(origin) is not Call
@@ -376,6 +378,10 @@ def _bad_return(result: object) -> Stop:
 
     The reason names the type only: reasons are shown in logs, and the result may hold a payload.
     """
+    if type(result) is type:
+        return Stop(
+            ("bad_return_value", f"the class {result.__name__}; return {result.__name__}(…)")
+        )
     return Stop(("bad_return_value", result if type(result) is Token else type(result).__name__))
 
 
