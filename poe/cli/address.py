@@ -9,12 +9,17 @@ import typer
 
 from poe import protocol
 from poe.cli.argument import number
-from poe.errors import CallTimeout, ConnectFailed, OptionError, RemoteProtocolError
+from poe.errors import CallTimeout, ConnectFailed, OptionError, PoeError, RemoteProtocolError
+from poe.storage import topic_text
 
 CALL_TIMEOUT_S = 30.0
 """A server that does not answer for so long is given up, rather than waited for without end."""
 
 LOOK_TIMEOUT_S = 5.0
+
+_COMPLETE_TIMEOUT_S = 1.0
+"""Somebody waits who has pressed a key."""
+_COMPLETED_MAX = 1000
 
 HostOption = Annotated[
     str, typer.Option("--host", metavar="TEXT", envvar="POE_HOST", help="Where the server listens.")
@@ -45,6 +50,18 @@ def connect(host: str, port: int, timeout_s: float = CALL_TIMEOUT_S) -> protocol
         if os.environ.get(variable) == "":
             raise OptionError(variable, "", f"{allowed}, or unset it")
     return protocol.socket(host, port, timeout_s=timeout_s)
+
+
+def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the topics of the server whose names go on so, for a shell; none without a server."""
+    host = context.params.get("host") or os.environ.get("POE_HOST") or DEFAULT_HOST
+    port = context.params.get("port") or os.environ.get("POE_PORT") or DEFAULT_PORT
+    try:
+        with protocol.socket(str(host), int(port), timeout_s=_COMPLETE_TIMEOUT_S) as connection:
+            names = [topic_text(topic) for topic in connection.topics()]
+    except (PoeError, ValueError):
+        return []
+    return [name for name in names if name.startswith(incomplete)][:_COMPLETED_MAX]
 
 
 @contextmanager

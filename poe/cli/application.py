@@ -76,7 +76,7 @@ def _tell(error: Exception) -> ExitCode:
 def _application() -> typer.Typer:
     application = typer.Typer(
         help="A supervised, append-only topic server.",
-        add_completion=False,
+        add_completion=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )

@@ -9,7 +9,7 @@ import typer
 
 from poe.broker import missing_for_spark
 from poe.cli import argument
-from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption
+from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, complete_topic
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, write_error, write_line
 from poe.errors import SparkMissing
@@ -21,7 +21,10 @@ _RETRY_TIMEOUT_S = 30.0
 
 
 def archive(  # noqa: PLR0913 - options of a command line
-    topic: Annotated[bytes, typer.Argument(metavar="TOPIC", parser=argument.topic_name)],
+    topic: Annotated[
+        bytes,
+        typer.Argument(metavar="TOPIC", parser=argument.topic_name, autocompletion=complete_topic),
+    ],
     *,
     to: Annotated[
         Path,

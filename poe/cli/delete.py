@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
-from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, connect
+from poe.cli.address import (
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    HostOption,
+    PortOption,
+    complete_topic,
+    connect,
+)
 from poe.cli.argument import number, topic_name
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, is_terminal, write_error, write_line
@@ -13,7 +20,9 @@ from poe.errors import ConfigError
 from poe.protocol.records import POINTER_MAX
 from poe.storage import topic_text
 
-TopicArgument = Annotated[bytes, typer.Argument(metavar="TOPIC", parser=topic_name)]
+TopicArgument = Annotated[
+    bytes, typer.Argument(metavar="TOPIC", parser=topic_name, autocompletion=complete_topic)
+]
 
 
 def trim(

@@ -10,7 +10,14 @@ from typing import Annotated
 
 import typer
 
-from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, connect
+from poe.cli.address import (
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    HostOption,
+    PortOption,
+    complete_topic,
+    connect,
+)
 from poe.cli.argument import topic_name
 from poe.cli.exit_code import ExitCode
 from poe.cli.interrupt import Interrupt
@@ -33,7 +40,10 @@ def put(  # noqa: PLR0913 - a command line option each
     topic: Annotated[
         bytes,
         typer.Argument(
-            metavar="TOPIC", help="Name of the topic; it is made when new.", parser=topic_name
+            metavar="TOPIC",
+            help="Name of the topic; it is made when new.",
+            parser=topic_name,
+            autocompletion=complete_topic,
         ),
     ],
     messages: Annotated[

@@ -1,6 +1,7 @@
 """`poe read`: turns the records behind a pointer into bytes on standard output."""
 
 import json
+import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -9,7 +10,14 @@ from typing import Annotated
 
 import typer
 
-from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, connect
+from poe.cli.address import (
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    HostOption,
+    PortOption,
+    complete_topic,
+    connect,
+)
 from poe.cli.argument import choice, number, topic_name
 from poe.cli.exit_code import ExitCode
 from poe.cli.interrupt import Interrupt
@@ -17,6 +25,7 @@ from poe.cli.output import (
     OutputFailed,
     ReaderGone,
     counted,
+    is_terminal,
     wait_writable,
     write_bytes,
     write_error,
@@ -46,7 +55,13 @@ class Start(StrEnum):
 
 def read(  # noqa: PLR0913 - a command line option each
     topic: Annotated[
-        bytes, typer.Argument(metavar="TOPIC", help="Name of the topic.", parser=topic_name)
+        bytes,
+        typer.Argument(
+            metavar="TOPIC",
+            help="Name of the topic.",
+            parser=topic_name,
+            autocompletion=complete_topic,
+        ),
     ],
     *,
     pointer: Annotated[
@@ -111,7 +126,10 @@ def read(  # noqa: PLR0913 - a command line option each
             _check_known(connection, topic)
         if pointer is None:
             pointer = _newest_pointer(connection, topic) if start is Start.LATEST else 0
-        return _copy(_batches(connection, topic, pointer, limit, follow=follow), pointer, encode)
+        batches = _batches(connection, topic, pointer, limit, follow=follow)
+        if is_terminal(sys.stderr) and not is_terminal(sys.stdout) and not follow:
+            batches = _with_progress(batches)
+        return _copy(batches, pointer, encode)
 
 
 def _copy(
@@ -148,6 +166,25 @@ def _copy(
         told += f", of the next {counted(under_way_count, 'message')} some may be written already"
     write_error(told)
     return code
+
+
+def _with_progress(batches: Iterator[list[Record]]) -> Iterator[list[Record]]:
+    """Show on standard error how much was read, while the messages go somewhere else."""
+    # For people only; a pipe need not load it.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = TextColumn("{task.completed:,.0f} messages"), TextColumn("{task.fields[told]}")
+    size_bytes = 0
+    with Progress(
+        *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
+    ) as progress:
+        task = progress.add_task("", total=None, told="")
+        for records in batches:
+            size_bytes += sum(len(message) for _, message in records)
+            told = f"{size_bytes / 1e6:,.1f} MB"
+            progress.update(task, advance=len(records), told=told)
+            yield records
 
 
 def _batches(

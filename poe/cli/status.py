@@ -84,7 +84,7 @@ def _tables(connection: Socket) -> Any:  # noqa: ANN401 - rich is loaded late
     from rich.text import Text  # noqa: PLC0415
 
     lines = [*status_lines(told_pipelines(connection)), *_troubles(connection)]
-    return Group(_table(connection), *(Text(line.replace("\t", "  ")) for line in lines))
+    return Group(TopicRows(_rows(connection)), *(Text(line.replace("\t", "  ")) for line in lines))
 
 
 def _troubles(connection: Socket) -> list[str]:
@@ -94,26 +94,54 @@ def _troubles(connection: Socket) -> list[str]:
     return [f"server:\t{topic_text(each.encode())}" for each in troubles]
 
 
-def _table(connection: Socket) -> Any:  # noqa: ANN401 - rich is loaded late
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
+def _rows(connection: Socket) -> list[tuple[str, ...]]:
+    """Return topic, servers, messages, bytes and age of the newest, of each topic."""
     now_us = time.time_ns() // 1000
-    table = Table("topic", "servers")
-    for title in ("messages", "bytes", "newest"):
-        table.add_column(title, justify="right")
+    rows: list[tuple[str, ...]] = []
     for topic, segments in sorted(connection.control("info").items()):
         count = sum(segment["count"] for segment in segments)
         size_bytes = sum(segment["size_bytes"] for segment in segments)
         newest = max((segment["pointer_high"] or 0 for segment in segments), default=0)
-        table.add_row(
-            Text(topic_text(topic)),
-            _roles(segments),
-            f"{count:,}",
-            f"{size_bytes:,}",
-            age(now_us - newest) if newest else "-",
-        )
-    return table
+        newest_age = age(now_us - newest) if newest else "-"
+        row = topic_text(topic), _roles(segments), f"{count:,}", f"{size_bytes:,}", newest_age
+        rows.append(row)
+    return rows
+
+
+class TopicRows:
+    """A table where there is room for it; else a few lines for each topic, so that all is told."""
+
+    def __init__(self, rows: list[tuple[str, ...]]) -> None:
+        self._rows = rows
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:  # noqa: ANN401 - rich's
+        from rich.measure import Measurement  # noqa: PLC0415 - as above
+
+        table = self._table()
+        if Measurement.get(console, options, table).maximum < options.max_width:
+            yield table
+        else:
+            yield from self._blocks()
+
+    def _table(self) -> Any:  # noqa: ANN401 - rich is loaded late
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        table = Table("topic", "servers")
+        for title in ("messages", "bytes", "newest"):
+            table.add_column(title, justify="right")
+        for topic, *cells in self._rows:
+            table.add_row(Text(topic), *cells)
+        return table
+
+    def _blocks(self) -> Any:  # noqa: ANN401 - rich is loaded late
+        from rich.padding import Padding  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        for topic, servers, count, size_bytes, newest in self._rows:
+            yield Text(topic, style="bold", overflow="fold")
+            lines = f"{servers}\n{count} messages\n{size_bytes} bytes\nnewest {newest}"
+            yield Padding(Text(lines.lstrip("\n"), overflow="fold"), (0, 0, 0, 2))
 
 
 def _roles(segments: list[dict[str, Any]]) -> str:

@@ -2,14 +2,17 @@
 
 import json
 import os
+import pty
 import random
 import signal
 import subprocess
+import sys
 
 import pytest
 
 from poe import protocol
-from tests.cli.processes import Background, Server, complaint, poe
+from tests.cli.processes import DEADLINE_S, Background, Server, complaint, poe
+from tests.python_process import environment
 
 pytestmark = pytest.mark.slow
 
@@ -246,3 +249,25 @@ def test_read_shows_what_lies_before_damage_and_tells_how_to_read_on_behind_it(t
     check = poe("check", tmp_path / "data")
     assert check.returncode == 1
     assert b"DAMAGED" in check.stdout
+
+
+@pytest.mark.slow
+def test_progress_is_shown_on_a_terminal_while_the_messages_go_to_a_file(server, tmp_path):
+    poe("put", "t", "one", "two", port=server.port)
+    controlling, terminal = pty.openpty()
+    with (tmp_path / "out").open("wb") as file:
+        run = subprocess.run(
+            [sys.executable, "-m", "poe", "read", "t"],
+            stdout=file,
+            stderr=terminal,
+            check=True,
+            timeout=DEADLINE_S,
+            env=environment(POE_PORT=str(server.port), TERM="xterm", COLUMNS="80"),
+        )
+    os.close(terminal)
+    shown = os.read(controlling, 65536)
+    os.close(controlling)
+    assert run.returncode == 0
+    assert b"2 messages" in shown
+    assert (tmp_path / "out").read_bytes() == b"one\ntwo\n"
+    assert poe("read", "t", port=server.port).stderr == b"", "none where nobody looks"

@@ -1,7 +1,9 @@
 """`poe topics`, `poe status` and `poe bench`: for pipes and for people."""
 
+import io
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -9,8 +11,9 @@ import sys
 import time
 
 import pytest
+from rich.console import Console
 
-from poe.cli.status import age
+from poe.cli.status import TopicRows, age
 from tests.cli.processes import DEADLINE_S, Background, Server, poe
 from tests.python_process import environment
 
@@ -118,3 +121,22 @@ def test_bench_prints_a_rate_for_each_kind_of_request(server):
 )
 def test_an_age_is_told_in_the_largest_unit(microseconds, text):
     assert age(microseconds) == text
+
+
+ROWS = [
+    ("orders", "3h 1w", "1,234,567", "98,765,432,109", "3 min ago"),
+    ("a" * 60, "1w", "1", "1", "now"),
+]
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_all_of_a_topic_is_told_at_every_width(width):
+    screen = io.StringIO()
+    Console(file=screen, width=width, force_terminal=True, no_color=True).print(TopicRows(ROWS))
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
+    assert all(len(line) <= width for line in shown.splitlines())
+    joined = shown.replace("\n", "")
+    for row in ROWS:
+        for cell in row:
+            assert cell in (joined if len(cell) > width else shown)
+    assert ("servers" in shown) == (width == 200), "a table where there is room for it"
