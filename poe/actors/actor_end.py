@@ -11,7 +11,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from poe.actors.call import Call
-from poe.actors.message import NO_REPLY, Start, Stop
+from poe.actors.message import NO_REPLY, Start, Stop, has_lost_cell, lost_cell
 from poe.actors.reason import ActorExit, Reason, is_for_program, is_orderly, reason_of
 from poe.actors.reports import report_crash
 from poe.errors import ActorDead, StartFailed
@@ -26,6 +26,8 @@ def crash(cell: "ServerCell", error: BaseException) -> None:
     """End because a callback raised; a failing `init` or `terminate` ends at once."""
     if type(error) is RuntimeError and error.args == ("no running event loop",):
         error.add_note("an actor is no asyncio task; use `await self.sleep(seconds)` here")
+    if has_lost_cell(cell):
+        error = lost_cell(cell, error)
     reason = reason_of(error)
     if cell.stop is not None or type(cell.handling) is Start:
         if cell.stop is not None and not is_orderly(reason):

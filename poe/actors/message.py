@@ -16,6 +16,7 @@ from poe.actors.reason import KILLED, TIMEOUT, Reason
 from poe.errors import StartFailed
 
 if TYPE_CHECKING:
+    from poe.actors.actor_cell import ActorCell
     from poe.actors.address import ActorRef
     from poe.actors.call import Call
 
@@ -141,10 +142,8 @@ class Start:
         reason: Reason
         if result is not None:
             reason = ("bad_return_value", result)
-        elif server.instance._myRef is not server:  # noqa: SLF001 - Thespian's name
-            name = type(server.instance).__name__
-            msg = f"{name} sets _myRef, which is Thespian's way to an actor; use another name"
-            reason = AttributeError(msg)
+        elif has_lost_cell(server):
+            reason = lost_cell(server, None)
         else:
             self.call.answer(server.address)
             return
@@ -161,6 +160,19 @@ class Start:
         if self.call.caller is not None:
             server.unlink(self.call.caller)  # the starter is told once
         server.abort(ends_with)
+
+
+def has_lost_cell(cell: "ActorCell") -> bool:
+    """Tell whether an actor has overwritten the one attribute that it must not."""
+    return cell.instance._myRef is not cell  # noqa: SLF001 - Thespian's name
+
+
+def lost_cell(cell: "ActorCell", cause: BaseException | None) -> AttributeError:
+    """Return the error that names that attribute."""
+    name = type(cell.instance).__name__
+    error = AttributeError(f"{name} sets _myRef, which is Thespian's; use another name")
+    error.__cause__ = cause
+    return error
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,10 @@ logger = logging.getLogger("poe.actors")
 _BURST = (None,) * 2_000
 """As many messages as one thread delivers before timers, sockets and other threads get a turn."""
 
+_SIMULATED_BURST = (None,) * 300_000
+"""The same in simulated time, where nobody needs a turn but a test whose actors go on for ever;
+what is left over waits for the next call or `advance`."""
+
 _HAND_OVERS_MAX = 100
 """Calls that are delivered past the queue before one goes through it, so that others get a turn."""
 
@@ -75,8 +79,7 @@ class RunQueue:
         self._clock = clock
         self._run_queue = self._new_queue()
         self._pinned_queue: deque[Entry] = self._run_queue if clock else deque()
-        # Simulated time stands still while actors run, so nothing waits for a turn.
-        self._burst: Iterable[None] = itertools.repeat(None) if clock else _BURST
+        self._burst: Iterable[None] = _SIMULATED_BURST if clock else _BURST
         self._hand_overs_left = _HAND_OVERS_MAX
         self._nesting = 0
         self._lock = threading.RLock()
@@ -225,7 +228,7 @@ class RunQueue:
                         raise
         finally:
             self._is_running = False
-            if queue or pinned:
+            if (queue or pinned) and type(self._clock) is not SimulatedClock:
                 self.event_loop().wake(self.run_ready)
         if self.unarmed:
             self._arm_calls()

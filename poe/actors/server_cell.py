@@ -55,6 +55,8 @@ logger = logging.getLogger("poe.actors")
 _DIRECTIVES = frozenset({CoroutineType, Token, Stop, Continue, IdleTimeout, Reply, Error, type})
 """Types of results that are more than a plain reply; one look-up keeps the usual call fast."""
 
+_ANSWERED = frozenset({Call, Start})
+
 _THEN = frozenset({Token, Continue, IdleTimeout})
 """Types of what comes after a `Reply`."""
 
@@ -107,31 +109,37 @@ class ServerCell(ActorCell):
     # In one piece: every message passes here, and each frame would cost it 5 %.
     def deliver(self, message: Any, sender: Any) -> None:  # noqa: ANN401, C901, PLR0912
         """Take one message; every entry of the run queue for this actor ends here."""
-        if self.observers is not None:
-            for observer in self.observers:
-                observer.see(message, sender)
-        if self.blocked_by is None:
-            kind = type(message)
-            if kind is Call:
-                if sender is not REPLY:
-                    request = message.request
-                    if type(request) is SystemRequest:
-                        self._serve_system(message)
-                    else:
-                        self.handle(message, self.instance.handle_call, request, message)
-            elif kind is Cast:
-                self.handle(None, self.instance.handle_cast, message.message)
-            elif kind in _ENVELOPES:
-                self._dispatch(message, sender)
-            elif kind is not Wait:
-                self.handle(None, self.instance.handle_info, message)
-        elif sender is REPLY:
-            if message is self.awaited and self.awaited is not None:
-                self._resume(self.awaited)
-        elif self.instance is None:
-            self.refuse(message, sender)
-        else:
-            self._receive_while_blocked(message, sender)
+        try:
+            if self.observers is not None:
+                for observer in self.observers:
+                    observer.see(message, sender)
+            if self.blocked_by is None:
+                kind = type(message)
+                if kind is Call:
+                    if sender is not REPLY:
+                        request = message.request
+                        if type(request) is SystemRequest:
+                            self._serve_system(message)
+                        else:
+                            self.handle(message, self.instance.handle_call, request, message)
+                elif kind is Cast:
+                    self.handle(None, self.instance.handle_cast, message.message)
+                elif kind in _ENVELOPES:
+                    self._dispatch(message, sender)
+                elif kind is not Wait:
+                    self.handle(None, self.instance.handle_info, message)
+            elif sender is REPLY:
+                if message is self.awaited and self.awaited is not None:
+                    self._resume(self.awaited)
+            elif self.instance is None:
+                self.refuse(message, sender)
+            else:
+                self._receive_while_blocked(message, sender)
+        except BaseException:
+            # A user's object has raised where no callback runs. Who waits is to hear of the end.
+            if self.handling is None and sender is not REPLY and type(message) in _ANSWERED:
+                self.handling = message
+            raise
 
     def handle(self, origin: Call | Start | None, callback: Any, *args: Any) -> None:  # noqa: ANN401
         """Run one callback and do as its result says."""
