@@ -10,6 +10,7 @@ import logging
 from poe.actors import ActorRef, GenServer
 from poe.broker.appendix_message import Finish
 from poe.broker.appendix_server import AppendixOptions
+from poe.broker.routing_table import Route, RoutingTable
 from poe.errors import ActorError, ChildRequestRefused, PoeError, StorageError
 from poe.storage import Clock, Segment, Store
 from poe.supervision import start_dynamic_child, terminate_child
@@ -66,11 +67,47 @@ class AppendixServers:
             await terminate_child(self._registry, APPENDIX_SUP, ref)
         return segment
 
-    async def delete(self, topic: bytes, refs: list[ActorRef]) -> None:
-        """End servers that are no longer in the table, and delete their segments, oldest first.
+    def up_to(self, route: Route, pointer: int) -> list[tuple[ActorRef, Segment]]:
+        """Return the sealed segments whose newest pointer is `pointer` or less, oldest first."""
+        found = []
+        for ref, bound in zip(route.refs, route.bounds, strict=False):
+            if bound > pointer or ref not in self.owned:
+                break  # a dead one waits for its restart, and goes after that
+            found.append((ref, self.owned[ref][1]))
+        return found
+
+    async def remove(self, routes: RoutingTable, chosen: dict[bytes, list[ActorRef]]) -> None:
+        """Delete segments of topics: note all, make the notes durable at once, then delete.
+
+        Raises:
+            StorageError: that cannot be noted; nothing is deleted.
+        """
+        store = self._store
+        for topic, refs in chosen.items():
+            store.note_removal(topic, (self.owned[ref][1] for ref in refs))
+        store.removals.sync()
+        for topic, refs in chosen.items():
+            for ref in refs:
+                if ref not in self.owned:
+                    continue  # it has died meanwhile; its segment goes the next time
+                routes.drop(topic, ref)
+                store.removals.publish(topic, self.owned[ref][1].timestamp)
+                self.delete_segment(topic, await self.end(ref))
+
+    async def delete(self, topic: bytes, routes: RoutingTable) -> None:
+        """Take a topic out of the table, end its servers and delete their segments, oldest first.
 
         What was put before is answered first: whoever is told of a pointer was told the truth.
+
+        Raises:
+            StorageError: that cannot be noted; nothing is deleted.
         """
+        segments = self._store.topics.get(topic, [])
+        self._store.note_removal(topic, segments)
+        self._store.removals.sync()
+        for segment in segments:
+            self._store.removals.publish(topic, segment.timestamp)
+        refs = routes.remove(topic)
         registry = self._registry
         # The disk is waited for here, by one, and not by all when the servers close their files.
         last_syncs = [registry.call(ref, Finish(), timeout_s=_FINISH_S) for ref in refs]

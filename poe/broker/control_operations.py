@@ -55,11 +55,26 @@ async def _status(handler: RequestHandler, _: Arguments) -> dict[bytes, list[lis
 
 async def _info(handler: RequestHandler, _: Arguments) -> dict[bytes, list[dict[str, Any]]]:
     described = await handler.describe_all()
-    return {topic: [_as_map(*row) for row in rows] for topic, rows in described}
+    return {
+        topic: [_as_map(*row, handler.newest_removed(topic)) for row in rows]
+        for topic, rows in described
+    }
 
 
 async def _segments(handler: RequestHandler, arguments: Arguments) -> list[dict[str, Any]]:
-    return [_as_map(*row) for row in await handler.describe(_topic(arguments))]
+    topic = _topic(arguments)
+    removed = handler.newest_removed(topic)
+    return [_as_map(*row, removed) for row in await handler.describe(topic)]
+
+
+async def _removed(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
+    """Tell what was removed of a topic from a pointer on; the topic need not exist any more."""
+    pointer = _whole(arguments, "pointer", POINTER_MAX)
+    extents, unknown_high = handler.removed(_topic(arguments), pointer)
+    return {
+        "removed": [[each.first, each.last] for each in extents],
+        "unknown_high": unknown_high,
+    }
 
 
 async def _tree(handler: RequestHandler, arguments: Arguments) -> list[dict[str, Any]]:
@@ -136,6 +151,7 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
     "status": _status,
     "info": _info,
     "segments": _segments,
+    "removed": _removed,
     "tree": _tree,
     "sync": _sync,
     "create": _create,
@@ -150,8 +166,9 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
 }
 
 
-def _as_map(ref: ActorRef, info: SegmentInfo) -> dict[str, Any]:
-    return {"ref": str(ref), **{name: getattr(info, name) for name in _SEGMENT_FIELDS}}
+def _as_map(ref: ActorRef, info: SegmentInfo, removed: int | None) -> dict[str, Any]:
+    row = {"ref": str(ref), **{name: getattr(info, name) for name in _SEGMENT_FIELDS}}
+    return row | {"removed": removed}
 
 
 def _topic(arguments: Arguments, name: str = "topic") -> bytes:

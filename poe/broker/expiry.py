@@ -4,7 +4,7 @@ It looks at nothing but what is known of the segments, and the time. Where there
 segment stays until the archiver has said that it holds all of it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -13,9 +13,6 @@ from poe.broker.hybrid_clock import JumpWatch
 from poe.storage import Segment
 
 _TICK_MAX_S = 600.0
-
-Choose = Callable[[bytes, Sequence[tuple[ActorRef, Segment]]], list[ActorRef]]
-"""Chooses among segments of a topic, oldest first, those that go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +43,6 @@ class Archived:
     """Cast to the topic registry: which of the segments that it has told last are archived."""
 
     keys: frozenset[tuple[bytes, int]]
-
-
-def choose_all(topic: bytes, old: Sequence[tuple[ActorRef, Segment]]) -> list[ActorRef]:
-    """Choose all of them."""
-    del topic
-    return [ref for ref, _ in old]
 
 
 class Expiry:

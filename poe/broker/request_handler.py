@@ -37,7 +37,15 @@ from poe.errors import (
     TopicUnavailable,
     UnknownTopic,
 )
-from poe.storage import FileSlice, LastPut, Messages, PutKey, folder_name
+from poe.storage import (
+    POINTER_MAX,
+    FileSlice,
+    LastPut,
+    Messages,
+    PutKey,
+    RemovedExtent,
+    folder_name,
+)
 
 _RELEASES_MAX = 3
 _GAP_AT_END_S = 0.1
@@ -260,6 +268,18 @@ class RequestHandler:
     async def last_put(self, topic: bytes, producer: bytes) -> LastPut | None:
         """Tell the newest put of a producer that a topic has, see `find_last_put`."""
         return await find_last_put(self.actor, self.routes, topic, producer, self._put_timeout_s)
+
+    def newest_removed(self, topic: bytes) -> int | None:
+        """Return the newest pointer that was removed of a topic; 0: none, None: nobody knows."""
+        removals = self.routes.removals
+        return None if removals is None else removals.newest(topic)
+
+    def removed(self, topic: bytes, pointer: int) -> tuple[list[RemovedExtent], int]:
+        """Return what was removed from a pointer on, and up to where nobody knows all of it."""
+        removals = self.routes.removals
+        if removals is None:
+            return [], POINTER_MAX
+        return removals.extents(topic, pointer), removals.unknown_high
 
     async def describe(self, topic: bytes) -> SegmentRows:
         """Return what is known of the segments of a topic, of all of them.

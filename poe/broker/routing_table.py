@@ -11,7 +11,7 @@ from typing import Any
 
 from poe.actors import ActorRef
 from poe.errors import StorageError
-from poe.storage import NamePolicy
+from poe.storage import NamePolicy, Removals, Store
 
 
 class Route:
@@ -46,6 +46,8 @@ class RoutingTable:
         self._routes: dict[bytes, Route] = {}
         self.failures: dict[bytes, StorageError] = {}
         """Topics that cannot be served, and so have no route, and why; the store's own table."""
+        self.removals: Removals | None = None
+        """What was removed of topics; the store's own notes, None before the registry is there."""
         self.read_only: dict[bytes, str] = {}
         """Topics that take no messages, and what their disk has failed of."""
         self.names: NamePolicy = "strict"
@@ -58,6 +60,13 @@ class RoutingTable:
         """Tells what is wrong with the store as a whole; its own."""
         self.is_closing = False
         """Whether the listener is about to end: nobody may wait for news any more."""
+
+    def take_from(self, store: Store) -> None:
+        """Take over what the store knows of its topics; it goes on to change."""
+        self.failures = store.failed
+        self.removals = store.removals
+        self.names = store.names
+        self.store_health = store.health
 
     def get(self, topic: bytes) -> Route | None:
         """Return the route of a topic, or None for a topic that nobody put anything onto."""

@@ -28,7 +28,7 @@ from poe.broker.appendix_servers import APPENDIX_SUP, AppendixServers
 from poe.broker.archiver import ARCHIVER
 from poe.broker.crash_limit import CrashLimit
 from poe.broker.disk_failures import DiskFailures
-from poe.broker.expiry import Archived, Choose, Expiry, choose_all
+from poe.broker.expiry import Archived, Expiry
 from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_quota import TopicQuota
@@ -45,7 +45,7 @@ from poe.errors import (
     TopicReadOnly,
     UnknownTopic,
 )
-from poe.storage import Clock, Messages, Producers, PutKey, Store
+from poe.storage import Clock, Messages, Producers, PutKey, Segment, Store
 from poe.supervision import terminate_child, which_children
 
 logger = logging.getLogger("poe.broker")
@@ -159,9 +159,7 @@ class TopicRegistry(GenServer):
         rate = options.topic_creation_rate
         self._quota = TopicQuota(options.topics_max, rate, auto_create=options.auto_create)
         await self._stop_leftovers()
-        self._routes.failures = self._store.failed
-        self._routes.names = self._store.names
-        self._routes.store_health = self._store.health
+        self._routes.take_from(self._store)
         self._routes.are_gaps_skipped = parts.appendix.on_corrupt == "skip"
         for topic in list(self._store.topics):
             with contextlib.suppress(TopicFailed):  # logged there; the others are served
@@ -408,33 +406,35 @@ class TopicRegistry(GenServer):
         nothing wakes.
         """
         oldest_us = self._expiry.begin(now_us, self.monotonic_s())
+        chosen = {}
         for topic, _ in self._routes:
-            await self._trim(topic, oldest_us - 1, self._expiry.choose)
+            old = await self._old(topic, oldest_us - 1)
+            chosen[topic] = self._expiry.choose(topic, old) if old else []
+        try:
+            await self._servers.remove(self._routes, chosen)
+        except StorageError as error:  # the next look tries again
+            logger.error("nothing expires, since it cannot be noted: %s", error)
         expiring = self._expiry.end()
         if expiring is not None:
             self.cast(ARCHIVER, expiring)
 
-    async def _trim(self, topic: bytes, pointer: int, choose: Choose = choose_all) -> int:
-        """Delete segments whose newest pointer is `pointer` or less; tell how many.
+    async def _trim(self, topic: bytes, pointer: int) -> int:
+        """Delete segments whose newest pointer is `pointer` or less; tell how many."""
+        old = [ref for ref, _ in await self._old(topic, pointer)]
+        await self._servers.remove(self._routes, {topic: old})
+        return len(old)
+
+    async def _old(self, topic: bytes, pointer: int) -> list[tuple[ActorRef, Segment]]:
+        """Return the segments whose newest pointer is `pointer` or less, oldest first.
 
         A writer that is to go gets a successor first.
         """
         _, newest = self._servers.owned.get(self._routes[topic].writer, (topic, None))
         if newest is not None and newest.count and newest.last_pointer <= pointer:
             await self._rotate(topic)
-        route = self._routes[topic]
-        old = []
-        for ref, bound in zip(route.refs, route.bounds, strict=False):
-            if bound > pointer or ref not in self._servers.owned:
-                break  # a dead one waits for its restart, and goes after that
-            old.append((ref, self._servers.owned[ref][1]))
-        chosen = choose(topic, old)
-        for ref in chosen:
-            self._routes.drop(topic, ref)
-            self._servers.delete_segment(topic, await self._servers.end(ref))
-        return len(chosen)
+        return self._servers.up_to(self._routes[topic], pointer)
 
     async def _delete(self, topic: bytes) -> None:
         """Delete a topic; a put that comes meanwhile waits, and then makes a new one."""
-        await self._servers.delete(topic, self._routes.remove(topic))
+        await self._servers.delete(topic, self._routes)
         self._disk_failures.end(topic)

@@ -34,6 +34,7 @@ from poe.protocol import (
     PutReply,
     RangeRequest,
     Record,
+    Removed,
     Span,
     topic_bytes,
 )
@@ -214,6 +215,20 @@ class AsyncSocket:
             PoeError: as `control`.
         """
         return list(await self.control("segments", topic=topic_bytes(topic)))
+
+    async def removed(self, topic: bytes | str, pointer: int) -> Removed:
+        """Tell what was removed of a topic from `pointer` on; the topic need not exist any more.
+
+        Raises:
+            PointerOutOfRange: nothing was sent.
+            PoeError: as `control`.
+        """
+        check_pointer(pointer)
+        arguments = {"topic": topic_bytes(topic), "pointer": pointer}
+        try:
+            return Removed.from_map(await self._control("removed", arguments))
+        except RemoteProtocolError as error:
+            return Removed.unknown(error)
 
     async def span(
         self, topic: bytes | str, pointer: int, last: int, limit: int, bytes_max: int

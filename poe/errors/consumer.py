@@ -25,24 +25,32 @@ class ConsumerClosed(ConsumerError):
 class MessagesLost(ConsumerError):
     """Messages were deleted before they were read: by retention, `trim` or `delete`.
 
-    On Poe nobody knows any more whether there were any: a pointer from before the first message of
-    a topic looks like one whose successors are gone. They had pointers from `pointer_low` to
-    `pointer_high`; None where all that was there is gone. Behind `pointer_high` reading goes on.
+    They had pointers from `pointer_low` to `pointer_high`, None where the whole topic is gone.
+    Behind `pointer_high` reading goes on. What an older version has deleted, or a store that was
+    damaged, is not known: then `is_certain` is False, and perhaps there were none.
     """
 
     code = 552
 
     def __init__(
-        self, topic: bytes, partition: int, pointer_low: int, pointer_high: int | None
+        self,
+        topic: bytes,
+        partition: int,
+        pointer_low: int,
+        pointer_high: int | None,
+        *,
+        is_certain: bool = True,
     ) -> None:
         self.topic = topic
         self.partition = partition
         self.pointer_low = pointer_low
         self.pointer_high = pointer_high
+        self.is_certain = is_certain
         what = f"with pointers from {pointer_low} "
         what += "on" if pointer_high is None else f"to {pointer_high}"
+        what += "; there was something, and" if is_certain else "; if there was something,"
         super().__init__(
-            f"topic {shown(topic)}, partition {partition}, holds nothing {what}; if there was "
-            'something, it was deleted before it was read. Read what is left: start="oldest", or '
-            'on_lost="skip"; keep messages longer: max_age'
+            f"topic {shown(topic)}, partition {partition}, holds nothing {what} it was deleted "
+            'before it was read. Read what is left: start="oldest", or on_lost="skip"; keep '
+            "messages longer: max_age"
         )

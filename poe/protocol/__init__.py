@@ -31,6 +31,7 @@ from poe.protocol.ranges import (
     Span,
 )
 from poe.protocol.records import Record
+from poe.protocol.removed import Removed
 
 __all__ = [
     "ENTRY_SIZE",
@@ -56,6 +57,7 @@ __all__ = [
     "PutRequest",
     "RangeRequest",
     "Record",
+    "Removed",
     "Request",
     "SequencedPutRequest",
     "Socket",

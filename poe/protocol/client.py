@@ -8,7 +8,7 @@ and its end are in `exchange.py`.
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
-from poe.errors import CorruptRecord, LocalProtocolError
+from poe.errors import CorruptRecord, LocalProtocolError, RemoteProtocolError
 from poe.errors.timeout import limit_of
 from poe.protocol.arguments import check_pointer, range_arguments, topic_bytes, wait_arguments
 from poe.protocol.batch import Messages
@@ -25,6 +25,7 @@ from poe.protocol.ranges import (
     Span,
 )
 from poe.protocol.records import Record
+from poe.protocol.removed import Removed
 
 FOLLOW_WAIT_S = 30.0
 """How long `follow` lets the server wait for new messages before it asks again."""
@@ -240,6 +241,20 @@ class Socket(Exchange):
             PoeError: as `control`.
         """
         return list(self.control("segments", topic=topic_bytes(topic)))
+
+    def removed(self, topic: bytes | str, pointer: int) -> Removed:
+        """Tell what was removed of a topic from `pointer` on; the topic need not exist any more.
+
+        Raises:
+            PointerOutOfRange: nothing was sent.
+            PoeError: as `control`.
+        """
+        check_pointer(pointer)
+        arguments = {"topic": topic_bytes(topic), "pointer": pointer}
+        try:
+            return Removed.from_map(self._control("removed", arguments))
+        except RemoteProtocolError as error:
+            return Removed.unknown(error)
 
     def span(
         self, topic: bytes | str, pointer: int, last: int, limit: int, bytes_max: int

@@ -17,11 +17,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from poe.errors import UnknownTopic
-from poe.protocol import Span
+from poe.protocol import Removed, Span
 from poe.spark.archive_writer import SCHEMA
 from poe.spark.arrow_batches import HEADER_BYTES, ArrowBatches
 from poe.spark.planning import SegmentRange, names_of
-from poe.storage import Archive, ArchivedFile, Manifest, RowGroup
+from poe.storage import POINTER_MAX, Archive, ArchivedFile, Manifest, RowGroup
 from poe.storage.archive import topic_folder
 from poe.storage.failure import reading
 
@@ -66,6 +66,12 @@ class ArchivedSegments:
         found = [_range_of(topic, *each) for each in archived.items()]
         found += not_archived(stored, archived)
         return sorted(found, key=lambda each: (each.segment, each.first))
+
+    def removed(self, topic: str, pointer: int) -> Removed:
+        """Tell what was removed of the store from a pointer on; of the archive nobody knows."""
+        if self._stored is None:
+            return Removed((), POINTER_MAX)
+        return self._stored.removed(topic, pointer)
 
     def follows(self, topic: str, after: int) -> bool:
         """Tell whether something lies behind a pointer."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from poe.protocol import IndexedRecords, Socket, Span
+from poe.protocol import IndexedRecords, Removed, Socket, Span
 from poe.spark.arrow_batches import ArrowBatches
 from poe.spark.planning import NO_LIMIT, SegmentRange, names_of
 from poe.spark.retrying_socket import RetryingSocket
@@ -37,6 +37,10 @@ class BrokerSegments:
                 SegmentRange(topic, timestamp, first, last, row["count"], row["size_bytes"])
             )
         return [*ranges[:-1], self._readable(ranges[-1], after)] if ranges else []
+
+    def removed(self, topic: str, pointer: int) -> Removed:
+        """Tell what was removed of a topic from a pointer on."""
+        return self._server.call(Socket.removed, topic, pointer)
 
     def follows(self, topic: str, after: int) -> bool:
         """Tell whether something is stored behind a pointer."""

@@ -4,9 +4,10 @@ Spark pickles an instance of it to each Python process that plans, reads or writ
 nothing but the options, as the user has written them.
 """
 
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import (
     BinaryType,
     LongType,
@@ -16,10 +17,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from poe.errors import OptionError
 from poe.spark.arrow_batches import check_schema
 from poe.spark.batch_reader import BatchReader, FilteringReader
+from poe.spark.options import check_options
 from poe.spark.read_options import ReadOptions
-from poe.spark.stream_reader import StreamReader
+from poe.spark.stream_reader import RefusedStream, StreamReader
 from poe.spark.write_options import WriteOptions
 
 if TYPE_CHECKING:
@@ -46,11 +49,21 @@ class PoeDataSource(DataSource):
         """Return what goes into `format(…)`."""
         return "poe"
 
-    def schema(self) -> StructType:
-        """Return all columns; who gives a schema of fewer reads no others.
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Refuse options that no read and no write has.
 
-        Writes ask, too, so that the options are not looked at closer here.
+        Spark makes an object when a table or a stream is loaded. What it refuses later, when a
+        stream starts, it tells as an error of its own (UnboundLocalError).
+
+        Raises:
+            UnknownOption: the name of one; the error has the nearest that there is.
+            OptionError: a value that is not allowed.
         """
+        super().__init__(options)
+        check_options(options)
+
+    def schema(self) -> StructType:
+        """Return all columns; who gives a schema of fewer reads no others."""
         has_segment = self.options.get("includeSegment", "").lower() == "true"
         return FULL_SCHEMA if has_segment else SCHEMA
 
@@ -60,10 +73,13 @@ class PoeDataSource(DataSource):
         options = ReadOptions.parse(self.options, "batch")
         return (FilteringReader if options.filter_pushdown else BatchReader)(options, schema)
 
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what reads topics as a stream."""
         check_schema(schema, FULL_SCHEMA)
-        return StreamReader(ReadOptions.parse(self.options, "stream"), schema)
+        try:
+            return StreamReader(ReadOptions.parse(self.options, "stream"), schema)
+        except OptionError as error:
+            return RefusedStream(error)
 
     # Writers load Arrow's kernels, and with them pandas: 0.2 s for each of the processes that Spark
     # starts for a read, which does not need them.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from poe.errors import UnknownTopic
-from poe.protocol import Span
+from poe.protocol import Removed, Span
 from poe.spark.arrow_batches import ArrowBatches
 from poe.spark.planning import SegmentRange, names_of
 from poe.storage import SharedFolder
@@ -29,6 +29,10 @@ class FolderSegments:
         if not segments:
             raise UnknownTopic(os.fsencode(topic))
         return [SegmentRange(topic, *each) for each in segments]
+
+    def removed(self, topic: str, pointer: int) -> Removed:
+        """Tell what was removed of a topic from a pointer on."""
+        return Removed(*self._folder.removed(os.fsencode(topic), pointer))
 
     def follows(self, topic: str, after: int) -> bool:
         """Tell whether something is stored behind a pointer."""

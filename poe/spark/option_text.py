@@ -1,6 +1,7 @@
 """Options as Spark hands them over: text, under names whose case does not count."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 from poe.errors import OptionError, UnknownOption
@@ -23,13 +24,21 @@ def parse(options: Mapping[str, str], parsers: Parsers) -> dict[str, Any]:
     for key, text in options.items():
         name = names.get(key.lower())
         if name is None:
-            raise UnknownOption(key, "one of " + ", ".join(sorted(parsers)))
+            raise unknown(key, parsers)
         field, read = parsers[name]
         if field in said:
             raise OptionError(name, text, f"either {said[field]} or {name}")
         said[field] = name
         values[field] = read(name, text)
     return values
+
+
+def unknown(key: str, names: Iterable[str]) -> UnknownOption:
+    """Return the error of an option that there is not, with the nearest of those there are."""
+    by_lower = {name.lower(): name for name in names}
+    nearest = get_close_matches(key.lower(), by_lower, n=1)
+    hint = "".join(f"; did you mean {by_lower[each]}?" for each in nearest)
+    return UnknownOption(key, "one of " + ", ".join(sorted(by_lower.values())) + hint)
 
 
 def any_text(name: str, text: str) -> str:
@@ -62,6 +71,17 @@ def flag(name: str, text: str) -> bool:
     if value is None:
         raise OptionError(name, text, "true or false")
     return value
+
+
+def word(*words: str) -> Callable[[str, str], str]:
+    """Return what reads one of some words."""
+
+    def read(name: str, text: str) -> str:
+        if text.lower() not in words:
+            raise OptionError(name, text, " or ".join(words))
+        return text.lower()
+
+    return read
 
 
 def seconds(name: str, text: str) -> float:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from poe.errors import OptionError
 from poe.spark import option_text
@@ -18,7 +18,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER_MAX = 2**63 - 1
 _MODES = {
     "batch": {"endingPointer", "endingTimestamp", "archive", "filterPushdown"},
-    "stream": {"maxMessagesPerTrigger", "maxBytesPerTrigger"},
+    "stream": {"maxMessagesPerTrigger", "maxBytesPerTrigger", "missingTopics"},
 }
 """The options that only one kind of read has."""
 
@@ -74,6 +74,10 @@ class ReadOptions:
     retry_timeout: float = 60.0
     """Seconds: a server that is away is asked again for so long."""
 
+    missing_topics: Literal["error", "wait"] | None = None
+    """What a stream does about a named topic that never was; None: a query that takes what is there
+    and ends (availableNow) fails, another one waits for the topic."""
+
     def __post_init__(self) -> None:
         """Reject what does not go together."""
         named = {"topic": self.topic, "topics": self.topics, "topicPattern": self.topic_pattern}
@@ -97,7 +101,7 @@ class ReadOptions:
         """
         parsers = {
             name: parser
-            for name, parser in _PARSERS.items()
+            for name, parser in PARSERS.items()
             if not any(name in only and mode != kind for kind, only in _MODES.items())
         }
         return cls(**option_text.parse(options, parsers))
@@ -152,7 +156,7 @@ def _before(name: str, text: str) -> int:
     return min(max(pointer, 0), POINTER_MAX)
 
 
-_PARSERS: option_text.Parsers = {
+PARSERS: Final[option_text.Parsers] = {
     "host": ("host", option_text.any_text),
     "port": ("port", option_text.number(1, 65535)),
     "path": ("path", option_text.any_text),
@@ -178,4 +182,5 @@ _PARSERS: option_text.Parsers = {
     "maxBytesPerTrigger": ("max_bytes_per_trigger", option_text.number(1, _INTEGER_MAX)),
     "failOnDataLoss": ("fail_on_data_loss", option_text.flag),
     "retryTimeout": ("retry_timeout", option_text.seconds),
+    "missingTopics": ("missing_topics", option_text.word("error", "wait")),
 }

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from poe.protocol import Span
+from poe.protocol import Removed, Span
 from poe.spark.arrow_batches import ArrowBatches
 from poe.spark.broker_segments import BrokerSegments
 from poe.spark.folder_segments import FolderSegments
@@ -27,6 +27,13 @@ class Segments(Protocol):
 
         Raises:
             UnknownTopic: there is none of that name.
+        """
+        ...
+
+    def removed(self, topic: str, pointer: int) -> Removed:
+        """Tell what was removed of a topic from a pointer on; the topic need not exist any more.
+
+        What `segments` was told before is still there, or is told here.
         """
         ...
 

@@ -53,7 +53,13 @@ def register(spark: SparkSession) -> None:
     changes, in the stream's own thread, the environment that Spark keeps for the data source.
     Spark would keep it in a map that two threads must not change: once they have, no task of the
     session can be read again (java.io.OptionalDataException).
+
+    A session of Spark Connect may be given, too; `poe` has to be installed where its server runs.
     """
+    if not hasattr(spark, "_jsparkSession"):
+        # Spark Connect: the session is a client, and the map is the server's matter.
+        spark.dataSource.register(PoeDataSource)
+        return
     context = spark.sparkContext
     environment = context.environment
     assert context._jvm is not None  # noqa: SLF001 - there is no public way to it

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 from poe.errors import OptionError
 from poe.spark import option_text
 
-_OF_SPARK = {"checkpointlocation", "queryname"}
+OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 """What Spark passes on of its own."""
 _EPOCH_MAX = 2**32 - 1
 
@@ -50,11 +50,11 @@ class WriteOptions:
         Raises:
             OptionError: an unknown name, or a value that is not allowed.
         """
-        ours = {name: text for name, text in options.items() if name.lower() not in _OF_SPARK}
-        return cls(**option_text.parse(ours, _PARSERS))
+        ours = {name: text for name, text in options.items() if name.lower() not in OF_SPARK}
+        return cls(**option_text.parse(ours, PARSERS))
 
 
-_PARSERS: option_text.Parsers = {
+PARSERS: Final[option_text.Parsers] = {
     "host": ("host", option_text.any_text),
     "port": ("port", option_text.number(1, 65535)),
     "topic": ("topic", option_text.any_text),

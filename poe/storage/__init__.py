@@ -24,6 +24,7 @@ from poe.storage.free_space import FreeSpace
 from poe.storage.producers import PRODUCER_BYTES, LastPut, Producers, PutKey
 from poe.storage.real_files import RealFiles
 from poe.storage.record import POINTER_MAX, Messages, RecordBatch, decode_records
+from poe.storage.removals import Removals, RemovedExtent
 from poe.storage.repair import repair_segments
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
@@ -56,6 +57,8 @@ __all__ = [
     "PutKey",
     "RealFiles",
     "RecordBatch",
+    "Removals",
+    "RemovedExtent",
     "RowGroup",
     "Segment",
     "SegmentCheck",

@@ -21,6 +21,8 @@ _OWN = {
     META_FILE: False,
     META_FILE + "_new": False,
     "store.lock": False,
+    "store.removed": False,
+    "store.removed_new": False,
     "store.reserve": False,
     "poe.toml": False,
     "quarantine": True,

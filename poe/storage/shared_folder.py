@@ -24,6 +24,7 @@ from poe.storage.real_files import RealFiles
 from poe.storage.record import HEADER_BYTES, POINTER_MAX, SIZE_BYTES, Numbers
 from poe.storage.record_reader import RecordReader
 from poe.storage.recovery import NO_STORE, open_maybe
+from poe.storage.removals import REMOVED_FILE, read_removals
 from poe.storage.topic_folders import TOPICS_FOLDER, segment_file
 from poe.storage.topic_name import original_topic_of, topic_of
 from poe.storage.verification import Verification
@@ -140,6 +141,29 @@ class SharedFolder:
             if extent is not None:
                 segments.append(StoredSegment(timestamp, *extent))
         return segments
+
+    def removed(self, topic: bytes, pointer: int) -> tuple[tuple[tuple[int, int], ...], int]:
+        """Tell what was removed of a topic from a pointer on, which need not exist any more.
+
+        Returns:
+            The first and last pointer of what each segment held, oldest first; and the pointer up
+            to which nobody knows all of it.
+
+        Raises:
+            ReadFailed: the notes cannot be read.
+        """
+        with reading(REMOVED_FILE):
+            notes = read_removals(self._files)
+            if notes is None:
+                return (), POINTER_MAX
+            extents = notes.extents(topic, pointer)
+            if extents and (topic in self._folders or topic in self.topics()):
+                # A note comes before the files go.
+                folder = f"{TOPICS_FOLDER}/{self._folders[topic]}"
+                sizes = (self._files.size(f"{folder}/{each.timestamp}_data") for each in extents)
+                pairs = zip(extents, sizes, strict=True)
+                extents = [each for each, size_bytes in pairs if size_bytes is None]
+        return tuple((each.first, each.last) for each in extents), notes.unknown_high
 
     def span(  # noqa: PLR0913, PLR0917 - a segment, a range of it, and two limits
         self, topic: bytes, timestamp: int, after: int, last: int, limit: int, bytes_max: int

@@ -7,6 +7,7 @@ does not look like a topic or a segment is left alone with a warning.
 Layout:
     <base>/store.lock                   pid and boot of the server, under flock while it lives
     <base>/store.meta                   see store_meta.py
+    <base>/store.removed                see removals.py
     <base>/store.reserve                see reserve.py
     <base>/topics/<topic>/<µs>_data     and `_index`, `_sum`, `_seq`, `_lock`: see segment.py
     <base>/quarantine/                  what recovery has taken out of service
@@ -15,7 +16,7 @@ Layout:
 import contextlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -29,14 +30,15 @@ from poe.storage.folder_watch import LOCK_FILE, FolderWatch
 from poe.storage.free_space import FreeSpace
 from poe.storage.quarantine import foreign_folders, foreign_text
 from poe.storage.record import Messages, check_sizes
+from poe.storage.removals import REMOVED_FILE, Removals, RemovedExtent
 from poe.storage.reserve import Reserve
 from poe.storage.scrub import scrub
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
-from poe.storage.store_meta import Event, Kind, StoreMeta
+from poe.storage.store_meta import META_FILE, Event, Kind, OpenState, StoreMeta
 from poe.storage.store_options import StoreOptions
 from poe.storage.topic_folders import TOPICS_FOLDER, TopicFolders, segment_file
-from poe.storage.topic_name import NamePolicy, folder_bytes
+from poe.storage.topic_name import NamePolicy, folder_bytes, topic_in
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +64,7 @@ class Store:
         "_options",
         "_options_by_topic",
         "failed",
+        "removals",
         "reserve",
         "space",
         "topics",
@@ -76,6 +79,7 @@ class Store:
         asked: StoreOptions,
     ) -> None:
         """Stand for a locked base folder; use `open`."""
+        self.removals = Removals(files, meta.store_id, is_after_power_cut=meta.is_after_power_cut)
         self.reserve = Reserve(files, asked.min_free)
         self.space = FreeSpace(files, asked.min_free, FolderWatch(files, lock))
         self.topics: dict[bytes, list[Segment]] = {}
@@ -115,14 +119,7 @@ class Store:
         try:
             files = open_base(base, asked)
             lock, owner = _lock_base(files)
-            meta = StoreMeta(files, os.urandom(16))
-            if not meta.was_closed:
-                is_this_boot = files.boot_id != "" and files.boot_id in owner
-                meta.is_after_power_cut = not is_this_boot
-                when = "in this boot" if is_this_boot else "before a reboot"
-                _log.warning("the last server on %s was not stopped, %s", files.base, when)
-            _log.info("store %s in %s", meta.store_id.hex(), files.base)
-            meta.add(Event(Kind.OPEN))
+            meta, is_known = _begin(files, owner)
             store = cls(files, options or SegmentOptions(), lock, meta, asked)
             if files.make_folder(TOPICS_FOLDER):
                 files.sync_folder("")
@@ -132,7 +129,7 @@ class Store:
             folder = str(base) if isinstance(base, Path) else base.base
             raise OptionError(key="dir", value=folder, allowed=allowed) from error
         try:
-            store._recover_topics(sorted(names))
+            store._recover_topics(sorted(names), is_known=is_known)
         except SegmentLocked:
             store.close()
             raise
@@ -157,7 +154,9 @@ class Store:
             segment.leave()
         try:
             folder, options = self._folders.path_of(topic), self._options_of(topic)
-            segments = self.reserve.use(partial(self._recover_segments, folder, options))
+            segments = self.reserve.use(
+                partial(_recover_segments, self._files, self._meta, folder, options)
+            )
         except SegmentLocked:
             raise
         except StorageError as error:
@@ -166,6 +165,7 @@ class Store:
             _log.error("%s", self.failed[topic])
             raise TopicFailed(topic, str(error)) from error
         self.failed.pop(topic, None)
+        self.removals.settle(topic, {segment.timestamp for segment in segments})
         if segments:
             self.topics[topic] = segments
         else:
@@ -182,7 +182,7 @@ class Store:
     def last_pointer(self, topic: bytes) -> int:
         """Tell what the next pointer of a topic must exceed; 0 for an unknown topic."""
         segments = self.topics.get(topic, ())
-        floor = self._floors.of(topic)
+        floor = max(self._floors.of(topic), self.removals.newest(topic) or 0)
         given = (max(segment.last_pointer, segment.given_pointer) for segment in segments)
         return max(floor, *given, 0)
 
@@ -222,6 +222,7 @@ class Store:
                 self._remove_folder(folder)
             raise
         self.topics[topic] = [*segments, segment]
+        self.removals.note_back(topic)
         return segment
 
     def repair_segment(self, topic: bytes, segment: Segment) -> Segment | None:
@@ -242,18 +243,33 @@ class Store:
         repaired = Segment.open(self._files, folder, segment.timestamp, segment.options, self._meta)
         if repaired is None:
             self._floors.lift(topic, segment.last_pointer)
+            self.removals.note_lost(topic, _extents([segment]))
         at = others.index(segment)
         if repaired is not None and at:
             _follow(repaired, others[at - 1])
         self.topics[topic] = others[:at] + ([repaired] if repaired else []) + others[at + 1 :]
         return repaired
 
+    def note_removal(self, topic: bytes, segments: Iterable[Segment]) -> None:
+        """Note that segments are about to be destroyed; who destroys many syncs the notes once.
+
+        Raises:
+            StorageFull, WriteFailed: it cannot be noted.
+        """
+        self.reserve.use(partial(self.removals.note, topic, _extents(segments)))
+
     def destroy_segment(self, topic: bytes, segment: Segment) -> None:
         """Remove a segment and its files, and the topic with its last one.
 
+        Before any file goes, it is known for ever that its messages were there.
+
         Raises:
-            WriteFailed: a file cannot be removed.
+            StorageFull, WriteFailed: that cannot be noted, and it stays; or a file cannot be
+                removed.
         """
+        self.note_removal(topic, [segment])
+        self.removals.sync()
+        self.removals.publish(topic, segment.timestamp)
         # Should the clock step back, the topic goes on behind its old pointers all the same.
         self._floors.lift(topic, max(segment.last_pointer, segment.given_pointer))
         self.topics[topic] = others = self.topics[topic].copy()
@@ -262,6 +278,7 @@ class Store:
             del self.topics[topic]  # before what may fail: a topic always has a segment
         segment.destroy()
         if not others:
+            self.removals.note_gone(topic)
             self._remove_folder(self._folders.path_of(topic))
 
     def foreign(self) -> list[str]:
@@ -306,7 +323,8 @@ class Store:
         with contextlib.suppress(OSError):
             self._files.remove_folder(folder)
 
-    def _recover_topics(self, entries: list[FolderEntry]) -> None:
+    def _recover_topics(self, entries: list[FolderEntry], *, is_known: bool) -> None:
+        """Recover all; `is_known` tells whether there are notes of all that was removed."""
         for topic in self._folders.find(entries):
             with contextlib.suppress(TopicFailed):
                 self.recover_topic(topic)
@@ -317,44 +335,98 @@ class Store:
         }
         # What is there, though it is not served now, keeps its events.
         unserved = self._folders.unserved(self.failed)
-        self._meta.keep_only(known | {key for key in self._meta.live if key[0] in unserved})
+        known |= {key for key in self._meta.live if key[0] in unserved}
+        now_us = self._files.modified_us(META_FILE) or 0  # it has just been written
+        for lost in self._meta.keep_only(known):
+            _note_lost(self.removals, lost, self.topics, now_us)
+        unknown_high = max(now_us, *map(self.last_pointer, self.topics), 0)
+        is_known = is_known and self.removals.is_whole
+        self.removals.begin(self.topics, 0 if is_known else unknown_high)
         for told in self.foreign():
             _log.error("%s; put them where they belong, or remove them", told)
 
     def _options_of(self, topic: bytes) -> SegmentOptions:
         return self._options_by_topic.get(topic, self._options)
 
-    def _recover_segments(self, folder: str, options: SegmentOptions) -> list[Segment]:
-        """Recover what a folder holds, oldest first."""
-        found: dict[int, set[str]] = {}
-        strays = []
-        with reading(folder):
-            entries = self._files.list_folder(folder)
-        for name, is_folder in entries:
-            found_file = segment_file(name)
-            if found_file is None or is_folder:
-                strays.append(name)
-            elif found_file[1] in ("index_new", "sum_new", "seq_new"):
-                with writing(folder):
-                    self._files.unlink(f"{folder}/{name}")
-            else:
-                found.setdefault(found_file[0], set()).add(found_file[1])
-        if strays:
-            _log.warning("%d names in %s are left alone, as %r", len(strays), folder, strays[0])
-        segments: list[Segment] = []
-        for timestamp in sorted(found):
-            place = self._files, folder, timestamp, options, self._meta
-            segment = Segment.open(
-                *place,
-                is_locked=bool(found[timestamp] & {"lock", "lock_new"}),
-                has_receipts="seq" in found[timestamp],
-            )
-            if segment is None:
-                continue
-            if segments:
-                _follow(segment, segments[-1])
-            segments.append(segment)
-        return segments
+
+def _begin(files: Files, owner: str) -> tuple[StoreMeta, bool]:
+    """Note that a server begins, and tell whether all that was removed so far was noted.
+
+    `owner` is what the lock told of the server before.
+    """
+    is_new = files.size(META_FILE) is None
+    meta = StoreMeta(files, os.urandom(16))
+    if not meta.was_closed:
+        is_this_boot = files.boot_id != "" and files.boot_id in owner
+        meta.is_after_power_cut = not is_this_boot
+        when = "in this boot" if is_this_boot else "before a reboot"
+        _log.warning("the last server on %s was not stopped, %s", files.base, when)
+    _log.info("store %s in %s", meta.store_id.hex(), files.base)
+    before = meta.opened
+    has_notes = files.size(REMOVED_FILE) is not None
+    meta.begin(OpenState(notes_removals=True, has_notes=has_notes))
+    if is_new:  # the original has left no events
+        return meta, all(entry.name != TOPICS_FOLDER for entry in files.list_folder(""))
+    return meta, before.notes_removals and before.has_notes <= has_notes
+
+
+def _note_lost(
+    removals: Removals, lost: Event, topics: dict[bytes, list[Segment]], now_us: int
+) -> None:
+    """Note that the files of a segment are gone, of which `lost` is the store's last event."""
+    topic = topic_in(os.fsdecode(lost.topic))
+    if topic is None:
+        return
+    first, last = lost.pointer_low, lost.pointer_high
+    if lost.kind is not Kind.SEAL:
+        # It was written to, and nobody knows how much: as much as had room.
+        later = [s.timestamp for s in topics.get(topic, ()) if s.timestamp > lost.timestamp]
+        first, last = lost.timestamp, max(min(later, default=now_us) - 1, lost.timestamp)
+    removals.note_lost(topic, [RemovedExtent(lost.timestamp, first, last)])
+
+
+def _extents(segments: Iterable[Segment]) -> list[RemovedExtent]:
+    """Return what segments hold, but for those that hold nothing."""
+    return [
+        RemovedExtent(segment.timestamp, segment.pointer_low, segment.last_pointer)
+        for segment in segments
+        if segment.pointer_low is not None
+    ]
+
+
+def _recover_segments(
+    files: Files, meta: StoreMeta, folder: str, options: SegmentOptions
+) -> list[Segment]:
+    """Recover what a folder holds, oldest first."""
+    found: dict[int, set[str]] = {}
+    strays = []
+    with reading(folder):
+        entries = files.list_folder(folder)
+    for name, is_folder in entries:
+        found_file = segment_file(name)
+        if found_file is None or is_folder:
+            strays.append(name)
+        elif found_file[1] in ("index_new", "sum_new", "seq_new"):
+            with writing(folder):
+                files.unlink(f"{folder}/{name}")
+        else:
+            found.setdefault(found_file[0], set()).add(found_file[1])
+    if strays:
+        _log.warning("%d names in %s are left alone, as %r", len(strays), folder, strays[0])
+    segments: list[Segment] = []
+    for timestamp in sorted(found):
+        place = files, folder, timestamp, options, meta
+        segment = Segment.open(
+            *place,
+            is_locked=bool(found[timestamp] & {"lock", "lock_new"}),
+            has_receipts="seq" in found[timestamp],
+        )
+        if segment is None:
+            continue
+        if segments:
+            _follow(segment, segments[-1])
+        segments.append(segment)
+    return segments
 
 
 def _follow(segment: Segment, before: Segment) -> None:

@@ -35,6 +35,7 @@ META_MAGIC = b"poe-meta"
 
 _EVENT = struct.Struct(">HHQ5QQ")
 _HASH = struct.Struct(">Q")
+_OPEN_BYTES = _EVENT.size + _HASH.size
 _COMPACT_BYTES_MIN = 64 * 1024
 
 _log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class Kind(IntEnum):
     """The store was closed, in good order."""
 
     OPEN = 5
-    """A server began to work on the store."""
+    """A server began to work on the store; `size_bytes` and `record_count`: see `OpenState`."""
 
     GONE = 6
     """The segment was deleted: files of its name that turn up later were put there by somebody."""
@@ -70,6 +71,20 @@ class Event(NamedTuple):
     pointer_high: int = 0
     sum_bytes: int = 0
     chain: int = 0
+
+
+class OpenState(NamedTuple):
+    """What a server found when it began to work, as far as later ones have to know."""
+
+    notes_removals: bool = False
+    """Whether it is of a version that notes what it removes, see `removals.py`."""
+
+    has_notes: bool = False
+    """Whether there were notes."""
+
+    def as_event(self) -> Event:
+        """Return the event that says so."""
+        return Event(Kind.OPEN, size_bytes=self.notes_removals, record_count=self.has_notes)
 
 
 def encode_event(event: Event, store_id: bytes) -> bytes:
@@ -108,12 +123,28 @@ def read_store_id(files: Files) -> str | None:
     return None if header is None else header.store_id.hex()
 
 
+def notes_removals(files: Files) -> bool:
+    """Tell whether the server that has written the events of a store anew notes what it removes.
+
+    Raises:
+        FormatNotSupported: a newer version has written them.
+        OSError: they cannot be read.
+    """
+    try:
+        content = files.open(META_FILE, "r").read_at(SUM_HEADER_BYTES + _OPEN_BYTES, 0)
+    except FileNotFoundError:
+        return False
+    header = SumHeader.decode(content, META_FILE, META_MAGIC)
+    events = [] if header is None else decode_events(content[SUM_HEADER_BYTES:], header.store_id)
+    return any(event.kind is Kind.OPEN and event.size_bytes for event in events)
+
+
 class StoreMeta:
     """The events of one store, whose lock is held; `live` has the last one of each segment.
 
     `was_closed` tells whether the last server closed the store in good order, if there was one, and
     all its events are there. `is_after_power_cut`, which the store finds out, tells whether it was
-    not, and the machine has started anew since.
+    not, and the machine has started anew since. `opened` is what the newest server found.
 
     A disk that takes no events is no reason to refuse anything: what is not noted is found out at
     the next start.
@@ -126,6 +157,7 @@ class StoreMeta:
         "_size_bytes",
         "is_after_power_cut",
         "live",
+        "opened",
         "store_id",
         "was_closed",
     )
@@ -142,6 +174,7 @@ class StoreMeta:
         self.live: dict[tuple[bytes, int], Event] = {}
         self.was_closed = True
         self.is_after_power_cut = False
+        self.opened = OpenState()
         self._size_bytes = SUM_HEADER_BYTES
         self._compact_at_bytes = _COMPACT_BYTES_MIN
         content = self._read_file()
@@ -151,6 +184,8 @@ class StoreMeta:
             self._read(content[SUM_HEADER_BYTES:])
         elif content:
             _log.error("%s is damaged and begun anew", META_FILE)
+        else:
+            self.opened = OpenState(notes_removals=True)
         if header is None or self._size_bytes < len(content):
             self._compact()
 
@@ -159,7 +194,13 @@ class StoreMeta:
         self._append(event)
         if event.kind is Kind.GONE and self._size_bytes > self._compact_at_bytes:
             self._compact()
-            self._append(Event(Kind.OPEN))
+
+    def begin(self, opened: OpenState) -> None:
+        """Note that a server begins to work on the store; what is new in that, durably."""
+        if opened != self.opened:
+            self.opened = opened
+            self._compact()
+        self.add(opened.as_event())
 
     def _append(self, event: Event) -> None:
         self._take(event)
@@ -174,8 +215,8 @@ class StoreMeta:
         else:
             self._size_bytes += len(content)
 
-    def keep_only(self, known: Container[tuple[bytes, int]]) -> None:
-        """Forget segments that are not known any more, and report those that nobody deleted."""
+    def keep_only(self, known: Container[tuple[bytes, int]]) -> list[Event]:
+        """Forget segments that are not known any more; report those that nobody deleted."""
         gone = {key: event for key, event in self.live.items() if key not in known}
         lost = [key for key, event in gone.items() if event.kind is not Kind.TOMBSTONE]
         for topic, timestamp in lost:
@@ -186,6 +227,7 @@ class StoreMeta:
         live_bytes = SUM_HEADER_BYTES + sum(map(len, self._encoded()))
         if lost or self._size_bytes > max(2 * live_bytes, _COMPACT_BYTES_MIN):
             self._compact()
+        return [gone[key] for key in lost]
 
     def _read_file(self) -> bytes:
         try:
@@ -201,6 +243,8 @@ class StoreMeta:
         for event in decode_events(content, self.store_id):
             self._take(event)
             self.was_closed = event.kind is Kind.CLEAN
+            if event.kind is Kind.OPEN:
+                self.opened = OpenState(bool(event.size_bytes), bool(event.record_count))
             self._size_bytes += len(encode_event(event, self.store_id))
         if self._size_bytes < SUM_HEADER_BYTES + len(content):
             self.was_closed = False
@@ -217,7 +261,8 @@ class StoreMeta:
 
     def _compact(self) -> None:
         """Write what counts into a new file, and put that in place; the id survives power cuts."""
-        content = SumHeader(self.store_id, 0).encode(META_MAGIC) + b"".join(self._encoded())
+        content = SumHeader(self.store_id, 0).encode(META_MAGIC)
+        content += encode_event(self.opened.as_event(), self.store_id) + b"".join(self._encoded())
         try:
             file = self._files.open(META_FILE + "_new", "w+")
             file.write_at(content, 0)

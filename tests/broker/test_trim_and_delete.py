@@ -165,6 +165,62 @@ def test_a_topic_is_not_back_when_the_registry_has_died(sim):
     assert messages(sim) == [b"new"]
 
 
+# ---- what was removed is known ------------------------------------------------------------------
+
+
+def removed(sim, pointer=0, topic=TOPIC):
+    answer = sim.node.control("removed", topic=topic, pointer=pointer)
+    assert answer["unknown_high"] == 0
+    return [tuple(each) for each in answer["removed"]]
+
+
+def newest_removed(sim):
+    """What `info` tells of each segment of the topic, which is the same."""
+    (newest,) = {row["removed"] for row in sim.node.control("info")[TOPIC]}
+    assert newest == sim.node.control("segments", topic=TOPIC)[0]["removed"]
+    return newest
+
+
+def test_what_was_trimmed_is_told_also_after_a_restart(sim):
+    last = fill(sim)
+    assert removed(sim) == []
+    assert newest_removed(sim) == 0
+    trim(sim, last[1])
+    for _ in range(2):
+        assert removed(sim) == [(last[0] - 1, last[0]), (last[1] - 1, last[1])]
+        assert removed(sim, last[0] + 1) == [(last[1] - 1, last[1])]
+        assert newest_removed(sim) == last[1]
+        sim.stop()
+        sim.start()
+
+
+def test_what_was_deleted_is_told_of_a_topic_that_is_gone_and_of_one_made_anew(sim):
+    last = fill(sim)
+    delete(sim)
+    for _ in range(2):
+        assert removed(sim)[-1] == (last[-1] - 1, last[-1])
+        sim.stop()
+        sim.start()
+    assert sim.node.put(TOPIC, b"new") > last[-1]
+    assert len(removed(sim)) == len(last)
+    assert newest_removed(sim) == last[-1]
+
+
+def test_a_registry_that_dies_forgets_nothing(sim, caplog):
+    last = fill(sim)
+    trim(sim, last[0])
+    kill(sim.node, "topic_registry")
+    sim.advance(1)
+    caplog.clear()
+    assert removed(sim) == [(last[0] - 1, last[0])]
+
+
+def test_who_asks_wrongly_is_told_so(sim):
+    for arguments in ({}, {"topic": TOPIC}, {"topic": TOPIC, "pointer": -1}, {"pointer": 1}):
+        with pytest.raises(PoeError, match="argument"):
+            sim.node.control("removed", **arguments)
+
+
 # ---- while others are at work -------------------------------------------------------------------
 
 

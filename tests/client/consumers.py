@@ -5,6 +5,7 @@ from typing import Any
 
 from poe.client.consumer.async_consumer import AsyncConsumer
 from poe.client.consumer.consumer import Consumer
+from poe.testing import wait_until
 
 VALUES = [b"message %d" % number for number in range(10)]
 
@@ -87,3 +88,12 @@ def values(messages):
 def url(node):
     host, port = node.address
     return f"poe://{host}:{port}"
+
+
+def put_segments(node, *messages):
+    """Put each message into a segment of its own; return their pointers."""
+    pointers = []
+    for message in messages:
+        pointers.append(node.put("t", message))
+        wait_until(lambda: dict(node.info())[b"t"][-1][1].count == 0, 10)
+    return pointers

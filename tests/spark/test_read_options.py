@@ -5,6 +5,7 @@ import pytest
 from poe.errors import OptionError, UnknownOption
 from poe.spark.read_options import ReadOptions
 from poe.storage import POINTER_MAX
+from tests.spark.sources import data_source
 
 pytestmark = pytest.mark.spark
 
@@ -119,3 +120,31 @@ def test_an_unknown_name_lists_those_that_are_known_for_this_kind_of_read():
     assert "maxMessagesPerTrigger" not in str(raised.value)
     with pytest.raises(UnknownOption, match="maxMessagesPerTrigger"):
         parse("stream", endingPointer="latest")
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [("tpoic", "topic"), ("StartingPonter", "startingPointer"), ("maxMessagePerTriger", "maxM"),
+     ("producerID2", "producerId"), ("retryTimeouts", "retryTimeout")],
+)  # fmt: skip
+def test_an_unknown_name_is_refused_before_spark_begins_with_the_nearest(key, nearest):
+    with pytest.raises(UnknownOption, match=f"(?i)'{key}' is not known.*did you mean {nearest}"):
+        data_source(topic="t", **{key: "1"})
+
+
+def test_a_wrong_value_is_refused_before_spark_begins():
+    with pytest.raises(OptionError, match="'port' is '0'"):
+        data_source(topic="t", port=0)
+    with pytest.raises(OptionError, match="missingTopics"):
+        data_source(topic="t", missingTopics="maybe")
+
+
+def test_what_spark_passes_on_of_its_own_is_let_through():
+    source = data_source(topic="t", checkpointLocation="/c", queryName="q", PATH="/p")
+    assert source.schema()
+
+
+def test_nothing_near_is_not_guessed_at():
+    with pytest.raises(UnknownOption) as raised:
+        data_source(zzzzzz="1")
+    assert "did you mean" not in str(raised.value)

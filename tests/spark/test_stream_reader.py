@@ -5,7 +5,7 @@ import json
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from poe.errors import DataLost
+from poe.errors import ConnectFailed, DataLost, OptionError
 from tests.spark.sources import Topics, messages, stream_reader, table
 
 pytestmark = pytest.mark.spark
@@ -184,17 +184,38 @@ def test_what_retention_has_deleted_is_a_warning_where_that_is_wanted(topics, ca
     assert not caplog.text
 
 
-def test_a_topic_that_was_deleted_fails_the_query_too(topics):
+def test_a_topic_that_was_deleted_fails_a_query_that_had_not_read_all_of_it(topics):
     topics.put("t", "a")
     topics.put("u", "b")
     query = Query(topics, topicPattern=".")
     query.batch()
-    topics.stop()
-    for path in (topics.folder / "topics/t").iterdir():
-        path.unlink()
-    with pytest.raises(DataLost, match=r"topic 't' with pointers from \d+ on"):
+    lost = topics.put("t", "unseen")
+    topics.node.control("delete", topic=b"t")
+    topics.node.control("delete", topic=b"u")
+    with pytest.raises(DataLost, match=rf"topic 't' with pointers from \d+ to {lost} were"):
         Query(topics, query.offset, topicPattern=".").batch()
+
+
+def test_a_scheduled_query_that_had_read_everything_goes_on_after_expiry(topics):
+    """Each run begins from the checkpoint, and so did not see that it had come to the end."""
+
+    def run(offset=None):
+        query = Query(topics, offset, is_available_now=True, topic="t")
+        while query.batch() is not None:
+            pass
+        return query.offset
+
+    topics.put("t", "a", "b")
+    offset = run()
+    expire(topics)
+    assert run(offset) == offset
+    topics.stop()
     topics.start()
+    assert run(offset) == offset
+    topics.node.control("delete", topic=b"t")
+    assert run(offset) == offset
+    last = topics.put("t", "c")
+    assert run(offset) == {"t": last}
 
 
 def test_a_query_that_had_read_everything_loses_nothing_to_retention(topics):
@@ -206,6 +227,36 @@ def test_a_query_that_had_read_everything_loses_nothing_to_retention(topics):
     assert query.batch() is None
     topics.put("t", "b")
     assert query.batch() == ["b"]
+
+
+def test_what_comes_and_goes_between_two_batches_is_lost(topics):
+    topics.put("t", "a")
+    query = Query(topics, topic="t")
+    assert query.batch() == ["a"]
+    assert query.batch() is None
+    lost = topics.put("t", "unseen")
+    topics.node.control("trim", topic=b"t", pointer=lost)
+    with pytest.raises(DataLost, match=f"to {lost} were"):
+        query.batch()
+
+
+def test_a_hole_in_the_middle_fails_the_query_once(topics, caplog):
+    pointers = [topics.put("t", *each) for each in ("abc", "def", "ghi", "j")]
+    query = Query(topics, topic="t", maxMessagesPerTrigger=3)
+    assert query.batch() == list("abc")
+    topics.stop()
+    names = sorted(int(path.name[:-5]) for path in topics.folder.glob("topics/t/*_data"))
+    for path in topics.folder.glob(f"topics/t/{names[1]}_*"):
+        path.unlink()
+    topics.start()
+    with pytest.raises(DataLost, match=f"from {pointers[0] + 1} to {pointers[1]} were"):
+        Query(topics, query.offset, topic="t").batch()
+    again = Query(topics, query.offset, topic="t", failOnDataLoss="false")
+    assert again.batch() == list("ghij")
+    assert again.batch() is None
+    assert caplog.text.count("deleted before they were read") == 1
+    assert Query(topics, {"t": pointers[1]}, topic="t").batch() == list("ghij")
+    assert Query(topics, topic="t").batch() == list("abcghij"), "a new query begins with what is"
 
 
 def test_a_replayed_batch_whose_messages_are_gone_fails(topics):
@@ -224,3 +275,73 @@ def test_the_reader_is_pickled_without_its_connection(topics):
     query = Query(topics, topic="t")
     assert query.batch() == ["a"], "its partitions are read by a pickled reader"
     query.reader.stop()
+
+
+def test_a_named_topic_that_never_was_fails_a_query_that_takes_what_is_there(topics):
+    topics.put("readings", "a")
+    query = Query(topics, is_available_now=True, topic="raedings")
+    with pytest.raises(OptionError, match=r"'topic' is 'raedings'.*did you mean 'readings'\?"):
+        query.batch()
+    with pytest.raises(OptionError, match=r"'topics' is 'raedings'.*missingTopics=wait"):
+        Query(topics, is_available_now=True, topics="readings,raedings").batch()
+    both = Query(topics, is_available_now=True, topics="readings,x", missingTopics="wait")
+    assert both.batch() == ["a"]
+
+
+def test_a_stream_waits_for_a_topic_with_a_warning_or_fails_where_that_is_wanted(topics, caplog):
+    query = Query(topics, topic="t")
+    assert query.batch() is None
+    assert "topic 't' is not there yet; the stream waits for it" in caplog.text
+    with pytest.raises(OptionError, match="missingTopics=wait"):
+        Query(topics, topic="t", missingTopics="error").batch()
+    topics.put("t", "a")
+    assert query.batch() == ["a"]
+
+
+def test_a_topic_that_was_read_and_deleted_is_no_typing_error(topics):
+    topics.put("t", "a")
+    query = Query(topics, is_available_now=True, topic="t")
+    assert query.batch() == ["a"]
+    topics.node.control("delete", topic=b"t")
+    assert Query(topics, query.offset, is_available_now=True, topic="t").batch() is None
+    assert Query(topics, is_available_now=True, topic="t").batch() is None
+
+
+def test_a_query_that_goes_on_from_its_checkpoint_waits_for_the_server(monkeypatch):
+    """`retryTimeout` counts from its first look; a new query fails at once."""
+    asked = []
+
+    def open_segments(options, *, is_known):
+        asked.append(is_known)
+        raise ConnectFailed(options.host, options.port, "it is away")
+
+    monkeypatch.setattr("poe.spark.stream_reader.open_segments", open_segments)
+
+    def reader():
+        made = stream_reader(host="h", port=1, topic="t")
+        made.prepareForTriggerAvailableNow()
+        return made
+
+    for ask in (
+        lambda: reader().initialOffset(),
+        lambda: reader().latestOffset({"t": 1}, ReadAllAvailable()),
+        lambda: reader().partitions({"t": 1}, {"t": 2}),
+    ):
+        with pytest.raises(ConnectFailed):
+            ask()
+    assert asked == [False, True, True]
+
+
+def test_what_a_stream_cannot_have_is_said_when_spark_asks_something():
+    reader = stream_reader(topic="t", endingPointer="latest")
+    for ask in (
+        reader.initialOffset,
+        reader.getDefaultReadLimit,
+        reader.prepareForTriggerAvailableNow,
+        lambda: reader.latestOffset({}, ReadAllAvailable()),
+        lambda: reader.partitions({}, {}),
+        lambda: reader.read(None),
+    ):
+        with pytest.raises(OptionError, match=r"(?i)'endingPointer' is not known"):
+            ask()
+    reader.stop()

@@ -20,7 +20,7 @@ from poe.errors import (
     PoeError,
     UnknownTopic,
 )
-from poe.protocol import FOLLOW_WAIT_S, RANGE_COUNT_MAX, IndexedRecords
+from poe.protocol import FOLLOW_WAIT_S, RANGE_COUNT_MAX, IndexedRecords, Removed
 from poe.protocol.arguments import check_pointer
 from poe.protocol.records import POINTER_MAX, RECORD_HEADER_SIZE
 
@@ -122,9 +122,10 @@ class PoeSource:
 class _PartitionReader:
     """Reads one topic of Poe, wherever its connection goes; one task at a time may call it.
 
-    What was deleted before it was read is noticed so: the record at `_pointer` is still there, or
-    the oldest segment was there when all up to `_seen` had been read. A consumer that waits at
-    the end, connected, sees everything that comes, and need not ask.
+    What was deleted before it was read is noticed so: the broker tells what was removed, before and
+    after each read. What it cannot know (its store was served by an older version) is guessed at:
+    the record at `_pointer` is still there, or the oldest segment was there when all up to `_seen`
+    had been read.
     """
 
     def __init__(
@@ -146,6 +147,9 @@ class _PartitionReader:
             on_lost=self._note_lost_connection,
         )
         self._pointer = 0
+        # Last pointers of what was removed before reading began, or is told already; None until
+        # that is known.
+        self._missed: set[int] | None = None
         self._seen = 0
         self._is_at_end = False
         self._has_been_at_end = False
@@ -156,6 +160,7 @@ class _PartitionReader:
             start = start.get(self._partition, "oldest")
         if isinstance(start, int):
             self._pointer = max(start, 0)
+        self._missed = set() if self._pointer or start == "newest" else None
         self._seen = self._pointer
         if start == "newest":
             self._pointer = await self._socket.call(self._newest)
@@ -178,8 +183,9 @@ class _PartitionReader:
         await self._socket.close()
 
     async def _newest(self, socket: AsyncSocket) -> int:
-        rows = await self._segments(socket)
-        return max((row["pointer_high"] for row in rows if row["count"]), default=0)
+        rows, removed = await asyncio.gather(self._segments(socket), socket.removed(self._topic, 0))
+        newest = (int(row["pointer_high"]) for row in rows if row["count"])
+        return int(max(removed.newest, *newest, 0))
 
     async def _segments(self, socket: AsyncSocket) -> list[dict[str, Any]]:
         """Return what is known of the segments; none where there is no such topic, or not yet."""
@@ -190,15 +196,26 @@ class _PartitionReader:
 
     async def _read_once(self, socket: AsyncSocket) -> Fetched | None:
         """Send all requests of one read together; return what came, None at the end."""
-        _, records, is_kept = await asyncio.gather(
-            self._wait(socket), self._records(socket), self._is_kept(socket)
-        )
+        after = self._pointer
+        while True:
+            _, before, records, removed = await asyncio.gather(
+                self._wait(socket),
+                socket.removed(self._topic, after),
+                self._records(socket),
+                socket.removed(self._topic, after),
+            )
+            if removed == before and self._pointer == after:
+                break
+            # Something went meanwhile, or damage was skipped by asking again.
+            self._is_at_end = False
+            if removed == await socket.removed(self._topic, after):
+                break
         if not len(records) and not self._has_been_at_end:
             # Of a topic that is not there a read says nothing; this refuses a name.
             await socket.wait(self._topic, self._pointer, 0.0)
             self._has_been_at_end = True
-        if not is_kept:
-            await self._check_lost(socket)
+        found = int(records.pointers[0]) if len(records) else None
+        await self._check_lost(socket, after, removed, found)
         self._is_at_end = not len(records)
         if self._is_at_end:
             self._seen = _now_us()
@@ -228,6 +245,25 @@ class _PartitionReader:
                 self._note_skipped(error)
                 self._pointer = self._seen = behind
 
+    async def _check_lost(
+        self, socket: AsyncSocket, after: int, removed: Removed, found: int | None
+    ) -> None:
+        """Find out whether messages that came behind `after`, and before `found`, were removed.
+
+        Raises:
+            MessagesLost: they were, or may have been, and that is an error.
+        """
+        if self._missed is None:  # reading begins here, with what there is
+            self._missed = {last for _, last in removed.extents}
+        missed = self._missed
+        lost = [each for each in removed.lost(after, found) if each[1] not in missed]
+        if lost:
+            is_gone = found is None and not await self._segments(socket)
+            self._report_lost(after + 1, None if is_gone else lost[-1][1])
+            missed |= {last for _, last in lost}
+        elif not removed.is_known_behind(after) and not await self._is_kept(socket):
+            await self._check_unknown(socket)
+
     async def _is_kept(self, socket: AsyncSocket) -> bool:
         """Tell whether the last record that was read is there: then so is all behind it."""
         if self._is_at_end or not self._pointer:
@@ -238,11 +274,11 @@ class _PartitionReader:
             return True
         return span is not None
 
-    async def _check_lost(self, socket: AsyncSocket) -> None:
-        """Find out whether segments with messages that were not read are gone.
+    async def _check_unknown(self, socket: AsyncSocket) -> None:
+        """Guess whether segments with messages that were not read are gone; nobody knows.
 
         Raises:
-            MessagesLost: they are, or may be, and that is an error.
+            MessagesLost: they may be, and that is an error.
         """
         rows = await self._segments(socket)
         if rows:
@@ -252,11 +288,19 @@ class _PartitionReader:
         else:
             last, is_lost = None, self._seen == self._pointer
         if is_lost:
-            lost = MessagesLost(self._topic, self._partition, self._pointer + 1, last)
-            if self._options.on_lost == "error":
-                raise lost
-            self._statistics.lost_count += 1
-            _log.warning("%s", lost)
+            self._report_lost(self._pointer + 1, last, is_certain=False)
+
+    def _report_lost(self, first: int, last: int | None, *, is_certain: bool = True) -> None:
+        """Raise an error, or count, as the option `on_lost` says.
+
+        Raises:
+            MessagesLost: it is an error.
+        """
+        lost = MessagesLost(self._topic, self._partition, first, last, is_certain=is_certain)
+        if self._options.on_lost == "error":
+            raise lost
+        self._statistics.lost_count += 1
+        _log.warning("%s", lost)
 
     def _taken_apart(self, records: IndexedRecords) -> Fetched:
         """Return the messages of records, and go on behind them."""

@@ -23,3 +23,11 @@ def consumers(request):
 def consumer(node, consumers):
     """A function that makes consumers of the node."""
     return partial(consumers, node)
+
+
+@pytest.fixture
+def shedding(tmp_path):
+    """A node that begins a segment with each message, so that all but the newest can go."""
+    options = {"dir": tmp_path / "data", "port": 0, "size_limit": 1, "check_interval": 0.01}
+    with Node(options) as node:
+        yield node

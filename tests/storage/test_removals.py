@@ -1,0 +1,369 @@
+"""What was removed is known for ever: after a restart, a kill, a power cut; of new topics, too."""
+
+import errno
+import random
+from typing import Any, cast
+
+import pytest
+
+from poe.errors import FormatNotSupported, StorageError, StorageFull
+from poe.storage import RealFiles, Removals, SharedFolder, Store
+from poe.storage.removals import (
+    EXTENTS_MAX,
+    GONE_TOPICS_MAX,
+    REMOVED_FILE,
+    REMOVED_MAGIC,
+    RemovedExtent,
+    read_removals,
+)
+from poe.storage.store_meta import META_FILE, META_MAGIC, Event, Kind, decode_events, encode_event
+from poe.storage.sum_file import SUM_HEADER_BYTES, SumHeader
+from tests.storage.faulty_files import FaultyFiles
+from torture.layers.simulated_disk import SimulatedDisk
+
+NOW = 1_000_000
+STEP = 1_000
+
+
+@pytest.fixture
+def disk():
+    return SimulatedDisk()
+
+
+def fill(store, topic=b"t", count=3, begin=NOW):
+    """Make segments of two messages each; return their extents."""
+    extents = []
+    for number in range(count):
+        segment = store.create_segment(topic, begin + number * STEP)
+        last = segment.append([b"a", b"b"], begin + number * STEP)
+        extents.append((segment.pointer_low, last))
+    return extents
+
+
+def destroy(store, *numbers, topic=b"t"):
+    segments = store.topics[topic]
+    for segment in [segments[number] for number in numbers]:
+        segment.seal()
+        store.destroy_segment(topic, segment)
+
+
+def removed(store, pointer=0, topic=b"t"):
+    return [(each.first, each.last) for each in store.removals.extents(topic, pointer)]
+
+
+def end(disk, store, how):
+    """End a server in one of the ways there are, and start another one."""
+    if how == "stop":
+        store.close()
+        disk.kill()
+    elif how == "kill":
+        disk.kill()
+    elif how == "power cut":
+        disk.cut_power(random.Random(1))
+    if how != "none":
+        store = Store.open(disk.files())
+    return store
+
+
+@pytest.mark.parametrize("how", ["none", "stop", "kill", "power cut"])
+def test_what_was_removed_is_known_segment_by_segment(disk, how):
+    store = Store.open(disk.files())
+    extents = fill(store, count=4)
+    assert removed(store) == []
+    assert store.removals.newest(b"t") == 0
+    destroy(store, 0, 2)
+    store = end(disk, store, how)
+    assert removed(store) == [extents[0], extents[2]]
+    assert removed(store, extents[0][1] + 1) == [extents[2]]
+    assert store.removals.newest(b"t") == extents[2][1]
+    assert store.removals.unknown_high == 0
+
+
+@pytest.mark.parametrize("how", ["none", "stop", "kill", "power cut"])
+def test_a_topic_that_is_gone_or_made_anew_has_not_forgotten(disk, how):
+    store = Store.open(disk.files())
+    extents = fill(store)
+    destroy(store, 0, 1, 2)
+    store = end(disk, store, how)
+    assert b"t" not in store.topics
+    assert removed(store) == extents
+    segment = store.create_segment(b"t", 1)
+    assert segment.timestamp > extents[-1][1], "its pointers go on behind the old ones"
+    segment.append([b"new"], 1)
+    store = end(disk, store, how)
+    assert removed(store) == extents
+
+
+def test_an_empty_segment_leaves_no_note(disk):
+    store = Store.open(disk.files())
+    store.create_segment(b"t", NOW)
+    destroy(store, 0)
+    assert removed(store) == []
+    assert disk.memory.size(REMOVED_FILE) is None
+
+
+CHANGES = {
+    "open",
+    "write_at",
+    "truncate",
+    "sync",
+    "rename",
+    "unlink",
+    "remove_folder",
+    "sync_folder",
+}
+
+
+@pytest.mark.parametrize("is_power_cut", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_step_is_the_last_no_removal_is_forgotten_and_none_invented(seed, is_power_cut):
+    """A segment whose data is not there is known as removed; one that is there is not."""
+    step = 0
+    while True:
+        disk = SimulatedDisk()
+        store = Store.open(disk.files())
+        extents = fill(store, count=3)
+        store.topics[b"t"][-1].seal()
+        for segment in store.topics[b"t"]:
+            segment.close()
+        count = [0]
+
+        def failing(operation, count=count, step=step):
+            if operation.name in CHANGES:
+                count[0] += 1
+                if count[0] > step:
+                    raise OSError(errno.EIO, "the process is dead")
+
+        disk.failing = cast("Any", failing)
+        has_died = True
+        try:
+            destroy(store, 0, 1)
+            has_died = False
+        except StorageError:
+            pass
+        disk.failing = cast("Any", lambda _: None)
+        disk.cut_power(random.Random(seed)) if is_power_cut else disk.kill()
+        store = Store.open(disk.files())
+        there = {(s.pointer_low, s.pointer_high) for s in store.topics[b"t"] if s.count}
+        assert set(removed(store)) == set(extents) - there
+        assert store.removals.unknown_high == 0
+        if not has_died:
+            break
+        step += 1
+    assert step > 5
+
+
+def test_it_is_durable_before_the_first_file_goes(disk):
+    store = Store.open(disk.files())
+    fill(store)
+    for segment in store.topics[b"t"]:
+        segment.close()
+    destroy(store, 0)  # makes the file, which is durable with all that is in it
+    calls = []
+    disk.failing = lambda operation: calls.append(operation.name)
+    destroy(store, 0)
+    assert calls.index("write_at") < calls.index("sync") < calls.index("unlink")
+
+
+def test_where_it_cannot_be_noted_nothing_goes(tmp_path):
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    store = Store.open(layer)
+    extents = fill(store)
+    for segment in store.topics[b"t"]:
+        segment.close()
+    layer.fail(0, errno.ENOSPC, "write_at", "sync", is_for_ever=True)
+    with pytest.raises(StorageFull):
+        store.destroy_segment(b"t", store.topics[b"t"][0])
+    layer.heal()
+    assert len(store.topics[b"t"]) == 3
+    assert removed(store) == []
+    destroy(store, 0)
+    assert removed(store) == extents[:1]
+
+
+def test_notes_of_many_segments_are_synced_once(disk):
+    store = Store.open(disk.files())
+    names = [b"%d" % number for number in range(20)]
+    for name in names:
+        fill(store, name, 1)
+        store.topics[name][0].close()
+    destroy(store, 0, topic=names.pop())  # makes the file
+    syncs = []
+    disk.failing = lambda operation: syncs.append(operation.name)
+    for name in names:
+        store.note_removal(name, store.topics[name])
+        assert removed(store, topic=name) == [], "it can still be read"
+    store.removals.sync()
+    for name in names:
+        destroy(store, 0, topic=name)
+    assert syncs.count("sync") == 1
+
+
+def test_of_many_removed_segments_the_newest_are_known_one_by_one(disk):
+    store = Store.open(disk.files())
+    extents = fill(store, count=EXTENTS_MAX + 5)
+    destroy(store, *range(EXTENTS_MAX + 4))
+    for _ in range(2):
+        known = removed(store)
+        assert len(known) == EXTENTS_MAX
+        assert known[0] == (extents[0][0], extents[4][1])
+        assert known[1:] == extents[5:-1]
+        store = end(disk, store, "kill")
+
+
+def test_of_too_many_topics_that_are_gone_the_oldest_are_forgotten_honestly(tmp_path):
+    removals = Removals(RealFiles.at(tmp_path), b"s" * 16, is_after_power_cut=False)
+    removals.begin((), 0)
+    for number in range(GONE_TOPICS_MAX + 2):
+        topic = b"%d" % number
+        removals.note(topic, [RemovedExtent(number + 1, number + 1, number + 2)])
+        removals.publish(topic, number + 1)
+        removals.note_gone(topic)
+    assert removals.extents(b"1") == []
+    assert removals.newest(b"1") is None
+    assert removals.unknown_high == 3
+    assert removals.newest(b"2") == 4
+    again = Removals(RealFiles.at(tmp_path), b"s" * 16, is_after_power_cut=False)
+    again.begin((), 0)
+    assert again.unknown_high == 3
+    assert again.newest(b"1") is None
+
+
+def test_a_segment_whose_files_somebody_has_taken_away_is_known_as_removed(disk):
+    store = Store.open(disk.files())
+    extents = fill(store)
+    store.close()
+    name = store.topics[b"t"][1].path
+    disk.kill()
+    for path in [path for path in disk.memory.inodes if path.startswith(name)]:
+        disk.memory.unlink(path)
+    store = Store.open(disk.files())
+    assert removed(store) == [extents[1]]
+
+
+# ---- stores of older versions, and damage -------------------------------------------------------
+
+
+def as_older(disk):
+    """Make a stopped store what an older version would have left."""
+    disk.kill()
+    disk.memory.unlink(REMOVED_FILE)
+    file = disk.memory.open(META_FILE, "r+")
+    content = file.read_at(file.size(), 0)
+    header = SumHeader.decode(content, META_FILE, META_MAGIC)
+    assert header is not None
+    events = [
+        each._replace(size_bytes=0, record_count=0) if each.kind is Kind.OPEN else each
+        for each in decode_events(content[SUM_HEADER_BYTES:], header.store_id)
+    ]
+    rows = [encode_event(each, header.store_id) for each in events]
+    file.truncate(0)
+    file.write_at(content[:SUM_HEADER_BYTES] + b"".join(rows), 0)
+
+
+def test_what_an_older_version_has_removed_is_not_known_and_that_is_said(disk, caplog):
+    store = Store.open(disk.files())
+    extents = fill(store)
+    store.close()
+    as_older(disk)
+    store = Store.open(disk.files())
+    assert "what was removed in memory before now is not known" in caplog.text
+    assert store.removals.unknown_high >= extents[-1][1]
+    assert store.removals.newest(b"t") is None
+    assert removed(store) == []
+    destroy(store, 0)
+    unknown_high = store.removals.unknown_high
+    caplog.clear()
+    store = end(disk, store, "kill")
+    assert removed(store) == extents[:1]
+    assert store.removals.unknown_high == unknown_high, "and stays so"
+    assert "is not known" not in caplog.text
+
+
+def test_an_older_version_that_has_served_the_store_in_between_is_noticed(disk):
+    store = Store.open(disk.files())
+    extents = fill(store)
+    destroy(store, 0)
+    store.close()
+    disk.kill()
+    file = disk.memory.open(META_FILE, "r+")
+    content = file.read_at(file.size(), 0)
+    header = SumHeader.decode(content, META_FILE, META_MAGIC)
+    assert header is not None
+    store_id = header.store_id
+    file.write_at(encode_event(Event(Kind.OPEN), store_id), file.size())
+    store = Store.open(disk.files())
+    assert store.removals.unknown_high >= extents[-1][1]
+    assert removed(store) == extents[:1]
+
+
+@pytest.mark.parametrize("damage", ["lost", "header", "note"])
+def test_notes_that_are_damaged_are_not_known_any_more(disk, damage):
+    store = Store.open(disk.files())
+    extents = fill(store)
+    destroy(store, 0)
+    store = end(disk, store, "stop")
+    store.close()
+    disk.kill()
+    file = disk.memory.open(REMOVED_FILE, "r+")
+    if damage == "lost":
+        disk.memory.unlink(REMOVED_FILE)
+    else:
+        file.write_at(b"?", 3 if damage == "header" else SUM_HEADER_BYTES + 5)
+    store = Store.open(disk.files())
+    assert store.removals.unknown_high >= extents[-1][1]
+    destroy(store, 0)
+    assert removed(store) == extents[1:2]
+
+
+def test_a_folder_of_the_original_is_opened_and_nothing_is_known(disk):
+    disk.memory.make_folder("topics")
+    store = Store.open(disk.files())
+    extents = fill(store)
+    assert removed(store) == []
+    destroy(store, 0)
+    assert removed(store) == extents[:1]
+
+
+def test_notes_of_a_newer_version_are_refused(disk):
+    store = Store.open(disk.files())
+    fill(store)
+    destroy(store, 0)
+    store.close()
+    disk.kill()
+    head = bytearray(disk.memory.open(REMOVED_FILE, "r").read_at(SUM_HEADER_BYTES, 0))
+    newer = SumHeader(b"s" * 16, 0).encode(REMOVED_MAGIC)
+    assert len(head) == len(newer)
+    from xxhash import xxh3_64_intdigest  # noqa: PLC0415 - here alone
+
+    head[9] = 2
+    head[-8:] = xxh3_64_intdigest(bytes(head[:-8])).to_bytes(8, "big")
+    disk.memory.open(REMOVED_FILE, "r+").write_at(bytes(head), 0)
+    with pytest.raises(FormatNotSupported):
+        Store.open(disk.files())
+
+
+# ---- who reads the folder beside the server -----------------------------------------------------
+
+
+def test_the_folder_tells_it_too(tmp_path):
+    store = Store.open(tmp_path)
+    extents = fill(store)
+    folder = SharedFolder.at(tmp_path)
+    assert folder.removed(b"t", 0) == ((), 0)
+    store.note_removal(b"t", store.topics[b"t"][:1])
+    store.removals.sync()
+    assert folder.removed(b"t", 0) == ((), 0), "it is still there"
+    destroy(store, 0, 1)
+    assert folder.removed(b"t", 0) == (tuple(extents[:2]), 0)
+    assert folder.removed(b"t", extents[0][1] + 1) == (tuple(extents[1:2]), 0)
+    destroy(store, 0)
+    assert SharedFolder.at(tmp_path).removed(b"t", 0) == (tuple(extents), 0)
+    assert folder.removed(b"never", 0) == ((), 0)
+    assert read_removals(RealFiles.at(tmp_path / "elsewhere")) is None
+    assert read_removals(files_of_older(tmp_path)) is None
+
+
+def files_of_older(tmp_path):
+    (tmp_path / "older/topics").mkdir(parents=True)
+    return RealFiles.at(tmp_path / "older")
