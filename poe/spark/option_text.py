@@ -2,13 +2,17 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from poe.errors import OptionError, UnknownOption
 
 Parsers: TypeAlias = Mapping[str, tuple[str, Callable[[str, str], Any]]]
 """By the name that a user writes: the field that it sets, and what reads name and text."""
 
+_OF_SPARK: Final = frozenset(
+    {"checkpointlocation", "queryname", "provider", "owner", "external", "is_managed_location"}
+)
+"""What Spark passes on of its own: of streams, and of tables in its catalog."""
 _SECONDS_MAX = 86_400
 
 
@@ -23,6 +27,8 @@ def parse(options: Mapping[str, str], parsers: Parsers) -> dict[str, Any]:
     said: dict[str, str] = {}
     for key, text in options.items():
         name = names.get(key.lower())
+        if name is None and is_of_spark(key):
+            continue
         if name is None:
             raise unknown(key, parsers)
         field, read = parsers[name]
@@ -31,6 +37,14 @@ def parse(options: Mapping[str, str], parsers: Parsers) -> dict[str, Any]:
         said[field] = name
         values[field] = read(name, text)
     return values
+
+
+def is_of_spark(key: str) -> bool:
+    """Tell whether Spark passes an option on of its own, which is none of ours.
+
+    Of a table in its catalog it passes each option twice, once as `option.port`.
+    """
+    return key.lower() in _OF_SPARK or key.lower().startswith("option.")
 
 
 def unknown(key: str, names: Iterable[str]) -> UnknownOption:

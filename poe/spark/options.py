@@ -18,5 +18,5 @@ def check_options(options: Mapping[str, str]) -> None:
         name = names.get(key.lower())
         if name is not None:
             parsers[name][1](name, text)
-        elif key.lower() not in write_options.OF_SPARK:
+        elif not option_text.is_of_spark(key):
             raise option_text.unknown(key, parsers)

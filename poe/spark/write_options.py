@@ -7,8 +7,6 @@ from typing import Final, Self
 from poe.errors import OptionError
 from poe.spark import option_text
 
-OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
-"""What Spark passes on of its own."""
 _EPOCH_MAX = 2**32 - 1
 
 
@@ -50,8 +48,7 @@ class WriteOptions:
         Raises:
             OptionError: an unknown name, or a value that is not allowed.
         """
-        ours = {name: text for name, text in options.items() if name.lower() not in OF_SPARK}
-        return cls(**option_text.parse(ours, PARSERS))
+        return cls(**option_text.parse(options, PARSERS))
 
 
 PARSERS: Final[option_text.Parsers] = {
