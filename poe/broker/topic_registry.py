@@ -408,8 +408,7 @@ class TopicRegistry(GenServer):
         oldest_us = self._expiry.begin(now_us, self.monotonic_s())
         chosen = {}
         for topic, _ in self._routes:
-            old = await self._old(topic, oldest_us - 1)
-            chosen[topic] = self._expiry.choose(topic, old) if old else []
+            chosen[topic] = self._expiry.choose(topic, await self._old(topic, oldest_us - 1))
         try:
             await self._servers.remove(self._routes, chosen)
         except StorageError as error:  # the next look tries again

@@ -194,11 +194,12 @@ class Removals:
         """Return the newest pointer that was removed of a topic; 0: none, None: nobody knows."""
         return self._notes.newest(topic)
 
-    def begin(self, topics: Container[bytes], unknown_high: int) -> None:
+    def begin(self, topics: Container[bytes], now_us: int, *, is_known: bool) -> None:
         """Begin to take notes for a store that has these topics.
 
-        `unknown_high` is the greatest pointer that may have been removed without a note.
+        Unless `is_known`, anything up to the pointer `now_us` may have been removed without a note.
         """
+        unknown_high = 0 if is_known and self.is_whole else now_us
         for topic in [each for each in self._notes.topics if each not in topics]:
             self.note_gone(topic)
         self._notes.unknown_high = max(self._notes.unknown_high, unknown_high)

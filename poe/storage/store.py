@@ -259,13 +259,10 @@ class Store:
         self.reserve.use(partial(self.removals.note, topic, _extents(segments)))
 
     def destroy_segment(self, topic: bytes, segment: Segment) -> None:
-        """Remove a segment and its files, and the topic with its last one.
-
-        Before any file goes, it is known for ever that its messages were there.
+        """Remove a segment and its files, and the topic with its last one, once that is noted.
 
         Raises:
-            StorageFull, WriteFailed: that cannot be noted, and it stays; or a file cannot be
-                removed.
+            StorageFull, WriteFailed: it cannot be noted, and stays; or a file cannot be removed.
         """
         self.note_removal(topic, [segment])
         self.removals.sync()
@@ -336,12 +333,11 @@ class Store:
         # What is there, though it is not served now, keeps its events.
         unserved = self._folders.unserved(self.failed)
         known |= {key for key in self._meta.live if key[0] in unserved}
-        now_us = self._files.modified_us(META_FILE) or 0  # it has just been written
+        now_us = self._files.modified_us(META_FILE) or 0
         for lost in self._meta.keep_only(known):
             _note_lost(self.removals, lost, self.topics, now_us)
         unknown_high = max(now_us, *map(self.last_pointer, self.topics), 0)
-        is_known = is_known and self.removals.is_whole
-        self.removals.begin(self.topics, 0 if is_known else unknown_high)
+        self.removals.begin(self.topics, unknown_high, is_known=is_known)
         for told in self.foreign():
             _log.error("%s; put them where they belong, or remove them", told)
 

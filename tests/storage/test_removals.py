@@ -213,7 +213,7 @@ def test_of_many_removed_segments_the_newest_are_known_one_by_one(disk):
 
 def test_of_too_many_topics_that_are_gone_the_oldest_are_forgotten_honestly(tmp_path):
     removals = Removals(RealFiles.at(tmp_path), b"s" * 16, is_after_power_cut=False)
-    removals.begin((), 0)
+    removals.begin((), 0, is_known=True)
     for number in range(GONE_TOPICS_MAX + 2):
         topic = b"%d" % number
         removals.note(topic, [RemovedExtent(number + 1, number + 1, number + 2)])
@@ -224,7 +224,7 @@ def test_of_too_many_topics_that_are_gone_the_oldest_are_forgotten_honestly(tmp_
     assert removals.unknown_high == 3
     assert removals.newest(b"2") == 4
     again = Removals(RealFiles.at(tmp_path), b"s" * 16, is_after_power_cut=False)
-    again.begin((), 0)
+    again.begin((), 0, is_known=True)
     assert again.unknown_high == 3
     assert again.newest(b"1") is None
 
