@@ -28,6 +28,8 @@ def may_wait(cell: "ServerCell", signal: ExitSignal) -> bool:
 def receive_signal(cell: "ServerCell", signal: ExitSignal) -> None:
     """Obey, trap or ignore an exit signal (OTP's rules, `spec/otp.md` §2.5 and §3)."""
     sender = _cell_of(signal)
+    if sender is None and signal.ref is not None:
+        return  # nobody sends such a thing
     if signal.linked and (sender is None or sender.instance is not None or not cell.cut(sender)):
         return  # unlinked while the signal was on its way, or no real one
     if is_word(signal.reason, KILL) and not signal.linked:

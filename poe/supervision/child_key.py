@@ -36,12 +36,13 @@ class _Key:
 
 
 def key_of(child_id: Hashable) -> Hashable:
-    """Return what stands for an id in tables.
-
-    Raises:
-        Exception: whatever the id's `__hash__` raises.
-    """
-    return child_id if type(child_id) in _PLAIN_TYPES else _Key(child_id)
+    """Return what stands for an id in tables; for one that has no hash, what is like no other."""
+    if type(child_id) in _PLAIN_TYPES:
+        return child_id
+    try:
+        return _Key(child_id)
+    except Exception:  # noqa: BLE001 - a foreign __hash__
+        return object()
 
 
 def is_hashable(value: object) -> bool:

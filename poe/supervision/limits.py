@@ -6,6 +6,7 @@ retried for ever may be what is wanted.
 
 from collections.abc import Iterator, Sequence
 
+from poe.errors.short_text import short_repr
 from poe.supervision.child_spec import ChildSpec, Strategy, SupervisorFlags
 
 _WAITS_MAX = 10_000
@@ -19,15 +20,15 @@ def unreachable_limits(flags: SupervisorFlags, specs: Sequence[ChildSpec]) -> It
     for spec in specs:
         if _is_spread_out(flags, spec):
             yield (
-                f"child {spec.id!r}: its back-off spreads {flags.intensity + 1} restarts over more "
-                f"than the period of {flags.period_s} s, so it is restarted for ever; "
+                f"child {short_repr(spec.id)}: its back-off spreads {flags.intensity + 1} restarts "
+                f"over more than the period of {flags.period_s} s, so it is restarted for ever; "
                 "use a longer period_s or a lower intensity to give up some time"
             )
         if flags.strategy in _GROUPS and (spec.grace_s or 0.0) > flags.period_s:
             yield (
-                f"child {spec.id!r}: while it takes its shutdown_s of {spec.grace_s} s in a group "
-                f"restart, the period of {flags.period_s} s passes, so that such restarts never "
-                "exceed the intensity; use a longer period_s"
+                f"child {short_repr(spec.id)}: while it takes its shutdown_s of {spec.grace_s} s "
+                f"in a group restart, the period of {flags.period_s} s passes, so that such "
+                "restarts never exceed the intensity; use a longer period_s"
             )
 
 

@@ -74,9 +74,10 @@ class OrderedChildren:
     async def start_all(self) -> ChildStartFailed | None:
         """Start left to right; after a failure stop the started ones again and return it."""
         failure = await self._start_group(self._table.ids())
-        if failure is not None:
-            await self.stop_all()
-        return failure
+        if failure is None:
+            return None
+        await self.stop_all()
+        return failure[1]
 
     async def stop_all(self) -> None:
         """Stop the children one after the other, in reverse start order."""
@@ -163,19 +164,22 @@ class OrderedChildren:
                 child.crashes.restarts += 1
                 self.crashes.restarts += 1
         if failure is not None:
-            key, why = key_of(failure.child_id), reason_text(failure.reason)
+            key, error = failure
+            why = reason_text(error.reason)
             self._table[key].crashes.last_reason = self.crashes.last_reason = why
             self._table.set_slot(key, RESTARTING)
             retry_later(self._supervisor, key)
 
-    async def _start_group(self, keys: Sequence[Hashable]) -> ChildStartFailed | None:
-        """Start children up to the first one that fails."""
+    async def _start_group(
+        self, keys: Sequence[Hashable]
+    ) -> tuple[Hashable, ChildStartFailed] | None:
+        """Start children up to the first one that fails; return its key and why."""
         for key in keys:
             spec = self._table[key].spec
             try:
                 ref = ref_of(await start(self._supervisor, spec))
             except ChildStartFailed as failure:
-                return failure
+                return key, failure
             if ref is None and spec.restart is Restart.TEMPORARY:
                 self._table.remove(key)
             else:

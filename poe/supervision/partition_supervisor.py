@@ -14,6 +14,7 @@ from typing import Any
 import xxhash
 
 from poe.errors import InvalidChildSpec
+from poe.errors.short_text import short_repr
 from poe.supervision.child_spec import ChildSpec, Strategy, SupervisorFlags, is_int, is_name
 from poe.supervision.supervisor import Supervisor
 
@@ -88,7 +89,8 @@ class PartitionSupervisor(Supervisor):
             )
             raise InvalidChildSpec(msg)
         if spec.name is not None:
-            msg = f"partition spec {spec.id!r}: name is {spec.name!r}; its children need None"
+            shown = short_repr(spec.id)
+            msg = f"partition spec {shown}: name is {spec.name!r}; its children need None"
             raise InvalidChildSpec(msg, "name", spec.name)
         flags = flags or SupervisorFlags(intensity=3, period_s=5)
         if not isinstance(flags, SupervisorFlags):
