@@ -80,5 +80,5 @@ def looking(host: str, port: int) -> Iterator[protocol.Socket]:
         except RemoteProtocolError as error:
             if connection.is_usable:  # a refusal that a server of Poe has sent
                 raise
-            reason = "what answers there is no server of Poe, or one of another version"
+            reason = f"what answers there is no server of Poe, or one of another version: {error}"
             raise ConnectFailed(host, port, reason) from error

@@ -92,7 +92,7 @@ class Pipeline(asyncio.BufferedProtocol):
             while (frame := self._reader.next_frame()) is not None:
                 self._hand_out(*frame)
         except RemoteProtocolError as error:
-            self._end(str(error))
+            self._end(str(self._reader.explained(error, self._peer)))
         self._update_ready()
 
     def connection_lost(self, exc: Exception | None) -> None:

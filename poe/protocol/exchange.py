@@ -134,8 +134,9 @@ class Exchange:
             message_type, body = self._receive_frame(timeout_s)
             reply = decode_reply(reply_class, message_type, body)
         except RemoteProtocolError as error:
-            self._close(str(error))
-            raise
+            told = self._reader.explained(error, self._peer)
+            self._close(str(told))
+            raise told from None
         if isinstance(reply, PoeError):
             raise reply
         return reply

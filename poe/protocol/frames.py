@@ -25,6 +25,8 @@ LENGTH_SIZE = 4
 TYPE_SIZE = 2
 HEADER_SIZE = LENGTH_SIZE + TYPE_SIZE
 
+_SHOWN_BYTES = 40
+
 _HEADER = Struct(">IH")
 _unpack_header = _HEADER.unpack_from
 _EMPTY = memoryview(b"")
@@ -129,6 +131,21 @@ class FrameReader:
         else:
             self._keep_unfinished()
         return None
+
+    def explained(self, error: RemoteProtocolError, peer: str) -> RemoteProtocolError:
+        """Return the error for a client whose server sends what is no frame: it shows the bytes.
+
+        Any text is a frame of half a gigabyte or more, of a type that there is not.
+        """
+        unread = bytes(self._view[self._start : self._end][:_SHOWN_BYTES])
+        is_frame = len(unread) >= HEADER_SIZE and unread[LENGTH_SIZE] == 0
+        if not isinstance(error, FrameTooLarge) or error.size_bytes <= FRAME_MAX or is_frame:
+            return error
+        msg = (
+            f"{peer} is no server of Poe: what it sends begins with {unread!r}, "
+            f"which as a frame of {error.size_bytes} bytes is refused"
+        )
+        return RemoteProtocolError(msg)
 
     def keep(self) -> None:
         """Move unread bytes out of the scratch, so that others may receive into it.

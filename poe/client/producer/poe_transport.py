@@ -284,7 +284,7 @@ class PoeLink:
         except BlockingIOError:
             pass
         except RemoteProtocolError as error:
-            return str(error)
+            return str(self._reader.explained(error, self._peer))
         except OSError as error:
             return f"{self._peer} is gone ({error}){self._last_words}"
         return ""
