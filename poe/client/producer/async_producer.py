@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
+from types import TracebackType
 from typing import Any, Self, TypeVar, cast, overload
 
 from poe.client.producer.delivery import Buffered, Delivery, Failed, Outcome, Result, Sent
@@ -35,8 +36,14 @@ class AsyncProducer:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        core = self._core
+        core.log_undelivered(await self.close(core.patience_s(error)))
 
     # ---- producing ----------------------------------------------------------------------------
 
@@ -64,22 +71,22 @@ class AsyncProducer:
             limit_s = core.topic(topic).options.request_timeout_s
         deadline_s = deadline_of(limit_s)
         delivery = await self._add(topic, data, is_due=True, deadline_s=deadline_s)
-        if delivery.outcome.value is None:
+        if not delivery.done():
             try:
                 if timeout_s is None:
-                    await self._wait_in_queue(delivery.outcome, limit_s)
+                    await self._wait_in_queue(delivery, limit_s)
                 else:
-                    await _wait(delivery.outcome, deadline_s)
+                    await _wait(delivery, deadline_s)
             except asyncio.CancelledError:
                 core.give_up_waiting(topic, delivery, limit_s)
                 raise
-            if delivery.outcome.value is None:
+            if not delivery.done():
                 error = core.give_up_waiting(topic, delivery, limit_s)
                 if error is not None:
                     raise error
         return delivery.result()
 
-    async def _wait_in_queue(self, outcome: Outcome, limit_s: float) -> None:
+    async def _wait_in_queue(self, delivery: Delivery, limit_s: float) -> None:
         """Wait for as long as most calls do."""
         key = asyncio.get_running_loop(), limit_s
         queue = self._timeouts.get(key)
@@ -88,7 +95,7 @@ class AsyncProducer:
                 if loop.is_closed():
                     self._timeouts.pop((loop, other_s), None)
             queue = self._timeouts[key] = TimeoutQueue(limit_s)
-        future = outcome.future()
+        future = delivery.future()
         queue.limit(future)
         await future
 
@@ -227,6 +234,8 @@ class AsyncProducer:
     async def close(self, timeout_s: float | None = None) -> list[Undelivered]:
         """Deliver what waits, end, and return what was not delivered. Twice is harmless.
 
+        An `async with` block logs what was not delivered, as does this where it is cancelled.
+
         Args:
             timeout_s: how long delivering may take; None: option `close_timeout_s`.
         """
@@ -234,7 +243,11 @@ class AsyncProducer:
         limit_s = check_timeout(core.options.close_timeout_s if timeout_s is None else timeout_s)
         if not core.refuse():
             return []
-        await self.flush(limit_s)
+        try:
+            await self.flush(limit_s)
+        except BaseException:  # cancelled: whoever has called does not get what is returned
+            core.log_undelivered(await asyncio.to_thread(core.end))
+            raise
         return await asyncio.to_thread(core.end)
 
     async def statistics(self) -> dict[str, Any]:
@@ -242,9 +255,9 @@ class AsyncProducer:
         return self._core.statistics()
 
 
-async def _wait(outcome: Outcome, deadline_s: float) -> bool:
+async def _wait(outcome: Outcome | Delivery, deadline_s: float) -> bool:
     """Wait until it is settled; False when it was not in time."""
-    if outcome.value is None:
+    if not outcome.done():
         future = outcome.future()
         # A timer costs less than a time-out's scope does, and a thousand of them are for nothing.
         loop = asyncio.get_running_loop()
@@ -253,4 +266,4 @@ async def _wait(outcome: Outcome, deadline_s: float) -> bool:
             await future
         finally:
             timer.cancel()
-    return outcome.value is not None
+    return outcome.done()

@@ -1,8 +1,17 @@
 """The messages of one request on their way: from the first call that adds one to the answer."""
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from poe.client.producer.delivery import Failed, RequestOutcome, Result, Sent
+from poe.client.producer.delivery import (
+    Failed,
+    RequestOutcome,
+    Result,
+    Sent,
+    resolve_soon,
+    run_all,
+)
 from poe.client.producer.payload import Message, Messages
 from poe.client.producer.transport import OutgoingBatch
 from poe.errors import PoeError
@@ -11,6 +20,9 @@ from poe.protocol import PutId
 if TYPE_CHECKING:
     from poe.client.producer.batch_gatherer import BatchGatherer
     from poe.client.spool.unplaced_batches import Assignment
+
+_Waiting: TypeAlias = "tuple[int, Callable[[], object] | asyncio.Future[None]]"
+"""Where a call begins, and who waits for it."""
 
 
 class Batch(RequestOutcome):
@@ -24,12 +36,14 @@ class Batch(RequestOutcome):
     __slots__ = (
         "address",
         "begun_s",
+        "calls",
         "error",
         "holes",
         "is_massaged",
         "is_plain",
         "is_unknown",
         "living_count",
+        "longest",
         "messages",
         "places",
         "put_id",
@@ -37,6 +51,7 @@ class Batch(RequestOutcome):
         "sent_s",
         "serial",
         "size",
+        "start",
     )
 
     def __init__(self, queue: "BatchGatherer", begun_s: float) -> None:
@@ -56,6 +71,12 @@ class Batch(RequestOutcome):
         """Whether all messages are `bytes`."""
         self.holes: list[tuple[int, int, PoeError]] = []
         """(start, end, why) of messages that were taken out."""
+        self.start = 0
+        """Before this place all were taken out."""
+        self.calls: dict[int, list[_Waiting]] = {}
+        """By the end of a call: who waits for it."""
+        self.longest = 0
+        """Messages of the longest of these calls."""
         self.put_id: PutId | None = None
         self.serial = 0
         """Orders batches of a queue by their first send; 0 before it."""
@@ -89,6 +110,78 @@ class Batch(RequestOutcome):
         gone = sum(e - s for s, e, _ in self.holes if e <= start)
         return value.results(start - gone, end - gone)
 
+    # ---- calls of which it is known before the batch is settled -------------------------------
+
+    def is_known(self, end: int, count: int) -> bool:
+        """Tell whether it is known what became of a call, of which nothing may be left."""
+        if self.value is not None:
+            return True
+        if not self.holes or not count:
+            return False
+        gone = (min(e, end) - max(s, end - count) for s, e, _ in self.holes)
+        return sum(each for each in gone if each > 0) == count
+
+    def when_known(self, end: int, count: int, action: Callable[[], object]) -> None:
+        """Call `action` once that is known."""
+        waiting = self._enter(end, count, action)
+        if self.is_known(end, count):
+            self._run(waiting)
+
+    def future_of(self, end: int, count: int) -> "asyncio.Future[None]":
+        """Return a future of the running loop that is done when that is known."""
+        # A loop is woken once when the batch is settled, and for each of those taken out before.
+        future = self.future()
+        self._enter(end, count, future)
+        if self.is_known(end, count) and not future.done():
+            future.set_result(None)
+        return future
+
+    def _enter(
+        self, end: int, count: int, waiter: "Callable[[], object] | asyncio.Future[None]"
+    ) -> "list[_Waiting]":
+        self.longest = max(self.longest, count)
+        waiting = self.calls.setdefault(end, [])
+        waiting.append((end - count, waiter))
+        return waiting
+
+    def wake(self, start: int, end: int) -> None:
+        """Wake who waits for calls of which nothing is left, now that these messages are gone."""
+        if not self.calls:
+            return
+        for each in range(start + 1, end + self.longest):
+            waiting = self.calls.get(each, ())
+            if waiting and waiting[0][0] < end and self.is_known(each, each - waiting[0][0]):
+                self._run(self.calls.pop(each, []))
+
+    def _run(self, waiting: "list[_Waiting]") -> None:
+        """Wake who waits for one call, each once, though several threads may do so."""
+        actions: list[Callable[[], object]] = []
+        while waiting:
+            try:
+                _, waiter = waiting.pop(0)
+            except IndexError:  # another thread was faster
+                break
+            if isinstance(waiter, asyncio.Future):
+                resolve_soon(waiter.get_loop(), [waiter])
+            else:
+                actions.append(waiter)
+        run_all(actions)
+
+    def _run_actions(self) -> None:
+        super()._run_actions()
+        for end in list(self.calls):
+            waiting = self.calls.pop(end, None) or []
+            # The futures among them are woken with all others of their loop.
+            run_all([each for _, each in waiting if not isinstance(each, asyncio.Future)])
+
+    def _take_actions(self) -> list[Callable[[], object]]:
+        calls, self.calls = self.calls, {}
+        waiters = [waiter for waiting in calls.values() for _, waiter in waiting]
+        actions = [each for each in waiters if not isinstance(each, asyncio.Future)]
+        return [*super()._take_actions(), *actions]
+
+    # ---- messages that are taken out ----------------------------------------------------------
+
     def hole_in(self, start: int, end: int) -> PoeError | None:
         """Return why some of these messages were taken out; None where all are there."""
         for hole_start, hole_end, why in self.holes:
@@ -108,10 +201,38 @@ class Batch(RequestOutcome):
         last = self.holes[-1] if self.holes else None
         if last is not None and last[1] == start and last[2] is why:
             self.holes[-1] = (last[0], end, why)
+        elif last is not None and last[0] == end and last[2] is why:
+            self.holes[-1] = (start, last[1], why)
         else:
             self.holes.append((start, end, why))
         self.size -= size
         return count, size
+
+    def cut_some(
+        self, count: int, why: PoeError, *, newest: bool
+    ) -> tuple[list[bytes | Message], int, tuple[int, int]]:
+        """Take out the oldest or newest messages, so many or all.
+
+        Returns:
+            Them, in their order; their bytes; and the places from the first to the last of them.
+        """
+        messages, size = self.messages, self.size
+        places = range(len(messages) - 1, -1, -1) if newest else range(self.start, len(messages))
+        gone: list[bytes | Message] = []
+        first = last = places[0] if places else 0
+        for place in places:
+            if len(gone) == count:
+                break
+            last = place
+            message = messages[place]
+            if message is not None:
+                gone.append(message)
+                self.cut(place, place + 1, why)
+        if newest:
+            gone.reverse()
+            return gone, size - self.size, (last, first + 1)
+        self.start = last + 1
+        return gone, size - self.size, (first, self.start)
 
     def reply(self, value: int | PoeError) -> Sent | PoeError:
         """Return the answer to the whole batch, for those who are told of batches."""

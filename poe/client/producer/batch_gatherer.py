@@ -32,6 +32,8 @@ class BatchGatherer(ABC):
         self._accumulator = accumulator
         self._scheduler = accumulator.scheduler
         self._lock = accumulator.lock
+        self.unsent_count = 0
+        """Messages in the batches that were never sent."""
         self._open: Batch | None = None
         self._waiting: deque[Batch] = deque()
         self._is_due = False
@@ -56,7 +58,7 @@ class BatchGatherer(ABC):
         """Return how many messages wait to be sent, and their bytes."""
         with self._lock:
             unsent = self._unsent()
-            return sum(batch.count() for batch in unsent), sum(batch.size for batch in unsent)
+            return self.unsent_count, sum(batch.size for batch in unsent)
 
     def waiting(self) -> list[bytes | Message]:
         """Return the messages that wait to be sent for the first time."""
@@ -86,6 +88,7 @@ class BatchGatherer(ABC):
             messages = batch.messages
             messages.append(message)
             batch.size += size
+            self.unsent_count += 1
             end = len(messages)
             if end >= self._batch_count or batch.size >= self._batch_bytes:
                 self._waiting.append(batch)
@@ -137,12 +140,23 @@ class BatchGatherer(ABC):
             batch = self._begin(is_due=is_due)
         batch.messages.extend(part)
         batch.size += size
+        self.unsent_count += count
         batch.is_plain = batch.is_plain and type(part[0]) is bytes
         end = len(batch.messages)
         if end >= self._batch_count or batch.size >= self._batch_bytes:
             self._waiting.append(batch)
             self._open = None
         return start + count, Delivery(batch, end, count)
+
+    def _take_oldest(self) -> Batch:
+        """Take out the oldest batch; there is one, and the lock is held."""
+        if self._waiting:
+            batch = self._waiting.popleft()
+        else:
+            batch, self._open = self._open, None  # type: ignore[assignment]  # as said above
+            self._is_due = False
+        self.unsent_count -= batch.count()
+        return batch
 
     def _begin(self, *, is_due: bool) -> Batch:
         batch = self._open = Batch(self, self._scheduler.now_s())

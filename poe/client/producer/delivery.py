@@ -67,6 +67,10 @@ class Outcome:
         self._actions: list[Callable[[], object]] = []
         self._futures: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] | None = None
 
+    def done(self) -> bool:
+        """Tell whether it is settled."""
+        return self.value is not None
+
     def settle(self, value: object) -> None:
         """Set the value, which is not None, and wake all who wait."""
         self.value = value
@@ -74,7 +78,7 @@ class Outcome:
 
     def abandon(self, error: PoeError) -> None:
         """Settle it, and what follows from it, without waking anybody; unless it is settled."""
-        actions, self._actions = self._actions, []
+        actions = self._take_actions()
         if self.value is None:
             self.value = error
         for action in actions:
@@ -95,16 +99,8 @@ class Outcome:
             CallTimeout: it was not in time.
             WouldBlock: a callback has called this.
         """
-        if self.value is not None:
-            return
-        check_may_block("it")
-        # A bare lock: an Event, which has a Condition in it, costs several times as much.
-        lock = threading.Lock()
-        lock.acquire()
-        self.when_settled(lock.release)
-        limit_s = -1 if timeout_s is None else min(max(timeout_s, 0.0), FOR_EVER_S)
-        if not lock.acquire(timeout=limit_s):
-            raise CallTimeout(_BROKER, timeout_s or 0.0)
+        if self.value is None:
+            _block(self.when_settled, timeout_s)
 
     def future(self) -> "asyncio.Future[None]":
         """Return a future of the running loop that is done when this is settled.
@@ -118,27 +114,42 @@ class Outcome:
         futures = self._futures.get(loop)
         if futures is None:
             futures = self._futures[loop] = []
-            self.when_settled(partial(_wake_loop, loop, futures))
+            self.when_settled(partial(resolve_soon, loop, futures))
         futures.append(future)
         return future
 
     def _run_actions(self) -> None:
-        actions = self._actions
-        while actions:
-            try:
-                action = actions.pop(0)
-            except IndexError:  # another thread was faster
-                return
-            try:
-                action()
-            except Exception:  # noqa: BLE001 - logged; others wait for the same answer
-                _log.exception("a callback of a delivery raised")
+        run_all(self._actions)
+
+    def _take_actions(self) -> list[Callable[[], object]]:
+        """Take out all actions; of a copy that a fork has made, which nobody else changes."""
+        actions, self._actions = self._actions, []
+        return actions
 
 
 class RequestOutcome(Outcome, ABC):
-    """What becomes of one request, for all calls in it."""
+    """What becomes of one request, for all calls in it.
+
+    A call is the `count` messages before place `end`. What became of it may be known before the
+    request is settled: all of its messages may have been taken out.
+    """
 
     __slots__ = ()
+
+    def is_known(self, end: int, count: int) -> bool:
+        """Tell whether it is known what became of a call."""
+        del end, count
+        return self.value is not None
+
+    def when_known(self, end: int, count: int, action: Callable[[], object]) -> None:
+        """Call `action` once that is known, as `when_settled` does."""
+        del end, count
+        self.when_settled(action)
+
+    def future_of(self, end: int, count: int) -> "asyncio.Future[None]":
+        """Return a future of the running loop that is done when that is known."""
+        del end, count
+        return self.future()
 
     @abstractmethod
     def result_of(self, end: int, count: int) -> Result:
@@ -168,7 +179,26 @@ class Delivery:
 
     def done(self) -> bool:
         """Tell whether it is known what became of it."""
-        return self.outcome.value is not None
+        outcome = self.outcome
+        return outcome.value is not None or outcome.is_known(self.end, self.count)
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Block until it is known.
+
+        Raises:
+            CallTimeout: it was not in time.
+            WouldBlock: a callback has called this.
+        """
+        if not self.done():
+            _block(self.when_done, timeout_s)
+
+    def when_done(self, action: Callable[[], object]) -> None:
+        """Call `action` once it is known: in the thread that finds out, or now."""
+        self.outcome.when_known(self.end, self.count, action)
+
+    def future(self) -> "asyncio.Future[None]":
+        """Return a future of the running loop that is done when it is known."""
+        return self.outcome.future_of(self.end, self.count)
 
     def result(self, timeout_s: float | None = None) -> Result:
         """Wait, and return what was sent: a list for a keyed list of messages, else one `Sent`.
@@ -181,9 +211,8 @@ class Delivery:
             OptionError: `timeout_s` is no time.
             PoeError: the messages were not delivered, or are not known to be.
         """
-        outcome = self.outcome
-        outcome.wait(check_timeout(timeout_s))
-        return outcome.result_of(self.end, self.count)
+        self.wait(check_timeout(timeout_s))
+        return self.outcome.result_of(self.end, self.count)
 
     def exception(self, timeout_s: float | None = None) -> PoeError | None:
         """Wait, and return the error that `result` would raise, or None.
@@ -192,7 +221,7 @@ class Delivery:
             CallTimeout: it is not known yet.
             OptionError: `timeout_s` is no time.
         """
-        self.outcome.wait(check_timeout(timeout_s))
+        self.wait(check_timeout(timeout_s))
         try:
             self.outcome.result_of(self.end, self.count)
         except PoeError as error:
@@ -205,13 +234,12 @@ class Delivery:
         Otherwise it is called in the producer's own thread: it must not block. What it raises is
         logged.
         """
-        self.outcome.when_settled(partial(function, self))
+        self.when_done(partial(function, self))
 
     def __await__(self) -> Generator[Any, None, Result]:
-        outcome = self.outcome
-        if outcome.value is None:
-            yield from outcome.future()
-        return outcome.result_of(self.end, self.count)
+        if not self.done():
+            yield from self.future()
+        return self.outcome.result_of(self.end, self.count)
 
 
 class Gathering(RequestOutcome):
@@ -237,7 +265,7 @@ class Gathering(RequestOutcome):
         if not parts:
             self.value = self  # the picker has refused all of a keyed list
         for part in parts:
-            part.outcome.when_settled(self._note_one)
+            part.when_done(self._note_one)
 
     def result_of(self, end: int, count: int) -> Result:
         """Return what `combine` makes of the parts."""
@@ -249,6 +277,43 @@ class Gathering(RequestOutcome):
             self.settle(self)
 
 
+def run_all(actions: list[Callable[[], object]]) -> None:
+    """Run actions in order, each once, though several threads may run the same list."""
+    while actions:
+        try:
+            action = actions.pop(0)
+        except IndexError:  # another thread was faster
+            return
+        try:
+            action()
+        # `sys.exit`, too, would end the thread that all others wait for.
+        except BaseException:  # noqa: BLE001 - logged; others wait for the same answer
+            _log.exception("a callback of a delivery raised")
+
+
+def resolve_soon(loop: asyncio.AbstractEventLoop, futures: "list[asyncio.Future[None]]") -> None:
+    """Resolve futures of a loop in its thread; from any thread."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(_resolve, futures)
+
+
+def _block(when: Callable[[Callable[[], object]], None], timeout_s: float | None) -> None:
+    """Block until what is given to `when` is called.
+
+    Raises:
+        CallTimeout: it was not in time.
+        WouldBlock: a callback has called this.
+    """
+    check_may_block("it")
+    # A bare lock: an Event, which has a Condition in it, costs several times as much.
+    lock = threading.Lock()
+    lock.acquire()
+    when(lock.release)
+    limit_s = -1 if timeout_s is None else min(max(timeout_s, 0.0), FOR_EVER_S)
+    if not lock.acquire(timeout=limit_s):
+        raise CallTimeout(_BROKER, timeout_s or 0.0)
+
+
 def check_may_block(call: str) -> None:
     """Refuse a call that would wait for what its own thread has to do.
 
@@ -257,11 +322,6 @@ def check_may_block(call: str) -> None:
     """
     if threading.get_ident() in callback_threads:
         raise WouldBlock(call)
-
-
-def _wake_loop(loop: asyncio.AbstractEventLoop, futures: "list[asyncio.Future[None]]") -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(_resolve, futures)
 
 
 def _resolve(futures: "list[asyncio.Future[None]]") -> None:

@@ -119,13 +119,8 @@ class PartitionQueue(BatchGatherer):
             link = self.link
             if link is None or not self._may_send():
                 return None
-            if self.window.again:
-                batch = self.window.again.pop(0)
-            elif self._waiting:
-                batch = self._waiting.popleft()
-            else:
-                batch, self._open = self._open, None  # type: ignore[assignment]  # `_may_send`
-                self._is_due = False
+            again = self.window.again
+            batch = again.pop(0) if again else self._take_oldest()
             self.window.begin(batch, self._scheduler.now_s())
             return link, batch
 
@@ -228,6 +223,7 @@ class PartitionQueue(BatchGatherer):
                 return False
             if not batch.serial:
                 freed = batch.cut(start, delivery.end, why)
+                self.unsent_count -= freed[0]
             elif (
                 batch in self.window.again
                 and not batch.is_unknown
@@ -243,6 +239,8 @@ class PartitionQueue(BatchGatherer):
             room = self._accumulator.free(*freed)
         if is_gone:
             batch.settle(why)
+        else:
+            batch.wake(start, delivery.end)
         if room is not None:
             room.settle(value=True)
         return True
@@ -250,23 +248,28 @@ class PartitionQueue(BatchGatherer):
     def drop(self, count: int, why: PoeError, *, newest: bool) -> list[Message | bytes]:
         """Take out that many messages that were never sent, or as many as there are."""
         dropped: list[Message | bytes] = []
-        emptied = []
+        ended: list[Batch] = []
+        shortened: list[tuple[Batch, tuple[int, int]]] = []
         with self._lock:
             room = None
-            for batch in reversed(self._unsent()) if newest else self._unsent():
-                places = [i for i, each in enumerate(batch.messages) if each is not None]
-                left = count - len(dropped)
-                if not left:
-                    break
-                places = places[-left:] if newest else places[:left]
-                dropped += [batch.messages[place] for place in places]
-                for place in places:
-                    room = self._accumulator.free(*batch.cut(place, place + 1, why)) or room
-                if not batch.count():
+            while len(dropped) < count and self.unsent_count:
+                batch = self._waiting[-1 if newest else 0] if self._waiting else self._open
+                if newest:
+                    batch = self._open or batch
+                assert batch is not None
+                gone, size, places = batch.cut_some(count - len(dropped), why, newest=newest)
+                dropped += gone
+                self.unsent_count -= len(gone)
+                room = self._accumulator.free(len(gone), size) or room
+                if batch.count():
+                    shortened.append((batch, places))
+                else:
                     self._remove(batch)
-                    emptied.append(batch)
-        for batch in emptied:
+                    ended.append(batch)
+        for batch in ended:
             batch.settle(why)
+        for batch, places in shortened:
+            batch.wake(*places)
         if room is not None:
             room.settle(value=True)
         return dropped
@@ -315,7 +318,10 @@ class PartitionQueue(BatchGatherer):
     def _remove(self, batch: Batch) -> bool:
         if batch is self._open:
             self._open = None
+            self.unsent_count -= batch.count()
             return True
+        if batch in self._waiting:
+            self.unsent_count -= batch.count()
         for batches in (self._waiting, self.window.again, self.window.in_flight):
             if batch in batches:
                 batches.remove(batch)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any, Self, TypeVar, cast, overload
 
 from poe.client.producer.delivery import (
@@ -51,8 +52,14 @@ class Producer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        core = self._core
+        core.log_undelivered(self.close(core.patience_s(error)))
 
     # ---- producing ----------------------------------------------------------------------------
 
@@ -94,7 +101,7 @@ class Producer:
         deadline_s = deadline_of(timeout_s)
         delivery = self._add(topic, data, is_due=True, deadline_s=deadline_s)
         try:
-            core.wait(delivery.outcome, deadline_s)
+            core.wait(delivery, deadline_s)
         except CallTimeout:
             error = core.give_up_waiting(topic, delivery, timeout_s)
             if error is not None:
@@ -244,6 +251,8 @@ class Producer:
     def close(self, timeout_s: float | None = None) -> list[Undelivered]:
         """Deliver what waits, end, and return what was not delivered. Twice is harmless.
 
+        A `with` block logs what was not delivered, as does this where Ctrl-C ends it early.
+
         Args:
             timeout_s: how long delivering may take; None: option `close_timeout_s`.
         """
@@ -252,7 +261,11 @@ class Producer:
         limit_s = check_timeout(core.options.close_timeout_s if timeout_s is None else timeout_s)
         if not core.refuse():
             return []
-        self.flush(limit_s)
+        try:
+            self.flush(limit_s)
+        except BaseException:  # Ctrl-C: whoever has called does not get what is returned
+            core.log_undelivered(core.end())
+            raise
         return core.end()
 
     def statistics(self) -> dict[str, Any]:

@@ -10,11 +10,13 @@ producer_sup               rest_for_one
 
 import asyncio
 import contextlib
+import logging
 import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -42,6 +44,7 @@ from poe.errors import (
     ProducerClosed,
 )
 from poe.errors.delivery import NEVER_SENT
+from poe.errors.short_text import short_repr
 from poe.protocol import topic_bytes
 from poe.supervision import (
     ChildKind,
@@ -51,6 +54,8 @@ from poe.supervision import (
     SupervisorFlags,
     start_dynamic_child,
 )
+
+_log = logging.getLogger(__name__)
 
 _TOPIC_SUP = "topic_sup"
 _TOPIC_STARTER = "topic_starter"
@@ -290,12 +295,13 @@ class ProducerCore:
         end_s = now_s + options.block_timeout_s
         return end_s if deadline_s is None else min(end_s, deadline_s)
 
-    def wait(self, outcome: Outcome, deadline_s: float) -> None:
+    def wait(self, delivery: Delivery, deadline_s: float) -> None:
         """Block until a call is answered; receive the answer in this thread, if that is possible.
 
         Raises:
             CallTimeout: it was not in time.
         """
+        outcome = delivery.outcome
         if outcome.value is None and isinstance(outcome, Batch):
             worker = outcome.queue.worker
             link = worker.link if worker is not None else None
@@ -306,7 +312,7 @@ class ProducerCore:
                     link.assist(outcome, deadline_s - time.monotonic())
                 finally:
                     callback_threads.discard(me)
-        outcome.wait(deadline_s - time.monotonic())
+        delivery.wait(deadline_s - time.monotonic())
 
     def give_up_waiting(
         self, name: bytes | str, delivery: Delivery, timeout_s: float
@@ -352,6 +358,24 @@ class ProducerCore:
                     self.accumulator.close(self._closed)
             return True
 
+    def patience_s(self, error: BaseException | None) -> float | None:
+        """Return how long the end of a `with` block waits that was left by an error, if any.
+
+        Who presses Ctrl-C while no broker can be reached is not kept waiting for one. None stands
+        for `close_timeout_s`.
+        """
+        is_interrupt = isinstance(error, KeyboardInterrupt | asyncio.CancelledError)
+        is_ready = all(topic.state is TopicState.READY for topic in self.all_topics())
+        return 0.0 if is_interrupt and not is_ready else None
+
+    def log_undelivered(self, undelivered: Iterable[Undelivered]) -> None:
+        """Tell the log, by topic, of messages that nobody else will hear of."""
+        counts: Counter[bytes] = Counter()
+        for each in undelivered:
+            counts[each.topic] += len(each.messages)
+        for topic, count in counts.items():
+            _log.error("topic %s: %d messages were not delivered", short_repr(topic), count)
+
     def end(self) -> list[Undelivered]:
         """Give up what is left, and end all actors and threads; blocks for a moment."""
         undelivered = self.give_up_all(ProducerClosed("the producer was closed before an answer"))
@@ -365,6 +389,9 @@ class ProducerCore:
             try:
                 with contextlib.suppress(ActorDead):  # it has given up
                     system.stop(self._sup, "shutdown", timeout_s=5.0)
+            except PoeError as error:
+                # What is left is told all the same; a task of the user's may have ended the loop.
+                _log.error("the producer's actors have not ended: %s", error)
             finally:
                 system.shutdown()
                 self.scheduler.close()

@@ -72,7 +72,8 @@ class TopicOptions:
     """Requests that a worker sends before the first is answered."""
 
     workers: int = 1
-    """Workers, each with one connection, that a topic starts with."""
+    """Workers, each with one connection, that a topic starts with; with `ordered` no more than it
+    has partitions."""
 
     workers_max: int = 1
     """Workers that a backlog may lead to; never fewer than `workers`."""

@@ -59,6 +59,9 @@ class TopicInfo(NamedTuple):
     spool_damaged_count: int
     """Damaged places on disk that were skipped; each was a batch or more, of any topic."""
     last_error: PoeError | None
+    workers_limit: int | None = None
+    """Workers that can be of use, whatever `workers` says: one for each partition. None with
+    `ordered=False`, and while the partitions are not known."""
 
 
 class Undelivered(NamedTuple):

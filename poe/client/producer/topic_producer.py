@@ -171,7 +171,10 @@ class TopicProducer(GenServer):
 
     async def _take_metadata(self, asked: AsyncWork) -> None:
         if asked.error is None:
+            is_new = self._topic.metadata is None
             self._topic.learn(asked.result)
+            if is_new:
+                self._warn_of_workers()
             if self._refresh is not None:
                 self._refresh.cancel()
             self._refresh = self.send_after(self._options.metadata_refresh_s, _REFRESH)
@@ -182,6 +185,17 @@ class TopicProducer(GenServer):
             if not asked.error.retriable and self._topic.metadata is None:
                 self._topic.refuse(asked.error)
             self._note_failure(asked.error)
+
+    def _warn_of_workers(self) -> None:
+        limit = self._topic.info().workers_limit
+        if limit is not None and limit < self._options.workers:
+            _log.warning(
+                "topic %s: of %d workers %d can be of use, one for each partition; "
+                "ordered=False allows more",
+                short_repr(self._topic.topic),
+                self._options.workers,
+                limit,
+            )
 
     async def _arrange(self) -> None:
         """Start the workers that are wanting, and give each queue to the right one."""

@@ -108,6 +108,9 @@ class TopicQueues:
         if self._order is None:
             return
         self._order.add(delivery, self._unplaced)
+        self._drop_excess()
+
+    def _drop_excess(self) -> None:
         # One thread drops for all: two would each drop what there is too much. It does not wait,
         # since a callback may hold what the other waits for; that looks again when it has dropped.
         while self._excess() > 0 and self._dropping.acquire(blocking=False):
@@ -120,7 +123,7 @@ class TopicQueues:
 
     def _excess(self) -> int:
         assert self._order is not None
-        return sum(holder.buffered()[0] for holder in self.holders()) - self._order.count_max
+        return sum(holder.unsent_count for holder in self.holders()) - self._order.count_max
 
     def _drop(self, count: int) -> bool:
         """Drop the oldest or newest messages; False: there was none."""
@@ -222,6 +225,8 @@ class TopicQueues:
         if state is TopicState.DOWNTIME:
             for queue in self.queues():
                 queue.begin_downtime()
+            if self._order is not None:
+                self._drop_excess()  # of what was taken before anybody knew
 
     def flush(self) -> list[Outcome]:
         """Send what waits without waiting for more; return what is to be waited for."""
@@ -280,7 +285,12 @@ class TopicQueues:
             0 if self._spooler is None else self._spooler.count_of(self.topic),
             0 if self._spooler is None else self._spooler.damaged_count,
             self.last_error,
+            self._workers_limit(),
         )
+
+    def _workers_limit(self) -> int | None:
+        is_bounded = self.metadata is not None and self.options.ordered
+        return len({queue.partition for queue in self.queues()}) if is_bounded else None
 
     def pick(self) -> WorkerInfo | None:
         """Return the worker that the next call without a key would go to; None without one."""

@@ -1,5 +1,6 @@
 """Calls in memory whose partition cannot be chosen yet: no broker has told which ones there are."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -58,7 +59,11 @@ class UnplacedCalls:
         self._topic = topic
         self._accumulator = accumulator
         self._observer = observer
-        self._calls: list[PendingCall] = []
+        # In order, and each found at once; a dictionary looks longer for its first entry the more
+        # were taken out before it.
+        self._calls: OrderedDict[PendingCall, None] = OrderedDict()
+        self.unsent_count = 0
+        """Messages of all calls."""
 
     def add(self, messages: Messages, *, is_due: bool) -> Delivery:
         """Add a call.
@@ -69,13 +74,14 @@ class UnplacedCalls:
         call = PendingCall(messages, self._accumulator.scheduler.now_s(), is_due=is_due)
         with self._accumulator.lock:
             self._accumulator.take(len(messages), call.size)
-            self._calls.append(call)
+            self._calls[call] = None
+            self.unsent_count += len(messages)
         return Delivery(call, len(messages), len(messages))
 
     def buffered(self) -> tuple[int, int]:
         """Return how many messages there are, and their bytes."""
         calls = list(self._calls)
-        return sum(len(call.messages) for call in calls), sum(call.size for call in calls)
+        return self.unsent_count, sum(call.size for call in calls)
 
     def batches(self) -> list[PendingCall]:
         """Return what is to be waited for."""
@@ -85,7 +91,7 @@ class UnplacedCalls:
 
     def flush(self) -> None:
         """Have them sent without waiting for more, once they are placed."""
-        for call in self._calls:
+        for call in list(self._calls):
             call.is_due = True
 
     def stop(self) -> None:
@@ -93,22 +99,29 @@ class UnplacedCalls:
 
     def place(self, place: Callable[[PendingCall], Delivery]) -> None:
         """Put them into partitions, in order."""
-        for call in self._calls:
+        placed_count = 0
+        for call in list(self._calls):
             try:
                 placed = place(call)
             except PoeError as error:
                 self._give_up(call, error)
             else:
+                placed_count += len(call.messages)
                 call.placed = placed
-                placed.outcome.when_settled(call.follow)
+                placed.when_done(call.follow)
         # Only now, for the sake of a fork.
-        self._calls = []
+        self._calls = OrderedDict()
+        with self._accumulator.lock:
+            self.unsent_count -= placed_count
 
     def drop(self, count: int, why: PoeError, *, newest: bool) -> list[bytes | Message]:
         """Take out that many messages or more, since calls go whole."""
         dropped: list[bytes | Message] = []
-        while self._calls and len(dropped) < count:
-            call = self._calls.pop(-1 if newest else 0)
+        while len(dropped) < count:
+            try:
+                call, _ = self._calls.popitem(last=newest)
+            except KeyError:  # there is no other, or another thread was faster
+                break
             dropped += call.messages
             self._settle(call, why)
         return dropped
@@ -117,13 +130,13 @@ class UnplacedCalls:
         """Take a call back; False where it has ended."""
         if call not in self._calls:
             return False
-        self._calls.remove(call)
+        del self._calls[call]
         self._settle(call, why)
         return True
 
     def fail(self, error: PoeError) -> list[list[Any]]:
         """Give all up; return the messages of each."""
-        calls, self._calls = self._calls, []
+        calls, self._calls = self._calls, OrderedDict()
         for call in calls:
             self._give_up(call, error)
         return [list(call.messages) for call in calls]
@@ -136,14 +149,19 @@ class UnplacedCalls:
         reason = str(self._topic.last_error or "the partitions are not known")
         error = DeliveryTimeout(self._topic.topic, limit_s, NEVER_SENT, reason)
         begun_before_s = self._accumulator.scheduler.now_s() - limit_s
-        while self._calls and self._calls[0].begun_s <= begun_before_s:
-            self._give_up(self._calls.pop(0), error)
+        while self._calls and next(iter(self._calls)).begun_s <= begun_before_s:
+            call, _ = self._calls.popitem(last=False)
+            self._give_up(call, error)
 
     def spool_all(self) -> None:
         """Do nothing: there is no spool."""
 
     def _settle(self, call: PendingCall, error: PoeError) -> None:
-        self._accumulator.release(len(call.messages), call.size)
+        with self._accumulator.lock:
+            self.unsent_count -= len(call.messages)
+            room = self._accumulator.free(len(call.messages), call.size)
+        if room is not None:
+            room.settle(value=True)
         call.settle(error)
 
     def _give_up(self, call: PendingCall, error: PoeError) -> None:

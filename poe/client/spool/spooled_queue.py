@@ -83,6 +83,7 @@ class SpooledQueue(PartitionQueue):
             self.window.again = []
             self._waiting.clear()
             self._open = None
+            self.unsent_count = 0
             for batch in rest:
                 self.window.close(batch)
         return rest
@@ -91,6 +92,7 @@ class SpooledQueue(PartitionQueue):
         """Take a batch that is counted already, and goes before all that is added later."""
         with self._lock:
             self._waiting.append(batch)
+            self.unsent_count += batch.count()
 
     # ---- sending ------------------------------------------------------------------------------
 
@@ -164,12 +166,8 @@ class SpooledQueue(PartitionQueue):
         again = self.window.again
         if again and again[-1].address is None:
             batch = again.pop(sum(each.address is not None for each in again))
-        elif self._waiting:
-            batch = self._waiting.popleft()
         else:
-            assert self._open is not None
-            batch, self._open = self._open, None
-            self._is_due = False
+            batch = self._take_oldest()
         self._keeping = batch
         self.window.close(batch)
         return batch

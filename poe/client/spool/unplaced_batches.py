@@ -123,6 +123,11 @@ class UnplacedBatches:
         self.expire = queue.expire
         self.spool_all = queue.spool_all
 
+    @property
+    def unsent_count(self) -> int:
+        """How many messages wait in memory."""
+        return self._queue.unsent_count
+
     def add(self, messages: Messages, *, is_due: bool) -> Delivery:
         """Add a call.
 

@@ -1,0 +1,138 @@
+"""Ctrl-C leaves a producer at once while no broker is there, and the log tells what is left."""
+
+import asyncio
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from poe.client import AsyncProducer, Producer
+from poe.testing import broker, wait_until
+
+
+@pytest.fixture
+def away():
+    with broker() as stopped:
+        stopped.stop()
+        yield stopped
+
+
+def is_in(ident, name):
+    """Tell whether a thread is in a function of this name."""
+    frame = sys._current_frames().get(ident)  # noqa: SLF001 - there is no other way
+    while frame is not None:
+        if frame.f_code.co_name == name:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def told(caplog):
+    return [record.getMessage() for record in caplog.records if "not delivered" in record.msg]
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, asyncio.CancelledError])
+def test_an_interrupt_in_the_block_does_not_wait_for_the_broker(away, caplog, kind):
+    def program():
+        with Producer(away.url, close_timeout_s=100.0, reconnect_max_s=0.1) as producer:
+            producer.produce_async("t", b"one")
+            producer.produce_async("u", [b"two", b"three"])
+            raise kind
+
+    began_s = time.monotonic()
+    with pytest.raises(kind):
+        program()
+    assert time.monotonic() - began_s < 50
+    assert told(caplog) == [
+        "topic b't': 1 messages were not delivered",
+        "topic b'u': 2 messages were not delivered",
+    ]
+
+
+async def test_a_task_that_is_cancelled_leaves_at_once_too(away, caplog):
+    async def produce():
+        async with AsyncProducer(away.url, close_timeout_s=100.0) as producer:
+            await producer.produce_async("t", b"one")
+            begun.set()
+            await asyncio.Event().wait()
+
+    begun = asyncio.Event()
+    task = asyncio.create_task(produce())
+    await begun.wait()
+    began_s = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - began_s < 50
+    assert told(caplog) == ["topic b't': 1 messages were not delivered"]
+
+
+async def test_who_is_cancelled_while_it_closes_tells_what_is_left(away, caplog):
+    producer = AsyncProducer(away.url)
+    await producer.produce_async("t", b"one")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await producer.close(timeout_s=100.0)
+    assert told(caplog) == ["topic b't': 1 messages were not delivered"]
+    assert await producer.close() == []
+
+
+def test_ctrl_c_while_the_block_closes_ends_it(away, caplog):
+    """The block has come to its end by itself; its user does not want to wait any longer."""
+    ident = threading.get_ident()
+    producer = Producer(away.url, close_timeout_s=100.0)
+    producer.produce_async("t", b"one")
+
+    def interrupt():
+        wait_until(lambda: is_in(ident, "flush"))
+        signal.pthread_kill(ident, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    began_s = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), producer:
+        pass
+    assert time.monotonic() - began_s < 50
+    assert told(caplog) == ["topic b't': 1 messages were not delivered"]
+
+
+def test_with_its_broker_a_producer_that_is_interrupted_delivers_what_it_has_taken(caplog):
+    def program(url):
+        with Producer(url, linger_s=60.0) as producer:
+            producer.produce_sync("t", b"first")
+            producer.produce_async_batched("t", b"second")
+            raise KeyboardInterrupt
+
+    with broker() as serving:
+        with pytest.raises(KeyboardInterrupt):
+            program(serving.url)
+        assert [each.value for each in serving.collected("t")] == [b"first", b"second"]
+    assert told(caplog) == []
+
+
+def test_a_block_that_ends_in_a_downtime_logs_what_is_lost(away, caplog):
+    with Producer(away.url, close_timeout_s=0.1) as producer:
+        producer.produce_async("t", b"lost")
+    assert told(caplog) == ["topic b't': 1 messages were not delivered"]
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, 1),
+        ({"partitions": {"t": 3}}, 3),
+        ({"ordered": False}, None),
+    ],
+)
+def test_the_topic_tells_how_many_workers_it_can_use(caplog, options, limit):
+    with broker() as serving, Producer(serving.url, workers=2, **options) as producer:
+        assert producer.info("t").workers_limit is None, "nothing is known yet"
+        producer.produce_sync("t", b"x")
+        info = producer.info("t")
+        assert info.workers_limit == limit
+        wait_until(lambda: len(producer.info("t").workers) == min(2, limit or 2))
+    warned = [record.getMessage() for record in caplog.records if "can be of use" in record.msg]
+    assert len(warned) == (limit == 1)
+    if warned:
+        assert warned[0].startswith("topic b't': of 2 workers 1 can be of use")
