@@ -13,6 +13,8 @@ A callback is `function(event, worker, state, data, extra)`:
     data    `WorkerInfo` of a worker, or None if that has ended; `TopicInfo` of a topic
     extra   the last column of the table
 
+What it raises is logged and ends there, whatever it is: SystemExit and KeyboardInterrupt, too.
+
 It is called in the producer's own thread, and of what a call causes at once, in that of the call. A
 slow one delays deliveries, a blocking one stops them.
 
@@ -120,7 +122,7 @@ def massaged(massage: Massage, topic: bytes, messages: Messages, *, empty: bool)
         return parse(massage(topic, messages), empty=empty)
     except InvalidPayload as error:
         raise MassageFailed(topic, f"returned what cannot be sent ({error})") from error
-    except Exception as error:
+    except BaseException as error:  # `sys.exit`, too: a thread that serves others may call it
         raise MassageFailed(topic, f"raised {short_repr(error)}") from error
 
 

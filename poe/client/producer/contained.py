@@ -1,6 +1,8 @@
 """Calls of functions that belong to others: what they raise is logged and counted, and ends there.
 
-Whoever produces must not lose messages because somebody's callback or metrics have a bug.
+Whoever produces must not lose messages because somebody's callback or metrics have a bug. Nor may
+it end the thread that it is called in, as `sys.exit` and pytest's `fail` and `skip` would: that
+thread serves all topics.
 """
 
 import logging
@@ -25,7 +27,7 @@ class Contained:
         """Call the function; never raises. `what` names it in the log."""
         try:
             function(*arguments)
-        except Exception:
+        except BaseException:
             self.raised_count += 1
             now_s = self._clock()
             if now_s >= self._next_log_s:

@@ -313,7 +313,7 @@ class KafkaTransport:
                 self._tell()  # before the links are over, and what it reported with them
                 self._is_dead = True
                 self._note_down(error.args[0].str())
-            except Exception:  # noqa: BLE001 - whatever a function of the user's raises
+            except BaseException:  # noqa: BLE001 - whatever a function of the user's raises
                 _log.exception("a callback in option 'kafka' raised")
             self._tell()
         if self._is_dead:
@@ -392,6 +392,8 @@ async def _in_thread(call: Callable[[], T]) -> T:
             future.set_result(call())
         except Exception as error:  # noqa: BLE001 - it is raised to whoever waits
             future.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - there it would end the loop
+            future.set_exception(RuntimeError(f"a callback in option 'kafka' raised {error!r}"))
 
     threading.Thread(target=run, name="poe-kafka-metadata", daemon=True).start()
     return await asyncio.wrap_future(future)

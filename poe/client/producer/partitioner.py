@@ -139,7 +139,7 @@ class PickerPartitioner(Partitioner):
         del size
         try:
             picked = self._picker(self._topic, key, partitions)
-        except Exception as error:
+        except BaseException as error:  # `sys.exit`, too: a thread that serves others may call it
             raise PickerFailed(self._topic, f"raised {short_repr(error)}") from error
         if type(picked) is not int or picked not in partitions:
             raise PickerFailed(self._topic, f"returned {short_repr(picked)}")
