@@ -37,8 +37,8 @@ class DowntimeOrder:
 
     def begin(self, held: Iterable[tuple[Holder, int]]) -> None:
         """Take note of what there was before the downtime."""
-        self._entries.clear()
-        self._entries.extend(held)
+        # In one step: who drops meanwhile must not find it empty, and drop nothing.
+        self._entries = deque(held, maxlen=self._entries.maxlen)
 
     def add(self, delivery: Delivery, unplaced: Holder) -> None:
         """Take note of a call."""
