@@ -7,6 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast, overload
 
+from poe.client.producer.block_end import log_undelivered, patience_s
 from poe.client.producer.delivery import Buffered, Delivery, Failed, Outcome, Result, Sent
 from poe.client.producer.producer_core import ProducerCore
 from poe.client.producer.topic_info import TopicInfo, Undelivered, WorkerInfo
@@ -42,8 +43,7 @@ class AsyncProducer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        core = self._core
-        core.log_undelivered(await self.close(core.patience_s(error)))
+        log_undelivered(await self.close(patience_s(error, self._core.all_topics())))
 
     # ---- producing ----------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class AsyncProducer:
         try:
             await self.flush(limit_s)
         except BaseException:  # cancelled: whoever has called does not get what is returned
-            core.log_undelivered(await asyncio.to_thread(core.end))
+            log_undelivered(await asyncio.to_thread(core.end))
             raise
         return await asyncio.to_thread(core.end)
 

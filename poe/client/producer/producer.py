@@ -5,6 +5,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast, overload
 
+from poe.client.producer.block_end import log_undelivered, patience_s
 from poe.client.producer.delivery import (
     Buffered,
     Delivery,
@@ -58,8 +59,7 @@ class Producer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        core = self._core
-        core.log_undelivered(self.close(core.patience_s(error)))
+        log_undelivered(self.close(patience_s(error, self._core.all_topics())))
 
     # ---- producing ----------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ class Producer:
         try:
             self.flush(limit_s)
         except BaseException:  # Ctrl-C: whoever has called does not get what is returned
-            core.log_undelivered(core.end())
+            log_undelivered(core.end())
             raise
         return core.end()
 

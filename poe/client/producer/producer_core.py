@@ -15,8 +15,7 @@ import os
 import threading
 import time
 import weakref
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -44,7 +43,6 @@ from poe.errors import (
     ProducerClosed,
 )
 from poe.errors.delivery import NEVER_SENT
-from poe.errors.short_text import short_repr
 from poe.protocol import topic_bytes
 from poe.supervision import (
     ChildKind,
@@ -357,24 +355,6 @@ class ProducerCore:
                 if self._system is not None:
                     self.accumulator.close(self._closed)
             return True
-
-    def patience_s(self, error: BaseException | None) -> float | None:
-        """Return how long the end of a `with` block waits that was left by an error, if any.
-
-        Who presses Ctrl-C while no broker can be reached is not kept waiting for one. None stands
-        for `close_timeout_s`.
-        """
-        is_interrupt = isinstance(error, KeyboardInterrupt | asyncio.CancelledError)
-        is_ready = all(topic.state is TopicState.READY for topic in self.all_topics())
-        return 0.0 if is_interrupt and not is_ready else None
-
-    def log_undelivered(self, undelivered: Iterable[Undelivered]) -> None:
-        """Tell the log, by topic, of messages that nobody else will hear of."""
-        counts: Counter[bytes] = Counter()
-        for each in undelivered:
-            counts[each.topic] += len(each.messages)
-        for topic, count in counts.items():
-            _log.error("topic %s: %d messages were not delivered", short_repr(topic), count)
 
     def end(self) -> list[Undelivered]:
         """Give up what is left, and end all actors and threads; blocks for a moment."""
