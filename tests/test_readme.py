@@ -5,7 +5,6 @@ print stands in blocks of text. In a console block a line with `$` is typed, and
 is its output. The other documents that hold programs are checked in the same way.
 """
 
-import ast
 import importlib.util
 import os
 import re
@@ -19,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from poe.config import Config, option_types
 from tests import python_process
+from tests.cli.processes import Server, poe
 
 README = python_process.ROOT / "README.md"
 SUPERVISION = python_process.ROOT / "docs" / "supervision.md"
@@ -35,7 +34,6 @@ GATEWAY = re.compile(r"^\$ [^\n]*(poe gateway|:8000/).*\n(?:(?!\$ ).*\n)*", flag
 CLAIM = re.compile(r"^(\S.*?)\s+# -> (.+)$", flags=re.MULTILINE)
 COMMAND = re.compile(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", flags=re.MULTILINE)
 POINTER = re.compile(r"\b\d{16}\b")
-OPTION_ROW = re.compile(r"^\| `(\w+)` \|[^|]*\| ([^|]+) \| [^|]+ \|$", flags=re.MULTILINE)
 
 
 def blocks(document: Path, language: str) -> list[str]:
@@ -172,11 +170,28 @@ def without_pointers(lines: list[str]) -> list[str]:
     return [POINTER.sub("POINTER", line) for line in lines]
 
 
-def test_table_of_options_has_every_option_with_its_default(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # no poe.toml of somebody's
-    defaults = Config.load({}, environment={}).as_dict()
-    documented = dict(OPTION_ROW.findall(README.read_text()))
-    assert set(documented) == set(option_types())
-    assert documented.pop("dir") == "the user's data folder"
-    for name, default in documented.items():
-        assert ast.literal_eval(default.strip("`")) == defaults[name], name
+@pytest.mark.slow
+def test_the_tree_on_the_first_screen_is_that_of_a_server(tmp_path):
+    shown = re.findall(r"^    (actor .*\n(?:    .*\n)*)", README.read_text(), flags=re.MULTILINE)
+    [picture] = [each for each in shown if "poe_sup" in each]
+    lines = [line.removeprefix("    ") for line in picture.splitlines()]
+    with Server(tmp_path / "data") as server:
+        poe("put", "orders", "bicycle", "bell", port=server.port)
+        tree = poe("tree", port=server.port).stdout.decode().splitlines()
+    assert lines.pop().strip() == "…", "the other acceptors are left out"
+
+    def masked(line):
+        return re.sub(r"\s+", " ", re.sub(r"\.\d+", ".N", line)).strip()
+
+    assert list(map(masked, lines)) == list(map(masked, tree[: len(lines)]))
+
+
+def test_the_figure_on_the_first_screen_is_that_of_the_benchmarks():
+    benchmarks = (README.parent / "docs" / "benchmarks.md").read_text()
+    rate, times = re.findall(
+        r"store (\S+) million messages a second: (\S+) times", README.read_text()
+    )[0]
+    row = re.search(r"^\| write, 100 per call, 1 topic \|.*$", benchmarks, flags=re.MULTILINE)
+    assert row is not None
+    assert f"| {rate} M (" in row[0]
+    assert f"**{times} ×**" in row[0]
