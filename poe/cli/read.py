@@ -53,16 +53,19 @@ class Start(StrEnum):
     LATEST = "latest"
 
 
+_TopicArgument = Annotated[
+    bytes,
+    typer.Argument(
+        metavar="TOPIC",
+        help="Name of the topic.",
+        parser=topic_name,
+        autocompletion=complete_topic,
+    ),
+]
+
+
 def read(  # noqa: PLR0913 - a command line option each
-    topic: Annotated[
-        bytes,
-        typer.Argument(
-            metavar="TOPIC",
-            help="Name of the topic.",
-            parser=topic_name,
-            autocompletion=complete_topic,
-        ),
-    ],
+    topic: _TopicArgument,
     *,
     pointer: Annotated[
         int | None,
@@ -127,9 +130,7 @@ def read(  # noqa: PLR0913 - a command line option each
         if pointer is None:
             pointer = _newest_pointer(connection, topic) if start is Start.LATEST else 0
         batches = _batches(connection, topic, pointer, limit, follow=follow)
-        if is_terminal(sys.stderr) and not is_terminal(sys.stdout) and not follow:
-            batches = _with_progress(batches)
-        return _copy(batches, pointer, encode)
+        return _copy(batches if follow else _with_progress(batches), pointer, encode)
 
 
 def _copy(
@@ -169,7 +170,10 @@ def _copy(
 
 
 def _with_progress(batches: Iterator[list[Record]]) -> Iterator[list[Record]]:
-    """Show on standard error how much was read, while the messages go somewhere else."""
+    """Show on a terminal how much was read, while the messages themselves go somewhere else."""
+    if is_terminal(sys.stdout) or not is_terminal(sys.stderr):
+        yield from batches
+        return
     # For people only; a pipe need not load it.
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
