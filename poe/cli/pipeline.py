@@ -3,6 +3,7 @@
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -116,13 +117,15 @@ def run(  # noqa: PLR0913 - the options of a command
 def list_pipelines(host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT) -> None:
     """List the pipelines that report to a server: name, state, driver, and age of the report.
 
+    One of which a query goes on is running; where its queries differ, their states follow.
     One that has not reported for 5 s is lost: killed, or cut off.
     """
     with looking(host, port) as connection:
         for told in told_pipelines(connection):
             run_of = f"process {told['pid']} on {told['host']}"
             age = f"{told['age_s']:.0f} s ago"
-            write_line("\t".join(map(_printable, (told["name"], told["state"], run_of, age))))
+            cells = told["name"], told["state"], run_of, age, *_mixed_states(told)
+            write_line("\t".join(map(_printable, cells)))
 
 
 def status(
@@ -180,6 +183,14 @@ def status_lines(pipelines: list[dict[str, Any]]) -> list[str]:
             cells += [query.last_error] if query.last_error else []
             lines.append("\t".join(map(_printable, cells)))
     return lines
+
+
+def _mixed_states(told: dict[str, Any]) -> list[str]:
+    """Return how many queries are in which state, as `1 failed, 2 running`, where they differ."""
+    counts = Counter(query.state for query in PipelineReport.from_map(told).queries)
+    if len(counts) < 2 or told["state"] == "lost":  # noqa: PLR2004 - two states are a mix
+        return []
+    return [", ".join(f"{count} {state}" for state, count in sorted(counts.items()))]
 
 
 def _printable(text: str) -> str:

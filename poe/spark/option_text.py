@@ -13,6 +13,7 @@ _OF_SPARK: Final = frozenset(
     {"checkpointlocation", "queryname", "provider", "owner", "external", "is_managed_location"}
 )
 """What Spark passes on of its own: of streams, and of tables in its catalog."""
+_OF_TABLE: Final = "option."
 _SECONDS_MAX = 86_400
 
 
@@ -25,10 +26,8 @@ def parse(options: Mapping[str, str], parsers: Parsers) -> dict[str, Any]:
     names = {name.lower(): name for name in parsers}
     values: dict[str, Any] = {}
     said: dict[str, str] = {}
-    for key, text in options.items():
+    for key, text in own(options).items():
         name = names.get(key.lower())
-        if name is None and is_of_spark(key):
-            continue
         if name is None:
             raise unknown(key, parsers)
         field, read = parsers[name]
@@ -40,11 +39,30 @@ def parse(options: Mapping[str, str], parsers: Parsers) -> dict[str, Any]:
 
 
 def is_of_spark(key: str) -> bool:
-    """Tell whether Spark passes an option on of its own, which is none of ours.
+    """Tell whether Spark passes an option on of its own, which is none of ours."""
+    return key.lower() in _OF_SPARK or key.lower().startswith(_OF_TABLE)
 
-    Of a table in its catalog it passes each option twice, once as `option.port`.
+
+def own(options: Mapping[str, str]) -> dict[str, str]:
+    """Return what the user has written, without what Spark adds.
+
+    Of a table in its catalog Spark passes `option.topic` for `topic`, beside properties of its own
+    and a path that it has chosen.
     """
-    return key.lower() in _OF_SPARK or key.lower().startswith("option.")
+    given = {key.lower() for key in options}
+    of_table = {
+        key[len(_OF_TABLE) :]: text
+        for key, text in options.items()
+        if key.lower().startswith(_OF_TABLE)
+    }
+    is_table = bool(of_table) or "provider" in given
+    written = {
+        key: text
+        for key, text in options.items()
+        if not (is_of_spark(key) or (is_table and key.lower() == "path"))
+    }
+    names = {key.lower() for key in written}
+    return written | {key: text for key, text in of_table.items() if key.lower() not in names}
 
 
 def unknown(key: str, names: Iterable[str]) -> UnknownOption:

@@ -14,9 +14,9 @@ def check_options(options: Mapping[str, str]) -> None:
     """
     parsers = {**read_options.PARSERS, **write_options.PARSERS}
     names = {name.lower(): name for name in parsers}
-    for key, text in options.items():
+    for key, text in option_text.own(options).items():
         name = names.get(key.lower())
         if name is not None:
             parsers[name][1](name, text)
-        elif not option_text.is_of_spark(key):
+        else:
             raise option_text.unknown(key, parsers)

@@ -71,6 +71,24 @@ def test_status_tells_of_queries_and_the_tree_has_them(server, client):
     assert complaint(run) == "poe: no pipeline 'other' is running; see `poe pipeline list`"
 
 
+def test_a_pipeline_of_which_a_query_goes_on_is_running_and_tells_what_its_others_do(
+    server, client
+):
+    states = ("failed", "running", "running")
+    queries = tuple(QueryReport(name=f"q{n}", state=state) for n, state in enumerate(states))
+    told = PipelineReport(name="ssh", host="here", pid=7, queries=queries)
+    client.control("pipeline_report", report=told.as_map())
+    listed = poe("pipeline", "list", port=server.port).stdout.decode()
+    assert listed.startswith("ssh\trunning\t")
+    assert listed.endswith("\t1 failed, 2 running\n")
+    ended = tuple(QueryReport(name="q", state="failed") for _ in range(1))
+    told = PipelineReport(name="ssh", host="here", pid=7, queries=ended)
+    client.control("pipeline_report", report=told.as_map())
+    listed = poe("pipeline", "list", port=server.port).stdout.decode()
+    assert listed.startswith("ssh\tfailed\t")
+    assert "1 failed" not in listed
+
+
 def test_stop_waits_until_the_pipeline_has_stopped(server, client):
     report(client, "running")
 
