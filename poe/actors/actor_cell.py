@@ -7,6 +7,7 @@ creates children and sets wake-ups. A GenServer uses the same cell for links, mo
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import ref as weak
 
 from thespian.actors import ActorExitRequest
 
@@ -57,6 +58,7 @@ class ActorCell:
     """
 
     __slots__ = (
+        "_former_address",
         "address",
         "blocked_by",
         "children",
@@ -96,6 +98,33 @@ class ActorCell:
         self.on_end: Callable[[], object] | None = None
         self.globalName: str | None = None
         self.source_hash: str | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Stand in for an address that was let go of; of a living actor nobody comes here."""
+            if name == "address":
+                return self._address_again()
+            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(msg, name=name, obj=self)
+
+    def let_go_of_address(self) -> None:
+        """Refer to the own address weakly from now on: it refers to this cell.
+
+        At the end of an actor nothing is to wait for the garbage collector.
+        """
+        address = self.address  # held, so that the reference does not end with the slot
+        self._former_address = weak(address), address.serial, address.label
+        del self.address
+
+    def _address_again(self) -> LoopAddress:
+        """Return the address, or its like: where nobody has it any more, nobody can compare."""
+        former, serial, label = self._former_address
+        address: LoopAddress | None = former()
+        if address is None:
+            address = LoopAddress(self, serial, label)
+            self._former_address = weak(address), serial, label
+        return address
 
     # ---- links, monitors, the end ------------------------------------------------------------
 
@@ -194,6 +223,8 @@ class ActorCell:
         monitors, self.monitors = self.monitors, None
         for monitor, watcher in (monitors or {}).items():
             watcher.post(DownSignal(self.address, reason, monitor))
+        if not hasattr(self, "_former_address"):
+            self.let_go_of_address()
 
     def end_unstarted(self, reason: Reason) -> None:
         """End before `init` is done; an exit signal would tell the starter a second time."""

@@ -15,26 +15,39 @@ from poe.actors.message import NO_REPLY, Start, Stop, has_lost_cell, lost_cell
 from poe.actors.reason import ActorExit, Reason, is_for_program, is_orderly, reason_of
 from poe.actors.reports import report_crash
 from poe.errors import ActorDead, StartFailed
+from poe.errors.tracebacks import drop_tracebacks
 
 if TYPE_CHECKING:
     from poe.actors.server_cell import ServerCell
 
 logger = logging.getLogger("poe.actors")
 
+_OWN_MODULES = frozenset({"poe.actors.server_cell", __name__})
+
 
 def crash(cell: "ServerCell", error: BaseException) -> None:
     """End because a callback raised; a failing `init` or `terminate` ends at once."""
     if type(error) is RuntimeError and error.args == ("no running event loop",):
         error.add_note("an actor is no asyncio task; use `await self.sleep(seconds)` here")
+    _skip_own_frames(error)
     if has_lost_cell(cell):
         error = lost_cell(cell, error)
     reason = reason_of(error)
-    if cell.stop is not None or type(cell.handling) is Start:
+    if cell.stop is None and type(cell.handling) is not Start:
+        stop_with(cell, Stop(reason), error)
+    else:
         if cell.stop is not None and not is_orderly(reason):
             report_crash(cell, reason, error)
         end_now(cell, reason)
-        return
-    stop_with(cell, Stop(reason), error)
+    drop_tracebacks(error)
+
+
+def _skip_own_frames(error: BaseException) -> None:
+    """Let a traceback begin with the callback: what runs it says nothing, and holds the call."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_frame.f_globals["__name__"] in _OWN_MODULES:
+        traceback = traceback.tb_next
+    error.__traceback__ = traceback
 
 
 def stop_with(cell: "ServerCell", stop: Stop, error: BaseException | None = None) -> None:

@@ -80,6 +80,7 @@ class ActorTable(RunQueue):
         """Make the address of something that receives but is no actor."""
         cell = self._new_cell(OutsideCell, None, label)
         cell.instance = mailbox
+        cell.let_go_of_address()  # it has no end that would do so
         return cell
 
     def _new_cell(

@@ -6,10 +6,12 @@ the calling actor awaits; one allocation per call keeps a round trip near one mi
 
 import threading
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from poe.actors.message import REPLY, TIMED_OUT, Monitor
 from poe.errors import CallTimeout
+from poe.errors.tracebacks import drop_tracebacks
 
 if TYPE_CHECKING:
     from poe.actors.actor_cell import ActorCell
@@ -83,6 +85,8 @@ class Call:
     def fail(self, error: BaseException) -> None:
         """End the call with an error that its caller raises."""
         if not self.is_done:
+            # Frames of the server, and with them this call, which holds the error.
+            drop_tracebacks(error)
             self.error = error
             self.answer(None)
 
@@ -98,15 +102,23 @@ class Call:
 
     def result(self) -> Any:  # noqa: ANN401 - a reply is whatever the server gives
         """Return the reply or raise the error; only once the call is done."""
-        if self.error is not None:
+        if self.error is None:
+            return self.value
+        try:
             raise self.error
-        return self.value
+        finally:
+            del self  # the error refers to this frame, and the call to the error
 
     def __await__(self) -> Generator["Call", None, Any]:
         if not self.is_done:
             self.is_awaited = True
             yield self
-        return self.result()
+        if self.error is None:
+            return self.value
+        try:
+            raise self.error
+        finally:
+            del self  # as in `result`
 
 
 class Response:
@@ -122,13 +134,17 @@ class Response:
         call, caller = self._call, self._call.caller
         if not call.is_done and caller is not None:
             timer = caller.own().add_timer(
-                self._timeout_s, lambda: caller.queue.append((caller, call, REPLY))
+                self._timeout_s, partial(caller.queue.append, (caller, call, REPLY))
             )
             call.is_awaited = True
             yield call
             call.is_awaited = False
             timer.cancel()
-        return call.result() if call.is_done else TIMED_OUT
+        if not call.is_done:
+            return TIMED_OUT
+        result = call.result
+        del self, call  # as there
+        return result()
 
 
 class Wait:

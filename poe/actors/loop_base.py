@@ -196,12 +196,15 @@ class LoopSystemBase(SystemCalls, ThespianBase):
         """Wait, outside the lock, for a call that was not answered at once."""
         if call.event is not None and not self._wait(call.event, call.timeout_s):
             self.run_outside(call.expire)
+        error, call.error = call.error, None
+        if error is None:
+            return call.value
+        if isinstance(error, ActorDead) and self._is_shut_down and is_word(error.reason, NOPROC):
+            error = SystemShutDown(error.ref)
         try:
-            return call.result()
-        except ActorDead as dead:
-            if self._is_shut_down and dead.reason == NOPROC:
-                raise SystemShutDown(dead.ref) from None
-            raise
+            raise error
+        finally:
+            del error  # it refers to this frame
 
     def _wait(self, event: threading.Event, timeout_s: float | None) -> bool:
         """Wait for what actors do in other threads; where time is simulated, let it pass."""

@@ -8,6 +8,7 @@ Source: OTP proc_lib.erl, crash_report/4; gen_server.erl, error_info/8.
 """
 
 import logging
+from traceback import format_exception
 from typing import TYPE_CHECKING, Final
 
 from poe.actors.call import Call
@@ -42,8 +43,22 @@ def report_crash(cell: "ServerCell", reason: Reason, error: BaseException | None
         "messages": [kind_of(message) for message, _ in list(mailbox)[:_SHOWN_MAX]],
         "links": [str(other.address) for other in cell.linked()[:_SHOWN_MAX]],
     }
-    traceback = None if error is None else (type(error), error, error.__traceback__)
-    logger.error("%s crashed: %s", cell.address, text, exc_info=traceback, extra=fields)
+    exc_info = None if error is None else (type(error), error, error.__traceback__)
+    record = logger.makeRecord(
+        logger.name,
+        logging.ERROR,
+        __file__,
+        0,
+        "%s crashed: %s",
+        (fields["actor"], text),
+        exc_info,
+        extra=fields,
+    )
+    logger.handle(record)
+    if error is not None:
+        # Whoever keeps the record keeps text, and not the actor through the frames.
+        record.exc_text = record.exc_text or "".join(format_exception(error)).rstrip()
+        record.exc_info = (type(error), error, None)
 
 
 def kind_of(message: object) -> str:

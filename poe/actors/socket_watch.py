@@ -74,6 +74,16 @@ class SocketWatch:
             self.is_paused = False
             self._loop.add_reader(self._descriptor, self._readable)
 
+    def look_for_reset(self) -> None:
+        """Make sure that the peer's reset is still told; for who has received, and waits for more.
+
+        libuv stops to watch a descriptor on which it finds an error, and uvloop tells it but once,
+        as something to receive. Where bytes came before a reset, that is taken for them.
+        """
+        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) and not self.is_paused:
+            self.pause()
+            self.resume()
+
     async def wait_writable(self, timeout_s: float) -> bool:
         """Wait until the descriptor takes bytes again; False when it did not in time."""
         wait = Wait(self._cell)
@@ -100,4 +110,10 @@ class SocketWatch:
             self._loop.remove_reader(self._descriptor)
             self._loop.remove_writer(self._descriptor)
             self._socket.close()
-            self._when_closed()
+            # It leads back here by way of the actor, and both would wait for the collector.
+            when_closed, self._when_closed = self._when_closed, _do_nothing
+            when_closed()
+
+
+def _do_nothing() -> None:
+    """Stand in for what was called already."""

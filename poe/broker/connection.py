@@ -22,6 +22,7 @@ from poe.broker.reply_sender import ReplySender
 from poe.broker.request_handler import RequestHandler
 from poe.broker.routing_table import RoutingTable
 from poe.errors import ConnectionClosed, OptionError, Overloaded, PoeError, RemoteProtocolError
+from poe.errors.tracebacks import drop_tracebacks
 from poe.protocol import (
     FRAME_MAX,
     SCRATCH_SIZE,
@@ -152,13 +153,19 @@ class Connection(GenServer):
     def terminate(self, reason: Reason) -> None:
         """Close the socket."""
         del reason
-        self._deadline.cancel()
         self._watch.close()
 
     def _closed(self) -> None:
+        """Leave nothing behind, however this connection ends.
+
+        What it has received may be many MiB, and must not wait for the garbage collector: these
+        parts refer to the connection, and with them it would be a cycle.
+        """
+        self._deadline.cancel()
         self._sender.drop()
-        self._holding.release()
+        self._input.discard()
         self._leave()
+        del self._deadline, self._handler
 
     # ---- receiving ----------------------------------------------------------------------------
 
@@ -201,6 +208,8 @@ class Connection(GenServer):
         self._input.settle()
         if self._input.reader.pending_bytes:
             self._deadline.watch_frame()
+            # Without a rest there was a reply to send, which would have met the reset.
+            self._watch.look_for_reset()
         if self._watch.is_paused:
             self._watch.resume()
 
@@ -208,6 +217,8 @@ class Connection(GenServer):
         """End the connection: the peer is gone, or has broken the protocol and is told so."""
         # Not in a `finally`: if this actor is killed, whoever serves its request has views into it.
         self._input.give_back()
+        if error is not None:
+            drop_tracebacks(error)  # their frames hold what was received
         return self._hang_up(error) if isinstance(error, RemoteProtocolError) else Stop("normal")
 
     def _serve_frames(self) -> Waiting | None:

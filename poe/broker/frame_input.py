@@ -11,8 +11,11 @@ from poe.actors import Call
 from poe.broker.appendix_message import Put
 from poe.broker.byte_budget import Holding
 from poe.protocol import SCRATCH_SIZE, FrameReader, PutRequest, Request
+from poe.protocol.frame_memory import FrameMemory
 
 _FREE_BUFFERS_MAX = 16
+_BLOCKS_MAX = 6
+"""Blocks for large frames that stay when all clients have gone: some 6 MiB."""
 
 
 class Scratch:
@@ -24,6 +27,8 @@ class Scratch:
 
     def __init__(self) -> None:
         self._free: list[memoryview] = []
+        self.large = FrameMemory(blocks_max=_BLOCKS_MAX)
+        """Where frames that are larger than a buffer come together."""
 
     def take(self) -> memoryview:
         """Lend a buffer."""
@@ -59,7 +64,7 @@ class FrameInput:
         self._budget = holding.budget
         self._buffer: memoryview | None = None
         self.holding = holding
-        self.reader = FrameReader(frame_max)
+        self.reader = FrameReader(frame_max, scratch.large)
 
     def receive(self) -> int:
         """Receive once, as far as the budget allows, and tell how many bytes; 0 at the end.
@@ -131,5 +136,5 @@ class FrameInput:
 
     def discard(self) -> None:
         """Forget what was received; nothing more will be served."""
-        self.reader = FrameReader()
+        self.reader = FrameReader(memory=self._scratch.large)
         self.holding.release()

@@ -12,7 +12,8 @@ its next segment. Messages that were acknowledged before their sync are never cu
 
 import logging
 from enum import Enum, auto
-from typing import Any
+from typing import Any, cast
+from weakref import proxy
 
 from poe.actors import NO_REPLY, Call, GenServer, Timer, Work
 from poe.actors.work import DISK_THREADS
@@ -64,7 +65,8 @@ class GroupCommit:
     )
 
     def __init__(self, server: GenServer, segment: Segment, interval_s: float) -> None:
-        self._server = server
+        # Weakly: it is a part of the server, and ends with it.
+        self._server: GenServer = cast("GenServer", proxy(server))
         self._segment = segment
         self._interval_s = interval_s
         self._timer: Timer | None = None

@@ -6,6 +6,8 @@ to do.
 """
 
 from enum import Enum
+from typing import cast
+from weakref import proxy
 
 from poe.actors import GenServer, Timer
 
@@ -46,7 +48,9 @@ class InputDeadline:
 
     def __init__(self, actor: GenServer, frame_timeout_s: float, idle_timeout_s: float) -> None:
         """Begin to count the idle time; 0 means that it does not count."""
-        self._actor = actor
+        self._actor: GenServer = cast(
+            "GenServer", proxy(actor)
+        )  # it is a part of the actor, and ends with it
         self._frame_timeout_s = frame_timeout_s
         self._idle_timeout_s = idle_timeout_s
         self._late_timer: Timer | None = None

@@ -4,7 +4,8 @@ They take the way of a socket's requests, through a `RequestHandler`, in an acto
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
+from weakref import proxy
 
 from poe.actors import Call, Error, GenServer
 from poe.broker.request_handler import RequestHandler
@@ -21,7 +22,7 @@ class LocalRequest(GenServer):
 
     def init(self, routes: RoutingTable) -> None:
         """Make the handler that connections use, too."""
-        self._handler = RequestHandler(self, routes)
+        self._handler = RequestHandler(cast("GenServer", proxy(self)), routes)
 
     async def handle_call(
         self, request: Callable[[RequestHandler], Awaitable[Any]], caller: Call

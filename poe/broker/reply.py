@@ -12,6 +12,7 @@ from poe.broker.byte_budget import Room
 from poe.broker.control_operations import control
 from poe.broker.request_handler import RequestHandler
 from poe.errors import Overloaded, PoeError, RemoteProtocolError
+from poe.errors.tracebacks import drop_tracebacks
 from poe.protocol import (
     ENTRY_SIZE,
     RANGE_COUNT_MAX,
@@ -51,6 +52,7 @@ async def make_reply(
                 _check_size(reply, room)
                 return reply, None
     except PoeError as error:
+        drop_tracebacks(error)  # their frames hold the request, and the call that has failed
         request_id = request.id if isinstance(request, ControlRequest) else None
         return ErrorReply.from_error(error, request_id).encode(), None
 

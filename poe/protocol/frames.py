@@ -15,9 +15,8 @@ Source: poe_protocol.erl; `{packet, 4}` of gen_tcp, which accepted any length.
 
 from struct import Struct
 
-import numpy as np
-
 from poe.errors import FrameTooLarge, RemoteProtocolError
+from poe.protocol.frame_memory import FrameMemory
 
 FRAME_MAX = 64 * 1024 * 1024
 SCRATCH_SIZE = 128 * 1024
@@ -58,10 +57,12 @@ class FrameReader:
         no memory is held while no frame is unfinished
     """
 
-    __slots__ = ("_end", "_frame_max", "_growing", "_scratch_size", "_start", "_view")
+    __slots__ = ("_end", "_frame_max", "_growing", "_memory", "_scratch_size", "_start", "_view")
 
-    def __init__(self, frame_max: int = FRAME_MAX) -> None:
+    def __init__(self, frame_max: int = FRAME_MAX, memory: FrameMemory | None = None) -> None:
+        """Begin with nothing; readers of one thread may share `memory` for large frames."""
         self._frame_max = frame_max
+        self._memory = memory or FrameMemory(blocks_max=1)
         self._view = _EMPTY
         self._start = 0
         self._end = 0
@@ -196,10 +197,12 @@ class FrameReader:
     def _grow(self, capacity: int) -> None:
         """Move the unread bytes into own memory of `capacity` bytes."""
         received = self._end - self._start
-        # numpy does not zero the memory, as a bytearray of this size would.
-        view = np.empty(capacity, np.uint8).data
-        view[:received] = self._view[self._start : self._end]
-        self._view = view
+        if self._growing:
+            self._view = self._memory.extend(self._view, capacity)
+        else:
+            view = self._memory.take(capacity)
+            view[:received] = self._view[self._start : self._end]
+            self._view = view
         self._start = 0
         self._end = received
         self._growing = True
