@@ -12,8 +12,10 @@ from poe.client.pipeline import Pipeline
 from poe.errors import (
     CallTimeout,
     ConnectFailed,
+    ConnectionClosed,
     CorruptRecord,
     LocalProtocolError,
+    OriginalServer,
     RemoteProtocolError,
 )
 from poe.errors.timeout import limit_of
@@ -41,6 +43,7 @@ from poe.protocol import (
 from poe.protocol.arguments import check_pointer, range_arguments, wait_arguments
 from poe.protocol.exchange import connect_failure
 from poe.protocol.messages import ReplyT, put_frame
+from poe.protocol.original import HEAD_SIZE, find_original, lacking
 from poe.protocol.put_id import check_producer, copy_arguments
 
 
@@ -338,3 +341,15 @@ class AsyncSocket:
                 return await (await self._pipeline.send(frame, reply_class))
         except TimeoutError as error:
             raise CallTimeout(self._peer, limit_s or 0.0) from error
+        except ConnectionClosed as error:
+            original = await self._find_original(frame[:HEAD_SIZE])
+            if original is not None:
+                raise original from error
+            raise
+
+    async def _find_original(self, head: bytes) -> OriginalServer | None:
+        """Find out whether the connection is lost since the server does not know such a request."""
+        if not (self._pipeline.is_lost and lacking(head)):
+            return None
+        address = self._pipeline.address
+        return await asyncio.to_thread(find_original, address, self._peer, head)

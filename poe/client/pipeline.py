@@ -9,8 +9,9 @@ from collections import deque
 from typing import Any, cast
 
 from poe.errors import ConnectionClosed, PoeError, RemoteProtocolError
-from poe.protocol import IN_FLIGHT_MAX, SCRATCH_SIZE, ErrorReply, FrameReader, decode_reply
+from poe.protocol import IN_FLIGHT_MAX, SCRATCH_SIZE, ErrorReply, decode_reply
 from poe.protocol.messages import ReplyT
+from poe.protocol.original import ReplyReader
 
 
 class Pipeline(asyncio.BufferedProtocol):
@@ -23,7 +24,11 @@ class Pipeline(asyncio.BufferedProtocol):
 
     def __init__(self, peer: str, frame_max: int) -> None:
         self._peer = peer
-        self._reader = FrameReader(frame_max)
+        self.address: Any = None
+        """Of the server, once connected."""
+        self.is_lost = False
+        """Whether the server has ended the connection."""
+        self._reader = ReplyReader(frame_max)
         self._scratch = memoryview(bytearray(SCRATCH_SIZE))
         self._waiters: deque[tuple[asyncio.Future[Any], type[Any]]] = deque()
         self._transport: asyncio.Transport | None = None
@@ -68,6 +73,7 @@ class Pipeline(asyncio.BufferedProtocol):
         """Take the transport of the new connection."""
         # No isinstance: the transports of uvloop are of no asyncio class.
         self._transport = cast(asyncio.Transport, transport)
+        self.address = transport.get_extra_info("peername")
         self._update_ready()
 
     def pause_writing(self) -> None:
@@ -97,6 +103,7 @@ class Pipeline(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all who still wait."""
+        self.is_lost = not self._closed_because
         reason = self._last_words or f"{self._peer} closed the connection"
         self._end(reason if exc is None else f"{self._peer} is gone ({exc})")
         self._lost.set()

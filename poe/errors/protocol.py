@@ -65,3 +65,17 @@ class ConnectFailed(ProtocolError):
             f"cannot reach a server at {host}:{port} ({reason}); check the address, and that it "
             "runs"
         )
+
+
+class OriginalServer(ProtocolError):
+    """The server is the original Poe, which cannot do what was asked; nothing was done."""
+
+    code = 307
+
+    def __init__(self, server: str, lacking: str) -> None:
+        self.server = server
+        self.lacking = lacking
+        super().__init__(
+            f"{server} is the original Poe; it knows no {lacking}, only plain puts and reads of 2 "
+            "messages or more"
+        )

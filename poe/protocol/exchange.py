@@ -15,12 +15,14 @@ from poe.errors import (
     ConnectFailed,
     ConnectionClosed,
     LocalProtocolError,
+    OriginalServer,
     PoeError,
     RemoteProtocolError,
 )
 from poe.protocol.control import ControlReply, ControlRequest
-from poe.protocol.frames import SCRATCH_SIZE, FrameReader
+from poe.protocol.frames import SCRATCH_SIZE
 from poe.protocol.messages import ReplyT, decode_reply
+from poe.protocol.original import HEAD_SIZE, ReplyReader, find_original
 
 IN_FLIGHT_MAX = 64
 """Requests that a server takes from one connection before it has answered the first."""
@@ -62,11 +64,15 @@ class Exchange:
         self._peer = peer
         self._timeout_s = timeout_s
         self._frame_max = frame_max
-        self._reader = FrameReader(frame_max)
+        self._reader = ReplyReader(frame_max)
         self._scratch = memoryview(bytearray(SCRATCH_SIZE))
         self._ids = itertools.count(1)
         self._in_flight_count = 0
         self._unusable_because = ""
+        self._sent_head = b""
+        self._address: object = None
+        with contextlib.suppress(OSError):  # lost already
+            self._address = connection.getpeername()
 
     def __enter__(self) -> Self:
         return self
@@ -117,6 +123,7 @@ class Exchange:
     def _send(self, frame: bytes) -> None:
         # Cleared at the end only: an interrupt in between leaves half a frame on the wire.
         self._unusable_because = "a call was interrupted"
+        self._sent_head = frame[:HEAD_SIZE]
         self._set_timeout(self._timeout_s)
         try:
             self._connection.sendall(frame)
@@ -152,10 +159,10 @@ class Exchange:
                 raise self._time_out(timeout_s) from error
             except OSError as error:
                 self._close(f"{self._peer} is gone ({error})")
-                raise self._closed_error() from error
+                raise self._lost_error() from error
             if not size:
                 self._close(f"{self._peer} closed the connection")
-                raise self._closed_error()
+                raise self._lost_error()
             self._reader.received(size)
         self._in_flight_count -= 1
         self._unusable_because = ""
@@ -173,6 +180,14 @@ class Exchange:
     def _close(self, because: str) -> None:
         self._unusable_because = because
         self._connection.close()
+
+    def _lost_error(self) -> ConnectionClosed | OriginalServer:
+        """Return what the end of the connection by the server means for who waits."""
+        original = find_original(self._address, self._peer, self._sent_head)
+        if original is None:
+            return self._closed_error()
+        self._unusable_because = str(original)
+        return original
 
     def _closed_error(self) -> ConnectionClosed:
         return ConnectionClosed(f"socket is not usable: {self._unusable_because}; open a new one")

@@ -13,7 +13,7 @@ import select
 import socket
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,17 +37,22 @@ from poe.protocol import (
     FRAME_MAX,
     SCRATCH_SIZE,
     ErrorReply,
-    FrameReader,
     PutReply,
+    SequencedPutRequest,
     decode_reply,
+    frame_header,
 )
 from poe.protocol.exchange import connect_failure
 from poe.protocol.messages import put_frame
+from poe.protocol.original import ReplyReader, find_original
 from poe.storage.topic_name import is_plain
 
 _log = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S = 5.0
+_MUTE_COUNT_MIN = 3
+"""A server that was killed is mute, too, but not so often."""
+_SEQUENCED_HEAD = frame_header(SequencedPutRequest.MESSAGE_TYPE, 0)
 _SPIN_S = 100e-6
 """How long a call that waits looks for its answer before it sleeps."""
 _LOOK_S = 0.1
@@ -68,6 +73,10 @@ class PoeTransport:
     def __init__(self, addresses: Sequence[tuple[str, int]], options: ProducerOptions) -> None:
         self._addresses = addresses
         self._options = options
+        self._links: dict[tuple[str, int], PoeLink] = {}
+        """The last one to each address."""
+        self._mute_counts: Counter[tuple[str, int]] = Counter()
+        """How many to each address were lost before any answer, one after the other."""
 
     async def metadata(self, topic: bytes) -> TopicMetadata:
         """Return the partitions that the options say."""
@@ -101,13 +110,33 @@ class PoeTransport:
         failure: ConnectFailed | None = None
         for host, port in self._addresses:
             try:
+                await self._check_server(host, port)
                 connection = await _open(host, port)
             except ConnectFailed as error:
                 failure = error
                 continue
-            return PoeLink(connection, f"server {host}:{port}", self._options, on_lost)
+            link = PoeLink(connection, f"server {host}:{port}", self._options, on_lost)
+            self._links[host, port] = link
+            return link
         assert failure is not None, "a url has an address"
         raise failure
+
+    async def _check_server(self, host: str, port: int) -> None:
+        """Look what a server is that closes each connection without any answer.
+
+        Raises:
+            ConnectFailed: it is the original, which knows no sequenced puts.
+        """
+        last = self._links.pop((host, port), None)
+        if last is not None:
+            self._mute_counts[host, port] *= last.is_mute
+            self._mute_counts[host, port] += last.is_mute
+        if self._mute_counts[host, port] < _MUTE_COUNT_MIN:
+            return
+        peer = f"server {host}:{port}"
+        found = await asyncio.to_thread(find_original, (host, port), peer, _SEQUENCED_HEAD)
+        if found is not None:
+            raise ConnectFailed(host, port, str(found))
 
     def close(self) -> None:
         """Do nothing: there is nothing but links."""
@@ -168,8 +197,10 @@ class PoeLink:
         self._options = options
         self._on_lost = on_lost
         self.is_served = False
+        self.is_mute = False
+        """Whether it was lost before anything was answered that had been sent."""
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader()
+        self._reader = ReplyReader()
         self._scratch = memoryview(bytearray(SCRATCH_SIZE))
         self._sending = threading.Lock()
         self._waiting: deque[Done] = deque()
@@ -386,6 +417,7 @@ class PoeLink:
             with contextlib.suppress(OSError):  # the peer may have reset it
                 self._socket.shutdown(socket.SHUT_RDWR)
             waiting, self._waiting = self._waiting, deque()
+        self.is_mute = bool(waiting) and not (self.is_served or self._last_words)
         self._close_socket()
         for done in waiting:
             done(self._closed_error())

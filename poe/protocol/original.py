@@ -1,0 +1,99 @@
+"""What a client must know of the original's server, which speaks the oldest part of the protocol.
+
+It knows pointer requests for 2 messages or more, and plain puts. At anything else it closes the
+connection without a word, as a server does that is killed. Strategy: a client whose connection was
+closed in answer to such a request asks another one for a topic that nobody has. The original
+answers in its own way: it announces 0 bytes and sends the type of a data reply, which it does not
+count.
+
+Source: poe_listener.erl, loop/2; appendix_server.erl, file_pointer/3.
+"""
+
+import contextlib
+import socket as tcp
+from struct import Struct
+from typing import Any, Final
+
+from poe.errors import OriginalServer, RemoteProtocolError
+from poe.protocol.frames import HEADER_SIZE, FrameReader
+from poe.protocol.messages import REQUESTS, DataReply, PointerRequest, PutRequest
+from poe.protocol.records import POINTER_SIZE
+
+HEAD_SIZE: Final = HEADER_SIZE + POINTER_SIZE + 4
+"""Bytes at the begin of a request that tell whether the original knows it."""
+PROBE: Final = PointerRequest(b"is-this-the-original", 0, 2).encode()
+"""What to ask a server to find out."""
+_UNKNOWN_TOPIC: Final = bytes(5) + bytes([DataReply.MESSAGE_TYPE])
+_PROBE_TIMEOUT_S = 2.0
+_LIMIT_MIN = 2
+_TYPE = Struct(">4xH")
+_LIMIT = Struct(f">{HEADER_SIZE + POINTER_SIZE}xI")
+_LACKING = {
+    "ControlRequest": "control requests",
+    "RangeRequest": "range requests",
+    "SequencedPutRequest": "sequenced puts",
+}
+
+
+class ReplyReader(FrameReader):
+    """Reads frames, and the original's reply for an unknown topic: as one without records."""
+
+    __slots__ = ()
+
+    def next_frame(self) -> tuple[int, memoryview] | None:
+        """Return type and body of the next whole frame, as `FrameReader` does.
+
+        Raises:
+            FrameTooLarge, RemoteProtocolError: as there.
+        """
+        try:
+            return super().next_frame()
+        except RemoteProtocolError:
+            # It writes these few bytes at once. To wait for the last of them where they come apart
+            # would be to wait for ever for a server that sends no more.
+            if bytes(self._view[self._start : self._end][:HEADER_SIZE]) != _UNKNOWN_TOPIC:
+                raise
+            self._start += HEADER_SIZE
+            return DataReply.MESSAGE_TYPE, self._view[self._start : self._start]
+
+
+def lacking(head: bytes) -> str:
+    """Tell what the original has not that a request needs, by its begin; empty where it has all."""
+    if len(head) < HEADER_SIZE:
+        return ""
+    (message_type,) = _TYPE.unpack_from(head)
+    if message_type == PutRequest.MESSAGE_TYPE:
+        return ""
+    if message_type == PointerRequest.MESSAGE_TYPE:
+        is_small = len(head) >= HEAD_SIZE and _LIMIT.unpack_from(head)[0] < _LIMIT_MIN
+        return f"reads of fewer than {_LIMIT_MIN} messages" if is_small else ""
+    return _LACKING.get(REQUESTS[message_type].__name__, "")
+
+
+def is_original_reply(reply: bytes) -> bool:
+    """Tell whether it is the original that has answered the probe so."""
+    return reply == _UNKNOWN_TOPIC
+
+
+def find_original(address: Any, peer: str, head: bytes) -> OriginalServer | None:  # noqa: ANN401 - of a socket
+    """Ask a server that has closed a connection whether it is the original, and lacks something.
+
+    Args:
+        address: of the server, as the lost connection had it.
+        peer: what to call it.
+        head: the begin of the request that it did not answer.
+    """
+    what = lacking(head)
+    if not what or not isinstance(address, tuple):
+        return None
+    with (
+        contextlib.suppress(OSError),
+        tcp.create_connection(address[:2], _PROBE_TIMEOUT_S) as connection,
+    ):
+        connection.sendall(PROBE)
+        reply = b""
+        while len(reply) < HEADER_SIZE and (piece := connection.recv(HEADER_SIZE - len(reply))):
+            reply += piece
+        if is_original_reply(reply):
+            return OriginalServer(peer, what)
+    return None
