@@ -41,9 +41,9 @@ from poe.protocol import (
     topic_bytes,
 )
 from poe.protocol.arguments import check_pointer, range_arguments, wait_arguments
-from poe.protocol.exchange import connect_failure
+from poe.protocol.exchange import connect_failure, find_original
 from poe.protocol.messages import ReplyT, put_frame
-from poe.protocol.original import HEAD_SIZE, find_original, lacking
+from poe.protocol.original import HEAD_SIZE, lacking
 from poe.protocol.put_id import check_producer, copy_arguments
 
 

@@ -20,12 +20,13 @@ from poe.errors import (
     RemoteProtocolError,
 )
 from poe.protocol.control import ControlReply, ControlRequest
-from poe.protocol.frames import SCRATCH_SIZE
+from poe.protocol.frames import HEADER_SIZE, SCRATCH_SIZE
 from poe.protocol.messages import ReplyT, decode_reply
-from poe.protocol.original import HEAD_SIZE, ReplyReader, find_original
+from poe.protocol.original import HEAD_SIZE, PROBE, ReplyReader, is_original_reply, lacking
 
 IN_FLIGHT_MAX = 64
 """Requests that a server takes from one connection before it has answered the first."""
+_PROBE_TIMEOUT_S = 2.0
 
 
 def open_connection(host: str, port: int, timeout_s: float | None) -> tcp.socket:
@@ -49,6 +50,30 @@ def connect_failure(error: Exception) -> str:
         # Those of name resolution are negative and have words of their own.
         return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
     return str(error) or "timed out"
+
+
+def find_original(address: Any, peer: str, head: bytes) -> OriginalServer | None:  # noqa: ANN401 - of a socket
+    """Ask a server that has closed a connection whether it is the original, and lacks something.
+
+    Args:
+        address: of the server, as the lost connection had it.
+        peer: what to call it.
+        head: the begin of the request that it did not answer.
+    """
+    what = lacking(head)
+    if not what or not isinstance(address, tuple):
+        return None
+    with (
+        contextlib.suppress(OSError),
+        tcp.create_connection(address[:2], _PROBE_TIMEOUT_S) as connection,
+    ):
+        connection.sendall(PROBE)
+        reply = b""
+        while len(reply) < HEADER_SIZE and (piece := connection.recv(HEADER_SIZE - len(reply))):
+            reply += piece
+        if is_original_reply(reply):
+            return OriginalServer(peer, what)
+    return None
 
 
 class Exchange:

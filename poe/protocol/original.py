@@ -9,12 +9,10 @@ count.
 Source: poe_listener.erl, loop/2; appendix_server.erl, file_pointer/3.
 """
 
-import contextlib
-import socket as tcp
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
-from poe.errors import OriginalServer, RemoteProtocolError
+from poe.errors import RemoteProtocolError
 from poe.protocol.frames import HEADER_SIZE, FrameReader
 from poe.protocol.messages import REQUESTS, DataReply, PointerRequest, PutRequest
 from poe.protocol.records import POINTER_SIZE
@@ -24,7 +22,6 @@ HEAD_SIZE: Final = HEADER_SIZE + POINTER_SIZE + 4
 PROBE: Final = PointerRequest(b"is-this-the-original", 0, 2).encode()
 """What to ask a server to find out."""
 _UNKNOWN_TOPIC: Final = bytes(5) + bytes([DataReply.MESSAGE_TYPE])
-_PROBE_TIMEOUT_S = 2.0
 _LIMIT_MIN = 2
 _TYPE = Struct(">4xH")
 _LIMIT = Struct(f">{HEADER_SIZE + POINTER_SIZE}xI")
@@ -73,27 +70,3 @@ def lacking(head: bytes) -> str:
 def is_original_reply(reply: bytes) -> bool:
     """Tell whether it is the original that has answered the probe so."""
     return reply == _UNKNOWN_TOPIC
-
-
-def find_original(address: Any, peer: str, head: bytes) -> OriginalServer | None:  # noqa: ANN401 - of a socket
-    """Ask a server that has closed a connection whether it is the original, and lacks something.
-
-    Args:
-        address: of the server, as the lost connection had it.
-        peer: what to call it.
-        head: the begin of the request that it did not answer.
-    """
-    what = lacking(head)
-    if not what or not isinstance(address, tuple):
-        return None
-    with (
-        contextlib.suppress(OSError),
-        tcp.create_connection(address[:2], _PROBE_TIMEOUT_S) as connection,
-    ):
-        connection.sendall(PROBE)
-        reply = b""
-        while len(reply) < HEADER_SIZE and (piece := connection.recv(HEADER_SIZE - len(reply))):
-            reply += piece
-        if is_original_reply(reply):
-            return OriginalServer(peer, what)
-    return None
