@@ -18,7 +18,13 @@ REPORTS = ROOT / "build" / "torture"
 PASSED, FAILED, UNAVAILABLE = 0, 1, 3
 # The properties, which one scenario runs for long, run beside this file anyway.
 SCENARIO_NAMES = [name for name in SCENARIOS if name != "model"]
-BITES = [(each.name, mutant) for each in SCENARIOS.values() for mutant in each.mutants]
+# Those of a scenario that has another one for its mutants are tried there.
+BITES = [
+    (each.name, mutant)
+    for each in SCENARIOS.values()
+    for mutant in each.mutants
+    if f"{each.name}-mutants" not in SCENARIOS
+]
 RUNS = [
     pytest.param(
         name,

@@ -1,10 +1,11 @@
 """The one judge: what was sent and acknowledged, against what is stored afterwards.
 
-A `Journal` is kept on the producers' side. Whatever the fault was, three things must hold:
+A `Journal` is kept on the producers' side. Whatever the fault was, four things must hold:
 
 - what was acknowledged is there: once, with its bytes, at the pointers that the reply named
 - a put is whole or absent, whether it was acknowledged or not; one that was refused is absent
 - pointers rise, and the puts of one producer lie in the order in which they were sent
+- what a fault may take away goes from the end: nothing is there that came later
 
 The judge knows records (pointer, message) and nothing of files, segments or actors.
 """
@@ -88,10 +89,15 @@ class Journal:
         for topic in sorted({*self.puts, *stored}):
             puts = self.puts.get(topic, [])
             judge = _TopicJudge(puts, may_lose, may_return, are_halves_told=are_halves_told)
-            judge.judge(stored.get(topic, ()))
+            records = stored.get(topic, ())
+            judge.judge(records)
+            last_pointer = records[-1][0] if records else 0
             for put in puts:
-                if put not in judge.pointers and put.pointer is not None and not may_lose(put):
-                    judge.failures.append(f"{put} was acknowledged and is not there")
+                if put not in judge.pointers and put.pointer is not None:
+                    if not may_lose(put):
+                        judge.failures.append(f"{put} was acknowledged and is not there")
+                    elif put.pointer < last_pointer:
+                        judge.failures.append(f"{put} is not there, and what came later is")
                 put.is_unanswered |= put.pointer is None
                 put.pointer = judge.pointers.get(put)
                 put.is_refused = put.pointer is None

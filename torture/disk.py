@@ -1,6 +1,7 @@
-"""Disks of our own: an ext4 in a loop device whose power can be cut, and a small one in memory."""
+"""Disks of our own: one in a loop device whose power can be cut, and a small one in memory."""
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import struct
@@ -8,15 +9,26 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
+from typing import Literal
+
+FileSystem = Literal["ext4", "xfs"]
 
 _SHUTDOWN = 0x8004587D
-"""The ioctl EXT4_IOC_SHUTDOWN: from then on nothing reaches the disk."""
+"""The ioctl EXT4_IOC_SHUTDOWN, and XFS_IOC_GOINGDOWN: from then on nothing reaches the disk."""
 _FLUSH_LOG, _DROP_LOG = 1, 2
 _UMOUNT_TRIES = 200
+_MAKE = {
+    "ext4": ("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=1"),
+    "xfs": ("mkfs.xfs", "-q", "-f"),
+}
+_XFS_MIB_MIN = 320
+"""It refuses to be made on less than 300 MB. The image is sparse."""
+_PAGE_BYTES = 4096
 
 
 class PoweredDisk:
-    """A mounted ext4; `cut` takes its power, `restore` mounts what is left."""
+    """A mounted file system; `cut` takes its power, `restore` mounts what is left."""
 
     def __init__(self, image: Path, folder: Path) -> None:
         self.folder = folder
@@ -61,23 +73,43 @@ class PoweredDisk:
 
 
 @contextlib.contextmanager
-def powered_disk(folder: Path, size_mib: int = 64) -> Iterator[PoweredDisk]:
-    """Make and mount an ext4 whose power can be cut."""
+def powered_disk(
+    folder: Path, size_mib: int = 64, kind: FileSystem = "ext4"
+) -> Iterator[PoweredDisk]:
+    """Make and mount a file system whose power can be cut."""
     # In memory: it is the file system that is tested, and the image is written all the time.
-    image = Path("/dev/shm") / f"{folder.name}-{os.getpid()}.ext4"
+    image = Path("/dev/shm") / f"{folder.name}-{os.getpid()}.{kind}"
     mounted = folder / "disk"
     mounted.mkdir(parents=True)
     disk = PoweredDisk(image, mounted)
     try:
         with image.open("wb") as file:
-            file.truncate(size_mib << 20)
-        _run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=1", str(image))
+            file.truncate((max(size_mib, _XFS_MIB_MIN) if kind == "xfs" else size_mib) << 20)
+        _run(*_MAKE[kind], str(image))
         disk.mount()
         yield disk
         disk.unmount()
     finally:
         _run("umount", "--lazy", str(mounted), check=False)
         image.unlink(missing_ok=True)
+
+
+def write_back_parts(folder: Path, random: Random, *, synced_share: float = 0.0) -> None:
+    """Have the kernel write some pages of each file, as it may at any time, and sync some files."""
+    sync_file_range = ctypes.CDLL(None).sync_file_range
+    sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    random.shuffle(paths)
+    for path in paths:
+        pages = path.stat().st_size // _PAGE_BYTES + 1
+        with path.open("rb") as file:
+            for _ in range(random.randrange(3)):
+                first = random.randrange(pages)
+                size_bytes = random.randint(1, pages - first) * _PAGE_BYTES
+                # 7: wait for what is being written, write, wait again.
+                sync_file_range(file.fileno(), first * _PAGE_BYTES, size_bytes, 7)
+            if random.random() < synced_share:
+                os.fdatasync(file.fileno())
 
 
 class SmallDisk:

@@ -18,6 +18,7 @@ from poe.broker.appendix_message import Seal
 from poe.broker.byte_budget import ByteBudget
 from poe.broker.connection import Connection
 from poe.broker.crash_limit import CrashLimit
+from poe.broker.group_commit import GroupCommit
 from poe.broker.input_deadline import InputDeadline
 from poe.broker.topic_registry import TopicRegistry
 from poe.errors import PoeError, StorageError
@@ -34,12 +35,15 @@ from poe.storage import (
     store,
     store_meta,
     sum_file,
+    sum_writer,
+    survey,
     topic_folders,
 )
 from poe.storage.data_file import DataFile
 from poe.storage.real_files import RealFile, RealFiles
 from poe.storage.slab_log import record as slab_record
 from poe.storage.sum_writer import SumWriter
+from poe.storage.survey import Survey
 from torture.slab_mutants import SLAB_MUTANTS, SlabMutant
 
 VARIABLE = "TORTURE_MUTANT"
@@ -55,6 +59,10 @@ Mutant = Literal[
     "no-topic-folder-sync",
     "keep-half-batches",
     "no-repair",
+    "no-data-hash",
+    "end-before-sync",
+    "keep-behind-holes",
+    "ack-during-sync",
     "ignore-write-errors",
     "ignore-sync-errors",
     "keep-what-failed",
@@ -104,10 +112,7 @@ def _no_data_sync(patch: Patch) -> None:
 def _no_sum_sync(patch: Patch) -> None:
     """Sync what was put, and not what says that it is right."""
 
-    def sync(self: Any) -> None:
-        self._synced_bytes = self._to_be_synced
-
-    patch(SumWriter, "sync", sync)
+    patch(SumWriter, "sync", lambda _: None)
 
 
 def _no_fsync(patch: Patch) -> None:
@@ -163,6 +168,51 @@ def _no_repair(patch: Patch) -> None:
         return recovery._covered(data, index, data.size())
 
     patch(segment_files, "recover", recover)
+
+
+def _no_data_hash(patch: Patch) -> None:
+    """Have recovery take what its sums cover for what was written."""
+    compare = Survey._compare
+
+    def trusting(self: Survey, found: sum_file.FoundEntry, *, is_cut: bool) -> bool:
+        entry = found.entry
+        actual = survey.hash_of(self.data, self.end, entry.end)
+        return compare(self, found._replace(entry=entry._replace(data_hash=actual)), is_cut=is_cut)
+
+    patch(Survey, "_compare", trusting)
+
+
+def _end_before_sync(patch: Patch) -> None:
+    """Say that a segment was closed in good order before it is durable."""
+    seal = segment.Segment.seal
+
+    def end(self: segment.Segment) -> None:
+        was_writer = self.is_writer and not self.is_idle
+        seal(self)
+        sums = self._sums
+        if was_writer and sums is not None and not sums.flags & sum_file.Flag.CLEAN:
+            content, self._sums = sum_writer.closing(sums, self.size_bytes, self.pointer_high or 0)
+            files = self._files.files
+            files.open(self.path + "_sum", "r+").write_at(content, sums.size_bytes)
+
+    patch(segment.Segment, "seal", end)
+
+
+def _keep_behind_holes(patch: Patch) -> None:
+    """Recover each segment by itself, whatever is left of those before it."""
+    patch(recovery._Recovery, "_is_continued", lambda _: True)
+
+
+def _ack_during_sync(patch: Patch) -> None:
+    """Acknowledge with a sync what was put while it ran."""
+    end = GroupCommit.end
+
+    def answer_all(self: GroupCommit) -> None:
+        self._syncing += self._group
+        self._group = []
+        end(self)
+
+    patch(GroupCommit, "end", answer_all)
 
 
 def _ignore_write_errors(patch: Patch) -> None:
@@ -416,6 +466,10 @@ _MUTANTS: dict[str, Callable[[Patch], None]] = {
     "no-topic-folder-sync": _no_folder_sync(2),
     "keep-half-batches": _keep_half_batches,
     "no-repair": _no_repair,
+    "no-data-hash": _no_data_hash,
+    "end-before-sync": _end_before_sync,
+    "keep-behind-holes": _keep_behind_holes,
+    "ack-during-sync": _ack_during_sync,
     "ignore-write-errors": _ignore_write_errors,
     "ignore-sync-errors": _ignore_sync_errors,
     "keep-what-failed": _keep_what_failed,

@@ -9,8 +9,10 @@ from poe.errors import ActorDead, CallTimeout, PoeError, SyncFailed
 from poe.protocol import (
     SCRATCH_SIZE,
     FrameReader,
+    PutId,
     PutReply,
     PutRequest,
+    SequencedPutRequest,
     decode_reply,
 )
 from torture.checker import Journal, Put, Sender
@@ -24,7 +26,8 @@ class Producer(threading.Thread):
     """Puts onto one topic until it is stopped or the server is gone; owns one connection.
 
     It notes a put before it is sent, and its pointer when the reply is there. With a window of 1,
-    `pause_s` is the time between a reply and the next put.
+    `pause_s` is the time between a reply and the next put. As a `producer` of sequenced puts it
+    numbers them by their places in `puts`.
     """
 
     def __init__(
@@ -39,8 +42,14 @@ class Producer(threading.Thread):
         length_max: int = 120,
         puts_max: int | None = None,
         pause_s: float = 0.0,
+        producer: bytes | None = None,
     ) -> None:
         super().__init__(daemon=True)
+        self.topic = topic
+        self.producer = producer
+        self.puts: list[Put] = []
+        """What it has sent as sequenced puts."""
+
         self.acked_count = 0
         self.refused: list[PoeError] = []
         self.is_gone = False
@@ -48,7 +57,6 @@ class Producer(threading.Thread):
         """Of each reply: when its put was begun, and how many seconds the reply took."""
 
         self._sender = Sender(journal, random)
-        self._topic = topic
         self._sizes = {"count_max": count_max, "length_max": length_max}
         self._puts_left = puts_max if puts_max is not None else 1 << 60
         self._window = window
@@ -81,12 +89,19 @@ class Producer(threading.Thread):
                 break
             self._has_to_stop.wait(self._pause_s)
             self._puts_left -= 1
-            put = self._sender.begin(self._topic, **self._sizes)
+            put = self._sender.begin(self.topic, **self._sizes)
             self._under_way.append((time.monotonic(), put))
-            frames.append(PutRequest(self._topic, put.messages).encode())
+            frames.append(self._frame_of(put))
         if frames:
             self._socket.sendall(b"".join(frames))
         return bool(frames)
+
+    def _frame_of(self, put: Put) -> bytes:
+        if self.producer is None:
+            return PutRequest(self.topic, put.messages).encode()
+        put_id = PutId(self.producer, 0, len(self.puts))
+        self.puts.append(put)
+        return SequencedPutRequest(self.topic, put.messages, put_id).encode()
 
     def _receive(self) -> None:
         while (frame := self._reader.next_frame()) is None:
@@ -99,6 +114,7 @@ class Producer(threading.Thread):
         reply = decode_reply(PutReply, *frame)
         if isinstance(reply, PutReply):
             put.pointer = reply.pointer
+            put.acked_s = time.monotonic()
             self.acked_count += 1
             return
         self.refused.append(reply)

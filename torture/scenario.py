@@ -8,6 +8,7 @@ import importlib
 import logging
 import os
 import shutil
+import subprocess
 import tempfile
 import time
 import traceback
@@ -23,7 +24,9 @@ from torture import network, original
 from torture.mutants import Mutant
 
 Column = Literal["ci", "release"]
-Need = Literal["root", "loop", "gcc", "strace", "erl", "original", "atheris", "cgroup", "network"]
+Need = Literal[
+    "root", "loop", "xfs", "gcc", "strace", "erl", "original", "atheris", "cgroup", "network"
+]
 
 _log = logging.getLogger("torture")
 _FAILURES_MAX = 100
@@ -226,6 +229,7 @@ def _missing(need: Need) -> str | None:
     is_met, reason = {
         "root": (lambda: os.geteuid() == 0, "only root may do this"),
         "loop": (_can_mount, "loop devices cannot be mounted, or mkfs.ext4 is not installed"),
+        "xfs": (_can_mount_xfs, "this kernel has no xfs, or mkfs.xfs is not installed"),
         "cgroup": (
             lambda: os.access(MEMORY_GROUPS / "cgroup.procs", os.W_OK),
             f"{MEMORY_GROUPS} (cgroups of version 1) cannot be written",
@@ -238,6 +242,14 @@ def _missing(need: Need) -> str | None:
 def _can_mount() -> bool:
     has_loop = os.geteuid() == 0 and Path("/dev/loop-control").exists()
     return has_loop and shutil.which("mkfs.ext4") is not None
+
+
+def _can_mount_xfs() -> bool:
+    if not _can_mount() or shutil.which("mkfs.xfs") is None:
+        return False
+    if shutil.which("modprobe") is not None:
+        subprocess.run(["modprobe", "--quiet", "xfs"], check=False, capture_output=True)
+    return "xfs" in Path("/proc/filesystems").read_text().split()
 
 
 def _told(error: Exception) -> str:

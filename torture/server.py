@@ -1,7 +1,7 @@
 """The whole server as a victim: `poe serve` in a process of its own, and what talks to it.
 
-Run as a program, this is `poe serve` as variables want it: `TORTURE_MUTANT`, `TORTURE_BOOT_ID` and
-`TORTURE_POISON`.
+Run as a program, this is `poe serve` as variables want it: `TORTURE_MUTANT`, `TORTURE_BOOT_ID`,
+`TORTURE_SLOW_SYNC` and `TORTURE_POISON`.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from torture.checker import Record
 _ROOT = Path(__file__).parent.parent
 _READY = b"ready on "
 _BOOT_ID = "TORTURE_BOOT_ID"
+_SLOW_SYNC = "TORTURE_SLOW_SYNC"
 POISON = "TORTURE_POISON"
 """Names a message that crashes whoever is to store it, as a bug in the product could."""
 
@@ -31,7 +32,8 @@ POISON = "TORTURE_POISON"
 class Server:
     """A server from construction until `kill`, `stop` or the end of the `with` block.
 
-    Its log goes to a file beside its folder. `options` are those of `poe serve`, with underscores.
+    Its log goes to a file beside its folder. Each of its syncs takes `sync_s` longer. `options` are
+    those of `poe serve`, with underscores.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Server:
         *,
         environment: Mapping[str, str] | None = None,
         boot: int = 0,
+        sync_s: float = 0.0,
         ready_s: float = 20.0,
         log: Path | None = None,
         **options: object,
@@ -48,8 +51,11 @@ class Server:
         variables = {**inherited, "PYTHONPATH": str(_ROOT), **(environment or {})}
         if boot:
             variables[_BOOT_ID] = f"{boot:036}"
+        if sync_s:
+            variables[_SLOW_SYNC] = str(sync_s)
         # Unchanged, where nothing is to be changed.
-        is_changed = not {_BOOT_ID, POISON, mutants.VARIABLE}.isdisjoint(variables)
+        changes = {_BOOT_ID, _SLOW_SYNC, POISON, mutants.VARIABLE}
+        is_changed = not changes.isdisjoint(variables)
         module = "torture.server" if is_changed else "poe"
         command = [sys.executable, "-m", module, "serve", "--dir", str(folder), "--port", "0"]
         for name, value in options.items():
@@ -171,9 +177,24 @@ def main() -> None:
     boot_id = os.environ.get(_BOOT_ID)
     if boot_id is not None:
         real_files._read_boot_id = lambda: boot_id
+    if _SLOW_SYNC in os.environ:
+        _slow_down(float(os.environ[_SLOW_SYNC]))
     if POISON in os.environ:
         _crash_at(os.environ[POISON].encode())
     sys.exit(poe_main())
+
+
+def _slow_down(sync_s: float) -> None:
+    from poe.storage.real_files import RealFile
+
+    sync = RealFile.sync
+
+    def wait_and_sync(file: RealFile) -> None:
+        time.sleep(sync_s)
+        sync(file)
+
+    patched: Any = RealFile
+    patched.sync = wait_and_sync
 
 
 def _crash_at(poison: bytes) -> None:

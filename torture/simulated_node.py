@@ -6,6 +6,7 @@ depends on random numbers alone, so each failure replays.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from poe.actors import ActorRef, Call, Error, GenServer, SimulatedClock
@@ -31,13 +32,21 @@ from torture.workload import START_US, Ack
 
 _CLIENTS = 4
 _BYTES_MAX = 1 << 26
+WORK_S_MAX = 0.3
+"""Simulated seconds that a sync takes at most."""
 
 
 class SimulatedNode:
-    """A node on a simulated disk; `advance` moves time, and nothing else does."""
+    """A node on a simulated disk; `advance` moves time, and nothing else does.
 
-    def __init__(self, disk: SimulatedDisk, ack: Ack, count_limit: int) -> None:
+    With `random`, it chooses how long each sync takes.
+    """
+
+    def __init__(
+        self, disk: SimulatedDisk, ack: Ack, count_limit: int, random: Random | None = None
+    ) -> None:
         self.disk = disk
+        self._random = random
         self.clock = SimulatedClock()
         self.wall = _Wall(self.clock)
         self._segment = SegmentOptions(ack=ack)
@@ -52,7 +61,10 @@ class SimulatedNode:
         registry = RegistryParts(
             self._store, self._routes, RegistryOptions(), self._appendix, self.wall
         )
-        self.system = SimulatedSystem(clock=self.clock)
+        if self._random is None:
+            self.system = SimulatedSystem(clock=self.clock)
+        else:
+            self.system = _SlowSystem(self.clock, self._random)
         parts = NodeParts(registry, listener, ScrubberOptions())
         self._sup = _started(self.system.start(NodeSup, parts))
         self._clients = [
@@ -99,6 +111,11 @@ class SimulatedNode:
             records += found
         return records
 
+    def damage(self) -> list[str]:
+        """Tell what the start has found to be lost or changed."""
+        segments = [segment for each in self._store.topics.values() for segment in each]
+        return [f"{each.path}: {finding}" for each in segments for finding in each.damage]
+
     def servers(self) -> list[ActorRef]:
         """Tell all appendix servers."""
         return [ref for _, route in self._routes for ref in route.refs]
@@ -108,6 +125,26 @@ class SimulatedNode:
         cell = self.system.find(ref)
         if cell is not None:
             self.system.exit(cell.address, reason)
+
+
+class _SlowSystem(SimulatedSystem):
+    """Its disk takes its time: a sync covers what was written by its begin, or by its end."""
+
+    def __init__(self, clock: SimulatedClock, random: Random) -> None:
+        super().__init__(clock=clock)
+        self._random = random
+
+    def simulate_work(self, run: Callable[[], object], tell: Callable[[], object]) -> None:
+        """Do it somewhen between now and the time when it is told of."""
+        work_s = self._random.choice([0.0, 0.001, 0.02, WORK_S_MAX])
+        begun_s = self._random.choice([0.0, 0.5, 1.0]) * work_s
+        self.add_timer(begun_s, run)
+
+        def end() -> None:
+            run()  # unless that was done before
+            tell()
+
+        self.add_timer(work_s, end)
 
 
 @dataclass(slots=True)

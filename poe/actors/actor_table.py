@@ -1,6 +1,7 @@
 """The actors of one system: made, found by address or name, and forgotten when they have ended."""
 
 import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from poe.actors.actor_cell import ActorCell, OutsideCell, Receiver
@@ -43,6 +44,11 @@ class ActorTable(RunQueue):
     def is_simulated(self) -> bool:
         """Whether time moves by `advance` alone, and nothing runs beside the actors."""
         return self._clock is not None
+
+    def simulate_work(self, run: Callable[[], object], tell: Callable[[], object]) -> None:
+        """Have what a thread would do be done in simulated time, and its end be told: at once."""
+        run()
+        tell()
 
     def spawn(
         self, actor_class: type[GenServer], parent: ActorCell | None, name: str | None

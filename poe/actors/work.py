@@ -2,7 +2,7 @@
 
 The actor gets the `Work` back in `handle_info` when it is done, or awaits it by `run_blocking`. The
 function must touch nothing that actors touch: it runs beside them. Under an injected clock there
-are no threads: the function then runs at once, and its end arrives as a message all the same.
+are no threads: the system then says when the function runs, and when its end arrives.
 
 Strategy against what hangs: nobody can end a thread, so each actor has a share of its own, and what
 it cannot have at once waits behind its own works only. The disk's threads are apart.
@@ -78,8 +78,7 @@ class Work:
         self.result: Any = None
         self.error: Exception | None = None
         if self._cell.system.is_simulated:
-            self._run()
-            self._tell()
+            self._cell.system.simulate_work(self._run, self._tell)
             return
         event_loop: object = self._cell.system.event_loop()
         job = self._run
@@ -94,6 +93,8 @@ class Work:
 
     def wait(self) -> None:
         """Block until it is done; for an actor that is about to end, or has to know now."""
+        if self._cell.system.is_simulated:
+            self._run()
         with self._running:
             pass
 
@@ -113,6 +114,8 @@ class Work:
         return self.result
 
     def _run(self) -> None:
+        if not self._running.locked():
+            return  # in simulated time, where the actor could not wait until it was due
         # What waited for a thread may be nobody's by now.
         if not self._is_cancelled and self._cell.instance is not None:
             try:

@@ -184,9 +184,7 @@ class GroupCommit:
             if not self._cut(str(error)):
                 self._refuse(str(error))
         else:
-            self._segment.is_retry = False
-            if self.visible is not None:
-                self._show()
+            self._note_synced()
             group, self._syncing = self._syncing, []
             # After a sync that nobody waited for, the next one to ask is enough.
             self._enough = max((len(group) + len(self._group) + 1) // 2, 1)
@@ -196,6 +194,13 @@ class GroupCommit:
             moved, self._moved = self._moved, []
             for caller in moved:
                 self._server.reply(caller, MOVED)
+
+    def _note_synced(self) -> None:
+        self._segment.is_retry = False
+        if self._segment.is_locked:
+            self.mark_dirty()  # it waits for the segment before it to be durable, or for room
+        if self.visible is not None:
+            self._show()
 
     def ring(self, alarm: CommitAlarm) -> None:
         """Do what an alarm of this object's own reminds of."""

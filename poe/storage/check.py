@@ -25,7 +25,7 @@ from poe.storage.receipt_file import read_receipts
 from poe.storage.recovery import NO_STORE, FoundSums, foreign_owner, open_maybe, read_sums
 from poe.storage.scan import RecordPlaces, scan_records
 from poe.storage.segment_lock import FoundLock, find_lock
-from poe.storage.store import locked_by
+from poe.storage.store import is_same_boot, locked_by
 from poe.storage.store_meta import (
     META_FILE,
     META_MAGIC,
@@ -33,6 +33,7 @@ from poe.storage.store_meta import (
     Kind,
     decode_events,
     encode_event,
+    is_tail_torn,
 )
 from poe.storage.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES, Flag, SumHeader
 from poe.storage.survey import Survey
@@ -91,6 +92,8 @@ def stopped_store(base: Path, *, for_repair: bool = False) -> Iterator[Files]:
 def check_events(files: Files) -> Iterator[str]:
     """Tell what is wrong with the events of the store, and which segments they know are gone.
 
+    That a power cut has torn the last ones is not wrong: the next start drops them.
+
     Raises:
         FormatNotSupported: a newer version has written them.
         ReadFailed: the file cannot be read.
@@ -108,7 +111,8 @@ def check_events(files: Files) -> Iterator[str]:
     for event in decode_events(content[SUM_HEADER_BYTES:], header.store_id):
         live[event.topic, event.timestamp] = event
         size_bytes += len(encode_event(event, header.store_id))
-    if size_bytes < len(content):
+    is_torn = size_bytes < len(content)
+    if is_torn and (is_same_boot(files) or not is_tail_torn(content, header.store_id)):
         yield f"{META_FILE} is damaged from offset {size_bytes} on; the next start makes it anew"
     for (topic, timestamp), event in live.items():
         path = f"{TOPICS_FOLDER}/{os.fsdecode(topic)}/{timestamp}"

@@ -4,13 +4,17 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 
-from poe.errors import NoDescriptors, StorageError, WriteFailed
+from poe.errors import NoDescriptors, StorageError, StorageFull, WriteFailed
+from poe.storage.files import OpenFile
 from poe.storage.producers import LastPut, Producers, PutKey
 from poe.storage.range_segment import RangeSegment
 from poe.storage.receipt_file import Receipt
 from poe.storage.recovery import Extent
+from poe.storage.segment_files import SegmentFiles
+from poe.storage.segment_options import SegmentOptions
 from poe.storage.segment_writer import SegmentWriter
-from poe.storage.sum_file import SumState
+from poe.storage.sum_file import Flag, SumState
+from poe.storage.sum_writer import SumWriter
 
 
 class DurableSegment(RangeSegment):
@@ -19,7 +23,23 @@ class DurableSegment(RangeSegment):
     Always, of a writer: where it has receipts, no sequenced put is in the data without one.
     """
 
-    __slots__ = ()
+    __slots__ = ("_are_names_synced", "_before")
+
+    def __init__(
+        self, files: SegmentFiles, timestamp: int, options: SegmentOptions, extent: Extent
+    ) -> None:
+        """Stand for recovered files."""
+        super().__init__(files, timestamp, options, extent)
+        self._are_names_synced = False
+        # The segment before it in the topic, until that is durable, or known never to be.
+        self._before: DurableSegment | None = None
+
+    @property
+    def pending_pointer(self) -> int:
+        """Pointer of the last message in the topic, while a power cut may take it; else 0."""
+        if not self.is_locked or self.has_failed_to_sync:
+            return 0
+        return self.pointer_high or (self._before.pending_pointer if self._before else 0)
 
     def last_put(self, producer: bytes) -> LastPut | None:
         """Tell the newest sequenced put of a producer onto the topic; only the newest segment can.
@@ -40,15 +60,25 @@ class DurableSegment(RangeSegment):
         if self.is_writer and not self.is_idle:
             writer = self._writer or self._wake_writer()
             sync = writer.begin_sync(self.pointer_high or 0, self.receipts)
-            return partial(self._sync, sync, self._extent(writer.sums.state))
+            extent = self._extent(writer.sums.state)
+            return partial(self._sync, sync, extent, partial(self._note_synced, writer.sums))
         has_receipts = self.receipts is not None and self.receipts.path == self.path
         reader = self._reader or self._wake()
-        sync = self._files.begin_sync(reader, has_receipts=has_receipts)
-        return partial(self._sync, sync, self._synced)
+        sync, sum_file = self._files.begin_sync(reader, has_receipts=has_receipts)
+        return partial(self._sync, sync, self._synced, partial(self._end, sum_file))
 
     def sync(self) -> None:
         """Make all data durable, here and now; raises as `begin_sync`."""
         self.begin_sync()()
+
+    def _sync_in_order(self) -> None:
+        """Make all of a sealed segment durable, and what comes before it, so that it can end."""
+        waiting = [self]
+        while not waiting[-1]._is_before_durable():  # noqa: SLF001 - of its own class
+            assert waiting[-1]._before is not None  # noqa: SLF001
+            waiting.append(waiting[-1]._before)  # noqa: SLF001
+        for segment in reversed(waiting):
+            segment.sync()
 
     def receipts_for(self, timestamp: int) -> list[Receipt]:
         """Return what the next segment is to be told of, which is durable from then on.
@@ -61,17 +91,18 @@ class DurableSegment(RangeSegment):
         if self.receipts is None:
             return []
         if self.is_locked and not self.has_failed_to_sync:
-            self.sync()
+            self._sync_in_order()  # what comes behind a hole is cut off, durable or not
         return self.receipts.earlier(timestamp)
 
-    def _sync(self, sync: Callable[[], None], extent: Extent) -> None:
+    def _sync(self, sync: Callable[[], None], extent: Extent, then: Callable[[], None]) -> None:
         try:
-            sync()
             if not self._are_names_synced:
                 self._files.sync_names()
                 self._are_names_synced = True
+            sync()
+            then()
         except NoDescriptors:
-            raise  # to open the folder, once data and sums were synced: all can be done again
+            raise  # to open the folder, before anything was synced: all can be done again
         except Exception as error:
             # The kernel may have dropped what it could not write; the next sync would not tell.
             self.has_failed_to_sync = True
@@ -80,11 +111,38 @@ class DurableSegment(RangeSegment):
         self._synced = extent
         if self.receipts is not None:
             self.receipts.note_synced()
-        if self.is_locked:
-            # Should that fail, it is harmless, and `close` tries again.
+
+    def _note_synced(self, sums: SumWriter) -> None:
+        """Have the sums of a writer say what is durable, which all before the segment must be."""
+        if self._is_before_durable():
+            sums.note_synced()
+
+    def _end(self, sum_file: OpenFile | None) -> None:
+        """Say of a sealed segment, all of which is durable, that it ends here, and unlock it.
+
+        Only then: what a power cut leaves behind is known by that, whatever becomes of the lock.
+        And only when the segment before it has ended: what comes behind a hole proves nothing.
+        """
+        if not self.is_locked or self.has_failed_to_sync or not self._is_before_durable():
+            return
+        sums = self._sums
+        # Should one of these fail, it is harmless, and the next sync tries again.
+        with contextlib.suppress(StorageFull):
+            if sums is not None and sum_file is not None and not sums.flags & Flag.CLEAN:
+                self._sums = self._files.end_sums(
+                    sum_file, sums, self.size_bytes, self.pointer_high or 0
+                )
+            self._files.note_sealed(self._extent(self._sums))
             with contextlib.suppress(WriteFailed):
                 self._files.unlock()
                 self.is_locked = False
+
+    def _is_before_durable(self) -> bool:
+        """Tell whether nothing in front of the segment is lost in a power cut, as far as it may."""
+        before = self._before
+        if before is not None and (not before.is_locked or before.has_failed_to_sync):
+            before = self._before = None
+        return before is None
 
     def _extent(self, sums: SumState | None) -> Extent:
         """Tell what it holds, and where its sums go on."""

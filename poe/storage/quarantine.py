@@ -55,7 +55,7 @@ def keep_bytes(files: Files, path: str, data: OpenFile, start: int, end: int) ->
     # The cut is made durable next, and a power cut must not take both.
     kept.sync()
     files.sync_folder(QUARANTINE_FOLDER)
-    _log.error("%d bytes that are cut off %s_data are kept in %s", end - start, path, name)
+    _log.warning("%d bytes that are cut off %s_data are kept in %s", end - start, path, name)
 
 
 def keep_file(files: Files, path: str, suffix: str) -> None:

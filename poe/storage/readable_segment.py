@@ -25,7 +25,6 @@ class ReadableSegment:
     """
 
     __slots__ = (
-        "_are_names_synced",
         "_files",
         "_reader",
         "_sums",
@@ -63,7 +62,6 @@ class ReadableSegment:
         self.is_retry = False  # made in place of one that failed, and not synced yet
         self.is_locked = False  # as a reader: sealed, and not durable yet
         self.is_idle = False  # as the writer: as it was closed, nothing has come since
-        self._are_names_synced = False
         # Its own, or of a segment before it, while it is no writer and has none.
         self.receipts: Receipts | None = None
         self.options = options
@@ -245,8 +243,7 @@ class ReadableSegment:
 
         Not when it is made: a start would wait for the disk once for each topic.
         """
-        if self.options.ack != "memory" or self.receipts is not None:
-            self._files.sync_lock()
+        self._files.sync_lock()
         self.is_idle = False
 
     def _flushed_extent(self) -> tuple[int, int]:

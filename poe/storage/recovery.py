@@ -10,7 +10,8 @@ derived. Strategy, from cheap to thorough:
 - lock from before a reboot: all is compared. Behind the last entry that fits, nothing can be
   trusted, and it is cut off; but what was durable before is damaged then, and stays.
 - no lock, or an empty one, and sums that say nothing of a close: ours, whose lock a power cut has
-  taken; likewise.
+  taken; likewise. So is a lock whose content is no lock's: it was torn.
+- likewise, and what was put before it is lost: all of it is cut off, unless some of it was durable.
 - else (damage, the original has appended, a segment without sums): all is compared, what has no
   sums is taken in as far as it looks like records; behind sums, those that are in the index, too.
 
@@ -88,6 +89,7 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
     is_thorough: bool = False,
     noted: Kind | None = None,
     is_after_power_cut: bool = False,
+    before_pointer: int | None = None,
 ) -> Extent | None:
     """Make a segment trustworthy and unlocked; `path` is its path less `_data`.
 
@@ -99,6 +101,8 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
         is_thorough: compare all data, however the segment was left.
         noted: what the store has noted of it last.
         is_after_power_cut: whether the store was not closed before the machine started anew.
+        before_pointer: of the last message before the segment in its topic, 0 where there is none;
+            None where nobody knows.
 
     Returns:
         What it holds, or None when there is no data file, or the files belong elsewhere; what else
@@ -120,16 +124,16 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
         if noted is not None and sums.file is None and data is not None:
             _log.error("%s_sum is lost; it is made from the data as that is", path)
             is_thorough = True
-        if data is not None and index is not None and lock is None and not (is_thorough or owner):
-            extent = _closed(data, index, sums)
-            if extent is not None:
-                files.unlink(path + "_lock_new")
-                return extent
         # Names go one by one in a power cut; who closes a segment leaves an index.
         is_left_open = is_after_power_cut or index is None
         is_left_open = is_left_open or files.size(path + "_lock_new") is not None
         if _is_lock_torn(lock, sums, noted, is_left_open=is_left_open):
             lock = FoundLock(None, is_ours=True)
+        if data is not None and index is not None and lock is None and not (is_thorough or owner):
+            extent = _closed(data, index, sums)
+            if extent is not None:
+                files.unlink(path + "_lock_new")
+                return extent
     if lock is not None and lock.is_out_of_sight:
         raise _locked_out_of_sight(files, path)
     if lock is not None and not lock.is_ours:
@@ -142,7 +146,8 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
             _put_away(files, path)
             extent = None
         else:
-            extent = _Recovery(files, path, lock, index, sums, store_id, mode).run()
+            recovery = _Recovery(files, path, lock, index, sums, store_id, mode, before_pointer)
+            extent = recovery.run()
         files.unlink(path + "_lock")
         files.unlink(path + "_lock_new")
     return extent
@@ -222,13 +227,16 @@ def _is_lock_torn(
 ) -> bool:
     """Tell whether a power cut has taken the lock of a writer of ours, its name, or what it said.
 
-    The lock of a new segment is not synced; of one that is opened again, it is. `is_left_open` says
-    that something else than the lock tells of a writer that never closed the segment.
+    The lock of a new segment is not synced; of one that is opened again, it is. The end of the sums
+    and the event of a close are written behind a sync, so with them the lock was not torn, but
+    removed. `is_left_open` says that something else than the lock tells of a writer that never
+    closed the segment.
     """
     if sums.file is None or (lock is not None and lock.is_ours):
         return False
     flags = next((each.entry.flags for each in reversed(sums.entries) if each.is_chained), 0)
-    if flags & Flag.CLEAN:
+    # Recovery after a kill writes the end together with what it has found.
+    if flags & Flag.CLEAN and (flags & Flag.EARLIER_SYNCED or noted is not Kind.CREATE):
         return False
     return noted is Kind.CREATE or (noted is None and (lock is not None or is_left_open))
 
@@ -311,7 +319,9 @@ class _Recovery:
         sums: FoundSums,
         store_id: bytes,
         mode: RecoveryMode,
+        before_pointer: int | None,
     ) -> None:
+        self._before_pointer = before_pointer
         self._files = files
         self._path = path
         self._lock = lock
@@ -367,6 +377,8 @@ class _Recovery:
         if self._is_rebooted and self._mode != "salvage":
             cut_from = _synced_count(sums.entries)
             reach = min(reach, self._reach())
+            if not cut_from and not self._is_continued():
+                reach = 0
             behind = (n for n, each in enumerate(entries[cut_from:]) if each.entry.end > reach)
             entries = entries[: cut_from + next(behind, len(entries))]
         survey.walk(entries, trusted_count=self._trusted_count(), cut_from=cut_from)
@@ -381,6 +393,20 @@ class _Recovery:
         if promised is not None and promised > size_bytes:
             survey.damage.append(f"data ends at {size_bytes}, of {promised} bytes")
         return survey
+
+    def _is_continued(self) -> bool:
+        """Tell whether the messages before the segment are there that it comes behind.
+
+        Sums that do not tell, since their beginning never reached the disk, are of a segment that
+        was never synced.
+        """
+        sums, before_pointer = self._sums, self._before_pointer
+        if sums.file is None or before_pointer is None:
+            return True
+        if not sums.has_header or sums.header.after_pointer <= before_pointer:
+            return sums.has_header
+        _log.warning("%s is cut off: messages before it went with the power", self._path)
+        return False
 
     def _synced_end(self) -> int | None:
         """Tell what of the data was synced; None where the power was not cut."""

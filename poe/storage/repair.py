@@ -9,8 +9,11 @@ import os
 from collections.abc import Iterator
 
 from poe.storage.check import SegmentCheck, check_events, check_segments
+from poe.storage.failure import reading
 from poe.storage.files import Files
+from poe.storage.folder_watch import LOCK_FILE
 from poe.storage.segment_files import SegmentFiles
+from poe.storage.store import is_same_boot
 from poe.storage.store_meta import StoreMeta
 
 
@@ -26,7 +29,8 @@ def repair_segments(files: Files) -> Iterator[SegmentCheck]:
         StorageFull: no room to repair.
         WriteFailed: repairing failed for another reason.
     """
-    meta = StoreMeta(files, os.urandom(16))
+    with reading(LOCK_FILE):
+        meta = StoreMeta(files, os.urandom(16), is_same_boot=is_same_boot(files))
     segments: set[tuple[bytes, int]] = set()
     for found in check_segments(files):
         place = SegmentFiles(files, found.path, meta)

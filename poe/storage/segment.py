@@ -69,8 +69,11 @@ class Segment(DurableSegment):
         place = SegmentFiles(files, f"{folder}/{timestamp}", meta)
         is_synced = options.ack == "fsync"
         earlier = [] if before is None else before.receipts_for(timestamp)
-        extent, receipts = place.make(earlier, is_synced=is_synced)
+        # With "fsync" what is in front of the new segment is durable, if it was acknowledged.
+        after_pointer = 0 if before is None or is_synced else before.pending_pointer
+        extent, receipts = place.make(earlier, after_pointer, is_synced=is_synced)
         segment = cls(place, timestamp, options, extent)
+        segment._before = before
         segment.is_writer = True
         segment._are_names_synced = is_synced
         segment.receipts = receipts
@@ -89,11 +92,13 @@ class Segment(DurableSegment):
         *,
         is_locked: bool = True,
         has_receipts: bool = True,
+        before_pointer: int | None = None,
     ) -> Self | None:
         """Recover a segment as far as needed, as a hibernating reader; None without a data file.
 
         Where `is_locked` is known to be false, a segment that the store has noted as sealed is
-        taken as it is; where `has_receipts` is, receipts are not looked for.
+        taken as it is; where `has_receipts` is, receipts are not looked for. `before_pointer` is
+        that of the last message before it.
 
         Raises:
             SegmentLocked: a live program writes to it.
@@ -107,7 +112,7 @@ class Segment(DurableSegment):
             place.remove()
             return None
         extent = None if is_locked else place.sealed_extent()
-        extent = extent or place.recover(options.recovery)
+        extent = extent or place.recover(options.recovery, before_pointer=before_pointer)
         if extent is None:
             return None
         segment = cls(place, timestamp, options, extent)
@@ -217,7 +222,6 @@ class Segment(DurableSegment):
         self.is_writer = False
         self._sums = writer.sums.state
         self._writer = None
-        self._files.note_sealed(self._extent(self._sums))
         if self.has_failed_to_sync:
             self.distrust()
 
@@ -280,7 +284,7 @@ class Segment(DurableSegment):
         """
         self.seal()
         if self.is_locked and not self.has_failed_to_sync:
-            self.sync()
+            self._sync_in_order()
         self.hibernate()
 
     def destroy(self) -> None:
@@ -290,7 +294,7 @@ class Segment(DurableSegment):
             WriteFailed: a file cannot be removed.
         """
         self._forget_files()
-        self.is_writer = False
+        self.is_writer = self.is_locked = False
         self.count = self.size_bytes = 0
         self.pointer_low = None
         self.receipts = None

@@ -15,6 +15,7 @@ from poe.storage.segment_lock import make_lock
 from poe.storage.segment_writer import SegmentWriter
 from poe.storage.store_meta import Event, Kind, StoreMeta
 from poe.storage.sum_file import SUM_HEADER_BYTES, Flag, SumHeader, SumState, chain_seed
+from poe.storage.sum_writer import closing
 from poe.storage.topic_name import folder_bytes
 from poe.storage.verification import Verification
 
@@ -42,10 +43,13 @@ class SegmentFiles:
         self._meta = meta
         self._store_id = NO_STORE if meta is None else meta.store_id
 
-    def make(self, earlier: list[Receipt], *, is_synced: bool) -> tuple[Extent, Receipts | None]:
+    def make(
+        self, earlier: list[Receipt], after_pointer: int, *, is_synced: bool
+    ) -> tuple[Extent, Receipts | None]:
         """Make the files of an empty segment, locked; their names survive power cuts if asked to.
 
-        It has receipts where there are `earlier` ones, and then all names survive power cuts.
+        It has receipts where there are `earlier` ones, and then all names survive power cuts. Where
+        the messages up to `after_pointer` are lost in one, all of it is, too.
 
         Raises:
             StorageFull: no room; nothing is left behind.
@@ -59,7 +63,7 @@ class SegmentFiles:
             try:
                 make_lock(files, path + "_lock", 0)
                 files.open(path + "_index", "w+")
-                header = SumHeader(self._store_id, self.timestamp, self.timestamp)
+                header = SumHeader(self._store_id, self.timestamp, self.timestamp, after_pointer)
                 files.open(path + "_sum", "w+").write_at(header.encode(), 0)
                 if earlier:
                     receipts = self._make_receipts(earlier, 0)
@@ -74,7 +78,9 @@ class SegmentFiles:
         seed = chain_seed(self._store_id, self.topic, self.timestamp)
         return Extent(0, 0, 0, 0, SumState(SUM_HEADER_BYTES, seed, 0)), receipts
 
-    def recover(self, mode: RecoveryMode, *, is_thorough: bool = False) -> Extent | None:
+    def recover(
+        self, mode: RecoveryMode, *, is_thorough: bool = False, before_pointer: int | None = None
+    ) -> Extent | None:
         """Make the files trustworthy and unlocked, see `recovery.recover`."""
         event = self._last_event()
         extent = recover(
@@ -85,6 +91,7 @@ class SegmentFiles:
             is_thorough=is_thorough,
             noted=None if event is None else event.kind,
             is_after_power_cut=self._meta is not None and self._meta.is_after_power_cut,
+            before_pointer=before_pointer,
         )
         if extent is not None:
             self.note_sealed(extent)
@@ -214,17 +221,35 @@ class SegmentFiles:
             )
         return reader, writer
 
-    def begin_sync(self, reader: RecordReader, *, has_receipts: bool) -> Callable[[], None]:
-        """Return what makes a closed segment durable, with its index, in any thread.
+    def begin_sync(
+        self, reader: RecordReader, *, has_receipts: bool
+    ) -> tuple[Callable[[], None], OpenFile | None]:
+        """Return what makes a sealed segment durable, with its index, in any thread; and its sums.
 
         Raises:
             ReadFailed: the sums cannot be opened. What is returned raises WriteFailed.
         """
         with reading(self.path):
-            # The sums last, which say that the others are durable.
-            suffixes = ["_seq", "_sum"] if has_receipts else ["_sum"]
-            others = [open_maybe(self.files, self.path + suffix, "r+") for suffix in suffixes]
-        return partial(self._sync, [reader.file, reader.index.file, *filter(None, others)])
+            receipts = open_maybe(self.files, self.path + "_seq", "r+") if has_receipts else None
+            sums = open_maybe(self.files, self.path + "_sum", "r+")
+        # The sums last, which say that the others are durable.
+        files = [reader.file, reader.index.file, *filter(None, [receipts, sums])]
+        return partial(self._sync, files), sums
+
+    def end_sums(
+        self, sum_file: OpenFile, sums: SumState, size_bytes: int, pointer_high: int
+    ) -> SumState:
+        """Write durably, in any thread, that a segment all of which is durable was closed.
+
+        Raises:
+            StorageFull: no room for it.
+            WriteFailed: another failure.
+        """
+        content, ended = closing(sums, size_bytes, pointer_high)
+        with writing(self.path + "_sum"):
+            sum_file.write_at(content, sums.size_bytes)
+            sum_file.sync()
+        return ended
 
     def lock(self, size_bytes: int) -> None:
         """Make the lock file, which need not survive a power cut yet.

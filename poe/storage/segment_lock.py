@@ -28,6 +28,7 @@ _FLUSHED_OFFSET = struct.Struct("=Q")
 _MAGIC = b"poe-lock"
 _VERSION = 1
 _LOCK_BYTES = _HEADER.size + _FLUSHED_OFFSET.size
+_UNLOCKED = b"unlocked\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class FoundLock:
     of another boot."""
 
     is_ours: bool = False
-    """Whether a writer of this program has left it."""
+    """Whether a writer of this program has left it, be it torn by a power cut."""
 
     is_out_of_sight: bool = False
     """Whether it may be of another program that lives, but where it cannot be seen."""
@@ -80,6 +81,17 @@ def open_lock(files: Files, path: str) -> memoryview:
     return memoryview(map_)[_HEADER.size :].cast("Q")
 
 
+def mark_unlocked(files: Files, path: str) -> None:
+    """Note in the lock of another program that it has ended: a start takes it over from now on.
+
+    Raises:
+        OSError: as reported by the file layer.
+    """
+    file = files.open(path, "r+")
+    file.write_at(_UNLOCKED, 0)
+    file.sync()
+
+
 def find_lock(files: Files, path: str) -> FoundLock | None:
     """Read a lock file left behind; None when there is none.
 
@@ -97,7 +109,9 @@ def find_lock(files: Files, path: str) -> FoundLock | None:
         is_open = files.is_open_elsewhere(path)
         if is_open:
             raise SegmentLocked(path=f"{files.base}/{path}")
-        # With content it is one of ours that a power cut has torn, or that `unlock` has marked.
+        if content and not _is_mark(content):
+            # Ours is never synced before it is needed, so a power cut may have taken what it says.
+            return FoundLock(None, is_ours=True)
         return FoundLock(None, is_out_of_sight=is_open is None and not content)
     # Ours needs no look for a live writer: the lock on the whole store is held by now.
     _, version, _, boot_id = _HEADER.unpack_from(content)
@@ -105,3 +119,9 @@ def find_lock(files: Files, path: str) -> FoundLock | None:
     if version != _VERSION or not is_this_boot:
         return FoundLock(None, is_ours=True)
     return FoundLock(_FLUSHED_OFFSET.unpack_from(content, _HEADER.size)[0], is_ours=True)
+
+
+def _is_mark(content: bytes) -> bool:
+    """Tell whether it is what `mark_unlocked` wrote, or what a power cut has left of that."""
+    written = content.rstrip(b"\0")
+    return len(content) <= len(_UNLOCKED) and _UNLOCKED.startswith(written)

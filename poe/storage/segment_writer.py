@@ -100,7 +100,7 @@ class SegmentWriter:
             self.data.cut()
 
     def finish(self, last_pointer: int, receipts: Receipts | None) -> None:
-        """Write what waits and that this is the end, and cut the files to their exact size.
+        """Write what waits, and cut the files to their exact size; the sync after it ends them.
 
         Raises:
             StorageFull: no room for what waits.
@@ -117,7 +117,6 @@ class SegmentWriter:
             receipts.cover(self.data.flushed_bytes)
         with writing(self._path):
             self.index.cut()
-            self.sums.write_end(last_pointer)
 
     def _sync(self, receipt_file: OpenFile | None) -> None:
         try:

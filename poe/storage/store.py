@@ -130,6 +130,8 @@ class Store:
             raise OptionError(key="dir", value=folder, allowed=allowed) from error
         try:
             store._recover_topics(sorted(names), is_known=is_known)
+            # Not before: should this start die, the next one comes after the same power cut.
+            _write_owner(lock, files.boot_id)
         except SegmentLocked:
             store.close()
             raise
@@ -237,6 +239,9 @@ class Store:
         others = self.topics.get(topic, [])
         if segment not in others:
             return None
+        at = others.index(segment)
+        if at:
+            others[at - 1].close()  # what is repaired ends, as far as anybody can see, by itself
         segment.hibernate()
         segment.leave()
         folder = segment.path.rpartition("/")[0]
@@ -244,7 +249,6 @@ class Store:
         if repaired is None:
             self._floors.lift(topic, segment.last_pointer)
             self.removals.note_lost(topic, _extents([segment]))
-        at = others.index(segment)
         if repaired is not None and at:
             _follow(repaired, others[at - 1])
         self.topics[topic] = others[:at] + ([repaired] if repaired else []) + others[at + 1 :]
@@ -311,7 +315,7 @@ class Store:
                 except StorageError as error:
                     _log.error("segment %s is not closed: %s", segment.path, error)
         self.reserve.release()
-        self._meta.add(Event(Kind.CLEAN))
+        self._meta.close()
         self.space.leave()
         self._lock = None
 
@@ -351,9 +355,9 @@ def _begin(files: Files, owner: str) -> tuple[StoreMeta, bool]:
     `owner` is what the lock told of the server before.
     """
     is_new = files.size(META_FILE) is None
-    meta = StoreMeta(files, os.urandom(16))
+    is_this_boot = files.boot_id != "" and files.boot_id in owner
+    meta = StoreMeta(files, os.urandom(16), is_same_boot=is_this_boot)
     if not meta.was_closed:
-        is_this_boot = files.boot_id != "" and files.boot_id in owner
         meta.is_after_power_cut = not is_this_boot
         when = "in this boot" if is_this_boot else "before a reboot"
         _log.warning("the last server on %s was not stopped, %s", files.base, when)
@@ -416,6 +420,7 @@ def _recover_segments(
             *place,
             is_locked=bool(found[timestamp] & {"lock", "lock_new"}),
             has_receipts="seq" in found[timestamp],
+            before_pointer=max((s.pointer_high or 0 for s in segments), default=0),
         )
         if segment is None:
             continue
@@ -438,19 +443,39 @@ def _follow(segment: Segment, before: Segment) -> None:
 
 
 def _lock_base(files: Files) -> tuple[OpenFile, str]:
-    """Take the lock of the base folder, write who we are into it, and tell who was there before."""
+    """Take the lock of the base folder, write our pid into it, and tell who was there before.
+
+    The boot of the machine stays that of whoever was there before.
+    """
     try:
         lock = files.lock(LOCK_FILE)
     except BlockingIOError as error:
         raise StoreLocked(files.base, locked_by(files)) from error
     owner = lock.read_at(100, 0).decode("ascii", "replace")
+    _write_owner(lock, owner.partition("\n")[2].strip())
+    return lock, owner
+
+
+def _write_owner(lock: OpenFile, boot_id: str) -> None:
     lock.truncate(0)
     try:
-        lock.write_at(f"{os.getpid()}\n{files.boot_id}\n".encode("ascii"), 0)
+        lock.write_at(f"{os.getpid()}\n{boot_id}\n".encode("ascii"), 0)
     except OSError as error:
         # It is for people and the log: a full disk can be served from all the same.
         _log.warning("%s does not tell who holds it: %s", LOCK_FILE, error)
-    return lock, owner
+
+
+def is_same_boot(files: Files) -> bool:
+    """Tell whether the last server on a folder worked in this boot of the machine, or none did.
+
+    Raises:
+        OSError: as reported by the file layer.
+    """
+    try:
+        owner = files.open(LOCK_FILE, "r").read_at(100, 0).decode("ascii", "replace")
+    except FileNotFoundError:
+        return True
+    return files.boot_id != "" and files.boot_id in owner
 
 
 def locked_by(files: Files) -> int | None:

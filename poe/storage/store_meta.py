@@ -6,6 +6,7 @@ depends on it: lost, or unreadable from some event on, it costs time at the next
 
 Strategy: events are only ever appended, each with a hash of its own; reading ends at the first that
 is damaged. When little of it still counts, after deletions or at a start, the file is written anew.
+They are synced when the store is closed only, so a power cut tears the last ones as a rule.
 
 Layout: the header of a sum file with magic "poe-meta", timestamp 0 and the id of the store; then
 events (big endian):
@@ -21,6 +22,7 @@ events (big endian):
 
 import logging
 import struct
+import threading
 from collections.abc import Container, Iterator
 from enum import IntEnum
 from typing import NamedTuple
@@ -108,6 +110,16 @@ def decode_events(content: bytes, store_id: bytes) -> Iterator[Event]:
         at = end + _HASH.size
 
 
+def is_tail_torn(content: bytes, store_id: bytes) -> bool:
+    """Tell whether a power cut may have left events, the last of which are not what was written.
+
+    When a store is closed, all are synced, and the last one tells of it: behind damage it says that
+    all had been there.
+    """
+    closed = encode_event(Event(Kind.CLEAN), store_id)
+    return not content.endswith(closed)
+
+
 def read_store_id(files: Files) -> str | None:
     """Tell the id of the store in a folder, in hexadecimal digits; None when nothing tells it.
 
@@ -147,13 +159,14 @@ class StoreMeta:
     not, and the machine has started anew since. `opened` is what the newest server found.
 
     A disk that takes no events is no reason to refuse anything: what is not noted is found out at
-    the next start.
+    the next start. Threads that sync segments may note events, too.
     """
 
     __slots__ = (
         "_compact_at_bytes",
         "_file",
         "_files",
+        "_lock",
         "_size_bytes",
         "is_after_power_cut",
         "live",
@@ -162,13 +175,17 @@ class StoreMeta:
         "was_closed",
     )
 
-    def __init__(self, files: Files, new_id: bytes) -> None:
+    def __init__(self, files: Files, new_id: bytes, *, is_same_boot: bool = True) -> None:
         """Read the file, or begin one under `new_id`.
+
+        Where the last server did not work on it in this boot of the machine, `is_same_boot` is
+        false, its end may be torn.
 
         Raises:
             FormatNotSupported: a newer version has written it.
         """
         self._files = files
+        self._lock = threading.Lock()
         self._file: OpenFile | None = None
         self.store_id = new_id
         self.live: dict[tuple[bytes, int], Event] = {}
@@ -181,7 +198,7 @@ class StoreMeta:
         header = SumHeader.decode(content, META_FILE, META_MAGIC)
         if header is not None:
             self.store_id = header.store_id
-            self._read(content[SUM_HEADER_BYTES:])
+            self._read(content[SUM_HEADER_BYTES:], is_same_boot=is_same_boot)
         elif content:
             _log.error("%s is damaged and begun anew", META_FILE)
         else:
@@ -191,9 +208,19 @@ class StoreMeta:
 
     def add(self, event: Event) -> None:
         """Note an event."""
-        self._append(event)
-        if event.kind is Kind.GONE and self._size_bytes > self._compact_at_bytes:
-            self._compact()
+        with self._lock:
+            self._append(event)
+            if event.kind is Kind.GONE and self._size_bytes > self._compact_at_bytes:
+                self._compact()
+
+    def close(self) -> None:
+        """Note durably that the store is closed."""
+        self.add(Event(Kind.CLEAN))
+        try:
+            if self._file is not None:
+                self._file.sync()
+        except OSError as error:
+            _log.warning("%s may not survive a power cut: %s", META_FILE, error)
 
     def begin(self, opened: OpenState) -> None:
         """Note that a server begins to work on the store; what is new in that, durably."""
@@ -239,14 +266,23 @@ class StoreMeta:
             _log.error("%s cannot be read: %s", META_FILE, error)
             return b""
 
-    def _read(self, content: bytes) -> None:
+    def _read(self, content: bytes, *, is_same_boot: bool) -> None:
         for event in decode_events(content, self.store_id):
             self._take(event)
             self.was_closed = event.kind is Kind.CLEAN
             if event.kind is Kind.OPEN:
                 self.opened = OpenState(bool(event.size_bytes), bool(event.record_count))
             self._size_bytes += len(encode_event(event, self.store_id))
-        if self._size_bytes < SUM_HEADER_BYTES + len(content):
+        torn_bytes = SUM_HEADER_BYTES + len(content) - self._size_bytes
+        if torn_bytes and not is_same_boot and is_tail_torn(content, self.store_id):
+            self.was_closed = False
+            _log.warning(
+                "the last %d bytes of %s were not on the disk when the power was cut, and are "
+                "dropped; the segments that they told of are looked at instead",
+                torn_bytes,
+                META_FILE,
+            )
+        elif torn_bytes:
             self.was_closed = False
             _log.error("%s is damaged from offset %d on", META_FILE, self._size_bytes)
 

@@ -10,7 +10,9 @@ Layout of the header (64 bytes, big endian):
     version        u16      1
     feature flags  u16      low byte: who does not know a bit must not write; high byte: may ignore
     hash id        u8       1 = xxh3-64
-    reserved       11 bytes
+    reserved       3 bytes
+    after pointer  u64      of the last message before the segment, while that may not be durable;
+                            else 0
     store id       16 bytes
     timestamp      u64      of the segment
     created        u64      microseconds since the epoch; 0 where nobody knows
@@ -41,7 +43,7 @@ SUM_DATA_BYTES = 64 * 1024
 """An entry is closed as soon as it covers so many bytes: what damage costs, at most, where batches
 are smaller."""
 
-_HEADER = struct.Struct(">8sHHB11x16sQQ")
+_HEADER = struct.Struct(">8sHHB3xQ16sQQ")
 _HASH = struct.Struct(">Q")
 _ENTRY = struct.Struct(">QQIIQQ")
 SUM_MAGIC = b"poe-sum\0"
@@ -54,11 +56,14 @@ class Flag:
     """The flags of an entry; they may be combined."""
 
     CLEAN: Final = 1
-    """Written by a clean close: what another program appends later is not ours."""
+    """Written by a clean close, behind a sync: what another program appends later is not ours."""
 
     SEALED: Final = 2
+    """By its writer, who was not killed."""
+
     EARLIER_SYNCED: Final = 4
-    """All earlier entries, and their data, were durable before this one was written."""
+    """All earlier entries, and their data, were durable before this one was written; and with them
+    the segments before this one."""
 
     ADOPTED: Final = 8
     """The hashes were made later, from what lay on disk."""
@@ -74,11 +79,20 @@ class SumHeader:
     store_id: bytes
     timestamp: int
     created_us: int = 0
+    after_pointer: int = 0
+    """Of the last message before the segment, where that was not durable yet; else 0."""
 
     def encode(self, magic: bytes = SUM_MAGIC) -> bytes:
         """Encode it."""
         head = _HEADER.pack(
-            magic, _VERSION, 0, _HASH_ID, self.store_id, self.timestamp, self.created_us
+            magic,
+            _VERSION,
+            0,
+            _HASH_ID,
+            self.after_pointer,
+            self.store_id,
+            self.timestamp,
+            self.created_us,
         )
         return head + _HASH.pack(xxh3_64_intdigest(head))
 
@@ -92,12 +106,13 @@ class SumHeader:
         head = content[: _HEADER.size]
         if content[_HEADER.size : SUM_HEADER_BYTES] != _HASH.pack(xxh3_64_intdigest(head)):
             return None
-        magic, version, features, hash_id, store_id, timestamp, created_us = _HEADER.unpack(head)
+        magic, version, features, hash_id, *fields = _HEADER.unpack(head)
         if magic != expected:
             return None
         if version != _VERSION or hash_id != _HASH_ID or features & _REQUIRED_FEATURES:
             raise FormatNotSupported(path, f"version {version}, features {features:#06x}")
-        return cls(store_id, timestamp, created_us)
+        after_pointer, store_id, timestamp, created_us = fields
+        return cls(store_id, timestamp, created_us, after_pointer)
 
     @classmethod
     def of_segment(cls, path: str, store_id: bytes) -> Self:

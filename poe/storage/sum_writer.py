@@ -94,6 +94,9 @@ class SumWriter:
             OSError: as reported by the file layer.
         """
         self._file.sync()
+
+    def note_synced(self) -> None:
+        """Have the next entry say that what the last sync covered is durable, as all before it."""
         self._synced_bytes = self._to_be_synced
 
     def truncate(self) -> None:
@@ -105,21 +108,6 @@ class SumWriter:
         if self._file.size() != self.state.size_bytes:
             self._file.truncate(self.state.size_bytes)
 
-    def write_end(self, last_pointer: int) -> None:
-        """Write that the segment was closed in good order, behind all other entries.
-
-        Raises:
-            OSError: as reported by the file layer.
-        """
-        if not self.state.flags & Flag.CLEAN:
-            end = self.cut_at - SUM_DATA_BYTES
-            self._pending.append(closing_entry(end, last_pointer, Flag.CLEAN | Flag.SEALED))
-            try:
-                self.write()
-            except OSError:
-                self._pending.pop()
-                raise
-
     def _begin(self, size_bytes: int, count: int) -> None:
         hash_ = xxh3_64()
         self.update = hash_.update
@@ -129,6 +117,13 @@ class SumWriter:
 
 
 _NOTHING = xxh3_64_intdigest(b"")
+
+
+def closing(state: SumState, end: int, last_pointer: int) -> tuple[bytes, SumState]:
+    """Encode that a segment was closed in good order, behind entries that are durable."""
+    flags = Flag.CLEAN | Flag.SEALED | Flag.EARLIER_SYNCED
+    content, chain = encode_sums([closing_entry(end, last_pointer, flags)], state.chain)
+    return content, SumState(state.size_bytes + len(content), chain, flags)
 
 
 def closing_entry(end: int, last_pointer: int, flags: int) -> SumEntry:

@@ -8,13 +8,13 @@ import os
 
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files
+from poe.storage.folder_watch import LOCK_FILE
 from poe.storage.segment_files import SegmentFiles
-from poe.storage.segment_lock import find_lock
+from poe.storage.segment_lock import find_lock, mark_unlocked
+from poe.storage.store import is_same_boot
 from poe.storage.store_meta import StoreMeta
 from poe.storage.topic_folders import TOPICS_FOLDER, segment_file
 from poe.storage.topic_name import topic_in
-
-_MARK = b"unlocked\n"
 
 
 def foreign_locks(files: Files) -> list[str]:
@@ -50,9 +50,10 @@ def unlock_segments(files: Files, paths: list[str]) -> None:
         StorageFull: no room to repair.
         WriteFailed: repairing failed for another reason.
     """
-    meta = StoreMeta(files, os.urandom(16))
+    with reading(LOCK_FILE):
+        meta = StoreMeta(files, os.urandom(16), is_same_boot=is_same_boot(files))
     for path in paths:
         with writing(path + "_lock"):
             # From here on a start takes it over, too, should this be interrupted.
-            files.open(path + "_lock", "r+").write_at(_MARK, 0)
+            mark_unlocked(files, path + "_lock")
         SegmentFiles(files, path, meta).recover("point-in-time")

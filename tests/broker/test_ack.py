@@ -262,8 +262,8 @@ def test_a_server_that_ends_in_order_syncs_and_acknowledges_what_waits(simulate,
     sim = simulate(ack="fsync")
     end_the_writer_at_the_next_put(sim, reason)
     pointer = sim.node.put(TOPIC, b"1")
-    # Data and sums before the answer, and then, closed, with the index.
-    assert disk.events == ["data", "sum", "data", "index", "sum"]
+    # Data and sums before the answer, and then, closed, with the index, and that it was closed.
+    assert disk.events == ["data", "sum", "data", "index", "sum", "sum"]
     assert read_by_next(sim.node, TOPIC) == [(pointer, b"1")]
 
 

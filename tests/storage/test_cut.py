@@ -88,7 +88,7 @@ def test_the_pointers_of_what_was_cut_off_are_remembered(layer):
     assert segment.last_pointer < segment.given_pointer == last_pointer
 
 
-@pytest.mark.parametrize("operation", ["open", "truncate", "write_at"])
+@pytest.mark.parametrize("operation", ["open", "truncate"])
 def test_a_cut_that_fails_is_made_by_the_next_seal(tmp_path, layer, operation):
     segment = failed(layer)
     layer.fail(0, errno.EIO, operation)

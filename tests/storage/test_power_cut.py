@@ -6,15 +6,17 @@ zeros, or not at all, for each page on its own. Real cuts of real disks are in `
 
 import contextlib
 import errno
+import os
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 
-from poe.errors import CorruptRecord, StorageError, WriteFailed
-from poe.storage import RealFiles, Segment, SegmentOptions, Store
+from poe.errors import CorruptRecord, OptionError, StorageError, WriteFailed
+from poe.storage import RealFiles, Segment, SegmentOptions, Store, check_events
 from poe.storage.record import encode_records
-from poe.storage.store_meta import StoreMeta
+from poe.storage.store_meta import Kind, StoreMeta, decode_events
 from poe.storage.sum_file import SUM_HEADER_BYTES
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import FOLDER, NOW, create, files_at, path_of, read_all, reopen
@@ -246,6 +248,278 @@ def test_a_store_cuts_off_what_was_never_synced_though_the_lock_has_lost_its_nam
     path_of(tmp_path, "lock").unlink()
     with (tmp_path / "store.meta").open("r+b") as meta:
         meta.truncate(SUM_HEADER_BYTES + 10)  # no whole event
+    store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="two"))
+    [segment] = store.topics[b"t"]
+    assert (segment.count, segment.damage) == (0, ())
+
+
+def sealed(tmp_path, *, is_synced=False):
+    """Make a segment that is full; tell the store's events, which live in the same folder."""
+    layer = FaultyFiles(files_at(tmp_path), boot_id="one boot")
+    meta = StoreMeta(layer, bytes(16))
+    segment = Segment.create(layer, FOLDER, NOW, SegmentOptions(), meta)
+    for number in range(4):
+        segment.append([b"%d" % number * 200], NOW)
+        segment.flush()
+    segment.seal()
+    if is_synced:
+        segment.sync()
+    return layer
+
+
+def open_after_cut(layer, **options):
+    layer.boot_id = "another boot"
+    meta = StoreMeta(layer, bytes(16), is_same_boot=False)
+    is_locked = layer.size(f"{FOLDER}/{NOW}_lock") is not None
+    return Segment.open(layer, FOLDER, NOW, SegmentOptions(), meta, is_locked=is_locked, **options)
+
+
+LOCK = b"poe-lock\0\0\0\1\0\0\1\0boot"
+TORN_LOCKS = [
+    None,
+    b"",
+    bytes(72),
+    bytes(4096),
+    LOCK,
+    bytes(64) + b"\1" * 8,
+    LOCK + bytes(60),
+    b"p",
+]
+
+
+@pytest.mark.parametrize("lock", TORN_LOCKS)
+@pytest.mark.parametrize("hole", [0, 1, 300, 500, 843])
+def test_whatever_a_power_cut_leaves_of_a_lock_what_was_never_synced_is_no_damage(
+    tmp_path, lock, hole
+):
+    """The lock of a new segment is never synced; torn, it was taken for the original's."""
+    layer = sealed(tmp_path)
+    data = path_of(tmp_path, "data")
+    content = bytearray(data.read_bytes())
+    content[hole : hole + 200] = bytes(len(content[hole : hole + 200]))
+    data.write_bytes(content)
+    if lock is None:
+        path_of(tmp_path, "lock").unlink()
+    else:
+        path_of(tmp_path, "lock").write_bytes(lock)
+    recovered = open_after_cut(layer)
+    assert not recovered.damage
+    assert [message for _, message in read_all(recovered)] == [
+        b"%d" % number * 200 for number in range(hole // 211)
+    ]
+    assert not path_of(tmp_path, "lock").exists()
+
+
+@pytest.mark.parametrize("lock", TORN_LOCKS)
+def test_whatever_a_power_cut_leaves_of_a_lock_what_was_synced_and_is_damaged_is_told(
+    tmp_path, lock
+):
+    layer = sealed(tmp_path, is_synced=True)
+    assert not path_of(tmp_path, "lock").exists()
+    data = path_of(tmp_path, "data")
+    content = bytearray(data.read_bytes())
+    content[300] ^= 1
+    data.write_bytes(content)
+    if lock is not None:  # its removal was not durable
+        path_of(tmp_path, "lock").write_bytes(lock)
+    recovered = open_after_cut(layer)
+    assert data.read_bytes() == content
+    with pytest.raises(CorruptRecord):
+        read_all(recovered)
+
+
+@pytest.mark.parametrize("size", [0, 64, 100, 112, 160, 208, 255])
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_sums_that_a_power_cut_has_torn_cut_off_what_they_do_not_cover(tmp_path, size, is_locked):
+    layer = sealed(tmp_path)
+    sums = path_of(tmp_path, "sum")
+    content = sums.read_bytes()
+    sums.write_bytes(content[:size].ljust(len(content), b"\0"))
+    if not is_locked:
+        path_of(tmp_path, "lock").unlink()
+    recovered = open_after_cut(layer)
+    assert not recovered.damage
+    assert recovered.count == max(size - 64, 0) // 48
+
+
+def test_a_sealed_segment_says_that_it_was_closed_once_it_is_durable_and_no_sooner(tmp_path):
+    sealed(tmp_path / "sealed")
+    sealed(tmp_path / "synced", is_synced=True)
+    size = path_of(tmp_path / "sealed", "sum").stat().st_size
+    assert path_of(tmp_path / "synced", "sum").stat().st_size == size + 48
+    content = (tmp_path / "sealed" / "store.meta").read_bytes()
+    kinds = [event.kind for event in decode_events(content[64:], bytes(16))]
+    assert kinds[-1] == Kind.CREATE
+    assert Kind.SEAL not in kinds
+
+
+def two_segments(tmp_path, **options):
+    """Make a topic of two segments in a store, neither of them synced."""
+    store = Store.open(
+        FaultyFiles(RealFiles.at(tmp_path), boot_id="one"), SegmentOptions(**options)
+    )
+    first = store.create_segment(b"t", NOW)
+    for message in (b"first", b"second"):
+        first.append([message], NOW)
+        first.flush()
+    second = store.create_segment(b"t", NOW + 10)
+    second.append([b"third"], NOW + 10)
+    second.flush()
+    return first, second
+
+
+def stored_after_cut(tmp_path, boot="two"):
+    store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id=boot))
+    assert not any(segment.damage for segment in store.topics[b"t"])
+    stored = [m for segment in store.topics[b"t"] for _, m in read_all(segment)]
+    store.close()
+    return stored
+
+
+def lose_end_of_first(tmp_path):
+    os.truncate(path_of(tmp_path, "data"), 16)
+
+
+def test_what_comes_behind_a_segment_that_lost_its_end_goes_too(tmp_path):
+    two_segments(tmp_path)
+    lose_end_of_first(tmp_path)
+    assert stored_after_cut(tmp_path) == [b"first"]
+    assert stored_after_cut(tmp_path, "three") == [b"first"]
+
+
+def test_what_comes_behind_a_segment_that_is_whole_stays(tmp_path):
+    two_segments(tmp_path)
+    assert stored_after_cut(tmp_path) == [b"first", b"second", b"third"]
+
+
+@pytest.mark.parametrize("nth", range(0, 150, 3))
+def test_a_start_that_dies_does_not_keep_what_comes_behind_a_hole(tmp_path, nth):
+    two_segments(tmp_path / "a")
+    lose_end_of_first(tmp_path / "a")
+    layer = FaultyFiles(RealFiles.at(tmp_path / "a"), boot_id="two")
+    layer.fail(nth, errno.EIO, is_for_ever=True)
+    with contextlib.suppress(StorageError, OptionError, OSError):
+        Store.open(layer)
+    # The lock of a start that failed goes with its traceback; a copy has none.
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    assert stored_after_cut(tmp_path / "b") == [b"first"]
+
+
+def test_what_was_synced_behind_a_segment_that_was_damaged_later_stays(tmp_path):
+    """Of a segment that was durable, a lost end is damage, and no reason to lose more."""
+    first, second = two_segments(tmp_path)
+    second.sync()
+    first.sync()
+    second.append([b"fourth"], NOW + 10)
+    second.sync()
+    second.append([b"fifth"], NOW + 10)
+    second.flush()
+    del first, second
+    lose_end_of_first(tmp_path)
+    store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="two"))
+    assert [m for _, m in read_all(store.topics[b"t"][-1])] == [b"third", b"fourth", b"fifth"]
+
+
+def test_a_segment_is_closed_after_the_one_before_it(tmp_path):
+    first, second = two_segments(tmp_path)
+    second.seal()
+    second.sync()
+    assert second.is_locked
+    first.sync()
+    assert not first.is_locked
+    second.sync()
+    assert not second.is_locked
+
+
+def test_closing_a_segment_makes_those_before_it_durable(tmp_path):
+    first, second = two_segments(tmp_path)
+    second.close()
+    assert not first.is_locked
+    assert not second.is_locked
+    assert stored_after_cut(tmp_path) == [b"first", b"second", b"third"]
+
+
+def test_a_full_disk_when_a_segment_ends_is_no_failed_sync(tmp_path):
+    layer = FaultyFiles(files_at(tmp_path))
+    segment = create(layer)
+    segment.append([b"a"], NOW)
+    segment.seal()
+    sync = segment.begin_sync()
+    layer.fail(0, errno.ENOSPC, "write_at")
+    sync()
+    assert segment.is_locked
+    assert not segment.has_failed_to_sync
+    segment.close()
+    assert not path_of(tmp_path, "lock").exists()
+    assert read_all(reopen(layer)) == [(NOW, b"a")]
+
+
+def cut_events(tmp_path, *, is_closed=False):
+    """Leave a store whose last events are zeros, as a power cut leaves them; tell their file."""
+    store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="one"))
+    store.create_segment(b"t", NOW).append([b"a"], NOW)
+    events = tmp_path / "store.meta"
+    if is_closed:
+        store.close()
+    content = events.read_bytes()
+    middle = content[:-40] + bytes(40)
+    events.write_bytes(content[:70] + bytes(20) + content[90:] if is_closed else middle)
+    return events
+
+
+@pytest.mark.parametrize("boot_id", ["one", "two"])
+def test_events_torn_by_a_power_cut_are_told_as_such_and_others_as_damage(
+    tmp_path, caplog, boot_id
+):
+    cut_events(tmp_path)
+    files = FaultyFiles(RealFiles.at(tmp_path), boot_id=boot_id)
+    findings = list(check_events(files))
+    Store.open(files).close()
+    levels = {record.levelname for record in caplog.records if "store.meta" in record.message}
+    if boot_id == "one":
+        assert levels == {"ERROR"}
+        assert findings
+    else:
+        assert levels == {"WARNING"}
+        assert "were not on the disk when the power was cut" in caplog.text
+        assert not findings
+
+
+@pytest.mark.parametrize("boot_id", ["one", "two"])
+def test_events_of_a_store_that_was_closed_are_damaged_whatever_came_later(
+    tmp_path, caplog, boot_id
+):
+    cut_events(tmp_path, is_closed=True)
+    files = FaultyFiles(RealFiles.at(tmp_path), boot_id=boot_id)
+    assert list(check_events(files))
+    Store.open(files).close()
+    assert "store.meta is damaged from offset 64 on" in caplog.text
+    assert any(record.levelname == "ERROR" for record in caplog.records)
+
+
+def test_an_id_of_the_store_that_is_damaged_is_an_error_behind_a_power_cut_too(tmp_path, caplog):
+    events = cut_events(tmp_path)
+    events.write_bytes(bytes(64) + events.read_bytes()[64:])
+    Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="two")).close()
+    assert "store.meta is damaged and begun anew" in caplog.text
+
+
+def test_a_start_that_dies_behind_a_power_cut_is_followed_by_one_that_knows_of_it(tmp_path):
+    """The second one is in the same boot as the first, which has repaired nothing yet."""
+    store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="one"))
+    segment = store.create_segment(b"t", NOW)
+    segment.append([b"never synced" * 9], NOW)
+    segment.flush()
+    del store, segment
+    data = path_of(tmp_path, "data")
+    data.write_bytes(bytes(data.stat().st_size))
+    path_of(tmp_path, "lock").unlink()
+    with (tmp_path / "store.meta").open("r+b") as meta:
+        meta.truncate(SUM_HEADER_BYTES + 10)
+    layer = FaultyFiles(RealFiles.at(tmp_path), boot_id="two")
+    layer.fail(0, errno.EIO, "list_folder", is_for_ever=True)
+    with contextlib.suppress(StorageError, OptionError):
+        Store.open(layer)
     store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="two"))
     [segment] = store.topics[b"t"]
     assert (segment.count, segment.damage) == (0, ())

@@ -23,10 +23,12 @@ def play(run: Run) -> None:
         if trial.number % _TRIALS_PER_FOLDER == 0:
             journal = Journal()
         folder = disk.folder / f"life-{trial.number // _TRIALS_PER_FOLDER}"
-        with _start(run, folder, disk) as server:
+        # A disk that takes its time, as all but this one do: puts come while a sync is running.
+        sync_s = trial.random.choice([0.0, 0.02])
+        with _start(run, folder, disk, sync_s) as server:
             # What the last trial left is judged before more is put on top of it.
             trial.failures += journal.judge(read_topics(server), are_halves_told=product.HAS_SUMS)
-            _load_and_cut(server, journal, trial, disk)
+            _load_and_cut(server, journal, trial, disk, sync_s)
         disk.restore()
         with _start(run, folder, disk) as server:
             trial.failures += journal.judge(read_topics(server), are_halves_told=product.HAS_SUMS)
@@ -35,10 +37,11 @@ def play(run: Run) -> None:
         run.each(cut_once)
 
 
-def _start(run: Run, folder: Path, disk: PoweredDisk) -> Server:
+def _start(run: Run, folder: Path, disk: PoweredDisk, sync_s: float = 0.0) -> Server:
     return Server(
         folder,
         boot=disk.boot,
+        sync_s=sync_s,
         min_free=0,
         log=run.folder / "server.log",
         ack="fsync",
@@ -48,7 +51,9 @@ def _start(run: Run, folder: Path, disk: PoweredDisk) -> Server:
     )
 
 
-def _load_and_cut(server: Server, journal: Journal, trial: Trial, disk: PoweredDisk) -> None:
+def _load_and_cut(
+    server: Server, journal: Journal, trial: Trial, disk: PoweredDisk, sync_s: float
+) -> None:
     random = trial.random
     acked_before = journal.acked_count()
     producers = [
@@ -57,7 +62,7 @@ def _load_and_cut(server: Server, journal: Journal, trial: Trial, disk: PoweredD
     ]
     for producer in producers:
         producer.start()
-    producers[0].join(0.005 + 0.1 * random.random())
+    producers[0].join(0.005 + 0.1 * random.random() + 10 * sync_s)
     # Between two system calls: a sync that is under way while the file system shuts down seems to
     # return as if it had been done. Only the last put of a topic was ever missing, and never so.
     server.freeze()

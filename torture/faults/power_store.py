@@ -1,6 +1,5 @@
 """The power fails at a chosen operation of a process that only stores: thousands of times."""
 
-import ctypes
 import os
 import shutil
 import signal
@@ -9,7 +8,7 @@ from random import Random
 
 from torture import product
 from torture.checker import Journal
-from torture.disk import PoweredDisk, powered_disk
+from torture.disk import PoweredDisk, powered_disk, write_back_parts
 from torture.layers.watched import Operation
 from torture.scenario import Run, Trial
 from torture.store_process import recover_and_read, run_steps
@@ -56,20 +55,7 @@ class Cutting:
         if self._left_count == 0:
             operation.do_in_part(0.5)
             if self._torn is not None:
-                _write_back_parts(self._torn, self._random)
+                write_back_parts(self._torn, self._random)
             self._disk.cut(has_flushed_log=self._random.random() < 0.3)
             os.kill(os.getpid(), signal.SIGKILL)
         self._left_count -= 1
-
-
-def _write_back_parts(folder: Path, random: Random) -> None:
-    """Have the kernel write some pages of each file, as it may at any time."""
-    sync_file_range = ctypes.CDLL(None).sync_file_range
-    sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-    for path in folder.rglob("*_*"):
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            for _ in range(random.randrange(3)):
-                page = random.randrange(size // 4096 + 1)
-                # 7: wait for what is being written, write, wait again.
-                sync_file_range(file.fileno(), page * 4096, 4096, 7)

@@ -10,13 +10,17 @@ from torture.checker import Journal, Put, Sender
 from torture.layers.simulated_disk import SimulatedDisk
 from torture.layers.watched import ERRORS
 from torture.scenario import Run, Trial
-from torture.simulated_node import SimulatedNode
+from torture.simulated_node import WORK_S_MAX, SimulatedNode
 from torture.workload import Ack
 
 _STEPS = 400
 _TOPICS = [b"a", b"b", b"c"]
-_WINDOW_S = 1.5
-"""What is older is durable, though nobody has waited for it: `sync_interval`, and some."""
+_WINDOW_S = 2 * (1.0 + WORK_S_MAX)
+"""What is older is durable, though nobody has waited for it: `sync_interval` and a sync, twice
+where one was under way."""
+
+_MEMORY_S = 0.06
+"""What is older was written, with `memory`, too."""
 
 _REPAIR_S = 3.0
 """Time within which a node gets over faults that have passed."""
@@ -33,14 +37,17 @@ class _History:
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
         self.random: Random = trial.random
-        acks: list[Ack] = ["flushed", "fsync"]
+        acks: list[Ack] = ["flushed", "fsync", "memory"]
         self.ack = self.random.choice(acks)
         self.journal = Journal()
         self.senders = [Sender(self.journal, self.random) for _ in range(4)]
-        self.node = SimulatedNode(SimulatedDisk(), self.ack, self.random.choice([20, 60]))
+        count_limit = self.random.choice([20, 60])
+        self.node = SimulatedNode(SimulatedDisk(), self.ack, count_limit, self.random)
         self.has_power_cuts = self.random.random() < 0.6
         # How much a power cut may take of what was not waited for, is promised of sound disks only.
-        self.has_failures = self.ack == "fsync" or not self.has_power_cuts
+        # With memory, what a disk does not take waits there for a kill.
+        is_cautious = self.has_power_cuts or self.ack == "memory"
+        self.has_failures = self.ack == "fsync" or not is_cautious
 
     def play(self) -> None:
         """Do steps; they stop at the first that shows a fault."""
@@ -114,14 +121,13 @@ class _History:
         died_s = self.node.clock.monotonic_s()
         self.node.start()
         if is_power_cut:
-            # Of a segment that is younger than the first sync of it, sums and lock may be gone.
-            is_told = self.ack == "fsync"
+            self.trial.failures += self.node.damage()
             may_lose = self._may_be_cut(died_s)
             # What was cut off, and the cut not made durable, as its client was told.
             may_return = attrgetter("is_doubtful")
-            self.judge(may_lose, may_return, are_halves_told=is_told)
+            self.judge(may_lose, may_return)
         else:
-            self.judge()
+            self.judge(self._may_be_killed(died_s))
 
     def restart(self) -> None:
         self.node.disk.failing.heal()
@@ -139,21 +145,25 @@ class _History:
         self,
         may_lose: Callable[[Put], bool] = lambda _: False,
         may_return: Callable[[Put], bool] = lambda _: False,
-        *,
-        are_halves_told: bool = True,
     ) -> None:
-        self.trial.failures += self.journal.judge(
-            self.node.read_all(),
-            may_lose=may_lose,
-            may_return=may_return,
-            are_halves_told=are_halves_told,
-        )
+        stored = self.node.read_all()
+        self.trial.failures += self.journal.judge(stored, may_lose=may_lose, may_return=may_return)
+
+    def _may_be_killed(self, now_s: float) -> Callable[[Put], bool]:
+        """Tell what a kill may take: what was in the memory of the process."""
+
+        def may_lose(put: Put) -> bool:
+            is_new = put.acked_s is not None and put.acked_s > now_s - _MEMORY_S
+            return self.ack == "memory" and is_new
+
+        return may_lose
 
     def _may_be_cut(self, now_s: float) -> Callable[[Put], bool]:
         """Tell what a power cut may take: what nobody was promised, and what is too new."""
 
         def may_lose(put: Put) -> bool:
             is_new = put.acked_s is not None and put.acked_s > now_s - _WINDOW_S
-            return put.is_unanswered or (is_new and self.ack == "flushed")
+            is_promised = self.ack == "fsync" or (self.ack == "flushed" and not is_new)
+            return put.is_unanswered or not is_promised
 
         return may_lose

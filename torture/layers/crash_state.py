@@ -69,6 +69,21 @@ def after_power_cut(
     return files
 
 
+def store_after_power_cut(
+    events: Sequence[Event], random: Random, begun_with: MemoryFiles | None = None
+) -> MemoryFiles:
+    """Rebuild what a power cut leaves of a store, torn sectors and all; none that is a known limit.
+
+    Data that was never synced may have its name, and its sums none: see `docs/durability.md`. No
+    file system that keeps the order of names leaves that.
+    """
+    while True:
+        files = after_power_cut(events, random, has_torn_sectors=True, begun_with=begun_with)
+        data = [path for path in files.inodes if path.endswith("_data") and files.size(path)]
+        if all(f"{path.removesuffix('_data')}_sum" in files.inodes for path in data):
+            return files
+
+
 def _choice(random: Random) -> Callable[[], bool]:
     """Choose how much of what was not synced is kept: nothing, all, or each thing by chance."""
     share = random.choice([0.0, 1.0, 0.5, random.random(), 0.95])

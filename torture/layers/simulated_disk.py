@@ -4,8 +4,7 @@ import errno
 from random import Random
 
 from poe.storage import Files
-from torture import product
-from torture.layers.crash_state import after_power_cut
+from torture.layers.crash_state import store_after_power_cut
 from torture.layers.memory import MemoryFiles
 from torture.layers.recorder import Recorder
 from torture.layers.watched import Failing, Operation, WatchedFiles
@@ -43,12 +42,7 @@ class SimulatedDisk:
         """The machine dies; what was synced is there, and what else happened to be written."""
         self.kill()
         self.boot += 1
-        left = after_power_cut(
-            self._recorder.events,
-            random,
-            has_torn_sectors=product.HAS_SUMS,
-            begun_with=self._begun_with,
-        )
+        left = store_after_power_cut(self._recorder.events, random, self._begun_with)
         left.boot_id = f"boot {self.boot}"
         self._begin(left)
 
