@@ -20,7 +20,6 @@ from pyspark.sql.types import (
 from poe.errors import OptionError
 from poe.spark.arrow_batches import check_schema
 from poe.spark.batch_reader import BatchReader, FilteringReader
-from poe.spark.option_text import own
 from poe.spark.options import check_options
 from poe.spark.read_options import ReadOptions
 from poe.spark.stream_reader import RefusedStream, StreamReader
@@ -65,10 +64,7 @@ class PoeDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return all columns; who gives a schema of fewer reads no others."""
-        has_segment = any(
-            key.lower() == "includesegment" and text.lower() == "true"
-            for key, text in own(self.options).items()
-        )
+        has_segment = self.options.get("includeSegment", "").lower() == "true"
         return FULL_SCHEMA if has_segment else SCHEMA
 
     def reader(self, schema: StructType) -> BatchReader:

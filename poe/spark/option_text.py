@@ -9,11 +9,12 @@ from poe.errors import OptionError, UnknownOption
 Parsers: TypeAlias = Mapping[str, tuple[str, Callable[[str, str], Any]]]
 """By the name that a user writes: the field that it sets, and what reads name and text."""
 
-_OF_SPARK: Final = frozenset(
-    {"checkpointlocation", "queryname", "provider", "owner", "external", "is_managed_location"}
+OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
+"""What Spark passes on of its own."""
+NO_TABLE: Final = (
+    "CREATE TEMPORARY VIEW t USING poe OPTIONS (…): of a table in its catalog Spark does not hand "
+    "the options on to a Python data source when it is read"
 )
-"""What Spark passes on of its own: of streams, and of tables in its catalog."""
-_OF_TABLE: Final = "option."
 _SECONDS_MAX = 86_400
 
 
@@ -26,8 +27,10 @@ def parse(options: Mapping[str, str], parsers: Parsers) -> dict[str, Any]:
     names = {name.lower(): name for name in parsers}
     values: dict[str, Any] = {}
     said: dict[str, str] = {}
-    for key, text in own(options).items():
+    for key, text in options.items():
         name = names.get(key.lower())
+        if key.lower() in OF_SPARK:
+            continue
         if name is None:
             raise unknown(key, parsers)
         field, read = parsers[name]
@@ -36,33 +39,6 @@ def parse(options: Mapping[str, str], parsers: Parsers) -> dict[str, Any]:
         said[field] = name
         values[field] = read(name, text)
     return values
-
-
-def is_of_spark(key: str) -> bool:
-    """Tell whether Spark passes an option on of its own, which is none of ours."""
-    return key.lower() in _OF_SPARK or key.lower().startswith(_OF_TABLE)
-
-
-def own(options: Mapping[str, str]) -> dict[str, str]:
-    """Return what the user has written, without what Spark adds.
-
-    Of a table in its catalog Spark passes `option.topic` for `topic`, beside properties of its own
-    and a path that it has chosen.
-    """
-    given = {key.lower() for key in options}
-    of_table = {
-        key[len(_OF_TABLE) :]: text
-        for key, text in options.items()
-        if key.lower().startswith(_OF_TABLE)
-    }
-    is_table = bool(of_table) or "provider" in given
-    written = {
-        key: text
-        for key, text in options.items()
-        if not (is_of_spark(key) or (is_table and key.lower() == "path"))
-    }
-    names = {key.lower() for key in written}
-    return written | {key: text for key, text in of_table.items() if key.lower() not in names}
 
 
 def unknown(key: str, names: Iterable[str]) -> UnknownOption:

@@ -84,6 +84,8 @@ class ReadOptions:
         given = [name for name, value in named.items() if value]
         if len(given) != 1:
             allowed = "exactly one of topic, topics and topicPattern"
+            if not given:
+                allowed += "; instead of CREATE TABLE use " + option_text.NO_TABLE
             raise OptionError("topic", ", ".join(given) or None, allowed)
         if self.path is not None and (self.host is not None or self.port is not None):
             raise OptionError("path", self.path, "either host and port, or path")
