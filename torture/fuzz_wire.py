@@ -40,6 +40,7 @@ from poe.protocol import (
     SequencedPutRequest,
 )
 from poe.protocol.maps import pack_map, unpack_map
+from poe.protocol.original import ReplyReader
 from poe.protocol.pipeline_report import PipelineReport, QueryReport
 from poe.protocol.put_id import PUT_ID_SIZE
 
@@ -49,7 +50,7 @@ _COUNT_MAX = 100
 
 def _requests(data: bytes) -> None:
     with contextlib.suppress(ProtocolError):
-        for frame in _frames(data):
+        for frame in _frames(data, FrameReader()):
             protocol.decode_request(*frame)
 
 
@@ -57,12 +58,11 @@ def _replies(data: bytes) -> None:
     kinds: tuple[Any, ...] = (DataReply, PutReply, IndexedReply, ControlReply)
     for kind in kinds:
         with contextlib.suppress(ProtocolError):
-            for frame in _frames(data):
+            for frame in _frames(data, ReplyReader()):
                 protocol.decode_reply(kind, *frame)
 
 
-def _frames(data: bytes) -> Iterator[Any]:
-    reader = FrameReader()
+def _frames(data: bytes, reader: FrameReader) -> Iterator[Any]:
     scratch = memoryview(bytearray(65536))
     while data:
         buffer = reader.buffer(scratch)
@@ -172,7 +172,7 @@ _REQUESTS = (
     + _RANGE
     + _WAIT
 )
-_REPLIES = PutReply(1).encode() + _ERROR + _RESULT + _INDEXED
+_REPLIES = bytes(5) + b"\1" + PutReply(1).encode() + _ERROR + _RESULT + _INDEXED
 TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "requests": (_requests, [_REQUESTS]),
     "replies": (_replies, [_REPLIES]),
