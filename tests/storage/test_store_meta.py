@@ -58,15 +58,26 @@ def messages_in(store):
 EXPECTED = {b"t": [b"t0"] * 3 + [b"t1"] * 3, b"u": [b"u"]}
 
 
-def test_sealed_segments_are_not_opened_at_a_start(tmp_path):
+class OpenedFiles(RealFiles):
+    """Notes which files are opened."""
+
+    def open(self, path, mode):
+        OPENED.append(path)
+        return super().open(path, mode)
+
+
+OPENED: list[str] = []
+
+
+def test_of_sealed_segments_a_start_opens_the_sums_alone(tmp_path):
     closed_store(tmp_path)
-    layer = FaultyFiles(RealFiles.at(tmp_path))
-    # The lock and the events are all that is opened.
-    layer.fail(2, errno.EIO, "open", is_for_ever=True)
-    store = Store.open(layer)
+    OPENED.clear()
+    store = Store.open(OpenedFiles.at(tmp_path))
     assert sorted(store.topics) == [b"t", b"u"]
     assert [segment.count for segment in store.topics[b"t"]] == [3, 3]
-    layer.heal()
+    of_segments = [path for path in OPENED if path.startswith("topics/")]
+    assert of_segments == [path for path in of_segments if path.endswith("_sum")]
+    assert len(of_segments) == len(set(of_segments)) > 0
     assert messages_in(store) == EXPECTED
 
 
