@@ -119,7 +119,17 @@ class SegmentInfo:
 
 @dataclass(frozen=True, slots=True)
 class CheckLimits:
-    """Cast at each check interval: a writer at its limit casts `LimitReached` back."""
+    """Cast at a check interval to who was put onto since the last one.
+
+    A writer at its limit casts `LimitReached` back.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Cast to the topic registry at the first put since `CheckLimits`."""
+
+    writer: ActorRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from poe.broker.appendix_message import (
     SegmentInfo,
     Span,
     Sync,
+    Touched,
     Unseal,
     WaitFor,
 )
@@ -104,6 +105,11 @@ class AppendixOptions:
         if self.read == "synced" and not self.sync_interval:
             raise OptionError("sync_interval", 0, "more than 0 (seconds) with read synced")
 
+    def is_full(self, segment: Segment) -> bool:
+        """Tell whether a segment is at one of its limits."""
+        is_full = segment.count >= self.count_limit or segment.size_bytes >= self.size_limit
+        return is_full or (segment.receipts is not None and segment.receipts.is_full)
+
 
 class AppendixServer(GenServer):
     """Owns one segment from `init` to its end.
@@ -125,6 +131,7 @@ class AppendixServer(GenServer):
     ) -> None:
         """Take over a recovered segment."""
         self._space = space
+        self._is_touched = False
         self._topic = topic
         self._segment = segment
         self._ack = segment.options.ack
@@ -138,7 +145,6 @@ class AppendixServer(GenServer):
         self._is_used = False
         self._is_ticking = False
         self._reported_full = False
-        self._looked_at_count = segment.count
         self._overshoot_count = _OVERSHOOT * options.count_limit
         self._overshoot_bytes = _OVERSHOOT * options.size_limit
 
@@ -179,8 +185,11 @@ class AppendixServer(GenServer):
             if message.is_urgent or not self._is_used:
                 self._hibernate()
         elif isinstance(message, CheckLimits):
+            self._is_touched = False
             self._look_for_file()
             self._report_full()
+            if self._is_due():
+                self._touch()
 
     def handle_info(self, message: Any) -> Stop | None:  # noqa: ANN401
         """Take its own timers, the end of a sync, and the end of the registry."""
@@ -219,6 +228,8 @@ class AppendixServer(GenServer):
         if not segment.is_writer or segment.failure:
             return self._commit.send_on(caller) if segment.failure else MOVED
         pointer = segment.append(request.messages, self._clock.now_us(), request.put_id)
+        if not self._is_touched:
+            self._touch()
         commit = self._commit
         if not commit.is_due:
             commit.mark_dirty()
@@ -239,10 +250,8 @@ class AppendixServer(GenServer):
 
         One that is told of sequenced puts waits for a sync of them. Most of it is done before.
         """
-        segment, options = self._segment, self._options
-        is_full = segment.count >= options.count_limit or segment.size_bytes >= options.size_limit
-        is_full = is_full or (segment.receipts is not None and segment.receipts.is_full)
-        if not is_full or not segment.is_writer or self._commit.work or segment.failure:
+        segment = self._segment
+        if self._commit.work or not self._is_due():
             return
         if segment.receipts is None or is_just_synced or not self._commit.is_due:
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
@@ -252,19 +261,29 @@ class AppendixServer(GenServer):
     def _look_for_file(self) -> None:
         """Have the topic go on in a new segment when the file that was put into lost its name.
 
-        Looked for where something was put since the last time, and not while the whole folder is
-        gone, for which there is no new segment.
+        Looked for where something was put since the last time, and when the whole folder is back,
+        for which there is no new segment while it is gone.
         """
         segment = self._segment
-        if segment.count == self._looked_at_count or self._space.is_gone:
+        if self._space.is_gone:
+            self._touch()
             return
-        self._looked_at_count = segment.count
         if not segment.is_writer or segment.failure or segment.is_in_place():
             return
         segment.failure = "its data file was removed, renamed or replaced"
         logger.error("segment %s: %s; %d messages can be read as long as it is open",
                      segment.path, segment.failure, segment.count)  # fmt: skip
         self.cast(REGISTRY, LimitReached(self._topic, self.ref))
+
+    def _touch(self) -> None:
+        """Have the registry look at the limits at its next tick."""
+        self._is_touched = True
+        self.cast(REGISTRY, Touched(self.ref))
+
+    def _is_due(self) -> bool:
+        """Tell whether it is a writer that is due to be sealed."""
+        segment = self._segment
+        return segment.is_writer and not segment.failure and self._options.is_full(segment)
 
     # ---- durability ---------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import contextlib
 import logging
 
 from poe.actors import ActorRef, GenServer
-from poe.broker.appendix_message import Finish
+from poe.broker.appendix_message import CheckLimits, Finish
 from poe.broker.appendix_server import AppendixOptions
 from poe.broker.routing_table import Route, RoutingTable
 from poe.errors import ActorError, ChildRequestRefused, PoeError, StorageError
@@ -29,7 +29,7 @@ class AppendixServers:
     Always: an address in the routing table is in `owned` or in `to_restart`.
     """
 
-    __slots__ = ("_clock", "_options", "_registry", "_store", "owned", "to_restart")
+    __slots__ = ("_clock", "_options", "_registry", "_store", "owned", "to_restart", "touched")
 
     def __init__(
         self, registry: GenServer, store: Store, options: AppendixOptions, clock: Clock
@@ -43,6 +43,8 @@ class AppendixServers:
         """Topic and segment of each that lives."""
         self.to_restart: dict[ActorRef, tuple[bytes, Segment]] = {}
         """Those of each that has died and could not be brought back yet."""
+        self.touched: dict[ActorRef, None] = {}
+        """Those that were put onto, or begun full, since their limits were looked at last."""
 
     async def start(self, topic: bytes, segment: Segment) -> ActorRef:
         """Start a server on a segment.
@@ -55,7 +57,15 @@ class AppendixServers:
         assert ref is not None
         self._registry.link(ref)
         self.owned[ref] = (topic, segment)
+        if self._options.is_full(segment):
+            self.touched[ref] = None  # by limits that were others before, or it died before
         return ref
+
+    def check_limits(self) -> None:
+        """Have each that was put onto since the last look see whether it is full."""
+        touched, self.touched = self.touched, {}
+        for ref in touched:
+            self._registry.cast(ref, CheckLimits())
 
     async def end(self, ref: ActorRef) -> Segment:
         """End a server that is no longer in the table; its segment is free then."""

@@ -17,12 +17,7 @@ from typing import Any
 
 from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer, Reason, is_orderly
 from poe.actors.reason import is_word
-from poe.broker.appendix_message import (
-    CheckLimits,
-    LimitReached,
-    Seal,
-    Unseal,
-)
+from poe.broker.appendix_message import LimitReached, Seal, Touched, Unseal
 from poe.broker.appendix_server import AppendixOptions
 from poe.broker.appendix_servers import APPENDIX_SUP, AppendixServers
 from poe.broker.archiver import ARCHIVER
@@ -191,6 +186,9 @@ class TopicRegistry(GenServer):
         if isinstance(message, Archived):
             self._expiry.archived = message.keys
             return
+        if isinstance(message, Touched):
+            self._servers.touched[message.writer] = None
+            return
         assert isinstance(message, LimitReached)
         route = self._routes.get(message.topic)
         if route is not None and route.writer is message.writer:
@@ -201,8 +199,7 @@ class TopicRegistry(GenServer):
         if message is _CHECK_TICK:
             self._tick_later()
             self._store.space.look(self.monotonic_s())
-            for _, route in self._routes:
-                self.cast(route.writer, CheckLimits())
+            self._servers.check_limits()
             await self._restart_failed()
         elif message is _EXPIRY_TICK:
             self._expire_later()

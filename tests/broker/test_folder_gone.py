@@ -67,10 +67,29 @@ def test_a_topic_that_lost_its_files_goes_on_in_a_new_segment(sim, what):
     assert messages[-2:] == [b"kept", b"kept, too"]
 
 
+def test_files_lost_while_the_folder_was_gone_are_noticed_when_it_is_back(sim):
+    elsewhere = sim.folder.with_name("elsewhere")
+    sim.node.put(b"t", b"under way")
+    sim.folder.rename(elsewhere)
+    sim.advance(0.5)
+    shutil.rmtree(elsewhere / "topics/t")
+    elsewhere.rename(sim.folder)
+    sim.advance(0.5)
+    sim.node.put(b"t", b"kept")
+    sim.advance(1)
+    (data,) = (sim.folder / "topics/t").glob("*_data")
+    assert b"kept" in data.read_bytes()
+
+
 def test_topics_that_nobody_puts_to_are_not_looked_at(sim, monkeypatch):
     """Nothing may cost per topic that is not touched."""
-    looked = []
-    monkeypatch.setattr(Segment, "is_in_place", lambda self: looked.append(self.path) or True)
+    looked: list[str] = []
+
+    def look(segment):
+        looked.append(segment.path)
+        return True
+
+    monkeypatch.setattr(Segment, "is_in_place", look)
     sim.advance(5)
     looked.clear()
     sim.node.put(b"u", b"x")
