@@ -32,6 +32,7 @@ from poe.broker import (
     SegmentRows,
     check_port_is_free,
     control,
+    describe_all,
     may_repeat,
 )
 from poe.config import Config
@@ -329,7 +330,7 @@ class Node:
 
     def info(self) -> list[tuple[bytes, SegmentRows]]:
         """Return each topic's appendix servers with all that is known of their segments."""
-        return self._serve(lambda handler: handler.describe_all())
+        return self._serve(lambda by: describe_all(by.actor, by.routes))
 
     def print_status(self, file: TextIO | None = None) -> None:
         """Print a line for each topic: its name and the roles of its appendix servers."""

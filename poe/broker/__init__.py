@@ -19,10 +19,11 @@ from poe.broker.listener import (
     bind_port,
     check_port_is_free,
 )
+from poe.broker.listing import SegmentRows, describe_all
 from poe.broker.local_request import LocalRequest
 from poe.broker.log_limit import LogLimit
 from poe.broker.node_tree import NodeParts, NodeSup
-from poe.broker.request_handler import NODE_SUP, RequestHandler, SegmentRows
+from poe.broker.request_handler import NODE_SUP, RequestHandler
 from poe.broker.retry import may_repeat
 from poe.broker.routing_table import Route, RoutingTable
 from poe.broker.scrubber import ScrubberOptions
@@ -54,6 +55,7 @@ __all__ = [
     "bind_port",
     "check_port_is_free",
     "control",
+    "describe_all",
     "may_repeat",
     "missing_for_spark",
 ]

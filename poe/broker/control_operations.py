@@ -3,13 +3,16 @@
 Each checks its arguments, asks the request handler, and turns what it answers into plain values.
 """
 
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import fields
 from typing import Any, TypeAlias
 
 from poe.actors import ActorRef
 from poe.broker.appendix_message import SegmentInfo, Span
 from poe.broker.copying import Copy, copy
+from poe.broker.listing import describe, pages
 from poe.broker.pipelines import PIPELINE_OPERATIONS, PIPELINES, add_pipelines
 from poe.broker.request_handler import NODE_SUP, WAIT_MAX_S, RequestHandler
 from poe.broker.topic_registry import Delete, EnsureWriter, Trim
@@ -21,6 +24,8 @@ from poe.version import VERSION
 Arguments: TypeAlias = dict[str, Any]
 
 _U32_MAX = 2**32 - 1
+_NAMES_COUNT = 1000
+"""Names that a listing of nothing else tells in a turn."""
 _ROW_FIELDS = tuple(field.name for field in fields(TreeRow))
 _SEGMENT_FIELDS = ("path", "role", "count", "size_bytes", "pointer_low", "pointer_high")
 
@@ -44,21 +49,44 @@ async def _health(handler: RequestHandler, _: Arguments) -> dict[str, Any]:
     return {"status": "refusing" if told.get("refusal") else "ok", "version": VERSION, **told}
 
 
-async def _topics(handler: RequestHandler, _: Arguments) -> list[bytes]:
-    return handler.routes.topics()
+async def _topics(handler: RequestHandler, arguments: Arguments) -> list[bytes]:
+    async with aclosing(
+        pages(handler.actor, handler.routes, *_page(arguments), _NAMES_COUNT)
+    ) as found:
+        return [name async for names in found for name in names]
 
 
-async def _status(handler: RequestHandler, _: Arguments) -> dict[bytes, list[list[str]]]:
-    described = await handler.describe_all()
-    return {topic: [[str(ref), info.role] for ref, info in rows] for topic, rows in described}
+async def _listing(handler: RequestHandler, op: str, arguments: Arguments) -> dict[bytes, Any]:
+    told: dict[bytes, Any] = {}
+    async with aclosing(listed(handler, op, arguments)) as found:
+        async for page in found:
+            told.update(page)
+    return told
 
 
-async def _info(handler: RequestHandler, _: Arguments) -> dict[bytes, list[dict[str, Any]]]:
-    described = await handler.describe_all()
-    return {
-        topic: [_as_map(*row, handler.newest_removed(topic)) for row in rows]
-        for topic, rows in described
-    }
+async def listed(
+    handler: RequestHandler, op: str, arguments: Arguments
+) -> AsyncGenerator[dict[bytes, list[Any]], None]:
+    """Yield the result of one of `LISTINGS`, a map, in parts; others have their turn between them.
+
+    Raises:
+        RemoteProtocolError: a wrong argument.
+    """
+    tell, actor, routes = LISTINGS[op], handler.actor, handler.routes
+    async with aclosing(pages(actor, routes, *_page(arguments))) as found:
+        async for names in found:
+            told = {}
+            for name in names:
+                removed = handler.newest_removed(name)
+                rows = await describe(actor, routes, name)
+                told[name] = [tell(*row, removed) for row in rows]
+            yield told
+
+
+def _page(arguments: Arguments) -> tuple[bytes, float]:
+    """Return behind which topic a page begins, and how many it has at most."""
+    after = _topic(arguments, "after") if arguments.get("after") else b""
+    return after, _whole(arguments, "count", _U32_MAX) if "count" in arguments else math.inf
 
 
 async def _segments(handler: RequestHandler, arguments: Arguments) -> list[dict[str, Any]]:
@@ -148,8 +176,8 @@ def _pipelines(op: str) -> Callable[[RequestHandler, Arguments], Awaitable[Any]]
 
 _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = {
     "topics": _topics,
-    "status": _status,
-    "info": _info,
+    "status": lambda handler, arguments: _listing(handler, "status", arguments),
+    "info": lambda handler, arguments: _listing(handler, "info", arguments),
     "segments": _segments,
     "removed": _removed,
     "tree": _tree,
@@ -169,6 +197,17 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
 def _as_map(ref: ActorRef, info: SegmentInfo, removed: int | None) -> dict[str, Any]:
     row = {"ref": str(ref), **{name: getattr(info, name) for name in _SEGMENT_FIELDS}}
     return row | {"removed": removed}
+
+
+def _as_pair(ref: ActorRef, info: SegmentInfo, _removed: int | None) -> list[str]:
+    return [str(ref), info.role]
+
+
+LISTINGS: dict[str, Callable[[ActorRef, SegmentInfo, int | None], Any]] = {
+    "status": _as_pair,
+    "info": _as_map,
+}
+"""The operations whose result is a map of topics, and what they tell of a segment."""
 
 
 def _topic(arguments: Arguments, name: str = "topic") -> bytes:

@@ -4,12 +4,13 @@ What is made in memory for a client is bounded by the budget of the node before 
 nobody knows when the client will take it.
 """
 
+from contextlib import aclosing
 from typing import TypeAlias
 
 from poe.actors import Call
 from poe.broker.appendix_message import GetRange
 from poe.broker.byte_budget import Room
-from poe.broker.control_operations import control
+from poe.broker.control_operations import LISTINGS, control, listed
 from poe.broker.request_handler import RequestHandler
 from poe.errors import Overloaded, PoeError, RemoteProtocolError
 from poe.errors.tracebacks import drop_tracebacks
@@ -27,6 +28,7 @@ from poe.protocol import (
     RangeRequest,
     Request,
 )
+from poe.protocol.maps import pack_items
 from poe.storage import FileSlice
 
 Reply: TypeAlias = tuple[bytes | memoryview, FileSlice | None]
@@ -47,8 +49,11 @@ async def make_reply(
                 topic, messages, put_id = request
                 return PutReply.frame(await handler.put(topic, messages, begun, put_id)), None
             case ControlRequest():
-                result = await control(handler, request.op, request.arguments)
-                reply = ControlReply(request.id, result).encode()
+                if request.op in LISTINGS:
+                    reply = await _listing_reply(handler, request)
+                else:
+                    result = await control(handler, request.op, request.arguments)
+                    reply = ControlReply(request.id, result).encode()
                 _check_size(reply, room)
                 return reply, None
     except PoeError as error:
@@ -77,6 +82,16 @@ async def _indexed_reply(handler: RequestHandler, request: RangeRequest, room: R
     head = IndexedReply.head(found.entries, found.records.length)
     # As a view: a rest of it is cut off without a copy each time the peer takes some.
     return memoryview(head), found.records
+
+
+async def _listing_reply(handler: RequestHandler, request: ControlRequest) -> bytes:
+    """Encode a map of topics part by part, so that others have their turn in between."""
+    count, parts = 0, []
+    async with aclosing(listed(handler, request.op, request.arguments)) as pages:
+        async for page in pages:
+            count += len(page)
+            parts.append(pack_items(page, "control reply"))
+    return ControlReply.join(request.id, count, parts)
 
 
 def _check_size(reply: bytes, room: Room) -> None:

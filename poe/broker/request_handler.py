@@ -7,25 +7,23 @@ Source: poe_protocol_server.erl and poe_server.erl, less their two calls to the 
 message.
 """
 
-import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
-from poe.actors import ActorRef, Call, GenServer, ReplyDeadline
+from poe.actors import Call, GenServer, ReplyDeadline
 from poe.broker.appendix_message import (
     MOVED,
-    Describe,
     Get,
     GetRange,
     Next,
     Put,
-    SegmentInfo,
     WaitFor,
 )
 from poe.broker.appendix_server import REGISTRY
 from poe.broker.byte_budget import Room
 from poe.broker.last_put import find_last_put
+from poe.broker.listing import SegmentRows, describe_route
 from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat, release_files
 from poe.broker.routing_table import Route, RoutingTable
 from poe.broker.topic_registry import Delete, EnsureWriter, Trim
@@ -56,9 +54,6 @@ WAIT_SLICE_S = 2.0
 
 NODE_SUP = "poe_sup"
 """Name of the root of a node's tree."""
-
-SegmentRows: TypeAlias = list[tuple[ActorRef, SegmentInfo]]
-"""The appendix servers of a topic, oldest first, each with what it tells of its segment."""
 
 
 class RequestHandler:
@@ -294,27 +289,12 @@ class RequestHandler:
             route = self.routes.get(topic)
             if route is None:
                 raise UnknownTopic(topic)
-            rows = await self._describe(route)
+            rows = await describe_route(self.actor, route)
             # Who plans a read by it would leave out messages of a server that is being restarted.
             if len(rows) == len(route.refs):
                 return rows
             await self.actor.sleep(RETRY_S)
         raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
-
-    async def describe_all(self) -> list[tuple[bytes, SegmentRows]]:
-        """Return what is known of all topics, sorted; of one that cannot be served, no segments."""
-        described = []
-        for topic in self.routes.topics():
-            route = self.routes.get(topic)
-            described.append((topic, [] if route is None else await self._describe(route)))
-        return described
-
-    async def _describe(self, route: Route) -> SegmentRows:
-        rows = []
-        for ref in route.refs:
-            with contextlib.suppress(ActorDead):  # it is being restarted, or has expired
-                rows.append((ref, await self.actor.call(ref, Describe())))
-        return rows
 
     async def wait(self, topic: bytes, pointer: int, timeout_s: float) -> bool:
         """Wait until something follows `pointer`; False when nothing did within `timeout_s`.

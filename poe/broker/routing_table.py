@@ -5,7 +5,7 @@ outlives the registry, as an ETS table with an heir would, so that a restart of 
 not leave its readers with nothing. What all who read topics must know stands here, too.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -44,8 +44,11 @@ class RoutingTable:
 
     def __init__(self) -> None:
         self._routes: dict[bytes, Route] = {}
+        self._names: list[bytes] = []  # of the routes, sorted
         self.failures: dict[bytes, StorageError] = {}
         """Topics that cannot be served, and so have no route, and why; the store's own table."""
+        self.listings_count = 0
+        """How many are being told of all topics just now."""
         self.removals: Removals | None = None
         """What was removed of topics; the store's own notes, None before the registry is there."""
         self.read_only: dict[bytes, str] = {}
@@ -88,6 +91,12 @@ class RoutingTable:
         """Return all topics, sorted; those that cannot be served, too."""
         return sorted(self._routes.keys() | self.failures.keys())
 
+    def page(self, after: bytes, count: int) -> list[bytes]:
+        """Return the next topics behind one, sorted: `count` at most, and fewer at the end only."""
+        begin = bisect_right(self._names, after)
+        failed = [name for name in [*self.failures] if name > after]
+        return sorted({*self._names[begin : begin + count], *failed})[:count]
+
     def is_newest(self, topic: bytes, ref: ActorRef) -> bool:
         """Tell whether nothing lies behind what `ref` holds: it is the writer, or all is gone."""
         route = self._routes.get(topic)
@@ -96,11 +105,15 @@ class RoutingTable:
     def clear(self) -> None:
         """Forget everything; the registry does so before it recovers."""
         self._routes.clear()
+        self._names.clear()
 
     def remove(self, topic: bytes) -> list[ActorRef]:
         """Take a topic out, and return its appendix servers; none where it has no route."""
         route = self._routes.pop(topic, None)
-        return [] if route is None else route.refs
+        if route is None:
+            return []
+        del self._names[bisect_left(self._names, topic)]
+        return route.refs
 
     def add(self, topic: bytes, ref: ActorRef, bound: int | None) -> None:
         """Append a writer; `bound` is the newest pointer of the one it follows, 0 of an empty one.
@@ -114,6 +127,8 @@ class RoutingTable:
             route.bounds = [*known.bounds, max([bound, *known.bounds[-1:]])]
         else:
             route.refs = [ref]
+        if known is None:
+            insort(self._names, topic)
         # A new object, so that a reader in another thread never sees half a change.
         self._routes[topic] = route
 

@@ -98,7 +98,7 @@ def _rows(connection: Socket) -> list[tuple[str, ...]]:
     """Return topic, servers, messages, bytes and age of the newest, of each topic."""
     now_us = time.time_ns() // 1000
     rows: list[tuple[str, ...]] = []
-    for topic, segments in sorted(connection.control("info").items()):
+    for topic, segments in sorted(connection.info().items()):
         count = sum(segment["count"] for segment in segments)
         size_bytes = sum(segment["size_bytes"] for segment in segments)
         newest = max((segment["pointer_high"] or 0 for segment in segments), default=0)

@@ -44,6 +44,7 @@ from poe.protocol.arguments import check_pointer, range_arguments, wait_argument
 from poe.protocol.exchange import connect_failure, find_original
 from poe.protocol.messages import ReplyT, put_frame
 from poe.protocol.original import HEAD_SIZE, lacking
+from poe.protocol.paging import PAGE_COUNT, end_of
 from poe.protocol.put_id import check_producer, copy_arguments
 
 
@@ -209,6 +210,22 @@ class AsyncSocket:
             PoeError: as `control`.
         """
         return dict(await self.control("status"))
+
+    async def info(self) -> dict[bytes, list[dict[str, Any]]]:
+        """Return for each topic what is known of its segments, oldest first, a map for each.
+
+        They are asked for page by page, so that no reply is longer than it need be.
+
+        Raises:
+            PoeError: as `control`.
+        """
+        told: dict[bytes, list[dict[str, Any]]] = {}
+        after: bytes | None = b""
+        while after is not None:
+            page = await self.control("info", after=after, count=PAGE_COUNT)
+            told.update(page)
+            after = end_of(page, after)
+        return told
 
     async def segments(self, topic: bytes | str) -> list[dict[str, Any]]:
         """Return what is known of the segments of a topic, oldest first, a map for each.

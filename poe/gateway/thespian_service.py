@@ -7,6 +7,7 @@ and a connection that was kept would be found dead by the first put after a rest
 
 import os
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any
 
 from poe import protocol
@@ -90,6 +91,8 @@ def _request_of(message: Any) -> Callable[[protocol.Socket], Any]:  # noqa: ANN4
             return lambda node: next(iter(node.read(**arguments, limit=1)), None)
         case "read":
             return lambda node: node.read(**arguments)
+        case "info":
+            return methodcaller(op)
         case _:
             return lambda node: node.control(op, **arguments)
 

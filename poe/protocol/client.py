@@ -15,6 +15,7 @@ from poe.protocol.batch import Messages
 from poe.protocol.exchange import IN_FLIGHT_MAX, Exchange, open_connection
 from poe.protocol.frames import FRAME_MAX
 from poe.protocol.messages import DataReply, PointerRequest, PutReply, PutRequest, put_frame
+from poe.protocol.paging import PAGE_COUNT, end_of
 from poe.protocol.put_id import LastPut, PutId, check_producer, copy_arguments
 from poe.protocol.ranges import (
     RANGE_BYTES,
@@ -232,6 +233,22 @@ class Socket(Exchange):
             PoeError: as `control`.
         """
         return dict(self.control("status"))
+
+    def info(self) -> dict[bytes, list[dict[str, Any]]]:
+        """Return for each topic what is known of its segments, oldest first, a map for each.
+
+        They are asked for page by page, so that no reply is longer than it need be.
+
+        Raises:
+            PoeError: as `control`.
+        """
+        told: dict[bytes, list[dict[str, Any]]] = {}
+        after: bytes | None = b""
+        while after is not None:
+            page = self.control("info", after=after, count=PAGE_COUNT)
+            told.update(page)
+            after = end_of(page, after)
+        return told
 
     def segments(self, topic: bytes | str) -> list[dict[str, Any]]:
         """Return what is known of the segments of a topic, oldest first, a map for each.

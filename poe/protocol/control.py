@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from poe.errors import LocalProtocolError, PoeError, RemoteProtocolError
 from poe.protocol.faults import error_message, error_values, rebuild_error
 from poe.protocol.frames import frame_header
-from poe.protocol.maps import pack_map, take_id, take_text, unpack_map
+from poe.protocol.maps import pack_joined, pack_map, take_id, take_text, unpack_map
 
 CONTROL_SIZE_MAX = 64 * 1024
 """Bytes in the body of a control request."""
@@ -86,6 +86,12 @@ class ControlReply:
         """
         body = pack_map({"id": self.id, "result": self.result}, "control reply")
         return frame_header(self.MESSAGE_TYPE, len(body)) + body
+
+    @classmethod
+    def join(cls, request_id: int, count: int, parts: list[bytes]) -> bytes:
+        """Return the frame of a result that is a map of `count` items, packed in `parts`."""
+        body = pack_joined({"id": request_id}, "result", count, parts)
+        return frame_header(cls.MESSAGE_TYPE, len(body)) + body
 
     @classmethod
     def decode(cls, body: memoryview) -> Self:

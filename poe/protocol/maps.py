@@ -27,6 +27,31 @@ def pack_map(fields: dict[str, Any], what: str) -> bytes:
     return packed
 
 
+def pack_items(fields: dict[Any, Any], what: str) -> bytes:
+    """Return the keys and values of a map as msgpack, without the map's header.
+
+    Raises:
+        LocalProtocolError: a value that msgpack cannot hold.
+    """
+    packer = msgpack.Packer()
+    header: bytes = packer.pack_map_header(len(fields))
+    return pack_map(fields, what)[len(header) :]
+
+
+def pack_joined(fields: dict[str, Any], name: str, count: int, parts: list[bytes]) -> bytes:
+    """Return a map as msgpack whose last value, `name`, is a map of `count` items in parts."""
+    packer = msgpack.Packer()
+    headers = packer.pack_map_header(len(fields) + 1), packer.pack_map_header(count)
+    items = pack_items(fields, name) + pack_map_key(name)
+    return b"".join([headers[0], items, headers[1], *parts])
+
+
+def pack_map_key(name: str) -> bytes:
+    """Return a key of a map as msgpack."""
+    packed: bytes = msgpack.packb(name)
+    return packed
+
+
 def unpack_map(body: memoryview, what: str, count_max: int = -1) -> dict[str, Any]:
     """Return the map that fills `body`.
 

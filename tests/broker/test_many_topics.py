@@ -1,10 +1,15 @@
-"""What nobody touches costs nothing: no ticks."""
+"""What nobody touches costs nothing: no ticks; listings let others in between."""
 
 import pytest
 
+from poe import Node, protocol
 from poe.broker.appendix_message import CheckLimits
 from poe.broker.appendix_server import AppendixServer
-from tests.broker.nodes import SimulatedNode
+from poe.broker.listing import pages
+from poe.broker.routing_table import RoutingTable
+from poe.errors import RemoteProtocolError, StorageError
+from poe.protocol.paging import PAGE_COUNT, end_of
+from tests.broker.nodes import SimulatedNode, connect
 
 TOPICS = [b"t%03d" % number for number in range(120)]
 
@@ -52,3 +57,74 @@ def test_a_writer_that_is_full_by_limits_that_were_greater_before_is_sealed(tmp_
     made.advance(1)
     assert made.roles(b"t") in {"rw", "hw"}
     made.stop()
+
+
+def test_pages_tell_of_all_topics_once(node):
+    for op in ("topics", "status", "info"):
+        whole, after = node.node.control(op), b""
+        told: list[bytes] = []
+        while page := node.node.control(op, after=after, count=50):
+            assert len(page) == min(50, len(TOPICS) - len(told))
+            told += list(page)
+            after = told[-1]
+        assert told == list(whole) == TOPICS
+        assert list(node.node.control(op, count=2)) == TOPICS[:2]
+        assert list(node.node.control(op, after=b"t117")) == TOPICS[118:]
+        assert len(node.node.control(op, after="t1175", count=7)) == 2
+        assert not node.node.control(op, count=0)
+
+
+@pytest.mark.parametrize("wrong", [{"after": 1}, {"count": -1}, {"count": 1.5}, {"count": "all"}])
+@pytest.mark.parametrize("op", ["topics", "status", "info"])
+def test_pages_that_are_none_are_refused(node, op, wrong):
+    with pytest.raises(RemoteProtocolError, match=next(iter(wrong))):
+        node.node.control(op, **wrong)
+
+
+def test_pages_know_what_is_made_and_deleted_and_what_cannot_be_served(node):
+    node.node.put(b"s", b"0")
+    node.node.control("delete", topic=b"t001")
+    node.routes.failures[b"t0005"] = StorageError("broken")
+    expected = sorted({*TOPICS, b"s", b"t0005"} - {b"t001"})
+    assert node.node.topics() == list(node.node.control("info")) == expected
+    assert node.node.control("topics", after=b"t000", count=2) == [b"t0005", b"t002"]
+    assert node.node.control("info", after=b"t000", count=1) == {b"t0005": []}
+    assert node.routes.page(b"", 0) == []
+    assert RoutingTable().page(b"", 9) == []
+
+
+def test_a_page_ends_where_all_are_told():
+    full = [b"%04d" % number for number in range(PAGE_COUNT)]
+    assert end_of(full, b"") == full[-1]
+    assert end_of(full[:-1], b"") is None
+    assert end_of([], b"x") is None
+    assert end_of(full, full[-1]) is None, "a server that knows no pages"
+    assert end_of([*full, b"more"], b"") is None, "such a one, too"
+
+
+def test_a_listing_takes_turns_however_many_topics_there_are(node):
+    served = []
+
+    async def list_all(handler):
+        served.extend([len(names) async for names in pages(handler.actor, handler.routes)])
+        return "listed"
+
+    before = node.clock.monotonic_s()
+    assert node.node._serve(list_all) == "listed"  # noqa: SLF001 - one request of our own
+    assert sum(served) == len(TOPICS)
+    assert max(served) <= 50
+    assert node.clock.monotonic_s() > before, "it has paused"
+    assert node.routes.listings_count == 0
+
+
+def test_a_client_gets_all_pages(tmp_path, monkeypatch):
+    monkeypatch.setattr(protocol.client, "PAGE_COUNT", 7)
+    monkeypatch.setattr("poe.protocol.paging.PAGE_COUNT", 7)
+    with Node(dir=tmp_path, port=0) as node:
+        for topic in TOPICS[:21]:
+            node.put(topic, b"0")
+        with connect(node) as client:
+            assert client.topics() == TOPICS[:21]
+            assert list(client.info()) == TOPICS[:21]
+            assert client.control("info") == client.info()
+            assert list(client.control("status")) == TOPICS[:21]

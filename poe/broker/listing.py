@@ -1,0 +1,71 @@
+"""Tells of all topics in turns: a page after the other, and others are served in between."""
+
+import contextlib
+import math
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TypeAlias
+
+from poe.actors import ActorRef, GenServer
+from poe.broker.appendix_message import Describe, SegmentInfo
+from poe.broker.routing_table import Route, RoutingTable
+from poe.errors import ActorDead
+
+SegmentRows: TypeAlias = list[tuple[ActorRef, SegmentInfo]]
+"""The appendix servers of a topic, oldest first, each with what it tells of its segment."""
+
+_TOLD_COUNT = 50
+"""Topics or segments of which a listing is told before others have their turn."""
+_PAUSE_S = 0.001
+"""What a listing then pauses for each that is under way, so that together they fill no core."""
+
+
+async def pages(
+    actor: GenServer,
+    routes: RoutingTable,
+    after: bytes = b"",
+    count: float = math.inf,
+    page_count: int = _TOLD_COUNT,
+) -> AsyncGenerator[list[bytes], None]:
+    """Yield the topics behind one, sorted, a page after the other, and let others between them.
+
+    A listing of all topics takes no longer a turn than one of a few.
+    """
+    routes.listings_count += 1
+    try:
+        while names := routes.page(after, int(min(count, page_count))):
+            yield names
+            count -= len(names)
+            after = names[-1]
+            if not count or len(names) < page_count:
+                return
+            await actor.sleep(_PAUSE_S * routes.listings_count)
+    finally:
+        routes.listings_count -= 1
+
+
+async def describe_all(actor: GenServer, routes: RoutingTable) -> list[tuple[bytes, SegmentRows]]:
+    """Return what is known of all topics, sorted; of one that cannot be served, no segments."""
+    async with aclosing(pages(actor, routes)) as all_pages:
+        return [
+            (name, await describe(actor, routes, name))
+            async for names in all_pages
+            for name in names
+        ]
+
+
+async def describe(actor: GenServer, routes: RoutingTable, topic: bytes) -> SegmentRows:
+    """Return what is known of the segments of a topic; none where it cannot be served."""
+    route = routes.get(topic)
+    return [] if route is None else await describe_route(actor, route)
+
+
+async def describe_route(actor: GenServer, route: Route) -> SegmentRows:
+    """Ask the appendix servers of a topic; one that is being restarted is left out."""
+    rows: SegmentRows = []
+    for number, ref in enumerate(route.refs, 1):
+        if number % _TOLD_COUNT == 0:
+            await actor.sleep(_PAUSE_S)
+        with contextlib.suppress(ActorDead):  # it is being restarted, or has expired
+            rows.append((ref, await actor.call(ref, Describe())))
+    return rows
