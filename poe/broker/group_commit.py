@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Any, cast
 from weakref import proxy
 
-from poe.actors import NO_REPLY, Call, GenServer, Timer, Work
+from poe.actors import NO_REPLY, ActorRef, Call, GenServer, Timer, Work
 from poe.actors.work import DISK_THREADS
 from poe.broker.appendix_message import MOVED
 from poe.errors import NoDescriptors, StorageError, SyncFailed, WriteFailed
@@ -34,6 +34,8 @@ class CommitAlarm(Enum):
     """A group has waited for others to join it."""
     UNASKED = auto()
     """Something was put that nobody waits for."""
+    FIRST = auto()
+    """The segment before it has ended, so that it may, too."""
 
 
 class GroupCommit:
@@ -80,6 +82,7 @@ class GroupCommit:
         self.work: Work | None = None
         """A sync, or what makes a cut durable; nothing else may change the files meanwhile."""
         self.is_dirty = segment.count > 0
+        segment.owner = server.ref
         self.is_due = False
         """Something was put since the last sync began."""
         self.visible: tuple[int, int] | None = None
@@ -152,7 +155,7 @@ class GroupCommit:
         self._timer = None
         if not self.is_dirty or self._segment.has_failed_to_sync:
             return
-        if self.work is None:
+        if self.work is None and not self._segment.is_behind_others:
             self._sync()
         else:
             self.mark_dirty()
@@ -199,6 +202,10 @@ class GroupCommit:
         self._segment.is_retry = False
         if self._segment.is_locked:
             self.mark_dirty()  # it waits for the segment before it to be durable, or for room
+        else:
+            owner = cast("ActorRef | None", self._segment.take_next())
+            if owner is not None:
+                self._server.cast(owner, CommitAlarm.FIRST)
         if self.visible is not None:
             self._show()
 
@@ -209,6 +216,9 @@ class GroupCommit:
                 self.begin()
             case CommitAlarm.UNASKED:
                 self.sync_unasked()
+            case CommitAlarm.FIRST:
+                if self.is_dirty and not self._segment.is_writer:
+                    self.sync_early()
 
     def finish(self) -> None:
         """Answer all who wait for a sync before anything else happens.

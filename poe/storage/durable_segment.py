@@ -23,7 +23,7 @@ class DurableSegment(RangeSegment):
     Always, of a writer: where it has receipts, no sequenced put is in the data without one.
     """
 
-    __slots__ = ("_are_names_synced", "_before")
+    __slots__ = ("_after", "_are_names_synced", "_before", "_is_all_synced", "owner")
 
     def __init__(
         self, files: SegmentFiles, timestamp: int, options: SegmentOptions, extent: Extent
@@ -33,6 +33,20 @@ class DurableSegment(RangeSegment):
         self._are_names_synced = False
         # The segment before it in the topic, until that is durable, or known never to be.
         self._before: DurableSegment | None = None
+        self._after: DurableSegment | None = None
+        self._is_all_synced = False
+        self.owner: object = None
+        """Who has it synced, for whoever has that of the segment before it."""
+
+    @property
+    def is_behind_others(self) -> bool:
+        """Whether all of a sealed segment is durable, and it ends once the one before it has."""
+        return self.is_locked and self._is_all_synced and not self._is_before_durable()
+
+    def take_next(self) -> object:
+        """Return the owner of the next segment, if that waits for the end of this one; once."""
+        after, self._after = self._after, None
+        return after.owner if after is not None and after.is_locked else None
 
     @property
     def pending_pointer(self) -> int:
@@ -63,7 +77,7 @@ class DurableSegment(RangeSegment):
             extent = self._extent(writer.sums.state)
             return partial(self._sync, sync, extent, partial(self._note_synced, writer.sums))
         has_receipts = self.receipts is not None and self.receipts.path == self.path
-        reader = self._reader or self._wake()
+        reader = None if self._is_all_synced else self._reader or self._wake()
         sync, sum_file = self._files.begin_sync(reader, has_receipts=has_receipts)
         return partial(self._sync, sync, self._synced, partial(self._end, sum_file))
 
@@ -123,6 +137,7 @@ class DurableSegment(RangeSegment):
         Only then: what a power cut leaves behind is known by that, whatever becomes of the lock.
         And only when the segment before it has ended: what comes behind a hole proves nothing.
         """
+        self._is_all_synced = True
         if not self.is_locked or self.has_failed_to_sync or not self._is_before_durable():
             return
         sums = self._sums

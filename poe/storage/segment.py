@@ -74,6 +74,8 @@ class Segment(DurableSegment):
         extent, receipts = place.make(earlier, after_pointer, is_synced=is_synced)
         segment = cls(place, timestamp, options, extent)
         segment._before = before
+        if before is not None:
+            before._after = segment  # noqa: SLF001 - of its own class
         segment.is_writer = True
         segment._are_names_synced = is_synced
         segment.receipts = receipts
@@ -244,6 +246,7 @@ class Segment(DurableSegment):
             return
         self.check_damage()
         self._forget_files()
+        self._is_all_synced = False
         sums = self._sums
         is_closed = sums is not None and bool(sums.flags & Flag.CLEAN) and not self.is_locked
         if self._sums is None:

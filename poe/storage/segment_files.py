@@ -222,16 +222,20 @@ class SegmentFiles:
         return reader, writer
 
     def begin_sync(
-        self, reader: RecordReader, *, has_receipts: bool
+        self, reader: RecordReader | None, *, has_receipts: bool
     ) -> tuple[Callable[[], None], OpenFile | None]:
         """Return what makes a sealed segment durable, with its index, in any thread; and its sums.
+
+        Without a reader all of it is so already, and only the sums are opened.
 
         Raises:
             ReadFailed: the sums cannot be opened. What is returned raises WriteFailed.
         """
         with reading(self.path):
-            receipts = open_maybe(self.files, self.path + "_seq", "r+") if has_receipts else None
             sums = open_maybe(self.files, self.path + "_sum", "r+")
+            if reader is None:
+                return partial(self._sync, []), sums
+            receipts = open_maybe(self.files, self.path + "_seq", "r+") if has_receipts else None
         # The sums last, which say that the others are durable.
         files = [reader.file, reader.index.file, *filter(None, [receipts, sums])]
         return partial(self._sync, files), sums

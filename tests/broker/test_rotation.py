@@ -144,6 +144,8 @@ def test_no_put_is_lost_or_doubled_while_segments_roll_every_millisecond(serve):
         found[int(text.split()[0])].append(text)
     assert found == expected
     assert len(by_next) == 200_000
+    # Thousands of segments of the last seconds are synced, each by itself and in order.
+    node.stop(60)
 
 
 def test_a_thousand_rotations_leave_no_descriptor_open(simulate):

@@ -523,3 +523,34 @@ def test_a_start_that_dies_behind_a_power_cut_is_followed_by_one_that_knows_of_i
     store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="two"))
     [segment] = store.topics[b"t"]
     assert (segment.count, segment.damage) == (0, ())
+
+
+def sealed_segment(store, topic=b"t"):
+    segment = store.create_segment(topic, NOW)
+    segment.append([b"m"], NOW)
+    segment.seal()
+    segment.owner = segment.path
+    return segment
+
+
+def test_sealed_segments_end_in_their_order_and_are_synced_once(tmp_path):
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    store = Store.open(layer)
+    first, second, third = (sealed_segment(store) for _ in range(3))
+    for segment in (third, second):
+        segment.sync()
+        assert segment.is_locked
+        assert segment.is_behind_others
+    first.sync()
+    assert not first.is_locked
+    assert first.take_next() == second.path
+    assert first.take_next() is None
+    # All of it is durable already: nothing but its end is written, and synced.
+    layer.fail(2, errno.EIO, "sync")
+    second.sync()
+    layer.heal()
+    assert not second.is_locked
+    assert not second.is_behind_others
+    third.sync()
+    assert not third.is_locked
+    store.close()
