@@ -194,6 +194,13 @@ class Removals:
         """Return the newest pointer that was removed of a topic; 0: none, None: nobody knows."""
         return self._notes.newest(topic)
 
+    def has(self, topic: bytes, timestamp: int) -> bool:
+        """Look whether it is noted that a segment was removed, maybe among several."""
+        return any(
+            each.timestamp == timestamp or (not each.timestamp and each.first <= timestamp)
+            for each in self.extents(topic, timestamp)
+        )
+
     def begin(self, topics: Container[bytes], now_us: int, *, is_known: bool) -> None:
         """Begin to take notes for a store that has these topics.
 

@@ -338,12 +338,18 @@ class Store:
         unserved = self._folders.unserved(self.failed)
         known |= {key for key in self._meta.live if key[0] in unserved}
         now_us = self._files.modified_us(META_FILE) or 0
-        for lost in self._meta.keep_only(known):
+        gone = self._meta.live.keys() - known
+        removed = {key for key in gone if self._is_noted_as_removed(*key)}
+        for lost in self._meta.keep_only(known, removed):
             _note_lost(self.removals, lost, self.topics, now_us)
         unknown_high = max(now_us, *map(self.last_pointer, self.topics), 0)
         self.removals.begin(self.topics, unknown_high, is_known=is_known)
         for told in self.foreign():
             _log.error("%s; put them where they belong, or remove them", told)
+
+    def _is_noted_as_removed(self, folder: bytes, timestamp: int) -> bool:
+        topic = topic_in(os.fsdecode(folder))
+        return topic is not None and self.removals.has(topic, timestamp)
 
     def _options_of(self, topic: bytes) -> SegmentOptions:
         return self._options_by_topic.get(topic, self._options)

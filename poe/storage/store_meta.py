@@ -242,10 +242,19 @@ class StoreMeta:
         else:
             self._size_bytes += len(content)
 
-    def keep_only(self, known: Container[tuple[bytes, int]]) -> list[Event]:
-        """Forget segments that are not known any more; report those that nobody deleted."""
+    def keep_only(
+        self, known: Container[tuple[bytes, int]], removed: Container[tuple[bytes, int]] = ()
+    ) -> list[Event]:
+        """Forget segments that are not known any more; report those that nobody deleted.
+
+        Of those in `removed` it is known that they were deleted: a power cut took the event.
+        """
         gone = {key: event for key, event in self.live.items() if key not in known}
-        lost = [key for key, event in gone.items() if event.kind is not Kind.TOMBSTONE]
+        lost = [
+            key
+            for key, event in gone.items()
+            if event.kind is not Kind.TOMBSTONE and key not in removed
+        ]
         for topic, timestamp in lost:
             _log.error("segment %d of topic %r is gone with all its files", timestamp, topic)
         for topic, timestamp in gone.keys() - lost:

@@ -30,6 +30,6 @@ def test_a_wrong_value_is_an_error_that_names_the_option(consumer, option):
 def test_a_wrong_time_to_wait_is_an_error(node, consumer, timeout_s):
     node.put("t", b"m")
     reader = consumer(follow=True)
-    with pytest.raises(OptionError, match=r"'timeout_s' is .*; use seconds: 0 or more, or None"):
+    with pytest.raises(OptionError, match=r"timeout_s is .*; use 0 or more seconds, or None"):
         reader.receive(timeout_s)
     assert values(reader.receive(10)) == [b"m"]
