@@ -247,7 +247,7 @@ LIVE = {crashed_later, killed_while_it_waits, left_unanswered}
 
 
 def count_cells():
-    return sum(type(each) is ActorCell for each in gc.get_objects())
+    return sum(isinstance(each, ActorCell) for each in gc.get_objects())
 
 
 @pytest.mark.usefixtures("uncollected")
