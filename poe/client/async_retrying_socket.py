@@ -57,12 +57,18 @@ class AsyncRetryingSocket:
             PoeError: the server's refusal, or what has kept failing.
         """
         clock_s = asyncio.get_running_loop().time
+        task = asyncio.current_task()
+        assert task is not None
+        cancels = task.cancelling()
         wait_s = _WAIT_S
         give_up_s: float | None = None
         while True:
             try:
                 return await self._attempt(request, extra_s)
             except PoeError as error:
+                # `gather` forgets that it was cancelled when one of its own has just failed.
+                if task.cancelling() > cancels:
+                    raise asyncio.CancelledError from error
                 may_pass = isinstance(error, OUTCOME_UNKNOWN)
                 if not (may_pass or error.retriable) or self._timeout_s == 0:
                     raise
