@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from poe.actors.turns import Turns
 from poe.actors.wakefulness import Wakefulness
 
 try:
@@ -33,6 +34,7 @@ class EventLoop:
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop = new_event_loop()
         self.wakefulness = Wakefulness(self.loop.call_soon)
+        self.turns = Turns(self.loop.call_soon)
         self.thread_ident = 0
         self._thread: threading.Thread | None = None
         self._is_closed = False

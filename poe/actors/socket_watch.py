@@ -7,6 +7,7 @@ the peer down, and `resume` puts it back.
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ from poe.actors.message import TIMED_OUT
 
 if TYPE_CHECKING:
     from poe.actors.gen_server import GenServer
+
+
+_DISCARDED_BYTES = 128 * 1024
 
 
 class Readiness(Enum):
@@ -47,6 +51,7 @@ class SocketWatch:
         self._system = self._cell.system
         self._loop = self._system.event_loop().loop
         self._note_input = self._system.event_loop().wakefulness.note_input
+        self._turns = self._system.event_loop().turns
         self.is_paused = False
         self._is_closed = False
         self._loop.add_reader(self._descriptor, self._readable)
@@ -84,22 +89,51 @@ class SocketWatch:
             self.pause()
             self.resume()
 
+    async def say_goodbye(self, timeout_s: float) -> None:
+        """End the stream, and wait until the peer has taken it and closes; the watch is paused.
+
+        Closed before, with bytes that were not received, the socket would be reset.
+        """
+        system, loop = self._system, self._loop
+        if not self.is_paused:
+            self.pause()
+        deadline_s = system.monotonic_s() + timeout_s
+        with suppress(OSError):  # the peer was faster
+            self._socket.shutdown(socket.SHUT_WR)
+            while (left_s := deadline_s - system.monotonic_s()) > 0:
+                is_there = await self._wait(loop.add_reader, loop.remove_reader, left_s)
+                if not (is_there and self._socket.recv(_DISCARDED_BYTES)):
+                    return
+
     async def wait_writable(self, timeout_s: float) -> bool:
-        """Wait until the descriptor takes bytes again; False when it did not in time."""
+        """Wait until the descriptor takes bytes again; False when it did not in time.
+
+        Where many can go on at a time, they take turns.
+        """
+        loop = self._loop
+        return await self._wait(loop.add_writer, loop.remove_writer, timeout_s)
+
+    async def _wait(
+        self,
+        add: Callable[[int, Callable[[], object]], object],
+        remove: Callable[[int], object],
+        timeout_s: float,
+    ) -> bool:
         wait = Wait(self._cell)
         system = self._system
 
-        def writable() -> None:
-            self._loop.remove_writer(self._descriptor)
-            system.run_outside(lambda: wait.finish(None))
+        def ready() -> None:
+            if not self._is_closed:
+                remove(self._descriptor)
+                self._turns.add(partial(system.run_outside, partial(wait.finish, None)))
 
         wait.timer = self._cell.own().add_timer(timeout_s, wait.expire)
-        self._loop.add_writer(self._descriptor, writable)
+        add(self._descriptor, ready)
         try:
             return await wait is not TIMED_OUT
         finally:
             if not self._is_closed:
-                self._loop.remove_writer(self._descriptor)
+                remove(self._descriptor)
 
     def close(self) -> None:
         """Stop for good and close the socket; twice is harmless."""

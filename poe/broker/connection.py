@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
-from poe.actors import READABLE, Call, Exit, GenServer, Reason, SocketWatch, Stop
+from poe.actors import READABLE, SHUTDOWN, Call, Exit, GenServer, Reason, SocketWatch, Stop
 from poe.broker.byte_budget import ByteBudget, Holding, Room
 from poe.broker.frame_input import FrameInput, Scratch
 from poe.broker.input_deadline import TURN, InputAlarm, InputDeadline
@@ -25,7 +25,6 @@ from poe.errors import ConnectionClosed, OptionError, Overloaded, PoeError, Remo
 from poe.errors.tracebacks import drop_tracebacks
 from poe.protocol import (
     FRAME_MAX,
-    SCRATCH_SIZE,
     ControlRequest,
     DataReply,
     ErrorReply,
@@ -44,14 +43,18 @@ Waiting: TypeAlias = Coroutine[Any, Any, None]
 Ending: TypeAlias = Coroutine[Any, Any, Stop | None]
 """Something to wait for that may end in the end of the connection."""
 
-_GONE = object()
-
 _REQUESTS = range(32)
 """Requests that are served before other connections have their turn. Without a bound, 200 clients
 that each sent 100 kB of small requests kept everybody else waiting for 12 s."""
 
 _LINGER_S = 2.0
 """How long a peer that was told of its error has to take the news and to close."""
+
+DRAIN_S = 3.0
+"""How long a connection may go on once the node is to stop: with requests that have come, and with
+a peer that takes its replies slowly."""
+_GOODBYE_S = 0.5
+"""How long a peer then has to take its last replies and to close; one that only idles, too."""
 
 _AFTER_STALL_S = 0.1
 _TURN_S = 1.0
@@ -122,10 +125,8 @@ class Connection(GenServer):
         self, peer: socket.socket, parts: ConnectionParts, leave: Callable[[], object]
     ) -> None:
         """Take over an accepted, non-blocking socket; `leave` is called once it is closed."""
-        self._socket = peer
         self._options = options = parts.options
         self._deadline = InputDeadline(self, options.frame_timeout, options.idle_timeout)
-        self._is_hanging_up = False
         self._budget = parts.budget
         self._holding = Holding(parts.budget, self._receive_again)
         self._input = FrameInput(peer, parts.scratch, self._holding, options.frame_max)
@@ -143,16 +144,38 @@ class Connection(GenServer):
             return self._receive()
         if isinstance(message, InputAlarm):
             return self._check_peer(message)
-        if message is _GONE:
-            return Stop("normal")
         if isinstance(message, Exit):
             return Stop(message.reason)
         super().handle_info(message)
         return None
 
-    def terminate(self, reason: Reason) -> None:
-        """Close the socket."""
-        del reason
+    def terminate(self, reason: Reason) -> Waiting | None:
+        """Close the socket; where the node stops, what has come is served before."""
+        if reason == SHUTDOWN:
+            return self._drain()
+        self._watch.close()
+        return None
+
+    async def _drain(self) -> None:
+        """Serve the requests that were received whole, say goodbye, and let the peer close."""
+        try:
+            # No more than this: who sends a request for each reply would never come to an end.
+            left_bytes = self._input.waiting_bytes()
+            while left_bytes > 0 and not self._budget.is_full:
+                size = self._input.receive()
+                if not size:
+                    break
+                left_bytes -= size
+                while (waiting := self._serve_frames()) is not None:
+                    await waiting
+                self._input.settle()
+        except (RemoteProtocolError, ConnectionClosed, OSError) as error:
+            ending = self._give_up(error)
+            if not isinstance(ending, Stop):
+                await ending
+        else:
+            self._input.discard()
+            await self._watch.say_goodbye(_GOODBYE_S)
         self._watch.close()
 
     def _closed(self) -> None:
@@ -171,8 +194,6 @@ class Connection(GenServer):
 
     def _receive(self) -> Stop | Ending | None:
         """Receive once, then serve all whole frames; mostly without having to wait."""
-        if self._is_hanging_up:
-            return self._discard_input()
         if self._budget.is_full and not self._may_receive():
             return None
         try:
@@ -309,7 +330,7 @@ class Connection(GenServer):
         self._input.let_go(self._sender.waiting_bytes)
         await self._sender.finish()
 
-    async def _hang_up(self, error: PoeError) -> Stop | None:
+    async def _hang_up(self, error: PoeError) -> Stop:
         """Say why nothing more is received, then wait for the peer to close.
 
         Closed at once, with bytes that were not received, the socket would be reset, and replies
@@ -321,24 +342,10 @@ class Connection(GenServer):
         try:
             if not self._sender.start(ErrorReply.from_error(error).encode()):
                 await self._sender.finish()
-            self._socket.shutdown(socket.SHUT_WR)
+            await self._watch.say_goodbye(_LINGER_S)
         except (ConnectionClosed, OSError):
-            return Stop("normal")  # the peer has gone, which is what we wanted
-        self._is_hanging_up = True
-        self.send_after(_LINGER_S, _GONE)
-        if self._watch.is_paused:
-            self._watch.resume()
-        return None
-
-    def _discard_input(self) -> Stop | None:
-        """Receive what nobody will look at, until the peer closes."""
-        try:
-            size = len(self._socket.recv(SCRATCH_SIZE))
-        except BlockingIOError:
-            return None
-        except OSError:
-            return Stop("normal")
-        return None if size else Stop("normal")
+            pass  # the peer has gone, which is what we wanted
+        return Stop("normal")
 
     def _check_peer(self, alarm: InputAlarm) -> Stop | Ending | None:
         """Look whether the peer has had enough of our patience."""

@@ -6,6 +6,9 @@ own, and counted against the budget of the node.
 """
 
 import socket
+from array import array
+from fcntl import ioctl
+from termios import FIONREAD
 
 from poe.actors import Call
 from poe.broker.appendix_message import Put
@@ -84,6 +87,16 @@ class FrameInput:
     def is_open(self) -> bool:
         """Look for the end of the stream, which nobody else does while a request is served."""
         return self._peek() != b""
+
+    def waiting_bytes(self) -> int:
+        """Tell how many bytes have come that were not received yet.
+
+        Raises:
+            OSError: the socket is no more.
+        """
+        count = array("i", [0])
+        ioctl(self._peer, FIONREAD, count)
+        return count[0]
 
     def has_more(self) -> bool:
         """Tell whether there is something to receive."""

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
-from poe.actors import KILL, READABLE, GenServer, Reason, SocketWatch
+from poe.actors import KILL, READABLE, SHUTDOWN, GenServer, Reason, SocketWatch
 from poe.broker.appendix_message import ReleaseWaiting
 from poe.broker.byte_budget import ByteBudget
 from poe.broker.client_count import ClientCount
-from poe.broker.connection import Connection, ConnectionOptions, ConnectionParts
+from poe.broker.connection import DRAIN_S, Connection, ConnectionOptions, ConnectionParts
 from poe.broker.frame_input import Scratch
 from poe.broker.listen_address import ListenAddress
 from poe.broker.log_limit import ONCE_A_MINUTE
@@ -183,7 +183,13 @@ class ListenerSup(Supervisor):
         budget = ByteBudget(options.in_flight_max, options.connections_max)
         self._spare = SpareDescriptor()
         shared = ConnectionParts(parts.routes, parts.scratch, budget, parts.connection_options)
-        template = ChildSpec(id="connection", actor=Connection, restart=Restart.TEMPORARY)
+        template = ChildSpec(
+            id="connection",
+            actor=Connection,
+            restart=Restart.TEMPORARY,
+            # A slow reader is cut off then, so that the store can be closed in good order.
+            shutdown_s=DRAIN_S,
+        )
         flags = SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE)
         connection_sup = ChildSpec(
             id=CONNECTION_SUP,
@@ -215,7 +221,10 @@ class ListenerSup(Supervisor):
         self._routes.is_closing = True
         for _, route in self._routes:
             self.cast(route.writer, ReleaseWaiting())
+        started_s = self.monotonic_s()
         await super().terminate(reason)
+        if self.monotonic_s() - started_s >= DRAIN_S:
+            logger.warning("clients were cut off after %s s; all acknowledged is kept", DRAIN_S)
         self._bound.close()
         self._spare.close()
 
@@ -284,9 +293,11 @@ class Acceptor(GenServer):
                 break
         self._watch.resume()
 
-    def terminate(self, reason: Reason) -> None:
-        """Close this acceptor's descriptors."""
-        del reason
+    async def terminate(self, reason: Reason) -> None:
+        """Serve those who have connected already, then close this acceptor's descriptors."""
+        if reason == SHUTDOWN:
+            while await self._accept():
+                pass
         self._watch.close()
         while self._leaving:
             self._leaving.popleft().close()

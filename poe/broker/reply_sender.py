@@ -18,6 +18,14 @@ _NOTHING: tuple[bytes, None, int, int] = (b"", None, 0, 0)
 # A global of this module is found faster than an attribute of another.
 _MSG_MORE = socket.MSG_MORE
 
+_FIRST_BYTES = 128 << 10
+_TURN_BYTES = 1 << 20
+"""How much of its records a connection sends at once, and at each turn that it has afterwards.
+
+A peer that reads as fast as the kernel sends never stops a reply by itself: 500 of them, each with
+a reply of 60 MB, kept everybody else waiting for seconds.
+"""
+
 
 class ReplySender:
     """Owns the rest of the reply that is being sent.
@@ -59,7 +67,7 @@ class ReplySender:
             self._rest = (head[sent:], None, 0, 0)
             return False
         offset = records.offset
-        return self._push(head, records.file, offset, offset + records.length)
+        return self._push(head, records.file, offset, offset + records.length, _FIRST_BYTES)
 
     async def finish(self) -> None:
         """Send the rest, as fast as the peer takes it.
@@ -68,6 +76,7 @@ class ReplySender:
             OSError: the peer is gone.
             ConnectionClosed: it took nothing for `send_timeout`, or the data file was cut.
         """
+        await self.wait_room()
         while not self._push(*self._rest):
             await self.wait_room()
 
@@ -85,15 +94,23 @@ class ReplySender:
             msg = f"peer took no bytes for {self._timeout_s} s (option send_timeout)"
             raise ConnectionClosed(msg)
 
-    def _push(self, head: bytes | memoryview, file: OpenFile | None, offset: int, end: int) -> bool:
-        """Send until all is out; when the kernel takes no more, keep the rest."""
+    def _push(
+        self,
+        head: bytes | memoryview,
+        file: OpenFile | None,
+        offset: int,
+        end: int,
+        turn_bytes: int = _TURN_BYTES,
+    ) -> bool:
+        """Send until all is out; when the kernel takes no more, or the turn ends, keep the rest."""
+        turn_end = min(offset + turn_bytes, end)
         try:
             while head:
                 # MSG_MORE lets head and records leave in one packet.
                 head = head[self._socket.send(head, _MSG_MORE if offset < end else 0) :]
-            while offset < end:
+            while offset < turn_end:
                 assert file is not None
-                sent = os.sendfile(self._descriptor, file.fileno(), offset, end - offset)
+                sent = os.sendfile(self._descriptor, file.fileno(), offset, turn_end - offset)
                 if not sent:
                     # Padding would be taken for records; a closed connection is understood.
                     msg = "data file is shorter than announced"
@@ -102,6 +119,9 @@ class ReplySender:
                 offset += sent
         except BlockingIOError:
             self._rest = (head or b"", file, offset, end)
+            return False
+        if offset < end:
+            self._rest = (b"", file, offset, end)
             return False
         self._rest = _NOTHING
         return True

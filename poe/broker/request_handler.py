@@ -313,6 +313,8 @@ class RequestHandler:
         deadline_s = actor.monotonic_s() + timeout_s
         while True:
             slice_s = max(0.0, min(deadline_s - actor.monotonic_s(), WAIT_SLICE_S))
+            if self.routes.is_closing:
+                slice_s = 0.0  # who asks only now would be waited for
             if await self._wait_a_while(topic, pointer, slice_s):
                 return True
             if actor.monotonic_s() >= deadline_s or self.routes.is_closing:

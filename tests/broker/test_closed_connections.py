@@ -50,7 +50,7 @@ def reader_of(connection):
 def parts_of(connection):
     """Return weak references to all that a connection is made of, and to what it has received."""
     own = vars(connection)
-    parts = [connection, connection.ref, own["_watch"], own["_socket"]]
+    parts = [connection, connection.ref, own["_watch"]]
     received = reader_of(connection)._view.obj  # noqa: SLF001 - what nobody is to see
     if isinstance(received, mmap.mmap) and len(received) > BLOCK_MAX:
         parts.append(received)
