@@ -137,7 +137,7 @@ class DurableSegment(RangeSegment):
         Only then: what a power cut leaves behind is known by that, whatever becomes of the lock.
         And only when the segment before it has ended: what comes behind a hole proves nothing.
         """
-        self._is_all_synced = True
+        self._is_all_synced = not self.is_writer  # an idle one may go on
         if not self.is_locked or self.has_failed_to_sync or not self._is_before_durable():
             return
         sums = self._sums

@@ -221,7 +221,7 @@ class Segment(DurableSegment):
         writer = self._writer or self._wake_writer()
         writer.finish(self.pointer_high or 0, self.receipts)
         self.is_locked = True
-        self.is_writer = False
+        self.is_writer = self._is_all_synced = False
         self._sums = writer.sums.state
         self._writer = None
         if self.has_failed_to_sync:
