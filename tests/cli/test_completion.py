@@ -112,7 +112,7 @@ def test_without_a_server_there_are_no_topics_and_no_words(home):
         COMP_WORDS="poe read unmi",
         COMP_CWORD="2",
     )
-    assert (run.returncode, run.stdout, run.stderr) == (0, b"", b"")
+    assert (run.returncode, run.stdout.strip(), run.stderr) == (0, b"", b"")
 
 
 @pytest.mark.parametrize("shell_name", SHELLS)
