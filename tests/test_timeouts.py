@@ -80,6 +80,8 @@ def test_an_actor_refuses_it_and_lives_on_if_it_catches_that(time_s, use):
 
     with LoopSystemBase() as system:
         asking, other = system.start(Asking), system.start(Quiet)
+        assert asking is not None
+        assert other is not None
         assert "; use 0 or more seconds" in system.call(asking, try_it)
         assert system.is_alive(other)
 
@@ -118,6 +120,7 @@ def test_to_stop_who_is_not_there_is_the_same_error_for_dead_and_unknown(base):
     system = LoopSystemBase() if base == "loop" else HostedSystem(base)
     try:
         ref = system.start(Quiet, name="once")
+        assert ref is not None
         system.stop("once")
         for gone in (ref, "once", "never"):
             with pytest.raises(ActorDead) as caught:

@@ -46,7 +46,7 @@ def test_it_ends_the_actor_with_a_reason_that_says_so(system, result):
     with pytest.raises(StartFailed) as refused:
         system.start(Returning, result)
     assert refused.value.reason == told(result)
-    reasons = []
+    reasons: list[object] = []
     for send in (
         lambda ref: system.cast(ref, result),
         lambda ref: system.call(ref, Reply("x", Continue(result))),

@@ -88,8 +88,10 @@ def gate():
 def test_a_call_is_answered_with_what_the_function_returns_or_raises(clock):
     with LoopSystemBase(clock=clock) as system:
         awaiting = system.start(Awaiting)
+        assert awaiting is not None
         assert system.call(awaiting, (pow, 2, 10), DEADLINE_S) == 1024
         answering = system.start(Answering)
+        assert answering is not None
         assert system.call(answering, lambda: "done", DEADLINE_S) == "done"
         with pytest.raises(OSError, match="Input/output"):
             system.call(answering, fail, DEADLINE_S)
@@ -160,12 +162,12 @@ def test_an_actor_may_have_so_much_work_that_is_not_done(system, gate):
     threads = [each for each in threading.enumerate() if each.name == "poe-work"]
     with pytest.raises(Exception, match=f"has {WORK_MAX} works that are not done") as caught:
         system.call(greedy, 1, DEADLINE_S)
-    assert isinstance(caught.value.reason, TooMuchWork)
+    assert isinstance(getattr(caught.value, "reason", None), TooMuchWork)
     assert len(threads) <= 10 * WORK_RUNNING_MAX
 
 
 def test_what_waits_for_a_thread_is_not_begun_for_an_actor_that_has_ended(system, gate):
-    begun = []
+    begun: list[object] = []
 
     def function():
         begun.append(1)

@@ -123,7 +123,7 @@ def test_an_age_is_told_in_the_largest_unit(microseconds, text):
     assert age(microseconds) == text
 
 
-ROWS = [
+ROWS: list[tuple[str, ...]] = [
     ("orders", "3h 1w", "1,234,567", "98,765,432,109", "3 min ago"),
     ("a" * 60, "1w", "1", "1", "now"),
 ]

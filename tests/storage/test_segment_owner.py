@@ -323,7 +323,8 @@ def test_a_first_entry_with_a_wrong_bit_is_damage_and_nothing_is_moved(tmp_path,
 @pytest.mark.parametrize("suffixes", [("_sum",), ("_index",), ("_seq",), ("_sum", "_seq")])
 def test_swapped_files_beside_the_data_cost_no_message(tmp_path, suffixes):
     closed(tmp_path, put=(b"p" * 16, 0))
-    swap(*segment_paths(tmp_path), suffixes)
+    one, other = segment_paths(tmp_path)
+    swap(one, other, suffixes)
     store = Store.open(tmp_path)
     assert messages_of(store) == EXPECTED
     assert store.foreign() == []
@@ -332,7 +333,8 @@ def test_swapped_files_beside_the_data_cost_no_message(tmp_path, suffixes):
 @pytest.mark.parametrize("suffixes", [("_data",), ("_data", "_index")])
 def test_data_that_changed_places_alone_is_not_served(tmp_path, suffixes):
     closed(tmp_path)
-    swap(*segment_paths(tmp_path), suffixes)
+    one, other = segment_paths(tmp_path)
+    swap(one, other, suffixes)
     assert findings(tmp_path)
     store = Store.open(tmp_path, SegmentOptions())
     for segment in store.topics[b"t"]:
@@ -345,5 +347,6 @@ def test_data_that_changed_places_alone_is_not_served(tmp_path, suffixes):
 @pytest.mark.parametrize("suffixes", [("_data", "_sum"), ("_data", "_index", "_sum")])
 def test_data_that_came_with_its_sums_is_foreign(tmp_path, caplog, suffixes):
     closed(tmp_path, put=(b"p" * 16, 0))
-    swap(*segment_paths(tmp_path), suffixes)
+    one, other = segment_paths(tmp_path)
+    swap(one, other, suffixes)
     starts_tell(tmp_path, caplog, {}, "foreign/t")

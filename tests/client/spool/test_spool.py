@@ -6,7 +6,7 @@ import struct
 import subprocess
 import sys
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
 from xxhash import xxh3_64_digest
 
