@@ -8,7 +8,6 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from poe.errors import OptionError
 from poe.spark.batch_writer import Staged, check_write, connect, ranges_of
 from poe.spark.put_batches import put_batches
 from poe.spark.staging import Staging
@@ -33,9 +32,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             RowsRefused: the columns cannot be put onto a topic.
         """
         check_write(options, schema, overwrite=overwrite)
-        if options.producer_id is not None:
-            allowed = "it with batch writes only; a stream has its query's id, and its batches'"
-            raise OptionError("producerId", options.producer_id, allowed)
+        options.check_stream()
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:

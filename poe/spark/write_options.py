@@ -41,6 +41,16 @@ class WriteOptions:
                 given, self.producer_id or self.epoch, "producerId and epoch together"
             )
 
+    def check_stream(self) -> None:
+        """Refuse what only a batch write may be told.
+
+        Raises:
+            OptionError: the producer is named.
+        """
+        if self.producer_id is not None:
+            allowed = "it with batch writes only; a stream has its query's id, and its batches'"
+            raise OptionError("producerId", self.producer_id, allowed)
+
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
         """Turn what the user has written into options.

@@ -114,6 +114,12 @@ def test_a_wrong_file_is_told_before_spark_is_started(tmp_path):
     assert complaint(run) == (
         f"poe: {path}, line 4: sinks.k.takes: names 'x', which is not there; use s"
     )
+    path.write_text('[sources.s]\ntopic = "t"\n[sources.s.options]\nhots = "x"\n')
+    run = poe("pipeline", "run", path)
+    assert run.returncode == ExitCode.USAGE
+    told = complaint(run)
+    assert told.startswith(f"poe: {path}, line 4: sources.s.options.hots: is not known; use one of")
+    assert told.endswith("; did you mean host?")
     run = poe("pipeline", "run", path, "--conf", "x")
     assert (
         complaint(run)

@@ -6,12 +6,15 @@ Their fields are the keys of a pipeline file, and the arguments of `Pipeline.sou
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
 from types import NoneType, UnionType
 from typing import Any, Final, TypeAlias, TypeVar, get_args, get_origin
 
-from poe.errors import InvalidPipeline
+from poe.errors import InvalidPipeline, OptionError
+from poe.spark.read_options import ReadOptions
+from poe.spark.write_options import WriteOptions
 
 Function: TypeAlias = Callable[..., Any]
 Options: TypeAlias = Mapping[str, object]
@@ -112,6 +115,9 @@ class Source:
         if self.format == TOPIC_FORMAT and not topics:
             problem = "names no topic; use topic, or options.topics or options.topicPattern"
             raise InvalidPipeline(place, problem)
+        if self.format == TOPIC_FORMAT:
+            with _placed(self, place):
+                ReadOptions.parse(_all_options(self), "stream")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +188,9 @@ class Sink:
             raise InvalidPipeline(place=f"{place}.mode", problem=problem)
         if self.path is not None and self.format is None:
             raise InvalidPipeline(place=f"{place}.path", problem="goes with format only")
+        if self.topic is not None or self.format == TOPIC_FORMAT:
+            with _placed(self, place):
+                WriteOptions.parse(_all_options(self)).check_stream()
 
 
 def make(kind: type[Kind], place: str, values: Mapping[str, object]) -> Kind:
@@ -258,6 +267,27 @@ def _option(place: str, value: object) -> str:
     if isinstance(value, str | int | float):
         return str(value)
     raise InvalidPipeline(place, f"is {value!r}; use text, a number, true or false")
+
+
+def _all_options(end: Source | Sink) -> dict[str, Any]:
+    """Return the options of a topic as they were written, in `options` and beside them."""
+    own = {"topic": end.topic, "path": end.path}
+    return {**end.options, **{key: text for key, text in own.items() if text is not None}}
+
+
+@contextmanager
+def _placed(end: Source | Sink, place: str) -> Iterator[None]:
+    """Tell of a wrong option where it stands: beside `options`, or in them."""
+    try:
+        yield
+    except OptionError as error:
+        if error.key in {"topic", "path"} and getattr(end, error.key) is not None:
+            place = f"{place}.{error.key}"
+        else:
+            written = (key for key in end.options if key.lower() == error.key.lower())
+            place = f"{place}.options.{next(written, error.key)}"
+        problem = str(error).removeprefix(f"option {error.key!r} ")
+        raise InvalidPipeline(place, problem) from error
 
 
 def _topics_of(topic: str | None, options: Options) -> set[str]:

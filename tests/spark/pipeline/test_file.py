@@ -172,6 +172,68 @@ def test_wrong_parsing_is_told_with_its_key(write, parse, told):
     assert write(f"{SOURCE}parse = {parse}\n{SINK}").startswith(f"line 3: sources.s.parse.{told}")
 
 
+@pytest.mark.parametrize(
+    ("source", "sink", "told"),
+    [
+        (
+            "options = { maxMesagesPerTrigger = 9 }",
+            'topic = "u"',
+            "line 3: sources.s.options.maxMesagesPerTrigger: is not known; use one of ",
+        ),
+        (
+            '[sources.s.options]\nStartingPointer = "newest"',
+            'topic = "u"',
+            "line 4: sources.s.options.StartingPointer: is 'newest'; use earliest, latest, 0 to ",
+        ),
+        (
+            "options = { endingPointer = 9 }",
+            'topic = "u"',
+            "line 3: sources.s.options.endingPointer: is not known; use one of ",
+        ),
+        (
+            'path = "data"\noptions = { port = 5556 }',
+            'topic = "u"',
+            "line 3: sources.s.path: is 'data'; use either host and port, or path",
+        ),
+        (
+            'options = { topics = "t,u" }',
+            'topic = "u"',
+            "line 2: sources.s.topic: is 'topic, topics'; use exactly one of topic, topics and ",
+        ),
+        (
+            "",
+            'topic = "u"\noptions = { tpoic = "u" }',
+            "line 8: sinks.k.options.tpoic: is not known; use one of epoch, host, port, ",
+        ),
+        (
+            "",
+            'topic = "u"\noptions = { producerId = "me", epoch = 1 }',
+            "line 8: sinks.k.options.producerId: is 'me'; use it with batch writes only; ",
+        ),
+        (
+            "",
+            'topic = "u"\noptions = { mode = "append" }',
+            "line 8: sinks.k.options.mode: is not known; use one of epoch, host, port, ",
+        ),
+    ],
+)  # fmt: skip
+def test_options_of_topics_are_checked_before_anything_runs(write, source, sink, told):
+    assert write(f'{SOURCE}{source}\n\n[sinks.k]\ntakes = "s"\n{sink}\n').startswith(told)
+
+
+def test_a_python_file_is_told_the_line_that_has_a_wrong_option(write):
+    text = "from poe.spark import Pipeline\np = Pipeline('p')\n"
+    told = write(text + "p.source('s', topic='t', options={'tpoic': 1})\n", "p.py")
+    assert told.startswith("line 3: sources.s.options.tpoic: is not known; use one of ")
+    assert told.endswith("did you mean topic?")
+
+
+def test_options_of_other_formats_are_spark_s_matter(tmp_path):
+    source = '[sources.s]\nformat = "rate"\noptions = { rowsPerSecond = 5 }\n'
+    (tmp_path / "p.toml").write_text(source + SINK + "options = { numRows = 3 }\n")
+    assert load_pipeline(tmp_path / "p.toml").tables.keys() == {"s"}
+
+
 def test_steps_that_go_round_in_a_circle_are_told(write):
     steps = '[steps.a]\nsql = "SELECT * FROM b"\n[steps.b]\nsql = "SELECT * FROM a"\n'
     told = write(SOURCE + steps + SINK.replace('"s"', '"a"'))
