@@ -7,10 +7,14 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from poe.spark.data_source import PoeDataSource
+
+if TYPE_CHECKING:  # it needs packages that only clients of Spark Connect have
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 _PACKAGE = Path(__file__).parent.parent
 _LOOPBACK = "127.0.0.1"
@@ -46,7 +50,7 @@ def session(app_name: str = "poe", master: str = "local[2]", **config: str) -> S
     return spark
 
 
-def register(spark: SparkSession) -> None:
+def register(spark: "SparkSession | ConnectSession") -> None:
     """Register the data source `poe` with a session of your own; `session` has done so.
 
     Unlike `spark.dataSource.register` it lets several streams start at the same time. Each start
@@ -54,9 +58,10 @@ def register(spark: SparkSession) -> None:
     Spark would keep it in a map that two threads must not change: once they have, no task of the
     session can be read again (java.io.OptionalDataException).
 
-    A session of Spark Connect may be given, too; `poe` has to be installed where its server runs.
+    A session of Spark Connect may be given, too; `poe` has to be installed where its server and
+    executors run.
     """
-    if not hasattr(spark, "_jsparkSession"):
+    if not isinstance(spark, SparkSession):
         # Spark Connect: the session is a client, and the map is the server's matter.
         spark.dataSource.register(PoeDataSource)
         return

@@ -1,8 +1,9 @@
-"""A standalone cluster of Spark on this machine: a master and a worker, each a process."""
+"""Processes of Spark on this machine: a cluster of a master and a worker; a server of Connect."""
 
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -30,13 +31,36 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
+def connect_server(folder: Path) -> Iterator[str]:
+    """Run a server of Spark Connect with two cores, which finds poe; its address is the value."""
+    folder.mkdir()
+    config = {
+        "spark.connect.grpc.binding.address": _HOST,
+        "spark.connect.grpc.binding.port": "0",
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    settings = [word for item in config.items() for word in ("--conf", "=".join(item))]
+    arguments = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    arguments += ["--master", "local[2]", *settings, "spark-internal"]
+    with _running(folder, "SparkSubmit", *arguments) as log:
+        yield "sc://" + _in_log(log, r"Spark Connect server started at: (\S+)")
+
+
+@contextmanager
 def _running(folder: Path, name: str, *arguments: str) -> Iterator[Path]:
     log = folder / f"{name}.log"
     spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
     command = [str(spark_class), f"org.apache.spark.deploy.{name}", *arguments]
+    variables = {
+        "SPARK_LOCAL_IP": _HOST,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, env=os.environ | {"SPARK_LOCAL_IP": _HOST}, stdout=output, stderr=output
+            command, env=os.environ | variables, stdout=output, stderr=output
         )
     try:
         yield log
