@@ -463,9 +463,9 @@ def _lock_base(files: Files) -> tuple[OpenFile, str]:
 
 
 def _write_owner(lock: OpenFile, boot_id: str) -> None:
-    lock.truncate(0)
     try:
-        lock.write_at(f"{os.getpid()}\n{boot_id}\n".encode("ascii"), 0)
+        lock.truncate(0)
+        lock.write_at(f"{os.getpid()}\n{boot_id}\n".encode("ascii", "replace"), 0)
     except OSError as error:
         # It is for people and the log: a full disk can be served from all the same.
         _log.warning("%s does not tell who holds it: %s", LOCK_FILE, error)

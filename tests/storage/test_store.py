@@ -44,6 +44,23 @@ def test_a_new_folder_is_made_with_parents_and_private(tmp_path):
     assert (base / "store.lock").read_text().startswith(f"{os.getpid()}\n")
 
 
+def test_a_damaged_lock_tells_of_no_boot_and_the_store_opens(tmp_path):
+    Store.open(tmp_path).close()
+    (tmp_path / "store.lock").write_bytes(b"17\n\xff\xfe\n")
+    store = Store.open(tmp_path)
+    assert (tmp_path / "store.lock").read_text().startswith(f"{os.getpid()}\n")
+    store.close()
+
+
+@pytest.mark.parametrize("nth", [0, 1])
+def test_a_lock_that_cannot_be_written_is_logged_and_the_store_opens(tmp_path, caplog, nth):
+    Store.open(tmp_path).close()
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    layer.fail(nth, errno.EIO, "truncate")
+    Store.open(layer).close()
+    assert "store.lock does not tell who holds it" in caplog.text
+
+
 def test_topics_and_their_segments_are_found_again_in_order(tmp_path):
     store = Store.open(tmp_path)
     for round_number in range(3):
