@@ -5,7 +5,8 @@ A `Journal` is kept on the producers' side. Whatever the fault was, four things 
 - what was acknowledged is there: once, with its bytes, at the pointers that the reply named
 - a put is whole or absent, whether it was acknowledged or not; one that was refused is absent
 - pointers rise, and the puts of one producer lie in the order in which they were sent
-- what a fault may take away goes from the end: nothing is there that came later
+- what a fault may take away goes from one end: nothing is there that came later, or of what
+  expired nothing that came before
 
 The judge knows records (pointer, message) and nothing of files, segments or actors.
 """
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
+from typing import Literal
 
 Record = tuple[int, bytes]
 Stored = Mapping[bytes, Sequence[Record]]
@@ -72,6 +74,7 @@ class Journal:
         may_lose: Callable[[Put], bool] = lambda _: False,
         may_return: Callable[[Put], bool] = lambda _: False,
         are_halves_told: bool = True,
+        lost_end: Literal["newest", "oldest"] = "newest",
     ) -> list[str]:
         """Compare with what is stored; say what is wrong.
 
@@ -84,6 +87,7 @@ class Journal:
             may_return: which puts this fault may bring back that were absent.
             are_halves_told: whether a part of a put is a failure, or torn bytes in it, where the
                 put is unacknowledged, or may be lost.
+            lost_end: where the fault takes away: a power cut the newest, expiry the oldest.
         """
         failures: list[str] = []
         for topic in sorted({*self.puts, *stored}):
@@ -91,13 +95,15 @@ class Journal:
             judge = _TopicJudge(puts, may_lose, may_return, are_halves_told=are_halves_told)
             records = stored.get(topic, ())
             judge.judge(records)
-            last_pointer = records[-1][0] if records else 0
+            oldest, newest = (records[0][0], records[-1][0]) if records else (0, 0)
             for put in puts:
                 if put not in judge.pointers and put.pointer is not None:
                     if not may_lose(put):
                         judge.failures.append(f"{put} was acknowledged and is not there")
-                    elif put.pointer < last_pointer:
+                    elif lost_end == "newest" and put.pointer < newest:
                         judge.failures.append(f"{put} is not there, and what came later is")
+                    elif lost_end == "oldest" and oldest and put.pointer > oldest:
+                        judge.failures.append(f"{put} is not there, and what came before is")
                 put.is_unanswered |= put.pointer is None
                 put.pointer = judge.pointers.get(put)
                 put.is_refused = put.pointer is None

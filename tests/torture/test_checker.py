@@ -72,6 +72,26 @@ def test_wrong_records_are_told(journal, change, part):
     assert any(part in failure for failure in failures), failures
 
 
+@pytest.mark.parametrize(
+    ("numbers", "lost_end", "part"),
+    [
+        ([0, 2], "newest", "put 2 of producer 1 (3 messages) is not there, and what came later is"),
+        ([0, 2], "oldest", "put 2 of producer 1 (3 messages) is not there, and what came before"),
+        ([1, 2], "newest", "put 1 of producer 1 (3 messages) is not there, and what came later is"),
+        ([0, 1], "oldest", "put 3 of producer 1 (3 messages) is not there, and what came before"),
+        ([0, 1], "newest", None),
+        ([1, 2], "oldest", None),
+        ([], "newest", None),
+        ([], "oldest", None),
+    ],
+)
+def test_what_may_go_goes_from_one_end(journal, numbers, lost_end, part):
+    stored = records(journal, *numbers)
+    failures = told(journal, stored, may_lose=lambda _: True, lost_end=lost_end)
+    assert [failure for failure in failures if part is None or part not in failure] == []
+    assert bool(failures) == (part is not None)
+
+
 def test_half_of_a_put_without_reply_is_told_unless_that_is_allowed(journal):
     stored = records(journal, 0, 1, 2, 3)[:-1]
     assert "its first 2 messages" in told(journal, stored)[0]

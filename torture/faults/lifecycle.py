@@ -58,7 +58,9 @@ def _trial(trial: Trial) -> None:
     for reader in readers:
         trial.failures += reader.skipped(journal)
     # Only what is old enough may be gone, even of what expired while it was read.
-    trial.failures += journal.judge(stored, may_lose=lambda put: (put.pointer or 0) < oldest_us)
+    trial.failures += journal.judge(
+        stored, may_lose=lambda put: (put.pointer or 0) < oldest_us, lost_end="oldest"
+    )
     trial.note(
         acked=sum(producer.acked_count for producer in producers),
         reads=sum(reader.count for reader in readers),

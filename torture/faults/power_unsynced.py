@@ -5,6 +5,7 @@ earlier point in time of each topic, nothing of it is told as damaged, and with 
 much earlier.
 """
 
+import shutil
 import time
 from pathlib import Path
 from random import Random
@@ -21,6 +22,8 @@ from torture.workload import Ack
 
 _TOPICS = (b"one", b"two", b"three", b"four")
 _LIVES_PER_FOLDER = 4
+_SIZE_MIB = 256
+"""What one history puts must fit, also on a fast machine. The image is sparse."""
 _SLACK_S = 1.0
 """A sync may take as long, on a machine that does other things besides."""
 
@@ -32,10 +35,12 @@ def play(run: Run, kind: FileSystem) -> None:
     def cut_once(trial: Trial) -> None:
         nonlocal history
         if history is None or trial.number % _LIVES_PER_FOLDER == 0 or history.has_failed:
+            if history is not None:
+                history.remove()
             history = _History(disk, run.folder, trial)
         history.live(trial)
 
-    with powered_disk(run.folder, kind=kind) as disk:
+    with powered_disk(run.folder, _SIZE_MIB, kind) as disk:
         run.each(cut_once)
 
 
@@ -83,6 +88,10 @@ class _History:
         self.has_failed = bool(trial.failures)
         if trial.failures:
             trial.failures.append(f"of {self._ack}, {self._options}")
+
+    def remove(self) -> None:
+        """Give its room on the disk back."""
+        shutil.rmtree(self._folder)
 
     def _start(self) -> Server:
         return Server(
