@@ -554,3 +554,27 @@ def test_sealed_segments_end_in_their_order_and_are_synced_once(tmp_path):
     third.sync()
     assert not third.is_locked
     store.close()
+
+
+def test_a_segment_that_goes_on_behind_its_last_sync_is_synced_again_when_it_is_sealed(
+    tmp_path, monkeypatch
+):
+    store = Store.open(tmp_path)
+    segment = sealed_segment(store)
+    segment.close()
+    segment.unseal()
+    segment.sync()  # as a writer that nobody has put onto yet
+    segment.append([b"more"], NOW)
+    segment.seal()
+    synced = []
+    real_sync = os.fdatasync
+
+    def sync(descriptor):
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()).rpartition("_")[2])
+        real_sync(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    segment.sync()
+    assert "data" in synced
+    assert not segment.is_locked
+    store.close()
