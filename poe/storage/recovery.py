@@ -22,7 +22,7 @@ again, and the lock goes last.
 """
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from poe.errors import SegmentLocked
@@ -322,6 +322,7 @@ class _Recovery:
         before_pointer: int | None,
     ) -> None:
         self._before_pointer = before_pointer
+        self._is_cut_off = False
         self._files = files
         self._path = path
         self._lock = lock
@@ -377,7 +378,8 @@ class _Recovery:
         if self._is_rebooted and self._mode != "salvage":
             cut_from = _synced_count(sums.entries)
             reach = min(reach, self._reach())
-            if not cut_from and not self._is_continued():
+            self._is_cut_off = not cut_from and not self._is_continued()
+            if self._is_cut_off:
                 reach = 0
             behind = (n for n, each in enumerate(entries[cut_from:]) if each.entry.end > reach)
             entries = entries[: cut_from + next(behind, len(entries))]
@@ -462,10 +464,13 @@ class _Recovery:
             entries.append(closing_entry(survey.end, survey.last_pointer, flags))
         content, chain = encode_sums(entries, survey.chain)
         kept_bytes = SUM_HEADER_BYTES + survey.kept_entries_count * SUM_ENTRY_BYTES
-        if not sums.has_header or survey.kept_entries_count < len(sums.entries):
+        is_whole = sums.has_header and survey.kept_entries_count == len(sums.entries)
+        if self._is_cut_off or not is_whole:
             kept = b"" if sums.file is None else sums.file.read_at(kept_bytes, 0)
             _log.warning("%s is written anew", path)
-            new = sums.header.encode() + kept[SUM_HEADER_BYTES:] + content
+            # What is put onto it from now on comes behind what is there.
+            header = replace(sums.header, after_pointer=0) if self._is_cut_off else sums.header
+            new = header.encode() + kept[SUM_HEADER_BYTES:] + content
             replace_file(self._files, path, new)
         else:
             file = self._files.open(path, "r+")

@@ -194,6 +194,11 @@ class Removals:
         """Return the newest pointer that was removed of a topic; 0: none, None: nobody knows."""
         return self._notes.newest(topic)
 
+    def newest_maybe(self, topic: bytes) -> int:
+        """Return the newest pointer of a topic that may have been removed; 0: none was."""
+        newest = self.newest(topic)
+        return self.unknown_high if newest is None else newest
+
     def has(self, topic: bytes, timestamp: int) -> bool:
         """Look whether it is noted that a segment was removed, maybe among several."""
         return any(

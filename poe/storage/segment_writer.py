@@ -83,6 +83,8 @@ class SegmentWriter:
             StorageFull: no room for what waited.
             WriteFailed: another failure.
         """
+        # An earlier sync may have ended before it came here, for want of descriptors.
+        self.sums.is_syncing = False
         self.flush(last_pointer)
         receipt_file = None if receipts is None else receipts.cover(self.data.flushed_bytes)
         self.sums.begin_sync()

@@ -156,9 +156,9 @@ class Store:
             segment.leave()
         try:
             folder, options = self._folders.path_of(topic), self._options_of(topic)
-            segments = self.reserve.use(
-                partial(_recover_segments, self._files, self._meta, folder, options)
-            )
+            place = self._files, self._meta, folder, options
+            removed = self.removals.newest_maybe(topic)
+            segments = self.reserve.use(partial(_recover_segments, *place, removed))
         except SegmentLocked:
             raise
         except StorageError as error:
@@ -401,9 +401,9 @@ def _extents(segments: Iterable[Segment]) -> list[RemovedExtent]:
 
 
 def _recover_segments(
-    files: Files, meta: StoreMeta, folder: str, options: SegmentOptions
+    files: Files, meta: StoreMeta, folder: str, options: SegmentOptions, removed: int
 ) -> list[Segment]:
-    """Recover what a folder holds, oldest first."""
+    """Recover what a folder holds, oldest first; messages up to `removed` may be gone from it."""
     found: dict[int, set[str]] = {}
     strays = []
     with reading(folder):
@@ -426,7 +426,7 @@ def _recover_segments(
             *place,
             is_locked=bool(found[timestamp] & {"lock", "lock_new"}),
             has_receipts="seq" in found[timestamp],
-            before_pointer=max((s.pointer_high or 0 for s in segments), default=0),
+            before_pointer=max(removed, *(s.pointer_high or 0 for s in segments), 0),
         )
         if segment is None:
             continue

@@ -6,7 +6,8 @@ depends on it: lost, or unreadable from some event on, it costs time at the next
 
 Strategy: events are only ever appended, each with a hash of its own; reading ends at the first that
 is damaged. When little of it still counts, after deletions or at a start, the file is written anew.
-They are synced when the store is closed only, so a power cut tears the last ones as a rule.
+They are synced when a store begins and when it is closed, so a power cut tears the last ones as
+a rule.
 
 Layout: the header of a sum file with magic "poe-meta", timestamp 0 and the id of the store; then
 events (big endian):
@@ -216,18 +217,24 @@ class StoreMeta:
     def close(self) -> None:
         """Note durably that the store is closed."""
         self.add(Event(Kind.CLEAN))
+        self._sync()
+        self._file = None
+
+    def begin(self, opened: OpenState) -> None:
+        """Note durably that a server begins to work on the store, unless that is noted."""
+        if opened != self.opened:
+            self.opened = opened
+            self._compact()
+        self.add(opened.as_event())
+        if self.was_closed:  # else a power cut could leave what says so
+            self._sync()
+
+    def _sync(self) -> None:
         try:
             if self._file is not None:
                 self._file.sync()
         except OSError as error:
             _log.warning("%s may not survive a power cut: %s", META_FILE, error)
-
-    def begin(self, opened: OpenState) -> None:
-        """Note that a server begins to work on the store; what is new in that, durably."""
-        if opened != self.opened:
-            self.opened = opened
-            self._compact()
-        self.add(opened.as_event())
 
     def _append(self, event: Event) -> None:
         self._take(event)

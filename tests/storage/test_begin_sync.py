@@ -75,6 +75,22 @@ def test_a_sync_that_could_not_open_the_folder_is_made_again(tmp_path):
     assert [message for _, message in read_all(segment)] == [b"1", b"2"]
 
 
+def test_a_sync_that_is_made_again_covers_what_came_since_the_first_one(tmp_path):
+    layer = FaultyFiles(files_at(tmp_path))
+    segment = create(layer)
+    segment.append([b"1"], NOW)
+    layer.fail(0, errno.EMFILE, "sync_folder")
+    with pytest.raises(NoDescriptors):
+        segment.sync()
+    segment.append([b"2"], NOW)
+    segment.sync()
+    assert flags_of(tmp_path) == [0, 0]
+    segment.append([b"3"], NOW)
+    segment.begin_cut("I/O error")()
+    assert read_all(reopen(layer)) == [(NOW, b"1"), (NOW + 1, b"2")]
+    assert [check.damage for check in check_segments(layer.real)] == [[]]
+
+
 def test_dying_in_a_sync_loses_nothing(tmp_path):
     segment = create(files_at(tmp_path / "living"))
     segment.append([b"1"], NOW)

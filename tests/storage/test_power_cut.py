@@ -387,6 +387,31 @@ def test_what_comes_behind_a_segment_that_lost_its_end_goes_too(tmp_path):
     assert stored_after_cut(tmp_path, "three") == [b"first"]
 
 
+def test_what_is_put_onto_a_segment_that_was_cut_off_is_no_more_behind_a_hole(tmp_path):
+    two_segments(tmp_path)
+    lose_end_of_first(tmp_path)
+    store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="two"))
+    newest = store.topics[b"t"][-1]
+    newest.unseal()
+    newest.append([b"fourth"], NOW + 20)
+    newest.sync()
+    del store, newest
+    assert stored_after_cut(tmp_path, "three") == [b"first", b"fourth"]
+
+
+def test_what_comes_behind_a_segment_that_was_removed_stays(tmp_path):
+    store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="one"))
+    first = store.create_segment(b"t", NOW)
+    first.append([b"first"], NOW)
+    second = store.create_segment(b"t", NOW + 10)
+    second.append([b"second"], NOW + 10)
+    for segment in (first, second):
+        segment.sync()
+    store.destroy_segment(b"t", first)
+    del store, first, second, segment
+    assert stored_after_cut(tmp_path) == [b"second"]
+
+
 def test_what_comes_behind_a_segment_that_is_whole_stays(tmp_path):
     two_segments(tmp_path)
     assert stored_after_cut(tmp_path) == [b"first", b"second", b"third"]
@@ -578,3 +603,30 @@ def test_a_segment_that_goes_on_behind_its_last_sync_is_synced_again_when_it_is_
     assert "data" in synced
     assert not segment.is_locked
     store.close()
+
+
+def test_a_power_cut_that_takes_all_that_a_server_noted_is_one_all_the_same(tmp_path, monkeypatch):
+    Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="one")).close()
+    closed = (tmp_path / "store.meta").read_bytes()
+    synced: dict[Path, bytes] = {}
+    fdatasync = os.fdatasync
+
+    def sync(fd):
+        fdatasync(fd)
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        synced[path] = path.read_bytes()
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="one"))
+    segment = store.create_segment(b"t", NOW)
+    segment.append([b"never synced" * 9], NOW)
+    segment.flush()
+    del store, segment
+    events = tmp_path / "store.meta"
+    events.write_bytes(synced.get(events, closed))
+    data = path_of(tmp_path, "data")
+    data.write_bytes(bytes(data.stat().st_size))
+    path_of(tmp_path, "lock").unlink()
+    store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="two"))
+    [segment] = store.topics[b"t"]
+    assert (segment.count, segment.damage) == (0, ())

@@ -14,6 +14,7 @@ from xxhash import xxh3_64_digest
 from poe.errors import FormatNotSupported, TopicDamaged, WriteFailed
 from poe.storage import RealFiles, SegmentOptions, Store
 from poe.storage.store_meta import Event, Kind, decode_events, encode_event
+from tests.broker.nodes import descriptors
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, names_in, read_all
 
@@ -67,6 +68,13 @@ class OpenedFiles(RealFiles):
 
 
 OPENED: list[str] = []
+
+
+def test_a_store_that_is_closed_holds_no_file_open(tmp_path):
+    store = Store.open(tmp_path)
+    store.create_segment(b"t", NOW)
+    store.close()
+    assert [path for path in descriptors() if path.startswith(f"{tmp_path}/")] == []
 
 
 def test_of_sealed_segments_a_start_opens_the_sums_alone(tmp_path):
