@@ -159,6 +159,7 @@ class Node:
         finally:
             system.shutdown()
             store.close()
+            self._routes.leave_store()
             if self._listener is not None:
                 self._listener.bound.close()  # a listener that was killed could not
 

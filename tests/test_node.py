@@ -1,5 +1,6 @@
 """A node in this process: its life, its messages, and the module functions that speak to one."""
 
+import gc
 import io
 import socket
 import threading
@@ -22,7 +23,7 @@ from poe.errors import (
     UnknownTopic,
 )
 from poe.node import Node
-from tests.broker.nodes import connect, read_by_next
+from tests.broker.nodes import connect, descriptors, read_by_next
 from tests.waiting import wait_until
 
 
@@ -248,6 +249,14 @@ def test_the_module_starts_one_node_at_a_time(module_node, tmp_path):
         poe.topics()
     poe.start({"dir": tmp_path / "module"}, port=None)
     assert poe.topics() == []
+
+
+def test_a_node_that_has_stopped_holds_nothing_of_its_folder_open(tmp_path):
+    with Node(dir=tmp_path, port=None) as node:
+        node.put("t", b"m")
+    gc.collect()
+    assert [path for path in descriptors() if path.startswith(str(tmp_path))] == []
+    assert not node.is_running
 
 
 def test_stopping_what_was_not_started_is_fine():

@@ -71,6 +71,12 @@ class RoutingTable:
         self.names = store.names
         self.store_health = store.health
 
+    def leave_store(self) -> None:
+        """Let go of the store, which is closed: who keeps a node that has stopped keeps no file."""
+        self.failures = {}
+        self.removals = None
+        self.store_health = dict
+
     def get(self, topic: bytes) -> Route | None:
         """Return the route of a topic, or None for a topic that nobody put anything onto."""
         return self._routes.get(topic)
