@@ -89,7 +89,7 @@ def missing_for_spark() -> str:
     """Tell what has to be installed before Spark can run, empty where nothing is missing."""
     missing = []
     if not find_spec("pyspark") or not find_spec("pyarrow"):
-        missing.append("PySpark with Arrow (pip install 'poe-queue[spark]')")
+        missing.append("PySpark with Arrow (pip install '.[spark]' in a checkout)")
     java = Path(os.environ.get("JAVA_HOME", ""), "bin", "java")
     if not ("JAVA_HOME" in os.environ and java.is_file()) and not shutil.which("java"):
         missing.append("Java 17 (apt-get install default-jre-headless, or set JAVA_HOME)")

@@ -82,7 +82,7 @@ def run(  # noqa: PLR0913 - the options of a command
         from poe.spark.pipeline import load_pipeline  # noqa: PLC0415
         from poe.spark.pipeline.runner import RunOptions, run_pipeline  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        msg = f"{error.name} is not installed; use: pip install 'poe-queue[spark]'"
+        msg = f"{error.name} is not installed; use: pip install '.[spark]' in a checkout"
         raise ConfigError(msg) from error
     pipeline = load_pipeline(file)
     if checkpoint is not None:

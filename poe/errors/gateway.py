@@ -17,7 +17,8 @@ class HttpMissing(GatewayError):
     def __init__(self, missing: str) -> None:
         self.missing = missing
         super().__init__(
-            f"the HTTP gateway needs {missing}; install it with: pip install 'poe-queue[http]'"
+            f"the HTTP gateway needs {missing}; install the extra poe-queue[http]: "
+            "pip install '.[http]' in a checkout"
         )
 
 

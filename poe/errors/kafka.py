@@ -10,7 +10,8 @@ class KafkaMissing(PoeError):
 
     def __init__(self) -> None:
         super().__init__(
-            "kafka:// needs confluent-kafka; install it with: pip install 'poe-queue[kafka]'"
+            "kafka:// needs confluent-kafka; install the extra poe-queue[kafka]: "
+            "pip install '.[kafka]' in a checkout"
         )
 
 

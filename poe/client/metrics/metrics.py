@@ -156,7 +156,7 @@ def _sink(asked: Any) -> Sink:  # noqa: ANN401 - whatever the user has passed
     try:
         module = import_module(f"poe.client.metrics.{name}")
     except ModuleNotFoundError as error:
-        allowed = f"it after `pip install poe-queue[metrics]` ({error})"
+        allowed = f"it after `pip install '.[metrics]'` in a checkout ({error})"
         raise OptionError("metrics", asked, allowed) from error
     return cast(Sink, module.sink(asked))
 

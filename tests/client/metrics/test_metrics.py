@@ -249,7 +249,7 @@ sinks_of([{name!r}])
 """
     run = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     said = run.stderr.splitlines()[-1]
-    assert f"'{name}'; use it after `pip install poe-queue[metrics]`" in said
+    assert f"'{name}'; use it after `pip install '.[metrics]'`" in said
     assert package in said
 
 
