@@ -62,6 +62,7 @@ Mutant = Literal[
     "no-data-hash",
     "end-before-sync",
     "keep-behind-holes",
+    "foreign-torn-locks",
     "ack-during-sync",
     "ignore-write-errors",
     "ignore-sync-errors",
@@ -201,6 +202,19 @@ def _end_before_sync(patch: Patch) -> None:
 def _keep_behind_holes(patch: Patch) -> None:
     """Recover each segment by itself, whatever is left of those before it."""
     patch(recovery._Recovery, "_is_continued", lambda _: True)
+
+
+def _foreign_torn_locks(patch: Patch) -> None:
+    """Take what a power cut leaves of a lock for the original's, which means what it says."""
+    find_lock = segment_lock.find_lock
+
+    def find(files: Any, path: str) -> segment_lock.FoundLock | None:
+        lock = find_lock(files, path)
+        is_whole = lock is None or files.open(path, "r").read_at(8, 0) == b"poe-lock"
+        return lock if is_whole else segment_lock.FoundLock(None)
+
+    patch(recovery, "find_lock", find)
+    patch(recovery, "_is_lock_torn", lambda *_, **__: False)
 
 
 def _ack_during_sync(patch: Patch) -> None:
@@ -469,6 +483,7 @@ _MUTANTS: dict[str, Callable[[Patch], None]] = {
     "no-data-hash": _no_data_hash,
     "end-before-sync": _end_before_sync,
     "keep-behind-holes": _keep_behind_holes,
+    "foreign-torn-locks": _foreign_torn_locks,
     "ack-during-sync": _ack_during_sync,
     "ignore-write-errors": _ignore_write_errors,
     "ignore-sync-errors": _ignore_sync_errors,

@@ -71,6 +71,8 @@ SCENARIOS = {
             release=1000,
             unit="cuts",
             needs=("loop",),
+            mutants=("foreign-torn-locks",),
+            bite_count=24,
             options={"kind": "ext4"},
         ),
         Scenario(

@@ -141,7 +141,8 @@ class DurableSegment(RangeSegment):
         if not self.is_locked or self.has_failed_to_sync or not self._is_before_durable():
             return
         sums = self._sums
-        # Should one of these fail, it is harmless, and the next sync tries again.
+        # A full disk costs nothing here, and the next sync tries again. After another failure of it
+        # nobody knows what the sums say, as after any sync that failed.
         with contextlib.suppress(StorageFull):
             if sums is not None and sum_file is not None and not sums.flags & Flag.CLEAN:
                 self._sums = self._files.end_sums(

@@ -479,6 +479,21 @@ def test_a_full_disk_when_a_segment_ends_is_no_failed_sync(tmp_path):
     assert read_all(reopen(layer)) == [(NOW, b"a")]
 
 
+def test_a_failing_disk_when_a_segment_ends_is_a_failed_sync(tmp_path):
+    layer = FaultyFiles(files_at(tmp_path))
+    segment = create(layer)
+    segment.append([b"a"], NOW)
+    segment.seal()
+    sync = segment.begin_sync()
+    layer.fail(0, errno.EIO, "write_at")
+    with pytest.raises(WriteFailed):
+        sync()
+    assert segment.has_failed_to_sync
+    segment.close()
+    assert path_of(tmp_path, "lock").exists()
+    assert read_all(segment) == read_all(reopen(layer)) == [(NOW, b"a")]
+
+
 def cut_events(tmp_path, *, is_closed=False):
     """Leave a store whose last events are zeros, as a power cut leaves them; tell their file."""
     store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="one"))
