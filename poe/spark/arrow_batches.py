@@ -56,10 +56,15 @@ class ArrowBatches:
             elif field.name in {"pointer", "timestamp"}:
                 column = pointers.view(field.type)
             else:
-                text = topic if field.name == "topic" else f"{topic}/{segment}"
+                text = topic if field.name == "topic" else segment_text(topic, segment)
                 column = pa.repeat(pa.scalar(text, field.type), len(pointers))
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def segment_text(topic: str, segment: int) -> str:
+    """Return the value of the column `segment`."""
+    return f"{topic}/{segment}"
 
 
 def check_schema(schema: StructType, known: StructType) -> None:

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import asdict
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from poe.errors import UnknownTopic
+from poe.spark.arrow_batches import segment_text
 from poe.spark.planning import SegmentRange, partitions, within
 from poe.spark.pushdown import Pushdown
 from poe.spark.range_reader import chosen_topics, read_ranges
@@ -33,13 +36,9 @@ class BatchReader(DataSourceReader):
             UnknownTopic: a topic that was named does not exist.
             PoeError: the folder or the server cannot be read.
         """
-        options, pushdown = self._options, self._pushdown
+        options = self._options
         with closing(open_segments(options, is_known=False)) as segments:
-            ranges: list[SegmentRange] = []
-            for topic in chosen_topics(options, segments):
-                if pushdown.selects(topic) and pushdown.after < pushdown.last:
-                    stored = self._stored(topic, segments)
-                    ranges += within(stored, pushdown.after, pushdown.last, segments.span)
+            ranges = self._ranges(segments)
             parts = partitions(
                 ranges, segments.span, options.target_partition_bytes, options.min_partitions
             )
@@ -48,6 +47,16 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a partition; Spark's own partition of an empty table has none."""
         return read_ranges(self._options, self._schema, partition.value or ())
+
+    def _ranges(self, segments: Segments) -> list[SegmentRange]:
+        """Return what is to be read, oldest first of each topic."""
+        pushdown = self._pushdown
+        ranges: list[SegmentRange] = []
+        for topic in chosen_topics(self._options, segments):
+            if pushdown.selects(topic) and pushdown.after < pushdown.last:
+                stored = self._stored(topic, segments)
+                ranges += within(stored, pushdown.after, pushdown.last, segments.span)
+        return ranges
 
     def _stored(self, topic: str, segments: Segments) -> list[SegmentRange]:
         try:
@@ -68,3 +77,21 @@ class FilteringReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
         """Take in filters on pointer, timestamp and topic; return the rest."""
         return self._pushdown.push(filters)
+
+
+class CountsReader(BatchReader):
+    """Reads how many messages each segment holds: that is known when it plans, from indexes."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return one partition with all ranges; see `BatchReader`."""
+        with closing(open_segments(self._options, is_known=False)) as segments:
+            return [InputPartition(tuple(self._ranges(segments)))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each range."""
+        schema = to_arrow_schema(self._schema)
+        rows = [
+            {**asdict(each), "segment": segment_text(each.topic, each.segment)}
+            for each in partition.value
+        ]
+        yield pa.RecordBatch.from_pylist(rows, schema)

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from poe.errors import OptionError
 from poe.spark.arrow_batches import check_schema
-from poe.spark.batch_reader import BatchReader, FilteringReader
+from poe.spark.batch_reader import BatchReader, CountsReader, FilteringReader
 from poe.spark.options import check_options
 from poe.spark.read_options import ReadOptions
 from poe.spark.stream_reader import RefusedStream, StreamReader
@@ -39,6 +39,17 @@ SCHEMA = StructType(
 )
 FULL_SCHEMA = StructType([*SCHEMA, StructField("segment", StringType(), nullable=False)])
 """With `includeSegment`, since the Python API has no metadata columns."""
+COUNTS_SCHEMA = StructType(
+    [
+        StructField("topic", StringType(), nullable=False),
+        StructField("segment", StringType(), nullable=False),
+        StructField("first", LongType(), nullable=False),
+        StructField("last", LongType(), nullable=False),
+        StructField("count", LongType(), nullable=False),
+        StructField("bytes", LongType(), nullable=False),
+    ]
+)
+"""With `counts`, since the Python API tells nobody that a query only counts."""
 
 
 class PoeDataSource(DataSource):
@@ -64,20 +75,24 @@ class PoeDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return all columns; who gives a schema of fewer reads no others."""
-        has_segment = self.options.get("includeSegment", "").lower() == "true"
-        return FULL_SCHEMA if has_segment else SCHEMA
+        if self._is_set("counts"):
+            return COUNTS_SCHEMA
+        return FULL_SCHEMA if self._is_set("includeSegment") else SCHEMA
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return what reads topics as a table."""
-        check_schema(schema, FULL_SCHEMA)
         options = ReadOptions.parse(self.options, "batch")
+        check_schema(schema, COUNTS_SCHEMA if options.counts else FULL_SCHEMA)
+        if options.counts:
+            return CountsReader(options, schema)
         return (FilteringReader if options.filter_pushdown else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what reads topics as a stream."""
-        check_schema(schema, FULL_SCHEMA)
         try:
-            return StreamReader(ReadOptions.parse(self.options, "stream"), schema)
+            options = ReadOptions.parse(self.options, "stream")
+            check_schema(schema, FULL_SCHEMA)
+            return StreamReader(options, schema)
         except OptionError as error:
             return RefusedStream(error)
 
@@ -95,3 +110,6 @@ class PoeDataSource(DataSource):
         from poe.spark.stream_writer import StreamWriter  # noqa: PLC0415
 
         return StreamWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
+
+    def _is_set(self, option: str) -> bool:
+        return self.options.get(option, "").lower() == "true"

@@ -17,7 +17,7 @@ STAGING_PREFIX = "poe.staging."
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER_MAX = 2**63 - 1
 _MODES = {
-    "batch": {"endingPointer", "endingTimestamp", "archive", "filterPushdown"},
+    "batch": {"endingPointer", "endingTimestamp", "archive", "counts", "filterPushdown"},
     "stream": {"maxMessagesPerTrigger", "maxBytesPerTrigger", "missingTopics"},
 }
 """The options that only one kind of read has."""
@@ -57,6 +57,9 @@ class ReadOptions:
     filter_pushdown: bool = False
     """Have filters choose segments; what was loaded so is good for one query."""
 
+    counts: bool = False
+    """Read a row for each segment, which tells how many messages it holds, and no messages."""
+
     include_segment: bool = False
     """Add a column `segment`, where a message is stored."""
 
@@ -87,6 +90,8 @@ class ReadOptions:
             if not given:
                 allowed += "; instead of CREATE TABLE use " + option_text.NO_TABLE
             raise OptionError("topic", ", ".join(given) or None, allowed)
+        if self.counts and self.filter_pushdown:
+            raise OptionError("counts", "true", "either counts or filterPushdown")
         if self.path is not None and (self.host is not None or self.port is not None):
             raise OptionError("path", self.path, "either host and port, or path")
 
@@ -177,6 +182,7 @@ PARSERS: Final[option_text.Parsers] = {
     ),
     "endingTimestamp": ("ending_pointer", _before),
     "filterPushdown": ("filter_pushdown", option_text.flag),
+    "counts": ("counts", option_text.flag),
     "includeSegment": ("include_segment", option_text.flag),
     "targetPartitionBytes": ("target_partition_bytes", option_text.number(1, _INTEGER_MAX)),
     "minPartitions": ("min_partitions", option_text.number(1, 1_000_000)),

@@ -9,11 +9,20 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan, LessThanOrEqual, StringStartsWith
 
 from poe.errors import CorruptRecord, DataLost, OptionError, UnknownTopic
+from poe.spark.arrow_batches import HEADER_BYTES
+from poe.spark.data_source import SCHEMA
 from poe.spark.read_options import EPOCH
 from poe.storage.index import encode_entries
 from poe.storage.record import encode_record
 from tests.broker.nodes import seconds
-from tests.spark.sources import Topics, batch_reader, batch_table, messages
+from tests.spark.sources import (
+    Topics,
+    batch_reader,
+    batch_table,
+    data_source,
+    messages,
+    stream_reader,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -51,6 +60,42 @@ def test_bounds_are_behind_the_first_pointer_and_up_to_the_last(topics):
     )
     assert read["pointer"].to_pylist() == pointers[3:6]
     assert messages(batch_table(path=topics.folder, topic="t", startingPointer="latest")) == []
+
+
+def test_counts_are_a_row_for_each_segment_and_no_message_is_read(topics):
+    pointers = fill(topics)
+    other = fill(topics, "u", 2)
+    named = {"path": topics.folder, "topics": "t,u", "counts": "true"}
+    read = batch_table(**named)
+    assert read.schema.names == ["topic", "segment", "first", "last", "count", "bytes"]
+    rows = read.to_pylist()
+    assert [(row["topic"], row["count"]) for row in rows] == [
+        ("t", 3), ("t", 3), ("t", 3), ("t", 1), ("u", 2)
+    ]  # fmt: skip
+    assert [row["first"] for row in rows] == [*pointers[:10:3], other[0]]
+    assert [row["last"] for row in rows] == [*pointers[2:9:3], pointers[9], other[1]]
+    assert {row["bytes"] // row["count"] for row in rows} == {HEADER_BYTES + len("t1")}
+    segments = dict.fromkeys(batch_table(**named | {"counts": "false", "includeSegment": "true"})
+        ["segment"].to_pylist())  # fmt: skip
+    assert [row["segment"] for row in rows] == list(segments)
+
+    cut = batch_table(
+        ["count", "topic"], **named, startingPointer=pointers[1], endingPointer=pointers[6]
+    )
+    assert cut.to_pylist() == [{"count": n, "topic": "t"} for n in (1, 3, 1)]
+    assert batch_table(**named, startingPointer="latest").num_rows == 0
+
+
+def test_the_columns_of_counts_and_those_of_messages_do_not_mix(topics):
+    fill(topics)
+    counts = batch_reader(path=topics.folder, topic="t", counts="true")
+    assert len(counts.partitions()) == 1
+    with pytest.raises(OptionError, match=r"'schema'.*topic string, segment string, first bigint"):
+        data_source(path=topics.folder, topic="t", counts="true").reader(SCHEMA)
+    with pytest.raises(OptionError, match=r"'counts'.*either counts or filterPushdown"):
+        batch_reader(path=topics.folder, topic="t", counts="true", filterPushdown="true")
+    with pytest.raises(OptionError, match="'counts' is not known"):
+        stream_reader(path=topics.folder, topic="t", counts="true").initialOffset()
 
 
 def test_times_are_bounds_too(topics):
