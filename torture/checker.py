@@ -67,6 +67,11 @@ class Journal:
         """Count the puts whose acknowledgement has arrived."""
         return sum(put.pointer is not None for puts in self.puts.values() for put in puts)
 
+    def forget(self, topic: bytes, pointer: int) -> None:
+        """Forget puts up to a pointer, which was that of one, since they may be gone or not."""
+        puts = self.puts.get(topic, [])
+        self.puts[topic] = [put for put in puts if put.pointer is None or put.pointer > pointer]
+
     def judge(
         self,
         stored: Stored,

@@ -4,6 +4,7 @@ Clients are actors that do what connections do. Everything runs in one thread, i
 depends on random numbers alone, so each failure replays.
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -22,7 +23,9 @@ from poe.broker import (
     RoutingTable,
     ScrubberOptions,
 )
+from poe.broker.appendix_server import REGISTRY
 from poe.broker.request_handler import RequestHandler
+from poe.broker.topic_registry import Trim
 from poe.errors import ActorDead, PoeError, ReadFailed, SyncFailed
 from poe.storage import SegmentOptions, Store, decode_records
 from poe.testing import SimulatedSystem
@@ -91,6 +94,10 @@ class SimulatedNode:
         """Have a client put; it notes what becomes of it."""
         self.system.cast(self._clients[number % _CLIENTS], put)
 
+    def begin_trim(self, topic: bytes, pointer: int) -> None:
+        """Have a client delete the segments that hold nothing behind a pointer."""
+        self.system.cast(self._clients[0], Trim(topic, pointer))
+
     def read(self, topic: bytes, pointer: int, limit: int) -> list[Record]:
         """Read as a connection does.
 
@@ -110,6 +117,10 @@ class SimulatedNode:
         while found := self.read(topic, records[-1][0] if records else 0, 100):
             records += found
         return records
+
+    def last_pointer(self, topic: bytes) -> int:
+        """Tell what the next pointer of a topic exceeds."""
+        return self._store.last_pointer(topic)
 
     def damage(self) -> list[str]:
         """Tell what the start has found to be lost or changed."""
@@ -165,7 +176,14 @@ class _Client(GenServer):
         self._handler = RequestHandler(self, routes)
         self._clock = clock
 
-    async def handle_cast(self, message: Put) -> None:
+    async def handle_cast(self, message: Put | Trim) -> None:
+        if isinstance(message, Trim):
+            with contextlib.suppress(PoeError):  # all of it may be there as well
+                await self.call(REGISTRY, message)
+        else:
+            await self._put(message)
+
+    async def _put(self, message: Put) -> None:
         begun = self._handler.begin_put(message.topic, message.messages)
         try:
             message.pointer = await self._handler.put(message.topic, message.messages, begun)

@@ -40,6 +40,7 @@ class _History:
         acks: list[Ack] = ["flushed", "fsync", "memory"]
         self.ack = self.random.choice(acks)
         self.journal = Journal()
+        self.trimmed: dict[bytes, int] = {}
         self.senders = [Sender(self.journal, self.random) for _ in range(4)]
         count_limit = self.random.choice([20, 60])
         self.node = SimulatedNode(SimulatedDisk(), self.ack, count_limit, self.random)
@@ -59,6 +60,7 @@ class _History:
             self.heal: 4,
             self.kill_actor: 2,
             self.set_clock: 1,
+            self.trim: 1,
             self.crash: 1,
             self.restart: 1,
             self.check: 1,
@@ -109,6 +111,15 @@ class _History:
     def set_clock(self) -> None:
         self.node.wall.offset_us += self.random.randrange(-(10**10), 10**10)
 
+    def trim(self) -> None:
+        topic = self.random.choice(_TOPICS)
+        puts = self.journal.puts.get(topic, [])
+        pointers = sorted(put.pointer for put in puts if put.pointer is not None)
+        if pointers:
+            pointer = self.random.choice(pointers)
+            self.trimmed[topic] = max(self.trimmed.get(topic, 0), pointer)
+            self.node.begin_trim(topic, pointer)
+
     def crash(self) -> None:
         disk, random = self.node.disk, self.random
         is_power_cut = self.has_power_cuts and random.random() < 0.7
@@ -120,6 +131,9 @@ class _History:
         self.trial.note(power_cuts=is_power_cut, kills=not is_power_cut)
         died_s = self.node.clock.monotonic_s()
         self.node.start()
+        for topic, pointer in self.trimmed.items():
+            # What is lost may have been trimmed, too; its pointers are given anew.
+            self.trimmed[topic] = min(pointer, self.node.last_pointer(topic))
         if is_power_cut:
             self.trial.failures += self.node.damage()
             may_lose = self._may_be_cut(died_s)
@@ -146,7 +160,10 @@ class _History:
         may_lose: Callable[[Put], bool] = lambda _: False,
         may_return: Callable[[Put], bool] = lambda _: False,
     ) -> None:
-        stored = self.node.read_all()
+        stored = dict(self.node.read_all())
+        for topic, pointer in self.trimmed.items():
+            self.journal.forget(topic, pointer)
+            stored[topic] = [each for each in stored.get(topic, ()) if each[0] > pointer]
         self.trial.failures += self.journal.judge(stored, may_lose=may_lose, may_return=may_return)
 
     def _may_be_killed(self, now_s: float) -> Callable[[Put], bool]:
