@@ -90,9 +90,14 @@ def once(query: bytes) -> Iterator[tuple[bytes, bytes]]:
     seen = set()
     for name, value in query_of(query):
         if name in seen:
-            _refuse(f"parameter {name!r:.100} is given twice; give it once")
+            _refuse(f"parameter {shown(name)} is given twice; give it once")
         seen.add(name)
         yield name, value
+
+
+def shown(name: bytes) -> str:
+    """Return a parameter's name as an error tells it."""
+    return short_repr(name.decode("utf-8", "backslashreplace"))
 
 
 def _lines(body: bytes, count_max: int) -> list[bytes]:
@@ -148,7 +153,9 @@ def _member(place: str, record: dict[str, Any], name: str) -> bytes | None:
 def _headers(
     place: str, record: dict[str, Any], name: str, encode: Callable[[str, Any], bytes]
 ) -> dict[str, bytes]:
-    headers = record.get(name, {})
+    if name not in record:
+        return {}
+    headers = record[name]
     if not isinstance(headers, dict) or not all(isinstance(each, str) for each in headers.values()):
         _refuse(f"{name} of {place} are {short_repr(headers)}; use an object of text to text")
     return {each: encode(f"{name} of {place}", text) for each, text in headers.items()}
@@ -156,11 +163,12 @@ def _headers(
 
 def _encoded(place: str, content: Any) -> bytes:  # noqa: ANN401 - as JSON has it
     is_text = isinstance(content, str)
-    text = content if is_text else json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    text = content if is_text else _ENCODER.encode(content)
     try:
         return text.encode()
     except UnicodeEncodeError:
-        _refuse(f"{place} has half of a surrogate pair, which is no text; use {place}_base64")
+        name = place.partition(" ")[0]
+        _refuse(f"{place} has half of a surrogate pair, which is no text; use {name}_base64")
 
 
 def _from_base64(place: str, text: Any) -> bytes:  # noqa: ANN401 - as JSON has it
@@ -188,6 +196,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(msg)
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 

@@ -114,6 +114,14 @@ class LimitedConnection(HttpToolsProtocol):
         self._received_bytes = 0
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; one that follows the body is dropped, see RFC 9110, 6.5.1.
+
+        It comes when a guard, or a proxy in front, has looked at the headers already.
+        """
+        if self._is_in_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Hand the request over; from now on its handler minds the time."""
         if self.parser.get_method() == b"CONNECT":
@@ -138,7 +146,7 @@ class LimitedConnection(HttpToolsProtocol):
         `GET http://there/path` is how clients ask proxies. One that says different things in its
         two places has two hosts, and is refused as that.
         """
-        if not self.url.startswith(b"/"):
+        if not self.url.startswith((b"/", b"*")):
             authority = _AUTHORITY.match(self.url)
             host = authority[1] if authority is not None else b""
             if (b"host", host) not in self.headers:

@@ -118,7 +118,9 @@ class Guard:
         found = _HOST.fullmatch(values[0].decode("latin-1")) if len(values) == 1 else None
         if found is None or int(found[2] or 0) > _PORT_MAX:
             shown = " and ".join(map(_shown, values)) or "missing"
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, f"the host is {shown}; send one Host")
+            raise RequestRefused(
+                HTTPStatus.BAD_REQUEST, f"the host is {shown}; send one Host, a name or name:port"
+            )
         try:
             name = _host_name(found[1])
         except ValueError as error:

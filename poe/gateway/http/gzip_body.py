@@ -5,6 +5,9 @@ from collections.abc import Iterator
 
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _PIECE_BYTES = 64 << 10
+MEMBERS_MAX = 1000
+"""Parts of one body: each costs the time of a small request, and may hold nothing."""
+
 _OVERHEAD_SHIFT = 6
 _OVERHEAD_BYTES = 1 << 10
 
@@ -22,15 +25,20 @@ class GzipBody:
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(_GZIP_FORMAT)
+        self._member_count = 1
 
     def inflate(self, part: bytes) -> Iterator[bytes]:
         """Yield what a part becomes; whoever has enough asks for no more.
 
         Raises:
-            zlib.error: it is no gzip, or is damaged.
+            zlib.error: it is no gzip, is damaged, or has more than `MEMBERS_MAX` members.
         """
         while part:
             if self._member.eof:
+                if self._member_count == MEMBERS_MAX:
+                    msg = f"more than {MEMBERS_MAX} members"
+                    raise zlib.error(msg)
+                self._member_count += 1
                 self._member = zlib.decompressobj(_GZIP_FORMAT)
             yield self._member.decompress(part, _PIECE_BYTES)
             part = self._member.unused_data or self._member.unconsumed_tail

@@ -123,9 +123,11 @@ def _inflated(body: GzipBody, part: bytes) -> Iterator[bytes]:
     """Yield what a part becomes.
 
     Raises:
-        RequestRefused: it is no gzip.
+        RequestRefused: it is no gzip that is served.
     """
     try:
         yield from body.inflate(part)
     except zlib.error as error:
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, f"the body is no gzip: {error}") from error
+        raise RequestRefused(
+            HTTPStatus.BAD_REQUEST, f"the body is no gzip that is served: {error}"
+        ) from error

@@ -35,7 +35,9 @@ def start_of(text: str) -> Start:
     if _POINTER.fullmatch(text):
         return int(text)
     if _PARTITIONS.fullmatch(text):
-        pairs = (each.split(":") for each in text.split(","))
-        return {int(partition): int(pointer) for partition, pointer in pairs}
+        pairs = [each.split(":") for each in text.split(",")]
+        position = {int(partition): int(pointer) for partition, pointer in pairs}
+        if len(position) == len(pairs):
+            return position
     why = f"pointer {text!r:.100} is none; use a pointer, oldest, newest, or what `next` has told"
     raise RequestRefused(HTTPStatus.BAD_REQUEST, why)

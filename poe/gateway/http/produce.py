@@ -25,7 +25,7 @@ from poe.client.producer.delivery import Buffered, Delivery, Failed, Result, Sen
 from poe.client.producer.payload import Messages
 from poe.client.producer.topic_info import TopicState
 from poe.errors import BrokerDown, RequestRefused
-from poe.gateway.http.body import messages_of, once
+from poe.gateway.http.body import messages_of, once, shown
 from poe.gateway.http.edit import Answer, EditHook, Post
 from poe.gateway.http.inflow import Inflow
 from poe.gateway.http.options import DOWN_WAIT_S, GatewayOptions
@@ -33,6 +33,7 @@ from poe.gateway.http.reply import json_reply, told
 
 _KEY, _HEADER = b"poe-key", b"poe-header-"
 _PROOF_S = 0.5
+_LARGE_BYTES = 32 << 10
 
 Produce = Callable[[bytes, Messages], Awaitable[Response]]
 
@@ -77,7 +78,14 @@ class ProduceRoutes:
             topic = topic_of(request)
             key, headers = _key_and_headers(request)
             content_type = request.headers.get("content-type", "")
-            messages = messages_of(content_type, body, key, headers, self._options.messages_max)
+            content = content_type, body, key, headers, self._options.messages_max
+            if len(body) > _LARGE_BYTES:  # others get their turns while it is taken apart
+                messages = await asyncio.to_thread(messages_of, *content)
+            else:
+                messages = messages_of(*content)
+            if not messages:
+                why = "there is no message in the body; send 1 or more"
+                raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
             if self._hook is not None:
                 path = request.scope["path"]
                 post = Post(topic, messages, path, dict(request.headers))
@@ -203,7 +211,7 @@ def _key_and_headers(request: Request) -> tuple[bytes | None, dict[str, bytes] |
             headers[name.removeprefix(_HEADER).decode("latin-1")] = value
     for name, value in once(request.scope["query_string"]):
         if name != b"key":
-            why = f"parameter {name!r:.100} is not known; the only one is key"
+            why = f"parameter {shown(name)} is not known; the only one is key"
             raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
         keys.append(value)
     if len(keys) > 1:

@@ -27,7 +27,14 @@ from poe.client.consumer.source import Received, Start
 from poe.client.partition_topic import partition_topic
 from poe.client.producer.producer_options import ProducerOptions
 from poe.client.url import parse_url
-from poe.errors import ConsumerClosed, MessagesLost, PoeError, RequestRefused, UnknownTopic
+from poe.errors import (
+    ConsumerClosed,
+    MessagesLost,
+    OptionError,
+    PoeError,
+    RequestRefused,
+    UnknownTopic,
+)
 from poe.gateway.http.body import RAW, once
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.options import DOWN_WAIT_S, GatewayOptions
@@ -110,7 +117,7 @@ class ReadRoutes:
         await self._brokers.check()
         consumer = self._consumer(topic_of(request), start_of(text), _EVENTS_COUNT, follow=True)
         events = self._events(consumer)
-        async with self._time_limit():
+        async with self._reading():
             # Before the status is sent: where it begins is known then, or that it cannot.
             first = await anext(events)
         return StreamingResponse(_chained(first, events), media_type=EVENTS, headers=_NO_STORE)
@@ -125,7 +132,7 @@ class ReadRoutes:
         """
         topic = topic_of(request)
         start = start_of(parameters.get("pointer", "oldest"))
-        async with self._time_limit(), self._consumer(topic, start, limit) as consumer:
+        async with self._reading(), self._consumer(topic, start, limit) as consumer:
             try:
                 messages = await consumer.receive()
             except MessagesLost:
@@ -180,16 +187,19 @@ class ReadRoutes:
         )
 
     @asynccontextmanager
-    async def _time_limit(self) -> AsyncIterator[None]:
-        """Give up where the broker takes too long.
+    async def _reading(self) -> AsyncIterator[None]:
+        """Give up where the broker takes too long, or has no such partition.
 
         Raises:
-            RequestRefused: it does.
+            RequestRefused: it does, or has none.
         """
         timeout_s = self._options.read_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
                 yield
+        except OptionError as error:
+            why = f"the pointer names a partition that there is not; use {error.allowed}"
+            raise RequestRefused(HTTPStatus.NOT_FOUND, why) from error
         except TimeoutError as error:
             why = f"the broker has not answered within {timeout_s:g} s; retry later"
             raise RequestRefused(HTTPStatus.GATEWAY_TIMEOUT, why) from error

@@ -24,7 +24,6 @@ from poe.errors import (
     InvalidTopicName,
     LocalProtocolError,
     MessagesLost,
-    OptionError,
     PoeError,
     PointerOutOfRange,
     ProducerClosed,
@@ -40,8 +39,6 @@ _STATUSES: Mapping[type[PoeError], int] = {
     InvalidPayload: HTTPStatus.BAD_REQUEST,
     InvalidTopicName: HTTPStatus.BAD_REQUEST,
     LocalProtocolError: HTTPStatus.BAD_REQUEST,
-    # Of a reader: its pointer names a partition that the topic does not have.
-    OptionError: HTTPStatus.NOT_FOUND,
     PointerOutOfRange: HTTPStatus.BAD_REQUEST,
     UnknownTopic: HTTPStatus.NOT_FOUND,
     MessagesLost: HTTPStatus.GONE,

@@ -116,7 +116,7 @@ def test_records_are_messages_with_keys_and_headers():
         ({"value": 1, "headers": []}, "headers of records[0]"),
         ({"value": 1, "headers": {"a": 1}}, "use an object of text to text"),
         ({"value": 1, "headers_base64": {"a": "?"}}, "headers_base64 of records[0]"),
-        ({"value": "\ud800"}, "half of a surrogate pair"),
+        ({"value": "\ud800"}, "half of a surrogate pair, which is no text; use value_base64"),
     ],
 )
 def test_a_wrong_record_is_told(record, told):

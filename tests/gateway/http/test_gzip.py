@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from poe.gateway.http.gzip_body import GzipBody
+from poe.gateway.http.gzip_body import MEMBERS_MAX, GzipBody
 from tests.gateway.http.front import Front, reply, stored
 from tests.gateway.http.test_limits import POST
 
@@ -71,6 +71,15 @@ def test_one_beyond_it_after_inflation_is_refused(small, node, topic, size):
 
 def test_members_without_content_are_bounded_too(small, topic):
     assert post(small, topic, gzip.compress(b"") * 10_000).status_code == 413
+
+
+def test_there_are_no_more_members_than_a_body_needs(front, node, topic):
+    members = [gzip.compress(b"x")] * MEMBERS_MAX
+    refused = post(front, topic, b"".join([*members, gzip.compress(b"")]))
+    assert refused.status_code == 400
+    assert f"more than {MEMBERS_MAX} members" in refused.json()["error"]["message"]
+    assert post(front, topic, b"".join(members)).status_code == 200
+    assert stored(node, topic) == [b"x" * MEMBERS_MAX]
 
 
 def test_an_announced_size_is_refused_before_it_is_sent(small, topic):

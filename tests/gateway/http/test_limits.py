@@ -247,6 +247,29 @@ def test_a_client_of_http_1_0_that_asks_for_another_protocol_gets_its_own(front)
         assert whole_reply(connection).startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.parametrize("part_bytes", [1, 10_000])
+@pytest.mark.parametrize(
+    "trailer", [b"Host: evil.example", b"Content-Encoding: gzip", b"Poe-Key: k", b"Origin: null"]
+)
+def test_headers_behind_the_body_count_for_nothing(front, node, topic, part_bytes, trailer):
+    chunks = CHUNKED_A.removesuffix(b"\r\n") + trailer + b"\r\n\r\n"
+    request = POST % topic.encode() + chunks
+    with front.connect() as connection:
+        for _ in range(2):
+            for start in range(0, len(request), part_bytes):
+                connection.sendall(request[start : start + part_bytes])
+            assert reply(connection)[0].startswith(b"HTTP/1.1 200 ")
+    assert stored(node, topic) == [b"a", b"a"]
+
+
+def test_a_host_behind_the_body_is_none(front, node, topic):
+    request = POST.replace(b"Host: localhost\r\n", b"") % topic.encode()
+    with front.connect() as connection:
+        connection.sendall(request + CHUNKED_A[:-2] + b"Host: localhost\r\n\r\n")
+        assert b"the host is missing" in reply(connection)[1]
+    assert stored(node, topic) == []
+
+
 def test_no_tunnel_is_made(front):
     with front.connect() as connection:
         connection.sendall(

@@ -38,6 +38,14 @@ def test_batch_sync_tells_how_much_waits(front, topic):
     assert reply.json()["buffered"] == [{"partition": 0, "buffered_count": 1}]
 
 
+@pytest.mark.parametrize(("kind", "body"), [("json", b'{"records": []}'), ("x-ndjson", b"\n \n")])
+def test_a_body_without_a_message_is_told(front, topic, kind, body):
+    headers = {"Content-Type": f"application/{kind}"}
+    refused = front.http.post(f"/sync/{topic}", content=body, headers=headers)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["message"] == "there is no message in the body; send 1 or more"
+
+
 def test_every_kind_of_body_arrives(front, node, topic):
     bodies = [
         ("application/x-www-form-urlencoded", b"hello=a+b&x=%FF", [b"a b", b"\xff"]),
