@@ -5,6 +5,7 @@ a mistake that somebody could make, or that the original made.
 """
 
 import contextlib
+import errno
 import os
 import tomllib
 from collections.abc import Callable, Iterator
@@ -103,7 +104,7 @@ def _ack_in_memory(patch: Patch) -> None:
 def _no_data_sync(patch: Patch) -> None:
     """P06: "sync" is a write."""
 
-    def begin_sync(self: Any) -> Callable[[], None]:
+    def begin_sync(self: Any, _shared: object = None) -> Callable[[], None]:
         self.flush()
         return lambda: None
 
@@ -120,6 +121,7 @@ def _no_fsync(patch: Patch) -> None:
     """What libeatmydata does: no sync of anything."""
     patch(RealFile, "sync", lambda _: None)
     patch(RealFiles, "sync_folder", lambda *_: None)
+    patch(RealFiles, "sync_all", lambda _: None)
 
 
 def _no_folder_sync(depth: int) -> Callable[[Patch], None]:
@@ -135,6 +137,9 @@ def _no_folder_sync(depth: int) -> Callable[[Patch], None]:
         def sync_folder(self, path: str) -> None:
             if len(path.split("/")) - (path == "") != depth:
                 self.files.sync_folder(path)
+
+        def sync_all(self) -> None:
+            raise OSError(errno.EOPNOTSUPP, "names would be synced, too")
 
     def apply(patch: Patch) -> None:
         open_store = store.Store.open.__func__  # type: ignore[attr-defined]  # of a class method

@@ -90,6 +90,7 @@ ssize_t pread(int fd, void *data, size_t size, off_t offset) {
     return pread64(fd, data, size, offset);
 }
 int fsync(int fd) { return fails(SYNC, fd) ? -1 : syscall(SYS_fsync, fd); }
+int syncfs(int fd) { return fails(SYNC, fd) ? -1 : syscall(SYS_syncfs, fd); }
 int fdatasync(int fd) { return fails(SYNC, fd) ? -1 : syscall(SYS_fdatasync, fd); }
 int ftruncate64(int fd, off64_t size) {
     return fails(TRUNCATE, fd) ? -1 : syscall(SYS_ftruncate, fd, size);

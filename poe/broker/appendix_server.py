@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from poe.actors import NO_REPLY, Call, Error, Exit, GenServer, Reason, Stop, Timer, Work
+from poe.actors import NO_REPLY, Call, Error, Exit, GenServer, Reason, Stop, Timer, Work, is_orderly
 from poe.broker.appendix_message import (
     MOVED,
     CheckLimits,
@@ -37,7 +37,7 @@ from poe.broker.appendix_message import (
 )
 from poe.broker.group_commit import CommitAlarm, GroupCommit
 from poe.errors import CorruptRecord, OptionError, StorageError, WriteFailed
-from poe.storage import Clock, FreeSpace, Segment, topic_text
+from poe.storage import Clock, FreeSpace, Segment, SharedSync, topic_text
 
 logger = logging.getLogger("poe.broker")
 
@@ -121,13 +121,14 @@ class AppendixServer(GenServer):
 
     trap_exits = True
 
-    def init(
+    def init(  # noqa: PLR0913, PLR0917 - a topic, a segment of it, and what all servers share
         self,
         topic: bytes,
         segment: Segment,
         options: AppendixOptions,
         clock: Clock,
         space: FreeSpace,
+        shared_sync: SharedSync,
     ) -> None:
         """Take over a recovered segment."""
         self._space = space
@@ -138,7 +139,7 @@ class AppendixServer(GenServer):
         self._options = options
         self._clock = clock
         self._flush_timer: Timer | None = None
-        self._commit = GroupCommit(self, segment, options.sync_interval)
+        self._commit = GroupCommit(self, segment, options.sync_interval, shared_sync)
         if options.read == "synced":
             self._commit.hide_unsynced()
         self._waiting: dict[Call, Timer] = {}
@@ -213,11 +214,14 @@ class AppendixServer(GenServer):
         return None
 
     def terminate(self, reason: Reason) -> None:
-        """Close the files, so that the next start finds nothing to repair."""
-        del reason
+        """Close the files, so that the next start finds nothing to repair.
+
+        At an orderly end the store closes the segment, with all others at once.
+        """
         self._release_waiting()
         self._commit.finish()
-        self._segment.close()
+        if not is_orderly(reason) or not self._hibernate():
+            self._segment.close()
 
     # ---- requests -----------------------------------------------------------------------------
 

@@ -52,7 +52,8 @@ class AppendixServers:
         Raises:
             PoeError: it did not start.
         """
-        shared = self._options, self._clock, self._store.space
+        store = self._store
+        shared = self._options, self._clock, store.space, store.shared_sync
         ref = await start_dynamic_child(self._registry, APPENDIX_SUP, topic, segment, *shared)
         assert ref is not None
         self._registry.link(ref)

@@ -19,7 +19,7 @@ from poe.actors import NO_REPLY, ActorRef, Call, GenServer, Timer, Work
 from poe.actors.work import DISK_THREADS
 from poe.broker.appendix_message import MOVED
 from poe.errors import NoDescriptors, StorageError, SyncFailed, WriteFailed
-from poe.storage import Segment
+from poe.storage import Segment, SharedSync
 
 logger = logging.getLogger("poe.broker")
 
@@ -56,6 +56,7 @@ class GroupCommit:
         "_moved",
         "_segment",
         "_server",
+        "_shared",
         "_syncing",
         "_timer",
         "_to_be_visible",
@@ -66,11 +67,14 @@ class GroupCommit:
         "work",
     )
 
-    def __init__(self, server: GenServer, segment: Segment, interval_s: float) -> None:
+    def __init__(
+        self, server: GenServer, segment: Segment, interval_s: float, shared: SharedSync
+    ) -> None:
         # Weakly: it is a part of the server, and ends with it.
         self._server: GenServer = cast("GenServer", proxy(server))
         self._segment = segment
         self._interval_s = interval_s
+        self._shared = shared
         self._timer: Timer | None = None
         self._gathering: Timer | None = None
         self._enough = 1
@@ -242,7 +246,8 @@ class GroupCommit:
             return
         self._to_be_visible = _extent(self._segment)
         try:
-            sync = self._segment.begin_sync()
+            # Who waits is told of success, and so has a sync of his own.
+            sync = self._segment.begin_sync(None if self._syncing else self._shared)
         except StorageError as error:
             if not (isinstance(error, WriteFailed) and self._cut(str(error))):
                 self._put_off(error)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer, Reason, is_orderly
+from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer
 from poe.actors.reason import is_word
 from poe.broker.appendix_message import LimitReached, Seal, Touched, Unseal
 from poe.broker.appendix_server import AppendixOptions
@@ -27,7 +27,6 @@ from poe.broker.expiry import Archived, Expiry
 from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
 from poe.broker.topic_quota import TopicQuota
-from poe.broker.topic_sync import finish_topics
 from poe.errors import (
     ActorError,
     ChildRequestRefused,
@@ -45,8 +44,6 @@ from poe.supervision import terminate_child, which_children
 
 logger = logging.getLogger("poe.broker")
 
-_LAST_SYNC_S = 3.0
-"""Of the five seconds that a node has to stop."""
 _CHECK_TICK = object()
 _EXPIRY_TICK = object()
 
@@ -208,11 +205,6 @@ class TopicRegistry(GenServer):
             await self._appendix_ended(message)
         else:
             super().handle_info(message)
-
-    async def terminate(self, reason: Reason) -> None:
-        """At an orderly end, give the disk time to take what was put: for all topics at once."""
-        if is_orderly(reason):
-            await finish_topics(self, self._routes, _LAST_SYNC_S)
 
     def _check_known(self, topic: bytes) -> None:
         """Refuse a topic that is not there.

@@ -1,9 +1,7 @@
 """Makes what was acknowledged durable when somebody asks for it, on one topic or on all."""
 
-import contextlib
-
 from poe.actors import GenServer
-from poe.broker.appendix_message import Finish, Sync
+from poe.broker.appendix_message import Sync
 from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat, release_files
 from poe.broker.routing_table import RoutingTable
 from poe.errors import ActorDead, NoDescriptors, PoeError, TopicUnavailable
@@ -58,13 +56,3 @@ async def _sync_once(
                 first_error = error
     if first_error is not None:
         raise first_error
-
-
-async def finish_topics(actor: GenServer, routes: RoutingTable, timeout_s: float) -> None:
-    """Seal and sync all topics before they are stopped, which would do it one after the other."""
-    calls = [
-        actor.call(ref, Finish(), timeout_s=timeout_s) for _, route in routes for ref in route.refs
-    ]
-    for call in calls:
-        with contextlib.suppress(PoeError):  # its lock stays, and the next start looks at it
-            await call

@@ -29,6 +29,7 @@ from poe.storage.repair import repair_segments
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.shared_folder import SharedFolder
+from poe.storage.shared_sync import SharedSync
 from poe.storage.store import Store
 from poe.storage.store_meta import read_store_id
 from poe.storage.store_options import StoreOptions
@@ -64,6 +65,7 @@ __all__ = [
     "SegmentCheck",
     "SegmentOptions",
     "SharedFolder",
+    "SharedSync",
     "Store",
     "StoreOptions",
     "SystemClock",

@@ -13,6 +13,7 @@ from poe.storage.recovery import Extent
 from poe.storage.segment_files import SegmentFiles
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.segment_writer import SegmentWriter
+from poe.storage.shared_sync import SharedSync, SyncTicket
 from poe.storage.sum_file import Flag, SumState
 from poe.storage.sum_writer import SumWriter
 
@@ -63,8 +64,10 @@ class DurableSegment(RangeSegment):
         """
         return None if self.receipts is None else self.receipts.last(producer)
 
-    def begin_sync(self) -> Callable[[], None]:
+    def begin_sync(self, shared: SharedSync | None = None) -> Callable[[], None]:
         """Write what waits; return what makes all data, sums and names durable, in any thread.
+
+        Where nobody waits for that it may be `shared` with others.
 
         The index is not made so, it can be made from the data. Both raise StorageError. What was
         not durable before the latter did may then never be, as `has_failed_to_sync` tells from
@@ -75,11 +78,13 @@ class DurableSegment(RangeSegment):
             writer = self._writer or self._wake_writer()
             sync = writer.begin_sync(self.pointer_high or 0, self.receipts)
             extent = self._extent(writer.sums.state)
-            return partial(self._sync, sync, extent, partial(self._note_synced, writer.sums))
+            then = partial(self._note_synced, writer.sums)
+            return partial(self._sync, sync, extent, then, _ticket_of(shared))
         has_receipts = self.receipts is not None and self.receipts.path == self.path
         reader = None if self._is_all_synced else self._reader or self._wake()
         sync, sum_file = self._files.begin_sync(reader, has_receipts=has_receipts)
-        return partial(self._sync, sync, self._synced, partial(self._end, sum_file))
+        then = partial(self._end, sum_file)
+        return partial(self._sync, sync, self._synced, then, _ticket_of(shared))
 
     def sync(self) -> None:
         """Make all data durable, here and now; raises as `begin_sync`."""
@@ -108,12 +113,19 @@ class DurableSegment(RangeSegment):
             self._sync_in_order()  # what comes behind a hole is cut off, durable or not
         return self.receipts.earlier(timestamp)
 
-    def _sync(self, sync: Callable[[], None], extent: Extent, then: Callable[[], None]) -> None:
+    def _sync(
+        self,
+        sync: Callable[[], None],
+        extent: Extent,
+        then: Callable[[], None],
+        ticket: SyncTicket | None,
+    ) -> None:
         try:
-            if not self._are_names_synced:
-                self._files.sync_names()
-                self._are_names_synced = True
-            sync()
+            if ticket is None or not ticket.is_synced():
+                if not self._are_names_synced:
+                    self._files.sync_names()
+                sync()
+            self._are_names_synced = True
             then()
         except NoDescriptors:
             raise  # to open the folder, before anything was synced: all can be done again
@@ -122,12 +134,16 @@ class DurableSegment(RangeSegment):
             self.has_failed_to_sync = True
             self.failure = str(error)
             raise
+        self._note_all_synced(extent)
+
+    def _note_all_synced(self, extent: Extent) -> None:
         self._synced = extent
         if self.receipts is not None:
             self.receipts.note_synced()
 
     def _note_synced(self, sums: SumWriter) -> None:
         """Have the sums of a writer say what is durable, which all before the segment must be."""
+        sums.end_sync()
         if self._is_before_durable():
             sums.note_synced()
 
@@ -140,18 +156,55 @@ class DurableSegment(RangeSegment):
         self._is_all_synced = not self.is_writer  # an idle one may go on
         if not self.is_locked or self.has_failed_to_sync or not self._is_before_durable():
             return
-        sums = self._sums
         # A full disk costs nothing here, and the next sync tries again. After another failure of it
         # nobody knows what the sums say, as after any sync that failed.
         with contextlib.suppress(StorageFull):
-            if sums is not None and sum_file is not None and not sums.flags & Flag.CLEAN:
-                self._sums = self._files.end_sums(
-                    sum_file, sums, self.size_bytes, self.pointer_high or 0
-                )
-            self._files.note_sealed(self._extent(self._sums))
-            with contextlib.suppress(WriteFailed):
-                self._files.unlock()
-                self.is_locked = False
+            ended = self._write_end(sum_file)
+            if ended is not self._sums and sum_file is not None:
+                self._files.sync_end(sum_file)
+            self._unlock(ended)
+
+    def _write_end(self, sum_file: OpenFile | None) -> SumState | None:
+        """Write that it ends here, if nothing says so yet, and return what its sums are then."""
+        sums = self._sums
+        if sums is None or sum_file is None or sums.flags & Flag.CLEAN:
+            return sums
+        return self._files.write_end(sum_file, sums, self.size_bytes, self.pointer_high or 0)
+
+    def _unlock(self, ended: SumState | None) -> None:
+        """Note that it has ended, and have the lock go."""
+        self._sums = ended
+        self._files.note_sealed(self._extent(ended))
+        with contextlib.suppress(WriteFailed):
+            self._files.unlock()
+            self.is_locked = False
+
+    # ---- many at once, see `closing.py` ---------------------------------------------------------
+
+    @property
+    def is_to_end(self) -> bool:
+        """Whether it is sealed, and can end once all of it is durable."""
+        return self.is_locked and not self.has_failed_to_sync
+
+    def end_behind_sync(self) -> SumState | None:
+        """Write that it ends here: all that was written to the disk before is durable now.
+
+        Returns what its sums are once that is durable, too, for `unlock_behind_sync`.
+
+        Raises:
+            ReadFailed: the sums cannot be opened.
+            StorageFull, WriteFailed: the disk does not take it.
+        """
+        self._are_names_synced = True
+        self._note_all_synced(self._extent(self._sums))
+        _, sum_file = self._files.begin_sync(None, has_receipts=False)
+        return self._write_end(sum_file)
+
+    def unlock_behind_sync(self, ended: SumState | None) -> None:
+        """Be closed: what `end_behind_sync` wrote is durable, too."""
+        self._is_all_synced = True
+        if self._is_before_durable():
+            self._unlock(ended)
 
     def _is_before_durable(self) -> bool:
         """Tell whether nothing in front of the segment is lost in a power cut, as far as it may."""
@@ -189,3 +242,7 @@ class DurableSegment(RangeSegment):
         self._wake()
         assert self._writer is not None
         return self._writer
+
+
+def _ticket_of(shared: SharedSync | None) -> SyncTicket | None:
+    return None if shared is None else shared.ticket()

@@ -116,6 +116,15 @@ class Files(Protocol):
         """Make the names in a folder durable; "" is the base folder."""
         ...
 
+    def sync_all(self) -> None:
+        """Make all that was written to the file system durable, names and all, by whomever.
+
+        It is refused where a failure could go unnoticed. One that is not refused may still miss
+        what the system gave up before; so nobody may be told of its success, but by what is
+        written to the same file system behind it.
+        """
+        ...
+
     def lock(self, path: str) -> OpenFile:
         """Open a file, made when missing, under an exclusive lock that ends with its descriptor.
 

@@ -26,6 +26,7 @@ class ReadableSegment:
 
     __slots__ = (
         "_files",
+        "_is_at_rest",
         "_reader",
         "_sums",
         "_synced",
@@ -69,6 +70,7 @@ class ReadableSegment:
         self._reader: RecordReader | None = None
         self._writer: SegmentWriter | None = None
         self._verification: Verification | None = None
+        self._is_at_rest = False  # as a writer asleep, whose files have their exact sizes
         self._take(extent)
         self.given_pointer = self.last_pointer  # the highest one, of what was cut off, too
 
@@ -145,11 +147,13 @@ class ReadableSegment:
         """
         if self._writer is not None:
             self._writer.rest(self.pointer_high or 0)
+            self._is_at_rest = True
         self._forget_files()
 
     def _take(self, extent: Extent) -> None:
         """Be what recovery has found, or is left of a writer."""
         self._synced = extent  # nothing of it may be cut off
+        self._is_at_rest = False
         self.count = extent.count
         self.size_bytes = extent.size_bytes
         self.pointer_low = extent.pointer_low if extent.count else None
@@ -262,6 +266,7 @@ class ReadableSegment:
             self._reader = self._files.open_reader(self.count)
             return self._reader
         assert self._sums is not None
+        self._is_at_rest = False
         self._reader, self._writer = self._files.open_writer(
             self.count, self.size_bytes, self._sums, self.options.waiting_count_max
         )

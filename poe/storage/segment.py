@@ -218,12 +218,14 @@ class Segment(DurableSegment):
             self.is_writer = self.is_idle = False
             self._files.note_sealed(self._extent(self._sums))
             return
-        writer = self._writer or self._wake_writer()
-        writer.finish(self.pointer_high or 0, self.receipts)
+        has_receipts = self.receipts is not None and self.receipts.path == self.path
+        if has_receipts or not self._is_at_rest:
+            writer = self._writer or self._wake_writer()
+            writer.finish(self.pointer_high or 0, self.receipts)
+            self._sums = writer.sums.state
+            self._writer = None
         self.is_locked = True
-        self.is_writer = self._is_all_synced = False
-        self._sums = writer.sums.state
-        self._writer = None
+        self.is_writer = self._is_all_synced = self._is_at_rest = False
         if self.has_failed_to_sync:
             self.distrust()
 

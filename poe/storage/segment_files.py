@@ -240,10 +240,10 @@ class SegmentFiles:
         files = [reader.file, reader.index.file, *filter(None, [receipts, sums])]
         return partial(self._sync, files), sums
 
-    def end_sums(
+    def write_end(
         self, sum_file: OpenFile, sums: SumState, size_bytes: int, pointer_high: int
     ) -> SumState:
-        """Write durably, in any thread, that a segment all of which is durable was closed.
+        """Write, in any thread, that a segment all of which is durable was closed.
 
         Raises:
             StorageFull: no room for it.
@@ -252,8 +252,16 @@ class SegmentFiles:
         content, ended = closing(sums, size_bytes, pointer_high)
         with writing(self.path + "_sum"):
             sum_file.write_at(content, sums.size_bytes)
-            sum_file.sync()
         return ended
+
+    def sync_end(self, sum_file: OpenFile) -> None:
+        """Make durable what `write_end` wrote.
+
+        Raises:
+            WriteFailed: the disk did not take it.
+        """
+        with writing(self.path + "_sum"):
+            sum_file.sync()
 
     def lock(self, size_bytes: int) -> None:
         """Make the lock file, which need not survive a power cut yet.

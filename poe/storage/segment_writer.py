@@ -91,18 +91,7 @@ class SegmentWriter:
         return partial(self._sync, receipt_file)
 
     def rest(self, last_pointer: int) -> None:
-        """Write what waits, and give back what was reserved behind the data.
-
-        Raises:
-            StorageFull: no room for what waits.
-            WriteFailed: another failure.
-        """
-        self.flush(last_pointer, is_last=True)
-        with writing(self._path):
-            self.data.cut()
-
-    def finish(self, last_pointer: int, receipts: Receipts | None) -> None:
-        """Write what waits, and cut the files to their exact size; the sync after it ends them.
+        """Write what waits, and cut the files to their exact size.
 
         Raises:
             StorageFull: no room for what waits.
@@ -111,14 +100,24 @@ class SegmentWriter:
         # First: sums of data that is there no more would tell recovery of damage.
         with writing(self._path + "_sum"):
             self.sums.truncate()
+        self.flush(last_pointer, is_last=True)
+        with writing(self._path):
+            self.data.cut()
+            self.index.cut()
+
+    def finish(self, last_pointer: int, receipts: Receipts | None) -> None:
+        """Rest, with receipts that are cut, too; the sync after it ends the segment.
+
+        Raises:
+            StorageFull: no room for what waits.
+            WriteFailed: another failure.
+        """
         self.rest(last_pointer)
         if receipts is not None:
             # In this order: behind what was given up, a cover that is half written would look like
             # one that was whole, and is damaged.
             receipts.cut()
             receipts.cover(self.data.flushed_bytes)
-        with writing(self._path):
-            self.index.cut()
 
     def _sync(self, receipt_file: OpenFile | None) -> None:
         try:
@@ -130,4 +129,4 @@ class SegmentWriter:
             with writing(self._path + "_sum"):
                 self.sums.sync()
         finally:
-            self.sums.is_syncing = False
+            self.sums.end_sync()

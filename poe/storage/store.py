@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from poe.errors import OptionError, SegmentLocked, StorageError, StoreGone, StoreLocked, TopicFailed
 from poe.storage.base_folder import open_base
+from poe.storage.closing import close_together
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, FolderEntry, OpenFile
 from poe.storage.floors import Floors
@@ -35,6 +36,7 @@ from poe.storage.reserve import Reserve
 from poe.storage.scrub import scrub
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
+from poe.storage.shared_sync import SharedSync
 from poe.storage.store_meta import META_FILE, Event, Kind, OpenState, StoreMeta
 from poe.storage.store_options import StoreOptions
 from poe.storage.topic_folders import TOPICS_FOLDER, TopicFolders, segment_file
@@ -66,6 +68,7 @@ class Store:
         "failed",
         "removals",
         "reserve",
+        "shared_sync",
         "space",
         "topics",
     )
@@ -82,6 +85,7 @@ class Store:
         self.removals = Removals(files, meta.store_id, is_after_power_cut=meta.is_after_power_cut)
         self.reserve = Reserve(files, asked.min_free)
         self.space = FreeSpace(files, asked.min_free, FolderWatch(files, lock))
+        self.shared_sync = SharedSync(files)
         self.topics: dict[bytes, list[Segment]] = {}
         self.failed: dict[bytes, StorageError] = {}
         self._files = files
@@ -308,12 +312,13 @@ class Store:
 
     def close(self) -> None:
         """Close all segments and release the lock; what cannot be closed is left to recovery."""
-        for segments in self.topics.values():
-            for segment in segments:
-                try:
-                    self.reserve.use(segment.close)
-                except StorageError as error:
-                    _log.error("segment %s is not closed: %s", segment.path, error)
+        segments = [segment for topic in self.topics.values() for segment in topic]
+        close_together(self._files, segments)
+        for segment in segments:
+            try:
+                self.reserve.use(segment.close)
+            except StorageError as error:
+                _log.error("segment %s is not closed: %s", segment.path, error)
         self.reserve.release()
         self._meta.close()
         self.space.leave()

@@ -95,6 +95,10 @@ class SumWriter:
         """
         self._file.sync()
 
+    def end_sync(self) -> None:
+        """Say that the sync is over, be it of this file or of all."""
+        self.is_syncing = False
+
     def note_synced(self) -> None:
         """Have the next entry say that what the last sync covered is durable, as all before it."""
         self._synced_bytes = self._to_be_synced

@@ -40,10 +40,10 @@ class FragileServer(AppendixServer):
 
     broken: ClassVar[set[str]] = set()
 
-    def init(self, topic, segment, options, clock, space):
+    def init(self, topic, segment, *shared):
         if segment.path in self.broken:
             raise RuntimeError(segment.path)
-        super().init(topic, segment, options, clock, space)
+        super().init(topic, segment, *shared)
 
 
 class FaultyBroker:

@@ -170,6 +170,8 @@ def test_a_sealed_segment_keeps_its_lock_until_it_is_synced(simulate):
 
 
 def test_a_node_that_stops_has_synced_what_was_put(simulate, monkeypatch):
+    # Where it can be asked for all at once, tests/storage/test_closing.py tells what happens.
+    monkeypatch.setattr("poe.storage.real_files._syncfs", None)
     sim = simulate()
     sim.node.put(b"idle", b"1")
     sim.advance(3)

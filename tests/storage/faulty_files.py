@@ -87,6 +87,10 @@ class FaultyFiles:
         self.check("sync_folder")
         self.real.sync_folder(path)
 
+    def sync_all(self) -> None:
+        self.check("sync_all")
+        self.real.sync_all()
+
     def lock(self, path: str) -> OpenFile:
         self.check("lock")
         return FaultyFile(self, self.real.lock(path))

@@ -1,5 +1,7 @@
 """The file layer stays below its folder, writes in full and closes what it opened."""
 
+import ctypes
+import errno
 import os
 import subprocess
 import sys
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from poe.storage import Clock, RealFiles, SystemClock
+from poe.storage import Clock, RealFiles, SystemClock, real_files
 from poe.storage.files import FolderEntry
 from tests.storage.segments import names_in
 
@@ -155,3 +157,45 @@ def test_the_system_clock_tells_microseconds_since_the_epoch():
     clock: Clock = SystemClock()
     first = clock.now_us()
     assert 1_700_000_000_000_000 < first <= clock.now_us() < 2**56
+
+
+def test_all_is_synced_at_once_where_the_system_tells_of_failures(files, monkeypatch):
+    synced: list[int] = []
+
+    def syncfs(fd):
+        synced.append(fd)
+        return 0
+
+    monkeypatch.setattr(real_files, "_syncfs", syncfs)
+    monkeypatch.setattr(RealFiles, "file_system", lambda _: "ext4")
+    files.sync_all()
+    assert len(synced) == 1
+    for kind in ("", "tmpfs", "overlay", "nfs4", "ext2"):
+        monkeypatch.setattr(RealFiles, "file_system", lambda _, kind=kind: kind)
+        with pytest.raises(OSError, match="not supported") as caught:
+            files.sync_all()
+        assert caught.value.errno == errno.EOPNOTSUPP
+    assert len(synced) == 1
+
+
+def test_a_sync_of_all_that_fails_is_told(files, monkeypatch):
+    monkeypatch.setattr(RealFiles, "file_system", lambda _: "xfs")
+
+    def fail(_):
+        ctypes.set_errno(errno.EIO)
+        return -1
+
+    monkeypatch.setattr(real_files, "_syncfs", fail)
+    with pytest.raises(OSError, match="Input/output") as caught:
+        files.sync_all()
+    assert caught.value.errno == errno.EIO
+
+
+@pytest.mark.parametrize(
+    ("release", "is_told"),
+    [("5.16.9", False), ("5.17.0-rc1", True), ("6.8.0-31-generic", True), ("4.19", False)],
+)
+def test_an_older_kernel_is_not_believed(monkeypatch, release, is_told):
+    name = os.uname_result(("Linux", "host", release, "", "x86_64"))
+    monkeypatch.setattr(os, "uname", lambda: name)
+    assert (real_files._find_syncfs() is not None) == is_told  # noqa: SLF001 - asked once at import

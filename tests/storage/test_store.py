@@ -422,12 +422,31 @@ def test_repairing_a_segment_without_data_takes_it_out(tmp_path):
     assert store.topics[b"t"] == [second]
 
 
+class FullFolder(FaultyFiles):
+    """Has room everywhere but in the folder `full`."""
+
+    full = "nowhere"
+
+    def open(self, path, mode):
+        file = super().open(path, mode)
+        write_at = file.write_at
+
+        def write(data, offset):
+            if path.startswith(self.full):
+                self.check("write into a full folder")
+            write_at(data, offset)
+
+        file.write_at = write  # type: ignore[method-assign]  # of this file alone
+        return file
+
+
 def test_closing_goes_on_behind_a_segment_that_fails(tmp_path):
-    layer = FaultyFiles(RealFiles.at(tmp_path))
+    layer = FullFolder(RealFiles.at(tmp_path))
     store = Store.open(layer)
     for topic in (b"a", b"b"):
         store.create_segment(topic, NOW).append([topic], NOW)
-    layer.fail(0, errno.ENOSPC, "write_at")
+    layer.full = "topics/a/"
+    layer.fail(0, errno.ENOSPC, "write into a full folder", is_for_ever=True)
     store.close()
     assert len(names_in(tmp_path / "topics/a")) == 4
     assert len(names_in(tmp_path / "topics/b")) == 3

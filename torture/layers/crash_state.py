@@ -110,9 +110,12 @@ def _synced(events: Sequence[Event], inodes: list[int]) -> list[bool]:
     synced = [False] * len(events)
     files: set[int] = set()
     folders: set[str] = set()
+    is_all_synced = False
     for number in range(len(events) - 1, -1, -1):
         event = events[number]
-        if event.kind == "sync":
+        if is_all_synced or event.kind == "sync_all":
+            synced[number] = is_all_synced = True
+        elif event.kind == "sync":
             files.add(inodes[number])
         elif event.kind == "sync_folder":
             folders.add(event.path)

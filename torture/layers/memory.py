@@ -132,6 +132,9 @@ class MemoryFiles:
         if path not in self.folders:
             raise _error(errno.ENOENT)
 
+    def sync_all(self) -> None:
+        pass
+
     def lock(self, path: str) -> OpenFile:
         if path in self.locked:
             raise BlockingIOError(errno.EAGAIN, "locked")

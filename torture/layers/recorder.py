@@ -19,6 +19,7 @@ Kind = Literal[
     "make_folder",
     "remove_folder",
     "sync_folder",
+    "sync_all",
     "ack",
 ]
 
@@ -78,7 +79,9 @@ class Recorder:
                 self.events.append(Event("rename", path, new_path=arguments[1]))
             case "make_folder" if not result:
                 pass
-            case "sync" | "unlink" | "remove_folder" | "sync_folder" | "make_folder" as kind:
+            case (
+                "sync" | "sync_folder" | "sync_all" | "unlink" | "remove_folder" | "make_folder"
+            ) as kind:
                 self.events.append(Event(kind, path))
             case "map_writable":
                 self._maps[path] = (result, result[:])

@@ -87,6 +87,9 @@ class WatchedFiles:
     def sync_folder(self, path: str) -> None:
         self.run("sync_folder", path, self._files.sync_folder, path)
 
+    def sync_all(self) -> None:
+        self.run("sync_all", "", self._files.sync_all)
+
     def lock(self, path: str) -> OpenFile:
         return WatchedFile(self, path, self.run("lock", path, self._files.lock, path))
 
