@@ -324,6 +324,9 @@ class RealFiles:
         """Open the folder that holds the last name of a path, for the time of one operation."""
         folder, _, name = path.rpartition("/")
         assert name not in ("", ".", ".."), path
+        if not folder:
+            yield self._base_fd, name
+            return
         fd = self._open_folder(folder, _WALK)
         try:
             yield fd, name
@@ -332,14 +335,17 @@ class RealFiles:
 
     def _open_folder(self, path: str, flags: int = os.O_RDONLY | os.O_DIRECTORY | _SAFE) -> int:
         """Walk to a folder name by name, so that no link can lead astray, and open it."""
-        fd = os.open(".", flags if path == "" else _WALK, dir_fd=self._base_fd)
-        names = path.split("/") if path else []
+        if path == "":
+            return os.open(".", flags, dir_fd=self._base_fd)
+        names = path.split("/")
+        fd = self._base_fd
         for number, name in enumerate(names, 1):
             assert name not in ("", ".", ".."), path
             try:
                 next_fd = os.open(name, flags if number == len(names) else _WALK, dir_fd=fd)
             finally:
-                os.close(fd)
+                if fd != self._base_fd:
+                    os.close(fd)
             fd = next_fd
         return fd
 

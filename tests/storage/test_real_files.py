@@ -199,3 +199,24 @@ def test_an_older_kernel_is_not_believed(monkeypatch, release, is_told):
     name = os.uname_result(("Linux", "host", release, "", "x86_64"))
     monkeypatch.setattr(os, "uname", lambda: name)
     assert (real_files._find_syncfs() is not None) == is_told  # noqa: SLF001 - asked once at import
+
+
+def test_a_file_takes_one_open_for_each_name_of_its_path(files, monkeypatch):
+    files.make_folder("topics")
+    files.make_folder("topics/t")
+    opened = []
+    real = os.open
+
+    def count(path, *arguments, **keywords):
+        opened.append(path)
+        return real(path, *arguments, **keywords)
+
+    monkeypatch.setattr(os, "open", count)
+    files.open("f", "x+")
+    assert opened == ["f"]
+    opened.clear()
+    files.open("topics/t/f", "x+")
+    assert opened == ["topics", "t", "f"]
+    opened.clear()
+    assert files.size("topics/t/f") == 0
+    assert opened == ["topics", "t"]
