@@ -6,7 +6,6 @@ What reaches a callback: the request or message itself, and in `handle_info` als
 `ExitSignal`, `DownSignal` and `SystemRequest` never reach user code.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from poe.actors.reason import KILLED, TIMEOUT, Reason
 from poe.errors import StartFailed
+from poe.errors.timeout import check_delay
 
 if TYPE_CHECKING:
     from poe.actors.actor_cell import ActorCell
@@ -59,10 +59,12 @@ class IdleTimeout:
     """0 or more seconds; at 0 a message that is on its way already still comes first."""
 
     def __post_init__(self) -> None:
-        """Refuse a time that never comes, in the callback that asks for it."""
-        if not 0 <= self.after_s < math.inf:
-            msg = f"idle time-out after {self.after_s} s; use 0 or more, or return none"
-            raise ValueError(msg)
+        """Refuse a time that never comes, in the callback that asks for it.
+
+        Raises:
+            InvalidTimeout: it is no time, or never comes.
+        """
+        check_delay(self.after_s, "after_s")
 
 
 @dataclass(frozen=True, slots=True)

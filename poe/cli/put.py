@@ -181,7 +181,8 @@ def _report(count: int, pointer: int) -> ExitCode:
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[int, int], object]]:
     """Show a progress bar on a terminal; what is given takes acknowledged count and bytes read."""
-    if not is_terminal(sys.stderr):
+    # Not over what somebody types, either.
+    if not is_terminal(sys.stderr) or is_terminal(sys.stdin):
         yield lambda _count, _bytes: None
         return
     from rich.console import Console  # noqa: PLC0415 - for people only; a pipe need not load it

@@ -77,14 +77,15 @@ def read(  # noqa: PLR0913 - a command line option each
         ),
     ] = None,
     start: Annotated[
-        Start,
+        Start | None,
         typer.Option(
             "--from",
             metavar="|".join(Start),
             parser=choice("--from", Start),
             help="Where to begin when no pointer is given.",
+            show_default=Start.EARLIEST,
         ),
-    ] = Start.EARLIEST,
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -123,6 +124,9 @@ def read(  # noqa: PLR0913 - a command line option each
     if with_pointers and output_format in {Format.RAW, Format.JOINED}:
         msg = "pointers need --format lines or json"
         raise typer.BadParameter(msg, param_hint="--with-pointers")
+    if pointer is not None and start is not None:
+        msg = "--pointer says where to begin already; leave one of them out"
+        raise typer.BadParameter(msg, param_hint="--from")
     encode = _encoder(output_format, with_pointers=with_pointers)
     with connect(host, port) as connection:
         if not follow:

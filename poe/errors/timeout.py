@@ -1,6 +1,6 @@
 """The one check of what somebody gives for a time: in actors, sockets, producers and consumers."""
 
-import math
+import sys
 from typing import TypeGuard
 
 from poe.errors.config import OptionError
@@ -54,7 +54,8 @@ def check_delay(delay_s: object, key: str = "delay_s") -> None:
     Raises:
         InvalidTimeout: it is none, or never comes.
     """
-    if not (_is_number(delay_s) and 0 <= delay_s < math.inf):
+    # Not `< math.inf`: a whole number may be greater than any float.
+    if not (_is_number(delay_s) and 0 <= delay_s <= sys.float_info.max):
         raise InvalidTimeout(key, delay_s, "0 or more seconds")
 
 

@@ -67,7 +67,7 @@ def unpack_map(body: memoryview, what: str, count_max: int = -1) -> dict[str, An
     try:
         fields = msgpack.unpackb(body, max_array_len=count_max, max_map_len=count_max)
     except (ValueError, msgpack.UnpackException) as error:
-        msg = f"{what} is no valid msgpack: {error}"
+        msg = f"{what} is no valid msgpack: {error or type(error).__name__}"
         raise RemoteProtocolError(msg) from error
     if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
         msg = f"{what} must be a map with text keys"

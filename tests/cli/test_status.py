@@ -99,6 +99,17 @@ def test_put_shows_progress_on_a_terminal_only(server, tmp_path):
 
 
 @pytest.mark.slow
+def test_put_draws_nothing_over_what_is_typed(server):
+    master, slave = pty.openpty()
+    os.write(master, b"typed\n\x04")
+    code, content = on_terminal("put", "t", "-", port=server.port, stdin=slave)
+    os.close(slave)
+    os.close(master)
+    assert (code, "acknowledged" in content) == (0, False)
+    assert "1 message, last pointer" in content
+
+
+@pytest.mark.slow
 def test_bench_prints_a_rate_for_each_kind_of_request(server):
     run = poe("bench", "--size", 10, port=server.port)
     assert run.returncode == 0, run.stderr

@@ -165,7 +165,7 @@ def _run(path: Path) -> dict[str, Any]:
         raise InvalidPipeline(place, f"is no Python: {error.msg}") from error
     except OSError as error:
         raise InvalidPipeline(str(path), f"cannot be read: {error.strerror}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a file is no script, and ends nothing
         frames = traceback.extract_tb(error.__traceback__)
         line = next((each.lineno for each in reversed(frames) if each.filename == str(path)), None)
         where = str(path) if line is None else f"{path}, line {line}"

@@ -259,6 +259,7 @@ def test_steps_that_go_round_in_a_circle_are_told(write):
             "from poe.spark.pipeline import Pipeline\np = Pipeline('p')\np.source('s', topic=1)\n",
             "line 3: sources.s.topic: is 1; use text",
         ),
+        ("import sys\nsys.exit(3)\n", "line 2: SystemExit: 3"),
     ],
 )
 def test_a_wrong_python_file_is_told_with_its_line(write, text, told):
