@@ -181,7 +181,7 @@ def java(tmp_path, monkeypatch):
 def test_without_pyspark_a_node_with_an_archive_does_not_start(tmp_path, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
     node = Node(dir=tmp_path / "poe", port=None, max_age=10.0, archive_dir=tmp_path / "archive")
-    with pytest.raises(OptionError, match=r"install PySpark .*pip install 'poe-queue\[spark\]'"):
+    with pytest.raises(OptionError, match=r"install PySpark .*pip install '\.\[spark\]'"):
         node.start()
     assert not (tmp_path / "poe").exists()
 
