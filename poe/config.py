@@ -143,6 +143,7 @@ class Config:
                 name: part(**{key: values[key] for key in _names(part) if key in values})
                 for name, part in _PARTS.items()
             }
+            _check_archives(values)
         except OptionError as error:
             where, _ = given.get(error.key, (error.key, None))
             raise OptionError(where, error.value, error.allowed) from error
@@ -182,6 +183,18 @@ def _fit_min_free(values: dict[str, Any]) -> None:
     """Keep 64 MiB and a segment free unless told otherwise: recovery may write as much as that."""
     size_limit = values.get("size_limit", AppendixOptions().size_limit)
     values.setdefault("min_free", (64 << 20) + min(size_limit, 1 << 30))
+
+
+def _check_archives(values: Mapping[str, Any]) -> None:
+    """Refuse to archive a topic that never expires.
+
+    Raises:
+        OptionError: a topic has an archive of its own, and there is no `max_age`.
+    """
+    for each in values.get("topics", ()):
+        if isinstance(each.archive_dir, Path) and values.get("max_age") is None:
+            key = f"topics.{each.topic}.archive_dir"
+            raise OptionError(key, str(each.archive_dir), "none, or set max_age, too")
 
 
 def option_types() -> dict[str, Any]:

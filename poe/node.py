@@ -17,6 +17,7 @@ from poe.actors import KILL, ActorRef, LoopSystemBase, Reason
 from poe.broker import (
     MOVED,
     NODE_SUP,
+    ArchiveFolders,
     ArchiverParts,
     BoundPort,
     HybridClock,
@@ -111,7 +112,9 @@ class Node:
         config = self.config
         if self._bound is None:
             check_port_is_free(config.listener)
-        archiver = ArchiverParts.of(config.dir, config.registry, adopted=config.store.adopt_folder)
+        archives = ArchiveFolders.of(config.registry.archive_dir, config.segment.topics)
+        adopted = config.store.adopt_folder
+        archiver = ArchiverParts.of(config.dir, archives, config.registry.max_age, adopted=adopted)
         store = Store.open(config.dir, config.segment, config.store)
         logger.info("starting with options: %s", config.as_dict())
         _warn_of_memory(config.segment)
@@ -126,6 +129,7 @@ class Node:
                 options=config.registry,
                 appendix=config.appendix,
                 clock=self._clock,
+                archives=archives,
             ),
             self._listener,
             config.scrubber,

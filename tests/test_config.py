@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 from platformdirs import user_data_path
@@ -115,6 +116,22 @@ def test_a_folder_may_be_none_wherever_options_may_stand(tmp_path):
     assert load(named.as_dict()) == named  # as a process of its own is told
 
 
+def test_a_topic_may_have_an_archive_of_its_own_or_none_wherever_options_may_stand(tmp_path):
+    file = tmp_path / "poe.toml"
+    file.write_text('[topics.a]\narchive_dir = "/a"\n[topics.b]\narchive_dir = "None"\n')
+    expected = (
+        TopicOptions(topic="a", archive_dir=Path("/a")),
+        TopicOptions(topic="b", archive_dir="none"),
+    )
+    assert load({"max_age": 9}, {}, file).segment.topics == expected
+    text = "a.archive_dir=/a,b.archive_dir=none"
+    config = load({"max_age": 9}, {"POE_TOPICS": text})
+    assert config.segment.topics == expected
+    rows = {each.topic: each.as_row() for each in config.segment.topics}
+    assert rows == {"a": {"archive_dir": "/a"}, "b": {"archive_dir": "none"}}
+    assert load({"max_age": 9, "topics": rows}) == config
+
+
 ORDERS = TopicOptions(topic="orders", ack="fsync")
 CLICKS = TopicOptions(topic="web.clicks", ack="memory")
 
@@ -142,8 +159,10 @@ def test_topics_have_options_of_their_own_wherever_options_may_stand(tmp_path):
     ("table", "told"),
     [
         ({"a": {"ack": "never"}}, "option 'topics.a.ack' is 'never'; use memory or flushed"),
-        ({"a": {"acks": "fsync"}}, "option 'topics.a.acks' is 'fsync'; use ack"),
+        ({"a": {"acks": "fsync"}}, "option 'topics.a.acks' is 'fsync'; use ack, archive_dir"),
         ({"a": "fsync"}, "option 'topics.a' is 'fsync'; use a table of ack"),
+        ({"a": {"archive_dir": ""}}, "option 'topics.a.archive_dir' is ''; use a path or"),
+        ({"a": {"archive_dir": 7}}, "option 'topics.a.archive_dir' is 7; use a path or"),
         ({"../a": {"ack": "fsync"}}, "the name of a topic"),
         ({"": {"ack": "fsync"}}, "the name of a topic"),
         ({"a b": {"ack": "fsync"}}, "or set the server's option names to escape"),

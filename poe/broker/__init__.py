@@ -8,6 +8,7 @@ import logging
 
 from poe.broker.appendix_message import MOVED, Next, Put, SegmentInfo
 from poe.broker.appendix_server import AppendixOptions
+from poe.broker.archive_folders import ArchiveFolders
 from poe.broker.archiver import ArchiverParts, missing_for_spark
 from poe.broker.connection import ConnectionOptions
 from poe.broker.control_operations import control
@@ -33,6 +34,7 @@ __all__ = [
     "MOVED",
     "NODE_SUP",
     "AppendixOptions",
+    "ArchiveFolders",
     "ArchiverParts",
     "BoundPort",
     "ConnectionOptions",

@@ -13,16 +13,17 @@ import contextlib
 import logging
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from poe.actors import GenServer, OsProcess, Work
 from poe.actors.python_process import python_command
 from poe.broker.appendix_server import REGISTRY
-from poe.broker.expiry import Archived, Expiring
+from poe.broker.archive_folders import ArchiveFolders
+from poe.broker.expiry import Archived, Expiring, ExpiringSegment
 from poe.errors import ChildRequestRefused, ChildStartFailed, OptionError, StorageError
 from poe.storage import Archive
 from poe.supervision import (
@@ -34,9 +35,6 @@ from poe.supervision import (
     delete_child,
     start_child,
 )
-
-if TYPE_CHECKING:
-    from poe.broker.topic_registry import RegistryOptions
 
 logger = logging.getLogger("poe.broker")
 
@@ -61,28 +59,30 @@ _GRACE_S, _SHUTDOWN_S = 0.2, 0.4
 class ArchiverParts:
     """What the archiver works with."""
 
-    archive_dir: Path
+    archives: ArchiveFolders
     command: tuple[str, ...]
     """The program, which archives all that is too old, or soon will be."""
 
     @classmethod
-    def of(cls, base: Path, options: "RegistryOptions", *, adopted: bool) -> Self | None:
+    def of(
+        cls, base: Path, archives: ArchiveFolders, max_age_s: float | None, *, adopted: bool
+    ) -> Self | None:
         """Archive the topics of a base folder; None where the options do not ask for it.
 
         Raises:
-            OptionError: Spark is not installed, or the folder is somebody else's and not adopted.
+            OptionError: Spark is not installed, or a folder is somebody else's and not adopted.
         """
-        archive_dir, max_age_s = options.archive_dir, options.max_age
-        if archive_dir is None or max_age_s is None:
+        folders = archives.folders()
+        if not folders or max_age_s is None:
             return None
         missing = missing_for_spark()
         if missing:
-            raise OptionError("archive_dir", str(archive_dir), f"none, or install {missing}")
-        archive_dir = archive_dir.expanduser().absolute()
+            raise OptionError("archive_dir", str(folders[0]), f"none, or install {missing}")
         if not adopted:
-            Archive.check("archive_dir", archive_dir)
-        arguments = str(base.absolute()), str(archive_dir), str(max_age_s * _SOON)
-        return cls(archive_dir, tuple(python_command("poe.cli.archive_process", *arguments)))
+            for each in folders:
+                Archive.check("archive_dir", each)
+        arguments = str(base.absolute()), archives.encode(), str(max_age_s * _SOON)
+        return cls(archives, tuple(python_command("poe.cli.archive_process", *arguments)))
 
 
 def missing_for_spark() -> str:
@@ -105,7 +105,7 @@ class ArchiverSup(Supervisor):
 
 
 class Archiver(GenServer):
-    """Compares what expires with the manifests in the archive, and has the rest archived.
+    """Compares what expires with the manifests in the archives, and has the rest archived.
 
     It holds nothing that matters: at its next look the registry tells again what expires.
     """
@@ -114,15 +114,13 @@ class Archiver(GenServer):
         """Wait for the first look of the registry."""
         self._parts = parts
         self._look: Work | None = None
-        self._expiring = Expiring(())
-        self._archived: set[tuple[bytes, int]] = set()
+        self._found = _Found()
 
     def handle_cast(self, message: Expiring) -> None:
         """Look at the manifests, in a thread: the archive's disk may be anywhere."""
         if self._look is None:
-            self._expiring = message
-            self._archived = set()
-            self._look = Work(self, partial(self._find_archived, message, self._archived))
+            self._found = _Found()
+            self._look = Work(self, partial(self._find_archived, message, self._found))
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Tell what was found, and have the rest archived."""
@@ -131,23 +129,35 @@ class Archiver(GenServer):
             return
         self._look = None
         if message.error is not None:
-            logger.error("nothing expires, since the archive is away: %s", message.error)
+            logger.error("nothing expires that is to be archived: %s", message.error)
             return
-        self.cast(REGISTRY, Archived(frozenset(self._archived)))
-        if len(self._archived) < len(self._expiring.segments):
+        for error in self._found.away:
+            logger.error("nothing expires that goes there, since the archive is away: %s", error)
+        if self._found.is_any_there:
+            self.cast(REGISTRY, Archived(frozenset(self._found.archived)))
+        if self._found.waiting_count:
             await self._start_process()
 
-    def _find_archived(self, expiring: Expiring, archived: set[tuple[bytes, int]]) -> None:
-        """Add the keys of the segments that the archive holds; runs in a thread.
+    def _find_archived(self, expiring: Expiring, found: "_Found") -> None:
+        """Find which segments are in their archives; runs in a thread.
 
-        It does not make the folder: where a disk is not mounted, that would be another one.
+        It does not make the folders: where a disk is not mounted, that would be another one.
         """
-        archive = Archive.existing(self._parts.archive_dir)
+        by_folder: dict[Path, list[ExpiringSegment]] = {}
         for each in expiring.segments:
-            with contextlib.suppress(StorageError):  # then it is archived anew
-                manifest = archive.manifest(each.topic, each.timestamp)
-                if manifest is not None and manifest.covers(each.first, each.last, each.count):
-                    archived.add(each.key)
+            folder = self._parts.archives.folder(each.topic)
+            assert folder is not None, "what has no archive does not wait for one"
+            by_folder.setdefault(folder, []).append(each)
+        for folder, segments in by_folder.items():
+            try:
+                archive = Archive.existing(folder)
+            except StorageError as error:
+                found.away.append(error)
+                continue
+            found.is_any_there = True
+            held = {each.key for each in segments if _holds(archive, each)}
+            found.archived |= held
+            found.waiting_count += len(segments) - len(held)
 
     async def _start_process(self) -> None:
         """Start the program, unless it runs or waits to be started again."""
@@ -168,4 +178,29 @@ class Archiver(GenServer):
             except ChildStartFailed as error:  # the next look tries again
                 logger.error("nothing is archived for now: %s", error)
                 return
-            logger.info("segments to archive: %d", len(self._expiring.segments))
+            logger.info("segments to archive: %d", self._found.waiting_count)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a look has found; written by its thread, and read when that is done."""
+
+    archived: set[tuple[bytes, int]] = field(default_factory=set)
+    """Keys of segments."""
+
+    waiting_count: int = 0
+    """Segments that are to be archived, into folders that are there."""
+
+    is_any_there: bool = False
+    """Whether a folder is there."""
+
+    away: list[StorageError] = field(default_factory=list)
+    """Why the others cannot be read."""
+
+
+def _holds(archive: Archive, segment: ExpiringSegment) -> bool:
+    try:
+        manifest = archive.manifest(segment.topic, segment.timestamp)
+    except StorageError:
+        return False  # it is archived anew
+    return manifest is not None and manifest.covers(segment.first, segment.last, segment.count)

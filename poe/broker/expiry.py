@@ -4,7 +4,7 @@ It looks at nothing but what is known of the segments, and the time. Where there
 segment stays until the archiver has said that it holds all of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -48,10 +48,11 @@ class Archived:
 class Expiry:
     """Chooses what goes, in a look at each topic between `begin` and `end`.
 
-    `archived` tells the segments that the archive holds; None where there is no archive.
+    `has_archive` tells whether a topic is archived, and `archived` the segments that are.
     """
 
     __slots__ = (
+        "_has_archive",
         "_is_careful",
         "_is_over",
         "_jumps",
@@ -60,8 +61,11 @@ class Expiry:
         "archived",
     )
 
-    def __init__(self, max_age_s: float | None, jumps: JumpWatch, *, has_archive: bool) -> None:
-        self.archived: AbstractSet[tuple[bytes, int]] | None = frozenset() if has_archive else None
+    def __init__(
+        self, max_age_s: float | None, jumps: JumpWatch, has_archive: Callable[[bytes], bool]
+    ) -> None:
+        self.archived: AbstractSet[tuple[bytes, int]] = frozenset()
+        self._has_archive = has_archive
         self._max_age_s = max_age_s
         self._jumps = jumps
         self._is_careful = False
@@ -88,8 +92,9 @@ class Expiry:
     def choose(self, topic: bytes, old: Sequence[tuple[ActorRef, Segment]]) -> list[ActorRef]:
         """Tell which of the segments of a topic that are too old go now; they come oldest first."""
         chosen = []
+        has_archive = self._has_archive(topic)
         for ref, segment in old:
-            if self.archived is None or segment.pointer_low is None:
+            if not has_archive or segment.pointer_low is None:
                 chosen.append(ref)
                 continue
             extent = segment.pointer_low, segment.last_pointer, segment.count

@@ -11,7 +11,7 @@ lands behind a bound that is already recorded (the original lost messages there)
 import contextlib
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from poe.actors.reason import is_word
 from poe.broker.appendix_message import LimitReached, Seal, Touched, Unseal
 from poe.broker.appendix_server import AppendixOptions
 from poe.broker.appendix_servers import APPENDIX_SUP, AppendixServers
+from poe.broker.archive_folders import ArchiveFolders
 from poe.broker.archiver import ARCHIVER
 from poe.broker.crash_limit import CrashLimit
 from poe.broker.disk_failures import DiskFailures
@@ -100,6 +101,7 @@ class RegistryParts:
     options: RegistryOptions
     appendix: AppendixOptions
     clock: Clock
+    archives: ArchiveFolders = field(default_factory=ArchiveFolders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,10 @@ class TopicRegistry(GenServer):
         self._tick_later()
         newest = max(map(self._store.last_pointer, self._store.topics), default=0)
         jumps = JumpWatch(newest, self._clock.now_us())
-        self._expiry = Expiry(options.max_age, jumps, has_archive=options.archive_dir is not None)
+        archives = parts.archives
+        self._expiry = Expiry(
+            options.max_age, jumps, lambda topic: archives.folder(topic) is not None
+        )
         self._expire_later()
 
     async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401

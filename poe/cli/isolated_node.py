@@ -97,7 +97,7 @@ class IsolatedNode:
         # Looked up already: no other answer is to keep the process from starting later.
         options["host"] = self._config.listener.address.text
         # As they stand in a file: JSON knows no options of topics.
-        options["topics"] = {each.topic: {"ack": each.ack} for each in options["topics"]}
+        options["topics"] = {each.topic: each.as_row() for each in options["topics"]}
         arguments = NodeArguments(
             options=options,
             log_level=self._log_level,

@@ -1,6 +1,7 @@
 """What may be different for one topic than for the others of a store."""
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from poe.errors import OptionError
@@ -8,6 +9,7 @@ from poe.errors import OptionError
 AckLevel = Literal["memory", "flushed", "fsync"]
 """What a put waits for: a copy in memory, the kernel, or the disk; each includes those before."""
 
+_NONE_WORDS = frozenset({"none", "infinity"})
 _TEXT = "NAME.OPTION=VALUE, several of them separated by commas, as in orders.ack=fsync"
 
 
@@ -25,11 +27,22 @@ class TopicOptions:
     ack: AckLevel | None = None
     """What a put onto it waits for."""
 
+    archive_dir: Path | Literal["none"] | None = None
+    """Folder that its segments are archived into before they expire; `none`: they just expire."""
+
     def __post_init__(self) -> None:
-        """Reject levels that there are not."""
+        """Reject levels that there are not, and what is no folder."""
         if self.ack is not None and self.ack not in get_args(AckLevel):
             key = f"topics.{self.topic}.ack"
             raise OptionError(key, self.ack, " or ".join(get_args(AckLevel)))
+        if self.archive_dir is not None:
+            folder = _folder(f"topics.{self.topic}.archive_dir", self.archive_dir)
+            object.__setattr__(self, "archive_dir", folder)
+
+    def as_row(self) -> dict[str, str]:
+        """Return its own options as they stand in a file."""
+        given = {"ack": self.ack, "archive_dir": self.archive_dir}
+        return {name: str(value) for name, value in given.items() if value is not None}
 
     @classmethod
     def from_table(cls, where: str, table: Any) -> tuple[Self, ...]:  # noqa: ANN401 - to be checked
@@ -68,3 +81,10 @@ class TopicOptions:
                 raise OptionError(where, text, _TEXT)
             table.setdefault(topic, {})[name] = value.strip()
         return cls.from_table(where, table)
+
+
+def _folder(key: str, value: object) -> Path | Literal["none"]:
+    # Path("") would be the current folder, where a variable was empty by mistake.
+    if not isinstance(value, str | Path) or value == "":
+        raise OptionError(key, value, 'a path or "none"')
+    return "none" if str(value).lower() in _NONE_WORDS else Path(value)

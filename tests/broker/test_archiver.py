@@ -8,7 +8,7 @@ import pytest
 
 from poe import Node
 from poe.actors import GenServer, LoopSystemBase
-from poe.broker import missing_for_spark
+from poe.broker import ArchiveFolders, missing_for_spark
 from poe.broker.appendix_server import REGISTRY
 from poe.broker.archiver import (
     ARCHIVE_PROCESS,
@@ -19,7 +19,7 @@ from poe.broker.archiver import (
 )
 from poe.broker.expiry import Archived, Expiring, ExpiringSegment
 from poe.errors import OptionError
-from poe.storage import Archive, ArchivedFile, Manifest, RowGroup
+from poe.storage import Archive, ArchivedFile, Manifest, RowGroup, TopicOptions
 from poe.storage.archive import NEW_FOLDER, file_path
 from poe.supervision import WhichChildren, call_supervisor
 from tests.waiting import wait_until
@@ -52,7 +52,8 @@ class World:
         self.archive_dir = archive_dir
         self.system = LoopSystemBase()
         self.system.start(Registry, name=REGISTRY)
-        parts = ArchiverParts(archive_dir, ("sh", "-c", script))
+        archives = ArchiveFolders(archive_dir, {b"u": archive_dir.with_name("own")})
+        parts = ArchiverParts(archives, ("sh", "-c", script))
         self.system.start(ArchiverSup, parts, name=ARCHIVER_SUP)
 
     def look(self, look=LOOK):
@@ -157,6 +158,40 @@ def test_while_the_archive_is_away_nothing_is_made_in_its_place(tmp_path, world,
     assert running.system.whereis(ARCHIVER) == archiver
 
 
+def test_a_topic_with_an_archive_of_its_own_is_looked_for_there_alone(tmp_path, world, caplog):
+    other = ExpiringSegment(b"u", 100, 101, 110, 10)
+    running = world(SLEEP)
+    for folder in ("archive", "own"):
+        publish(tmp_path / folder, OLD)
+        assert running.look(Expiring((OLD, other))) == {OLD.key}
+    publish(tmp_path / "own", other)
+    assert running.look(Expiring((OLD, other))) == {OLD.key, other.key}
+
+
+def test_while_one_archive_is_away_topics_of_others_go_on(tmp_path, world, caplog):
+    other = ExpiringSegment(b"u", 100, 101, 110, 10)
+    running = world(SLEEP)
+    publish(tmp_path / "archive", OLD)
+    assert running.look(Expiring((OLD, other))) == {OLD.key}
+    assert f"the archive is away: cannot read {tmp_path}/own: " in caplog.text
+    assert running.program() is None, "it could not archive what is left"
+
+
+def test_folders_of_topics_are_as_they_were_told_when_a_program_takes_them(tmp_path):
+    topics = TopicOptions.from_table("topics", {
+        "a": {"archive_dir": "~/a"}, "b": {"archive_dir": "none"}, "c": {"ack": "fsync"}
+    })  # fmt: skip
+    made = ArchiveFolders.of(tmp_path, topics)
+    assert ArchiveFolders.decode(made.encode()) == made
+    assert made.folder(b"a") == Path("~/a").expanduser()
+    assert made.folder(b"b") is None
+    assert made.folder(b"c") == made.folder(b"\xff") == tmp_path
+    assert made.folders() == sorted([tmp_path, Path("~/a").expanduser()])
+    named = ArchiveFolders(None, {b"\xff": tmp_path})
+    assert ArchiveFolders.decode(named.encode()) == named
+    assert ArchiveFolders.of(None, ()).folders() == []
+
+
 @pytest.mark.usefixtures("quiet")
 def test_a_damaged_manifest_does_not_count(tmp_path, world):
     publish(tmp_path / "archive", OLD)
@@ -195,3 +230,5 @@ def test_without_java_it_is_told_what_to_install(tmp_path, monkeypatch):
 def test_an_archive_of_what_never_expires_is_refused(tmp_path):
     with pytest.raises(OptionError, match=r"archive_dir.*or set max_age, too"):
         Node(dir=tmp_path, archive_dir=tmp_path / "archive")
+    with pytest.raises(OptionError, match=r"'topics\.t\.archive_dir'.*or set max_age, too"):
+        Node(dir=tmp_path, topics={"t": {"archive_dir": tmp_path / "archive"}})

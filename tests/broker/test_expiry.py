@@ -213,7 +213,7 @@ def look(expiry, readers):
 
 
 def expiry_of(max_age_s, *, has_archive, newest_us=0):
-    return Expiry(max_age_s, JumpWatch(newest_us, NOW_US), has_archive=has_archive)
+    return Expiry(max_age_s, JumpWatch(newest_us, NOW_US), lambda topic: has_archive)
 
 
 def test_without_an_archive_what_is_old_goes(readers):

@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 
 from poe.errors import OptionError, UnknownTopic
-from poe.spark.archive import due
+from poe.spark.archive import archive_topics, due
+from poe.spark.folder_segments import FolderSegments
 from poe.spark.planning import SegmentRange
 from poe.storage import Archive
 from tests.spark.archives import TOPIC, ArchivedNode, archive_folder, assert_whole, in_a_loop
@@ -157,6 +158,24 @@ def test_a_segment_that_is_deleted_while_it_is_archived_gets_no_manifest(archive
     [outcome] = archived.archive()
     assert "DataLost" in outcome.failure
     assert manifests(archived) == {}
+
+
+def test_a_topic_with_an_archive_of_its_own_or_none_expires_as_its_option_says(tmp_path, java):
+    own = tmp_path / "own"
+    own.mkdir()
+    archived = ArchivedNode(
+        tmp_path, topics={"u": {"archive_dir": own}, "v": {"archive_dir": "none"}}
+    )
+    node = archived.sim.node
+    for topic in ("u", "v"):
+        node.put(topic, b"1")
+    archived.expire()
+    assert node.next("v", 0) is None
+    for folder, is_gone in ((archived.archive_dir, False), (own, True)):
+        archive_topics(partial(FolderSegments, str(archived.folder)), ["u"], folder, in_a_loop)
+        archived.sim.advance(25)
+        assert (node.next("u", 0) is None) == is_gone
+    archived.sim.stop()
 
 
 def test_a_segment_expires_only_once_it_is_archived(archived):

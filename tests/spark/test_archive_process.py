@@ -12,11 +12,12 @@ import pytest
 from poe import Node
 from poe.actors import GetPid
 from poe.actors.python_process import python_command
-from poe.broker import missing_for_spark
+from poe.broker import ArchiveFolders, missing_for_spark
 from poe.broker.archiver import ARCHIVE_PROCESS
 from poe.errors import ActorDead
 from poe.spark.archive import archive_topics
 from poe.spark.folder_segments import FolderSegments
+from poe.storage import Archive
 from tests.python_process import environment
 from tests.spark.archives import TOPIC, assert_whole
 from tests.spark.sources import batch_table, messages
@@ -98,9 +99,29 @@ def test_a_topic_without_segments_keeps_no_other_from_being_archived(tmp_path):
     with Node(dir=tmp_path / "node", port=None) as node:
         node.put(TOPIC, b"0")
     (tmp_path / "node/topics/empty").mkdir()
-    command = python_command("poe.cli.archive_process", *map(str, (tmp_path / "node", tmp_path, 1)))
+    archives = ArchiveFolders(tmp_path).encode()
+    command = python_command("poe.cli.archive_process", str(tmp_path / "node"), archives, "1")
     run = subprocess.run(command, env=environment(), check=False, capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_each_topic_goes_into_its_own_folder_and_one_that_is_away_hinders_no_other(tmp_path):
+    folders = {name: tmp_path / name for name in ("others", "own", "away")}
+    for name in ("others", "own"):
+        folders[name].mkdir()
+    with Node(dir=tmp_path / "node", port=None, count_limit=1, check_interval=0.01) as node:
+        for number, topic in enumerate(("t", "u", "v", "w"), 1):
+            node.put(topic, b"1")
+            wait_until(partial(has_segments, node, 2 * number), DEADLINE_S)
+    named = {b"u": folders["own"], b"v": folders["away"], b"w": None}
+    archives = ArchiveFolders(folders["others"], named).encode()
+    command = python_command("poe.cli.archive_process", str(tmp_path / "node"), archives, "0")
+    run = subprocess.run(command, env=environment(), check=False, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert f"nothing is archived into {folders['away']}: cannot read" in run.stderr
+    assert not folders["away"].exists()
+    for name, expected in (("others", b"t"), ("own", b"u")):
+        assert Archive.existing(folders[name]).topics() == [expected]
 
 
 def poe(*arguments):
