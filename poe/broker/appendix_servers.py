@@ -62,6 +62,22 @@ class AppendixServers:
             self.touched[ref] = None  # by limits that were others before, or it died before
         return ref
 
+    async def start_all(self, topic: bytes, segments: list[Segment]) -> list[ActorRef]:
+        """Start servers on all segments of a topic, or on none.
+
+        Raises:
+            PoeError: one did not start.
+        """
+        refs: list[ActorRef] = []
+        try:
+            for segment in segments:
+                refs.append(await self.start(topic, segment))  # noqa: PERF401 - some may be
+        except PoeError:
+            for ref in refs:
+                await self.end(ref)
+            raise
+        return refs
+
     def check_limits(self) -> None:
         """Have each that was put onto since the last look see whether it is full."""
         touched, self.touched = self.touched, {}

@@ -194,16 +194,20 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
 }
 
 
-def _as_map(ref: ActorRef, info: SegmentInfo, removed: int | None) -> dict[str, Any]:
-    row = {"ref": str(ref), **{name: getattr(info, name) for name in _SEGMENT_FIELDS}}
+def _as_map(ref: ActorRef | None, info: SegmentInfo, removed: int | None) -> dict[str, Any]:
+    row = {"ref": _text(ref), **{name: getattr(info, name) for name in _SEGMENT_FIELDS}}
     return row | {"removed": removed}
 
 
-def _as_pair(ref: ActorRef, info: SegmentInfo, _removed: int | None) -> list[str]:
-    return [str(ref), info.role]
+def _as_pair(ref: ActorRef | None, info: SegmentInfo, _removed: int | None) -> list[str]:
+    return [_text(ref), info.role]
 
 
-LISTINGS: dict[str, Callable[[ActorRef, SegmentInfo, int | None], Any]] = {
+def _text(ref: ActorRef | None) -> str:
+    return "-" if ref is None else str(ref)
+
+
+LISTINGS: dict[str, Callable[[ActorRef | None, SegmentInfo, int | None], Any]] = {
     "status": _as_pair,
     "info": _as_map,
 }

@@ -22,7 +22,7 @@ async def find_last_put(
         TopicUnavailable: it had no writer for 5 s.
         CallTimeout: the disk has not taken it in time.
     """
-    if topic in routes.failures:
+    if routes.is_without_route(topic):
         await actor.call(REGISTRY, EnsureWriter(topic), timeout_s=timeout_s)
     for _ in range(TRIES_MAX):
         route = routes.get(topic)

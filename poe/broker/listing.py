@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TypeAlias
@@ -10,9 +11,11 @@ from poe.actors import ActorRef, GenServer
 from poe.broker.appendix_message import Describe, SegmentInfo
 from poe.broker.routing_table import Route, RoutingTable
 from poe.errors import ActorDead
+from poe.storage import Event
 
-SegmentRows: TypeAlias = list[tuple[ActorRef, SegmentInfo]]
-"""The appendix servers of a topic, oldest first, each with what it tells of its segment."""
+SegmentRows: TypeAlias = list[tuple[ActorRef | None, SegmentInfo]]
+"""The appendix servers of a topic, oldest first, each with what it tells of its segment; None of a
+topic that rests, which has none."""
 
 _TOLD_COUNT = 50
 """Topics or segments of which a listing is told before others have their turn."""
@@ -55,9 +58,14 @@ async def describe_all(actor: GenServer, routes: RoutingTable) -> list[tuple[byt
 
 
 async def describe(actor: GenServer, routes: RoutingTable, topic: bytes) -> SegmentRows:
-    """Return what is known of the segments of a topic; none where it cannot be served."""
+    """Return what is known of the segments of a topic; it is not woken for that."""
     route = routes.get(topic)
-    return [] if route is None else await describe_route(actor, route)
+    if route is not None:
+        return await describe_route(actor, route)
+    events = routes.resting.get(topic, ())
+    return [(None, _resting_info(event, "h")) for event in events[:-1]] + [
+        (None, _resting_info(event, "w")) for event in events[-1:]
+    ]
 
 
 async def describe_route(actor: GenServer, route: Route) -> SegmentRows:
@@ -69,3 +77,10 @@ async def describe_route(actor: GenServer, route: Route) -> SegmentRows:
         with contextlib.suppress(ActorDead):  # it is being restarted, or has expired
             rows.append((ref, await actor.call(ref, Describe())))
     return rows
+
+
+def _resting_info(event: Event, role: str) -> SegmentInfo:
+    """Tell of a segment that nobody has asked for since the start what its event tells."""
+    path = f"topics/{os.fsdecode(event.topic)}/{event.timestamp}"
+    pointers = (event.pointer_low, event.pointer_high) if event.record_count else (None, None)
+    return SegmentInfo(path, role, event.record_count, event.size_bytes, *pointers)

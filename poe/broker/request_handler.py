@@ -228,12 +228,12 @@ class RequestHandler:
         raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
 
     async def recover(self, topic: bytes) -> None:
-        """Have a topic that is out of service tried again.
+        """Have a topic that rests woken, and one that is out of service tried again.
 
         Raises:
             StorageError: what keeps it out of service still does.
         """
-        if topic in self.routes.failures:
+        if self.routes.is_without_route(topic):
             await self.ask_registry(EnsureWriter(topic))
 
     async def ask_registry(self, request: EnsureWriter | Trim | Delete) -> Any:  # noqa: ANN401

@@ -6,12 +6,13 @@ not leave its readers with nothing. What all who read topics must know stands he
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from poe.actors import ActorRef
 from poe.errors import StorageError
-from poe.storage import NamePolicy, Removals, Store
+from poe.storage import Event, NamePolicy, Removals, Store
 
 
 class Route:
@@ -47,6 +48,12 @@ class RoutingTable:
         self._names: list[bytes] = []  # of the routes, sorted
         self.failures: dict[bytes, StorageError] = {}
         """Topics that cannot be served, and so have no route, and why; the store's own table."""
+        self._resting_names: list[bytes] = []
+        self.resting: Mapping[bytes, tuple[Event, ...]] = {}
+        """Topics that nobody has asked for, and so have no route yet, and the events of their
+        segments; the store's own table, which only becomes smaller."""
+        self.waking: set[bytes] = set()
+        """Topics that rest no more, and are about to have a route."""
         self.listings_count = 0
         """How many are being told of all topics just now."""
         self.removals: Removals | None = None
@@ -67,6 +74,8 @@ class RoutingTable:
     def take_from(self, store: Store) -> None:
         """Take over what the store knows of its topics; it goes on to change."""
         self.failures = store.failed
+        self.resting = store.topics.resting
+        self._resting_names = sorted(self.resting)
         self.removals = store.removals
         self.names = store.names
         self.store_health = store.health
@@ -94,14 +103,24 @@ class RoutingTable:
         }
 
     def topics(self) -> list[bytes]:
-        """Return all topics, sorted; those that cannot be served, too."""
-        return sorted(self._routes.keys() | self.failures.keys())
+        """Return all topics, sorted; those that rest and that cannot be served, too."""
+        return sorted(self._routes.keys() | self.failures.keys() | self.resting.keys())
 
     def page(self, after: bytes, count: int) -> list[bytes]:
         """Return the next topics behind one, sorted: `count` at most, and fewer at the end only."""
         begin = bisect_right(self._names, after)
         failed = [name for name in [*self.failures] if name > after]
-        return sorted({*self._names[begin : begin + count], *failed})[:count]
+        resting = islice(self._resting_behind(after), count)
+        return sorted({*self._names[begin : begin + count], *failed, *resting})[:count]
+
+    def is_without_route(self, topic: bytes) -> bool:
+        """Tell whether a topic is there that has no route until the registry is asked for it."""
+        return topic in self.failures or topic in self.resting or topic in self.waking
+
+    def _resting_behind(self, after: bytes) -> Iterator[bytes]:
+        names = self._resting_names
+        begin = bisect_right(names, after)
+        return (names[at] for at in range(begin, len(names)) if names[at] in self.resting)
 
     def is_newest(self, topic: bytes, ref: ActorRef) -> bool:
         """Tell whether nothing lies behind what `ref` holds: it is the writer, or all is gone."""

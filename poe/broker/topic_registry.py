@@ -27,6 +27,7 @@ from poe.broker.disk_failures import DiskFailures
 from poe.broker.expiry import Archived, Expiry
 from poe.broker.hybrid_clock import JumpWatch
 from poe.broker.routing_table import RoutingTable
+from poe.broker.topic_opening import TopicOpening
 from poe.broker.topic_quota import TopicQuota
 from poe.errors import (
     ActorError,
@@ -141,7 +142,10 @@ class TopicRegistry(GenServer):
     trap_exits = True
 
     async def init(self, parts: RegistryParts) -> None:
-        """Bring every topic of the store into service; the listener starts after this."""
+        """Bring the topics of the store into service; the listener starts after this.
+
+        One that rests is served, too: it gets appendix servers when it is asked for.
+        """
         self._parts = parts
         self._store = parts.store
         self._routes = parts.routes
@@ -149,22 +153,23 @@ class TopicRegistry(GenServer):
         self._servers = AppendixServers(self, parts.store, parts.appendix, parts.clock)
         self._crashes = CrashLimit()
         self._disk_failures = DiskFailures(parts.routes.read_only, self.monotonic_s)
+        self._opening = TopicOpening(parts.store, parts.routes, self._servers, self._disk_failures)
         options = parts.options
         rate = options.topic_creation_rate
         self._quota = TopicQuota(options.topics_max, rate, auto_create=options.auto_create)
         await self._stop_leftovers()
         self._routes.take_from(self._store)
         self._routes.are_gaps_skipped = parts.appendix.on_corrupt == "skip"
-        for topic in list(self._store.topics):
+        for topic in list(self._store.topics.loaded):
             with contextlib.suppress(TopicFailed):  # logged there; the others are served
-                await self._open_topic(topic)
+                await self._opening.open(topic)
         self._tick_later()
-        newest = max(map(self._store.last_pointer, self._store.topics), default=0)
-        jumps = JumpWatch(newest, self._clock.now_us())
+        jumps = JumpWatch(self._store.newest_pointer(), self._clock.now_us())
         archives = parts.archives
         self._expiry = Expiry(
             options.max_age, jumps, lambda topic: archives.folder(topic) is not None
         )
+        self._resting_by_age = [] if self._expiry.tick_s is None else _by_age(self._store)
         self._expire_later()
 
     async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
@@ -174,10 +179,10 @@ class TopicRegistry(GenServer):
                 case EnsureWriter():
                     return await self._ensure_writer(request)
                 case Trim(topic, pointer):
-                    self._check_known(topic)
+                    await self._check_known(topic)
                     return await self._trim(topic, pointer)
                 case Delete(topic):
-                    self._check_known(topic)
+                    await self._check_known(topic)
                     return await self._delete(topic)
         except PoeError as error:
             return Error(error)
@@ -187,14 +192,12 @@ class TopicRegistry(GenServer):
         """Rotate a topic whose writer says it is full; hear of what is archived."""
         if isinstance(message, Archived):
             self._expiry.archived = message.keys
-            return
-        if isinstance(message, Touched):
+        elif isinstance(message, Touched):
             self._servers.touched[message.writer] = None
-            return
-        assert isinstance(message, LimitReached)
-        route = self._routes.get(message.topic)
-        if route is not None and route.writer is message.writer:
-            await self._rotate(message.topic)
+        elif isinstance(message, LimitReached):
+            route = self._routes.get(message.topic)
+            if route is not None and route.writer is message.writer:
+                await self._rotate(message.topic)
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Take ticks, and the end of appendix servers."""
@@ -211,12 +214,14 @@ class TopicRegistry(GenServer):
         else:
             super().handle_info(message)
 
-    def _check_known(self, topic: bytes) -> None:
-        """Refuse a topic that is not there.
+    async def _check_known(self, topic: bytes) -> None:
+        """Refuse a topic that is not there; wake one that rests.
 
         Raises:
             UnknownTopic: nobody put anything onto it, or it was deleted.
+            StorageError: it cannot be served.
         """
+        await self._opening.wake(topic)
         if self._routes.get(topic) is None:
             raise UnknownTopic(topic)
 
@@ -243,45 +248,16 @@ class TopicRegistry(GenServer):
             except TopicFailed:
                 continue  # the store has logged and noted it
             except StorageError as error:
-                self._take_out_of_service(topic, error)
-
-    def _take_out_of_service(self, topic: bytes, error: PoeError) -> TopicFailed:
-        """Note why a topic cannot be served; each request for it tries to recover it."""
-        failed = TopicFailed(topic, str(error))
-        logger.error("%s", failed)
-        # Not the one that is raised: its traceback refers to frames, and so keeps files open.
-        self._store.failed[topic] = TopicFailed(topic, str(error))
-        return failed
-
-    async def _open_topic(self, topic: bytes) -> None:
-        """Start appendix servers for the segments of a recovered topic: for all of them, or none.
-
-        Raises:
-            TopicFailed: one did not start; the topic is out of service.
-        """
-        for segment in self._store.topics[topic][:-1]:
-            if segment.count == 0:
-                self._servers.delete_segment(topic, segment)
-        segments = self._store.topics[topic]
-        bound = None
-        try:
-            for segment in segments:
-                ref = await self._servers.start(topic, segment)
-                self._routes.add(topic, ref, bound)
-                bound = segment.pointer_high
-        except PoeError as error:
-            for ref in self._routes.remove(topic):
-                await self._servers.end(ref)
-            raise self._take_out_of_service(topic, error) from error
-        self._disk_failures.unseal(topic, segments[-1])
+                self._opening.take_out_of_service(topic, error)
 
     async def _ensure_writer(self, wanted: EnsureWriter) -> ActorRef:
         topic = wanted.topic
         if topic in self._store.failed:
             self._store.recover_topic(topic)
+        await self._opening.wake(topic)
         route = self._routes.get(topic)
         if route is None and topic in self._store.topics:
-            await self._open_topic(topic)
+            await self._opening.open(topic)
         elif route is None:
             if wanted.put_id is not None:
                 Producers().find(wanted.put_id)
@@ -400,6 +376,11 @@ class TopicRegistry(GenServer):
         nothing wakes.
         """
         oldest_us = self._expiry.begin(now_us, self.monotonic_s())
+        while self._resting_by_age and self._resting_by_age[-1][0] < oldest_us:
+            _, topic = self._resting_by_age.pop()
+            if topic in self._store.topics.resting:
+                with contextlib.suppress(PoeError):  # logged; each request for it tries again
+                    await self._opening.wake(topic)
         chosen = {}
         for topic, _ in self._routes:
             chosen[topic] = self._expiry.choose(topic, await self._old(topic, oldest_us - 1))
@@ -431,3 +412,10 @@ class TopicRegistry(GenServer):
         """Delete a topic; a put that comes meanwhile waits, and then makes a new one."""
         await self._servers.delete(topic, self._routes)
         self._disk_failures.end(topic)
+
+
+def _by_age(store: Store) -> list[tuple[int, bytes]]:
+    """Tell the newest pointer of the oldest segment of each topic that rests, greatest first."""
+    resting = store.topics.resting.items()
+    ages = [(events[0].pointer_high or events[0].timestamp, topic) for topic, events in resting]
+    return sorted(ages, reverse=True)

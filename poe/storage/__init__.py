@@ -31,7 +31,7 @@ from poe.storage.segment_options import SegmentOptions
 from poe.storage.shared_folder import SharedFolder
 from poe.storage.shared_sync import SharedSync
 from poe.storage.store import Store
-from poe.storage.store_meta import read_store_id
+from poe.storage.store_meta import Event, read_store_id
 from poe.storage.store_options import StoreOptions
 from poe.storage.topic_name import NamePolicy, folder_name, topic_in, topic_text
 from poe.storage.topic_options import TopicOptions
@@ -43,6 +43,7 @@ __all__ = [
     "Archive",
     "ArchivedFile",
     "Clock",
+    "Event",
     "FileSlice",
     "Files",
     "FolderEntry",

@@ -109,7 +109,8 @@ def check_events(files: Files) -> Iterator[str]:
     size_bytes = SUM_HEADER_BYTES
     live: dict[tuple[bytes, int], Event] = {}
     for event in decode_events(content[SUM_HEADER_BYTES:], header.store_id):
-        live[event.topic, event.timestamp] = event
+        if event.kind is not Kind.REST:
+            live[event.topic, event.timestamp] = event
         size_bytes += len(encode_event(event, header.store_id))
     is_torn = size_bytes < len(content)
     if is_torn and (is_same_boot(files) or not is_tail_torn(content, header.store_id)):

@@ -269,6 +269,10 @@ class Removals:
             if self._size_bytes > self._compact_at_bytes:
                 self._compact_if_possible()
 
+    def is_noted(self, topic: bytes, timestamps: Container[int]) -> bool:
+        """Tell whether there are notes that one of these segments was removed."""
+        return any(each.timestamp in timestamps for each in self._notes.extents(topic))
+
     def settle(self, topic: bytes, timestamps: Container[int]) -> None:
         """Forget notes of segments that are there after all: a removal was interrupted."""
         if topic in self._notes.topics:

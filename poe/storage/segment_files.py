@@ -132,9 +132,10 @@ class SegmentFiles:
         if sums is None or extent.damage:
             return
         numbers = extent.size_bytes, extent.count, extent.pointer_low, extent.pointer_high
-        self._note(
-            Event(Kind.SEAL, self.topic, self.timestamp, *numbers, sums.size_bytes, sums.chain)
-        )
+        place = self.topic, self.timestamp
+        event = Event(Kind.SEAL, *place, *numbers, sums.size_bytes, sums.chain)
+        if event != self._last_event():  # as after a start, where nothing has come since
+            self._note(event)
 
     def has_receipts(self) -> bool:
         """Look whether it has receipts of sequenced puts.

@@ -21,7 +21,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from poe.errors import OptionError, SegmentLocked, StorageError, StoreGone, StoreLocked, TopicFailed
+from poe.errors import (
+    InvalidTopicName,
+    OptionError,
+    SegmentLocked,
+    StorageError,
+    StoreGone,
+    StoreLocked,
+    TopicFailed,
+)
 from poe.storage.base_folder import open_base
 from poe.storage.closing import close_together
 from poe.storage.failure import reading, writing
@@ -33,6 +41,7 @@ from poe.storage.quarantine import foreign_folders, foreign_text
 from poe.storage.record import Messages, check_sizes
 from poe.storage.removals import REMOVED_FILE, Removals, RemovedExtent
 from poe.storage.reserve import Reserve
+from poe.storage.rest import note_rest, resting_events
 from poe.storage.scrub import scrub
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
@@ -41,8 +50,12 @@ from poe.storage.store_meta import META_FILE, Event, Kind, OpenState, StoreMeta
 from poe.storage.store_options import StoreOptions
 from poe.storage.topic_folders import TOPICS_FOLDER, TopicFolders, segment_file
 from poe.storage.topic_name import NamePolicy, folder_bytes, topic_in
+from poe.storage.topic_table import TopicTable
 
 _log = logging.getLogger(__name__)
+
+FEW_TOPICS = 250
+"""So many topics are all read at a start, which then tells what is wrong with them."""
 
 
 class Store:
@@ -54,7 +67,8 @@ class Store:
         a.pointer_high < b.timestamp <= b.pointer_low
 
     One thread at a time may call it. After `open` all segments are hibernating readers, and all
-    locks but the store's are gone.
+    locks but the store's are gone. Topics that rest are read from their folders when they are
+    looked up.
     """
 
     __slots__ = (
@@ -64,7 +78,7 @@ class Store:
         "_lock",
         "_meta",
         "_options",
-        "_options_by_topic",
+        "_reader",
         "failed",
         "removals",
         "reserve",
@@ -86,15 +100,17 @@ class Store:
         self.reserve = Reserve(files, asked.min_free)
         self.space = FreeSpace(files, asked.min_free, FolderWatch(files, lock))
         self.shared_sync = SharedSync(files)
-        self.topics: dict[bytes, list[Segment]] = {}
-        self.failed: dict[bytes, StorageError] = {}
         self._files = files
         self._floors = Floors()
         self._folders = TopicFolders(files, options.names)
         self._lock: OpenFile | None = lock
         self._meta = meta
         self._options = options
-        self._options_by_topic = options.by_topic()
+        self._reader = _TopicReader(
+            files, self._folders, options, meta, self.reserve, self.removals
+        )
+        self.topics = TopicTable(self._reader.read)
+        self.failed = self.topics.failed
 
     @classmethod
     def open(
@@ -156,26 +172,9 @@ class Store:
             SegmentLocked: a live program that is not a server of ours writes to it.
         """
         self._floors.lift(topic, self.last_pointer(topic))
-        for segment in self.topics.pop(topic, ()):
+        for segment in self.topics.loaded.pop(topic, ()):
             segment.leave()
-        try:
-            folder, options = self._folders.path_of(topic), self._options_of(topic)
-            place = self._files, self._meta, folder, options
-            removed = self.removals.newest_maybe(topic)
-            segments = self.reserve.use(partial(_recover_segments, *place, removed))
-        except SegmentLocked:
-            raise
-        except StorageError as error:
-            # Not the error itself, whose traceback refers to frames and so keeps files open.
-            self.failed[topic] = TopicFailed(topic, str(error))
-            _log.error("%s", self.failed[topic])
-            raise TopicFailed(topic, str(error)) from error
-        self.failed.pop(topic, None)
-        self.removals.settle(topic, {segment.timestamp for segment in segments})
-        if segments:
-            self.topics[topic] = segments
-        else:
-            self._remove_folder(folder)  # a kill came between a topic's folder and its first file
+        self.topics.recover(topic)
 
     def check_sizes(self, messages: Messages) -> None:
         """Refuse a batch that no segment would take.
@@ -186,8 +185,8 @@ class Store:
         check_sizes(messages, self._options.message_max)
 
     def last_pointer(self, topic: bytes) -> int:
-        """Tell what the next pointer of a topic must exceed; 0 for an unknown topic."""
-        segments = self.topics.get(topic, ())
+        """Tell what the next pointer of a topic must exceed; 0 for one that nobody looked up."""
+        segments = self.topics.loaded.get(topic, ())
         floor = max(self._floors.of(topic), self.removals.newest(topic) or 0)
         given = (max(segment.last_pointer, segment.given_pointer) for segment in segments)
         return max(floor, *given, 0)
@@ -206,7 +205,7 @@ class Store:
             TopicDamaged: with `recovery="strict"`, data of it was found to be damaged.
         """
         folder = self._folders.path_of(topic)
-        options = self._options_of(topic)
+        options = self._reader.options_of(topic)
         self.space.measure()
         if topic in self.failed:
             raise self.failed[topic].with_traceback(None)
@@ -225,7 +224,7 @@ class Store:
             segment = Segment.create(*place, before=segments[-1] if segments else None)
         except StorageError:
             if not segments:
-                self._remove_folder(folder)
+                remove_folder(self._files, folder)
             raise
         self.topics[topic] = [*segments, segment]
         self.removals.note_back(topic)
@@ -284,7 +283,13 @@ class Store:
         segment.destroy()
         if not others:
             self.removals.note_gone(topic)
-            self._remove_folder(self._folders.path_of(topic))
+            remove_folder(self._files, self._folders.path_of(topic))
+
+    def newest_pointer(self) -> int:
+        """Tell the greatest pointer of all topics; 0 where there is none."""
+        loaded = max(map(self.last_pointer, self.topics.loaded), default=0)
+        resting = (event.pointer_high for each in self.topics.resting.values() for event in each)
+        return max(loaded, *resting, 0)
 
     def foreign(self) -> list[str]:
         """Tell which files in quarantine belong elsewhere; none where the folder cannot be read."""
@@ -301,9 +306,13 @@ class Store:
         """Tell the paths of all segments that are not written to."""
         return [
             segment.path
-            for segments in self.topics.values()
+            for segments in self.topics.loaded.values()
             for segment in segments
             if not segment.is_writer
+        ] + [
+            f"{self._folders.path_of(topic)}/{event.timestamp}"
+            for topic, events in self.topics.resting.items()
+            for event in events
         ]
 
     def scrub(self, path: str) -> Iterator[int]:
@@ -312,42 +321,51 @@ class Store:
 
     def close(self) -> None:
         """Close all segments and release the lock; what cannot be closed is left to recovery."""
-        segments = [segment for topic in self.topics.values() for segment in topic]
+        topics = self.topics.loaded.values()
+        segments = [segment for topic in topics for segment in topic]
         close_together(self._files, segments)
         for segment in segments:
             try:
                 self.reserve.use(segment.close)
             except StorageError as error:
                 _log.error("segment %s is not closed: %s", segment.path, error)
+        for topic in topics:
+            note_rest(self._files, self._meta, topic)
         self.reserve.release()
         self._meta.close()
         self.space.leave()
         self._lock = None
 
-    def _remove_folder(self, folder: str) -> None:
-        """Remove the folder of a topic that has no segment; files that are not ours keep it."""
-        with contextlib.suppress(OSError):
-            self._files.remove_folder(folder)
-
     def _recover_topics(self, entries: list[FolderEntry], *, is_known: bool) -> None:
-        """Recover all; `is_known` tells whether there are notes of all that was removed."""
-        for topic in self._folders.find(entries):
+        """Recover all but those that rest; `is_known`: there are notes of all that was removed."""
+        events = self._meta.by_folder()
+        topics = self._folders.find(entries)
+        for topic in topics:
+            resting = None
+            if len(topics) > FEW_TOPICS:
+                with contextlib.suppress(InvalidTopicName):  # told by what follows
+                    path = self._folders.path_of(topic)
+                    resting = resting_events(self._files, self._meta, path, events)
+            # Notes of what is there after all are of a removal that was interrupted.
+            if resting and not self.removals.is_noted(topic, {each.timestamp for each in resting}):
+                self.topics.resting[topic] = resting
+                continue
             with contextlib.suppress(TopicFailed):
                 self.recover_topic(topic)
         known = {
             (folder_bytes(segment.path.split("/")[1]), segment.timestamp)
-            for segments in self.topics.values()
+            for segments in self.topics.loaded.values()
             for segment in segments
         }
         # What is there, though it is not served now, keeps its events.
-        unserved = self._folders.unserved(self.failed)
+        unserved = self._folders.unserved([*self.failed, *self.topics.resting])
         known |= {key for key in self._meta.live if key[0] in unserved}
         now_us = self._files.modified_us(META_FILE) or 0
         gone = self._meta.live.keys() - known
         removed = {key for key in gone if self._is_noted_as_removed(*key)}
         for lost in self._meta.keep_only(known, removed):
-            _note_lost(self.removals, lost, self.topics, now_us)
-        unknown_high = max(now_us, *map(self.last_pointer, self.topics), 0)
+            _note_lost(self.removals, lost, self.topics.loaded, now_us)
+        unknown_high = max(now_us, self.newest_pointer())
         self.removals.begin(self.topics, unknown_high, is_known=is_known)
         for told in self.foreign():
             _log.error("%s; put them where they belong, or remove them", told)
@@ -356,7 +374,55 @@ class Store:
         topic = topic_in(os.fsdecode(folder))
         return topic is not None and self.removals.has(topic, timestamp)
 
-    def _options_of(self, topic: bytes) -> SegmentOptions:
+
+class _TopicReader:
+    """Reads topics from their folders; it holds no lock, and so may outlive its store."""
+
+    __slots__ = (
+        "_files",
+        "_folders",
+        "_meta",
+        "_options",
+        "_options_by_topic",
+        "_removals",
+        "_reserve",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917 - parts of the store, which it must not refer to
+        self,
+        files: Files,
+        folders: TopicFolders,
+        options: SegmentOptions,
+        meta: StoreMeta,
+        reserve: Reserve,
+        removals: Removals,
+    ) -> None:
+        self._removals = removals
+        self._files = files
+        self._folders = folders
+        self._options = options
+        self._options_by_topic = options.by_topic()
+        self._meta = meta
+        self._reserve = reserve
+
+    def read(self, topic: bytes) -> list[Segment]:
+        """Recover the segments of a topic, oldest first.
+
+        Raises:
+            StorageError: it cannot be read or repaired.
+        """
+        folder, options = self._folders.path_of(topic), self.options_of(topic)
+        place = self._files, self._meta, folder, options
+        removed = self._removals.newest_maybe(topic)
+        segments = self._reserve.use(partial(_recover_segments, *place, removed))
+        self._removals.settle(topic, {segment.timestamp for segment in segments})
+        if not segments:
+            # A kill came between a topic's folder and its first file.
+            remove_folder(self._files, folder)
+        return segments
+
+    def options_of(self, topic: bytes) -> SegmentOptions:
+        """Tell how the segments of a topic store messages."""
         return self._options_by_topic.get(topic, self._options)
 
 
@@ -439,6 +505,12 @@ def _recover_segments(
             _follow(segment, segments[-1])
         segments.append(segment)
     return segments
+
+
+def remove_folder(files: Files, folder: str) -> None:
+    """Remove the folder of a topic that has no segment; files that are not ours keep it."""
+    with contextlib.suppress(OSError):
+        files.remove_folder(folder)
 
 
 def _follow(segment: Segment, before: Segment) -> None:

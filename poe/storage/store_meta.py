@@ -1,8 +1,9 @@
 """The events of a store, in one file beside the topics: what is sealed, what is being deleted.
 
 It makes starts fast: a segment that is sealed, and whose files have the sizes that its event tells,
-is not opened. And it tells a deletion that was interrupted from a file that was lost. Nothing
-depends on it: lost, or unreadable from some event on, it costs time at the next start.
+is not opened; of a topic that rests, not even the folder is. And it tells a deletion that was
+interrupted from a file that was lost. Nothing depends on it: lost, or unreadable from some event
+on, it costs time at the next start.
 
 Strategy: events are only ever appended, each with a hash of its own; reading ends at the first that
 is damaged. When little of it still counts, after deletions or at a start, the file is written anew.
@@ -13,7 +14,7 @@ Layout: the header of a sum file with magic "poe-meta", timestamp 0 and the id o
 events (big endian):
     kind        u16    see `Kind`
     size        u16    of the name of the topic
-    timestamp   u64    of the segment
+    timestamp   u64    of the segment; of REST, when the folder of the topic was changed last
     numbers     u64 ×5 of SEAL: bytes, records, first and last pointer, bytes of the sum file;
                        else 0
     chain       u64    of the last entry of the sums; of other events than SEAL 0
@@ -61,6 +62,13 @@ class Kind(IntEnum):
     GONE = 6
     """The segment was deleted: files of its name that turn up later were put there by somebody."""
 
+    REST = 7
+    """All segments of the topic are sealed and durable; `timestamp` is when its folder was changed
+    last, in microseconds. Whoever opens one for writing makes a lock there, and so changes it."""
+
+
+_KINDS = {int(kind): kind for kind in Kind}
+
 
 class Event(NamedTuple):
     """Something that has happened to a segment, or to the whole store where `topic` is empty."""
@@ -104,10 +112,10 @@ def decode_events(content: bytes, store_id: bytes) -> Iterator[Event]:
         kind, topic_bytes, timestamp, *numbers = _EVENT.unpack_from(content, at)
         end = at + _EVENT.size + topic_bytes
         hash_ = _HASH.pack(xxh3_64_intdigest(store_id + content[at:end]))
-        if content[end : end + _HASH.size] != hash_ or kind not in set(Kind):
+        if content[end : end + _HASH.size] != hash_ or kind not in _KINDS:
             return
         topic = content[at + _EVENT.size : end]
-        yield Event(Kind(kind), topic, timestamp, *numbers)
+        yield Event(_KINDS[kind], topic, timestamp, *numbers)
         at = end + _HASH.size
 
 
@@ -155,6 +163,8 @@ def notes_removals(files: Files) -> bool:
 class StoreMeta:
     """The events of one store, whose lock is held; `live` has the last one of each segment.
 
+    `resting` has of each topic that rests when its folder was changed last.
+
     `was_closed` tells whether the last server closed the store in good order, if there was one, and
     all its events are there. `is_after_power_cut`, which the store finds out, tells whether it was
     not, and the machine has started anew since. `opened` is what the newest server found.
@@ -172,6 +182,7 @@ class StoreMeta:
         "is_after_power_cut",
         "live",
         "opened",
+        "resting",
         "store_id",
         "was_closed",
     )
@@ -190,6 +201,7 @@ class StoreMeta:
         self._file: OpenFile | None = None
         self.store_id = new_id
         self.live: dict[tuple[bytes, int], Event] = {}
+        self.resting: dict[bytes, int] = {}
         self.was_closed = True
         self.is_after_power_cut = False
         self.opened = OpenState()
@@ -216,6 +228,7 @@ class StoreMeta:
 
     def close(self) -> None:
         """Note durably that the store is closed."""
+        self._sync()  # a power cut may not leave this one, and tear those before it
         self.add(Event(Kind.CLEAN))
         self._sync()
         self._file = None
@@ -249,6 +262,13 @@ class StoreMeta:
         else:
             self._size_bytes += len(content)
 
+    def by_folder(self) -> dict[bytes, list[Event]]:
+        """Return the events of the segments, by the folders of their topics."""
+        found: dict[bytes, list[Event]] = {}
+        for (folder, _), event in self.live.items():
+            found.setdefault(folder, []).append(event)
+        return found
+
     def keep_only(
         self, known: Container[tuple[bytes, int]], removed: Container[tuple[bytes, int]] = ()
     ) -> list[Event]:
@@ -267,6 +287,8 @@ class StoreMeta:
         for topic, timestamp in gone.keys() - lost:
             self.add(Event(Kind.GONE, topic, timestamp))
         self.live = {key: event for key, event in self.live.items() if key in known}
+        folders = {folder for folder, _ in self.live}
+        self.resting = {each: us for each, us in self.resting.items() if each in folders}
         live_bytes = SUM_HEADER_BYTES + sum(map(len, self._encoded()))
         if lost or self._size_bytes > max(2 * live_bytes, _COMPACT_BYTES_MIN):
             self._compact()
@@ -303,13 +325,18 @@ class StoreMeta:
             _log.error("%s is damaged from offset %d on", META_FILE, self._size_bytes)
 
     def _take(self, event: Event) -> None:
+        if event.kind is Kind.REST:
+            self.resting[event.topic] = event.timestamp
+            return
+        self.resting.pop(event.topic, None)
         if event.kind is Kind.GONE:
             self.live.pop((event.topic, event.timestamp), None)
         elif event.topic:
             self.live[event.topic, event.timestamp] = event
 
     def _encoded(self) -> list[bytes]:
-        return [encode_event(event, self.store_id) for event in self.live.values()]
+        rests = [Event(Kind.REST, folder, us) for folder, us in self.resting.items()]
+        return [encode_event(event, self.store_id) for event in [*self.live.values(), *rests]]
 
     def _compact(self) -> None:
         """Write what counts into a new file, and put that in place; the id survives power cuts."""

@@ -61,7 +61,7 @@ def test_however_many_segments_there_are_the_disk_is_asked_twice():
     store = filled(files)
     files.syncs.clear()
     store.close()
-    assert files.syncs == ["sync_all", "sync_all", "sync"], "the last one is of store.meta"
+    assert files.syncs == ["sync_all", "sync_all", "sync", "sync"], "the last two: of store.meta"
     assert all(is_closed(files, topic) for topic in TOPICS)
     reopened = Store.open(files)
     assert content_of(reopened) == EXPECTED

@@ -129,7 +129,7 @@ def _synced(events: Sequence[Event], inodes: list[int]) -> list[bool]:
 def apply(files: MemoryFiles, event: Event) -> None:
     match event.kind:
         case "make":
-            files.inodes[event.path] = Inode()
+            files.make(event.path)
         case "write" | "store" | "truncate":
             _apply_content(files.inodes[event.path], event)
         case "rename":

@@ -65,13 +65,28 @@ class MemoryFiles:
         self.inodes: dict[str, Inode] = {}
         self.folders: set[str] = {""}
         self.locked: set[str] = set()
+        self._changed_us: dict[str, int] = {}
+        self._change_count = 0
 
     def copy(self, boot_id: str) -> "MemoryFiles":
         """Copy everything, as a kill leaves it: nothing is locked."""
         other = MemoryFiles(boot_id)
         other.folders = set(self.folders)
         other.inodes = {path: Inode(bytes(i.content)) for path, i in self.inodes.items()}
+        other._changed_us = dict(self._changed_us)
+        other._change_count = self._change_count
         return other
+
+    def make(self, path: str) -> Inode:
+        """Make a file."""
+        self._note_change(path)
+        inode = self.inodes[path] = Inode()
+        return inode
+
+    def _note_change(self, path: str) -> None:
+        """Note when the names in a folder were changed last, by a clock that counts changes."""
+        self._change_count += 1
+        self._changed_us[path.rpartition("/")[0]] = self._change_count
 
     def snapshot(self) -> dict[str, bytes]:
         """Tell the content of all files."""
@@ -85,7 +100,7 @@ class MemoryFiles:
         if mode in {"r", "r+"} and inode is None:
             raise _error(errno.EISDIR if path in self.folders else errno.ENOENT)
         if inode is None:
-            inode = self.inodes[path] = Inode()
+            inode = self.make(path)
         elif mode == "w+":
             inode.resize(0)
         return MemoryFile(inode)
@@ -95,15 +110,20 @@ class MemoryFiles:
         return None if inode is None else len(inode.content)
 
     def modified_us(self, path: str) -> int | None:
+        if path in self.folders:
+            return self._changed_us.get(path, 0)
         return None if path not in self.inodes else 0
 
     def rename(self, path: str, new_path: str) -> None:
         if path not in self.inodes:
             raise _error(errno.ENOENT)
         self.inodes[new_path] = self.inodes.pop(path)
+        self._note_change(path)
+        self._note_change(new_path)
 
     def unlink(self, path: str) -> None:
-        self.inodes.pop(path, None)
+        if self.inodes.pop(path, None) is not None:
+            self._note_change(path)
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         if path not in self.folders:

@@ -1,0 +1,131 @@
+"""Topics that rest are served as all others are, and get appendix servers when somebody asks."""
+
+import pytest
+
+from poe.errors import Overloaded, TopicFailed, UnknownTopic
+from poe.storage import store
+from tests.broker.nodes import SimulatedNode
+
+TOPICS = [b"t%03d" % number for number in range(120)]
+RANGE = {"pointer": 0, "last": (1 << 56) - 1, "limit": 10, "bytes_max": 1000}
+
+
+@pytest.fixture
+def node(tmp_path, monkeypatch):
+    """A node that was stopped and started, with topics that all rest."""
+    monkeypatch.setattr(store, "FEW_TOPICS", 0)
+    made = SimulatedNode(tmp_path, count_limit=3)
+    for topic in TOPICS:
+        made.node.put(topic, b"0")
+    made.stop()
+    made.start()
+    assert len(resting(made)) == len(TOPICS)
+    yield made
+    made.stop()
+
+
+def resting(made):
+    return made.node._store.topics.resting  # noqa: SLF001 - nothing else tells
+
+
+def test_who_lists_topics_wakes_none(node):
+    assert node.node.topics() == TOPICS
+    info = dict(node.node.info())
+    assert list(info) == TOPICS
+    [(ref, segment)] = info[b"t007"]
+    assert ref is None
+    assert (segment.role, segment.count, segment.size_bytes) == ("w", 1, 12)
+    assert segment.pointer_low == segment.pointer_high > 0
+    assert dict(node.node.status())[b"t007"] == [(None, "w")]
+    assert node.node.control("status")[b"t007"] == [["-", "w"]]
+    assert len(resting(node)) == len(TOPICS)
+
+
+def test_whatever_is_asked_of_a_topic_that_rests_is_answered(node):
+    asks = [
+        lambda topic: node.node.next(topic, 0)[1] == b"0",
+        lambda topic: node.read(topic, 0, 10)[0][1] == b"0",
+        lambda topic: node.node.put(topic, b"1") > 0,
+        lambda topic: node.node.control("wait", topic=topic, pointer=0, timeout_s=1),
+        lambda topic: node.node.control("segments", topic=topic)[0]["count"] == 1,
+        lambda topic: node.node.control("create", topic=topic),
+        lambda topic: node.node.control("sync", topic=topic) is None,
+        lambda topic: node.node.control("last_put", topic=topic, producer=bytes(16)) is None,
+        lambda topic: node.node.control("span", topic=topic, **RANGE)[1] == 1,
+        lambda topic: node.node.control("trim", topic=topic, pointer=0) == 0,
+        lambda topic: node.node.control("delete", topic=topic) is None,
+    ]
+    for topic, ask in zip(TOPICS, asks, strict=False):
+        assert ask(topic), topic
+        assert topic not in resting(node)
+    assert len(resting(node)) == len(TOPICS) - len(asks)
+    with pytest.raises(UnknownTopic):
+        node.node.next(TOPICS[len(asks) - 1], 0)
+    assert len(node.node.topics()) == len(TOPICS) - 1
+
+
+def test_what_rests_expires(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "FEW_TOPICS", 0)
+    made = SimulatedNode(tmp_path, max_age=100.0)
+    made.node.put(b"old", b"0")
+    made.advance(60)
+    made.node.put(b"young", b"0")
+    made.stop()
+    made.start()
+    made.advance(60)
+    assert [made.node.next(topic, 0) is None for topic in (b"old", b"young")] == [True, False]
+    made.stop()
+
+
+def test_pages_tell_of_all_topics_once(node):
+    for op in ("topics", "status", "info"):
+        whole, after = node.node.control(op), b""
+        told: list[bytes] = []
+        while page := node.node.control(op, after=after, count=50):
+            assert len(page) == min(50, len(TOPICS) - len(told))
+            told += list(page)
+            after = told[-1]
+        assert told == list(whole) == TOPICS
+        assert list(node.node.control(op, count=2)) == TOPICS[:2]
+        assert list(node.node.control(op, after=b"t117")) == TOPICS[118:]
+        assert len(node.node.control(op, after="t1175", count=7)) == 2
+        assert not node.node.control(op, count=0)
+
+
+def test_a_registry_that_is_replaced_knows_what_rests(node):
+    node.node.put(TOPICS[3], b"1")
+    node.kill("topic_registry")
+    node.advance(1)
+    assert len(resting(node)) == len(TOPICS) - 1
+    assert node.node.topics() == TOPICS
+    for topic in TOPICS[:5]:
+        messages = [message for _, message in node.read(topic, 0, 10)]
+        assert messages == [b"0", b"1"] if topic == TOPICS[3] else [b"0"]
+
+
+def test_what_rests_is_no_new_topic(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "FEW_TOPICS", 0)
+    made = SimulatedNode(tmp_path, topics_max=2, auto_create=True)
+    for topic in (b"a", b"b"):
+        made.node.put(topic, b"0")
+    made.stop()
+    made.start()
+    with pytest.raises(Overloaded):
+        made.node.put(b"c", b"0")
+    assert made.node.put(b"a", b"1") > 0
+    made.stop()
+
+
+def test_a_topic_that_cannot_be_read_when_it_is_asked_for_is_out_of_service_alone(node):
+    data = next((node.folder / "topics/t005").glob("*_data"))
+    content = data.read_bytes()
+    data.unlink()
+    data.mkdir()
+    noted = list(resting(node))
+    with pytest.raises(TopicFailed):
+        node.node.next(b"t005", 0)
+    assert node.node.next(b"t006", 0)[1] == b"0"
+    assert len(resting(node)) == len(noted) - 2
+    data.rmdir()
+    data.write_bytes(content)
+    assert node.node.next(b"t005", 0)[1] == b"0"
