@@ -130,12 +130,12 @@ def topics() -> list[bytes]:
     return _started().topics()
 
 
-def status() -> list[tuple[bytes, list[tuple[ActorRef, str]]]]:
+def status() -> list[tuple[bytes, list[tuple[ActorRef | None, str]]]]:
     """Return each topic's appendix servers with their roles; see `Node.status`."""
     return _started().status()
 
 
-def info() -> list[tuple[bytes, list[tuple[ActorRef, SegmentInfo]]]]:
+def info() -> list[tuple[bytes, list[tuple[ActorRef | None, SegmentInfo]]]]:
     """Return each topic's appendix servers with their segments; see `Node.info`."""
     return _started().info()
 

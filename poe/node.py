@@ -326,10 +326,10 @@ class Node:
             raise NodeNotRunning
         return self._routes.topics()
 
-    def status(self) -> list[tuple[bytes, list[tuple[ActorRef, str]]]]:
+    def status(self) -> list[tuple[bytes, list[tuple[ActorRef | None, str]]]]:
         """Return each topic's appendix servers, oldest first, with their roles `w`, `r`, `h`.
 
-        A topic that cannot be served has none.
+        A topic that cannot be served has none; of one that rests, None stands for each segment's.
         """
         return [(topic, [(ref, info.role) for ref, info in rows]) for topic, rows in self.info()]
 
