@@ -86,6 +86,7 @@ def test_a_put_to_an_actor_that_does_not_get_on_ends_with_a_typed_timeout(tmp_pa
     with Node(dir=tmp_path / "other", port=0, put_timeout=0.05) as node:
         node.put(TOPIC, b"1")
         ((_, ((writer, _),)),) = node.info()
+        assert writer is not None
         stuck = writer if name == "writer" else "topic_registry"
         node.system.suspend(stuck)
         with RawClient(node.address) as raw, pytest.raises(CallTimeout, match=r"0\.05 s"):
