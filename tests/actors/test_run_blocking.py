@@ -107,21 +107,26 @@ def test_a_failure_that_is_not_caught_ends_the_actor(system):
 
 def test_other_actors_go_on_and_the_own_messages_wait(system, gate):
     awaiting, other = system.start(Awaiting), system.start(Answering)
-    answers = []
-    first = threading.Thread(
-        target=lambda: answers.append(system.call(awaiting, (gate.wait,), DEADLINE_S))
-    )
-    first.start()
+    has_begun, order = threading.Event(), []
+
+    def work():
+        has_begun.set()
+        gate.wait()
+        order.append("first")
+
+    calls = [
+        threading.Thread(target=system.call, args=(awaiting, request, DEADLINE_S))
+        for request in ((work,), (order.append, "second"))
+    ]
+    calls[0].start()
+    assert has_begun.wait(DEADLINE_S)
     assert system.call(other, "ping") == "pong"
-    second = threading.Thread(
-        target=lambda: answers.append(system.call(awaiting, (int, "7"), DEADLINE_S))
-    )
-    second.start()
-    assert answers == []
+    calls[1].start()
+    assert order == []
     gate.set()
-    first.join()
-    second.join()
-    assert answers == [True, 7]
+    for call in calls:
+        call.join()
+    assert order == ["first", "second"]
 
 
 def test_what_hangs_in_one_actor_stops_no_other(system, gate):
