@@ -90,7 +90,7 @@ def stopped_store(base: Path, *, for_repair: bool = False) -> Iterator[Files]:
 
 
 def check_events(files: Files) -> Iterator[str]:
-    """Tell what is wrong with the events of the store, and which segments they know are gone.
+    """Tell what is wrong with the events of the store, and what is gone of segments they know.
 
     That a power cut has torn the last ones is not wrong: the next start drops them.
 
@@ -117,8 +117,12 @@ def check_events(files: Files) -> Iterator[str]:
         yield f"{META_FILE} is damaged from offset {size_bytes} on; the next start makes it anew"
     for (topic, timestamp), event in live.items():
         path = f"{TOPICS_FOLDER}/{os.fsdecode(topic)}/{timestamp}"
-        if event.kind in {Kind.CREATE, Kind.SEAL} and files.size(path + "_data") is None:
+        if event.kind not in {Kind.CREATE, Kind.SEAL}:
+            continue
+        if files.size(path + "_data") is None:
             yield f"segment {path} is gone, {event.record_count} messages when it was closed last"
+        elif files.size(path + "_sum") is None and files.size(path + "_lock") is None:
+            yield f"{path}_sum is lost; the next start makes it from the data, whatever that is"
 
 
 def check_foreign(files: Files) -> Iterator[str]:

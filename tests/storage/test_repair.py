@@ -113,6 +113,16 @@ def test_a_segment_that_is_gone_is_told_and_forgotten(base):
     assert findings(base) == []
 
 
+def test_sums_that_are_lost_are_told_until_they_are_made_anew(base):
+    (base / f"{PATH}_sum").unlink()
+    assert findings(base) == [
+        f"{PATH}_sum is lost; the next start makes it from the data, whatever that is"
+    ]
+    repaired(base)
+    assert findings(base) == []
+    assert messages_in(base) == MESSAGES
+
+
 def test_a_segment_of_an_earlier_version_gets_its_sums(base):
     (base / f"{PATH}_sum").unlink()
     (base / "store.meta").unlink()
