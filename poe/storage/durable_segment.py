@@ -172,10 +172,10 @@ class DurableSegment(RangeSegment):
         return self._files.write_end(sum_file, sums, self.size_bytes, self.pointer_high or 0)
 
     def _unlock(self, ended: SumState | None) -> None:
-        """Note that it has ended, and have the lock go."""
+        """Note that it has ended, and have the lock go; one that stays is the next start's."""
         self._sums = ended
         self._files.note_sealed(self._extent(ended))
-        with contextlib.suppress(WriteFailed):
+        with contextlib.suppress(StorageFull, WriteFailed):
             self._files.unlock()
             self.is_locked = False
 

@@ -76,6 +76,21 @@ def test_one_segment_alone_does_not_wait_for_what_others_write():
     assert is_closed(files, TOPICS[0])
 
 
+@pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("nth", [0, 5])
+def test_a_lock_that_cannot_be_removed_hinders_no_other_segment(nth, error_number):
+    files = FaultyFiles(MemoryFiles())
+    store = filled(files)
+    files.fail(nth, error_number, "unlink")
+    store.close()
+    assert files.failed_count == 1
+    files.heal()
+    reopened = Store.open(files)
+    assert content_of(reopened) == EXPECTED
+    reopened.close()
+    assert all(is_closed(files, topic) for topic in TOPICS)
+
+
 @pytest.mark.parametrize("nth", [0, 1])
 def test_where_the_disk_cannot_be_asked_at_once_each_segment_is_closed_by_itself(nth):
     files = Counted(MemoryFiles())
