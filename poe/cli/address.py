@@ -43,14 +43,12 @@ def connect(host: str, port: int, timeout_s: float = CALL_TIMEOUT_S) -> protocol
     """Connect to the server.
 
     Raises:
-        OptionError: the host is empty; or a variable is, which typer takes for one that is not set.
+        OptionError: a variable is empty, which typer takes for one that is not set.
         ConnectFailed: nobody listens there.
     """
     for variable, allowed in (("POE_HOST", "an address"), ("POE_PORT", "1 to 65535")):
         if os.environ.get(variable) == "":
             raise OptionError(variable, "", f"{allowed}, or unset it")
-    if not host:
-        raise OptionError("--host", "", "an address")
     return protocol.socket(host, port, timeout_s=timeout_s)
 
 

@@ -213,7 +213,6 @@ def test_a_reader_that_has_enough_ends_read_quietly(server):
         (("read", "t", "--limit", -1), "option '--limit' is '-1'; use a whole number, 0 or more"),
         (("read", "t", "--from", "now"), "option '--from' is 'now'; use earliest or latest"),
         (("read", "t", "--from", "latest", "--pointer", 5), "leave one of them out"),
-        (("topics", "--host", ""), "option '--host' is ''; use an address"),
         (("read", "t", "--format", "xml"), "use lines or joined or raw or json"),
         (("status", "--interval", "nan"), "option '--interval' is 'nan'; use a number, 0.1 to"),
         (("bench", "--size", 0), "option '--size' is '0'; use a whole number, 1 to 60000"),
