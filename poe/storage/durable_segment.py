@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 
-from poe.errors import NoDescriptors, StorageError, StorageFull, WriteFailed
+from poe.errors import NoDescriptors, StorageError, StorageFull
 from poe.storage.files import OpenFile
 from poe.storage.producers import LastPut, Producers, PutKey
 from poe.storage.range_segment import RangeSegment
@@ -175,7 +175,7 @@ class DurableSegment(RangeSegment):
         """Note that it has ended, and have the lock go; one that stays is the next start's."""
         self._sums = ended
         self._files.note_sealed(self._extent(ended))
-        with contextlib.suppress(StorageFull, WriteFailed):
+        with contextlib.suppress(StorageError):
             self._files.unlock()
             self.is_locked = False
 

@@ -76,7 +76,7 @@ def test_one_segment_alone_does_not_wait_for_what_others_write():
     assert is_closed(files, TOPICS[0])
 
 
-@pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EIO, errno.EMFILE])
 @pytest.mark.parametrize("nth", [0, 5])
 def test_a_lock_that_cannot_be_removed_hinders_no_other_segment(nth, error_number):
     files = FaultyFiles(MemoryFiles())
