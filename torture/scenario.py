@@ -130,8 +130,11 @@ class Run:
     duration_s: float = 0.0
 
     def trials(self) -> Iterator[int]:
-        """Tell the numbers of the trials to do."""
-        return iter(range(self.count) if self.only is None else [self.only])
+        """Tell the numbers of the trials to do; a mutant needs no more once it was noticed."""
+        for number in range(self.count) if self.only is None else [self.only]:
+            if self.mutant and self.failed_count:
+                return
+            yield number
 
     def each(self, do: Callable[[Trial], None]) -> None:
         """Do all trials; one that raises has failed."""

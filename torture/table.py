@@ -192,6 +192,7 @@ SCENARIOS = {
                 "no-topics-folder-sync",
                 "no-topic-folder-sync",
             ),
+            bite_count=100,
         ),
         Scenario(
             name="sim",
@@ -219,7 +220,7 @@ SCENARIOS = {
             release=360,
             unit="times 5 s",
             mutants=("stale-bound",),
-            bite_count=3,
+            bite_count=8,
         ),
         Scenario(
             name="clock",

@@ -13,7 +13,8 @@ def play(run: Run, name: str) -> None:
     def once(trial: Trial) -> None:
         mutant = scenario.mutants[trial.number]
         with mutants.chosen(mutant):
-            other = play_scenario(scenario, seed=run.seed, count=scenario.bite_count or scenario.ci)
+            count = scenario.bite_count or scenario.ci
+            other = play_scenario(scenario, seed=run.seed, count=count, mutant=mutant)
         trial.expect(is_true=other.failed_count > 0, otherwise=f"{mutant} was not noticed")
         trial.note(trials=other.passed_count + other.failed_count, failed=other.failed_count)
 
