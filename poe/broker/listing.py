@@ -9,9 +9,11 @@ from typing import TypeAlias
 
 from poe.actors import ActorRef, GenServer
 from poe.broker.appendix_message import Describe, SegmentInfo
+from poe.broker.appendix_server import REGISTRY
 from poe.broker.routing_table import Route, RoutingTable
-from poe.errors import ActorDead
-from poe.storage import Event
+from poe.broker.topic_registry import Settle
+from poe.errors import ActorDead, PoeError
+from poe.storage import Event, is_left_open
 
 SegmentRows: TypeAlias = list[tuple[ActorRef | None, SegmentInfo]]
 """The appendix servers of a topic, oldest first, each with what it tells of its segment; None of a
@@ -58,11 +60,16 @@ async def describe_all(actor: GenServer, routes: RoutingTable) -> list[tuple[byt
 
 
 async def describe(actor: GenServer, routes: RoutingTable, topic: bytes) -> SegmentRows:
-    """Return what is known of the segments of a topic; it is not woken for that."""
+    """Return what is known of the segments of a topic; it is not woken for that, but recovered."""
+    if is_left_open(routes.resting.get(topic, ())):
+        with contextlib.suppress(PoeError):
+            await actor.call(REGISTRY, Settle(topic))
     route = routes.get(topic)
     if route is not None:
         return await describe_route(actor, route)
     events = routes.resting.get(topic, ())
+    if is_left_open(events):
+        return []
     return [(None, _resting_info(event, "h")) for event in events[:-1]] + [
         (None, _resting_info(event, "w")) for event in events[-1:]
     ]

@@ -53,7 +53,7 @@ class RoutingTable:
         """Topics that nobody has asked for, and so have no route yet, and the events of their
         segments; the store's own table, which only becomes smaller."""
         self.waking: set[bytes] = set()
-        """Topics that rest no more, and are about to have a route."""
+        """Topics that neither rest nor are out of service any more, and will have a route."""
         self.listings_count = 0
         """How many are being told of all topics just now."""
         self.removals: Removals | None = None
@@ -83,6 +83,8 @@ class RoutingTable:
     def leave_store(self) -> None:
         """Let go of the store, which is closed: who keeps a node that has stopped keeps no file."""
         self.failures = {}
+        self.resting = {}
+        self._resting_names = []
         self.removals = None
         self.store_health = dict
 
@@ -104,14 +106,16 @@ class RoutingTable:
 
     def topics(self) -> list[bytes]:
         """Return all topics, sorted; those that rest and that cannot be served, too."""
-        return sorted(self._routes.keys() | self.failures.keys() | self.resting.keys())
+        return sorted(
+            self._routes.keys() | self.failures.keys() | self.resting.keys() | self.waking
+        )
 
     def page(self, after: bytes, count: int) -> list[bytes]:
         """Return the next topics behind one, sorted: `count` at most, and fewer at the end only."""
         begin = bisect_right(self._names, after)
-        failed = [name for name in [*self.failures] if name > after]
+        others = [name for name in [*self.failures, *self.waking] if name > after]
         resting = islice(self._resting_behind(after), count)
-        return sorted({*self._names[begin : begin + count], *failed, *resting})[:count]
+        return sorted({*self._names[begin : begin + count], *others, *resting})[:count]
 
     def is_without_route(self, topic: bytes) -> bool:
         """Tell whether a topic is there that has no route until the registry is asked for it."""

@@ -1,14 +1,13 @@
 """Brings topics into service: with servers for all of their segments, or the reason why not."""
 
-import logging
+import contextlib
+from collections.abc import Iterator
 
 from poe.broker.appendix_servers import AppendixServers
 from poe.broker.disk_failures import DiskFailures
 from poe.broker.routing_table import RoutingTable
-from poe.errors import PoeError, TopicFailed
-from poe.storage import Store
-
-logger = logging.getLogger("poe.broker")
+from poe.errors import PoeError
+from poe.storage import Store, is_left_open
 
 
 class TopicOpening:
@@ -34,6 +33,10 @@ class TopicOpening:
         Raises:
             TopicFailed: one did not start; the topic is out of service.
         """
+        with self._waking(topic):
+            await self._open(topic)
+
+    async def _open(self, topic: bytes) -> None:
         for segment in self._store.topics[topic][:-1]:
             if segment.count == 0:
                 self._servers.delete_segment(topic, segment)
@@ -41,7 +44,7 @@ class TopicOpening:
         try:
             refs = await self._servers.start_all(topic, segments)
         except PoeError as error:
-            raise self.take_out_of_service(topic, error) from error
+            raise self._store.topics.fail(topic, error) from error
         bound = None
         for ref, segment in zip(refs, segments, strict=True):
             self._routes.add(topic, ref, bound)
@@ -49,26 +52,35 @@ class TopicOpening:
         self._disk_failures.unseal(topic, segments[-1])
 
     async def wake(self, topic: bytes) -> None:
-        """Give appendix servers to a topic, if it rests.
+        """Give appendix servers to a topic, if it rests or is out of service.
 
         Raises:
             StorageError: it cannot be read or repaired.
         """
-        if topic not in self._store.topics.resting:
+        if topic not in self._store.topics.resting and topic not in self._store.failed:
             return
-        # In between it neither rests nor has a route, and is there all the same.
-        self._routes.waking.add(topic)
-        try:
+        with self._waking(topic):
             self._store.recover_topic(topic)
             if topic in self._store.topics:
-                await self.open(topic)
+                await self._open(topic)
+
+    async def settle(self, topic: bytes) -> None:
+        """Recover a topic that a killed server left open, if nobody did; then it rests.
+
+        Raises:
+            StorageError: it cannot be read or repaired.
+        """
+        if not is_left_open(self._store.topics.resting.get(topic, ())):
+            return
+        with self._waking(topic):
+            if not self._store.settle(topic) and topic in self._store.topics:
+                await self._open(topic)
+
+    @contextlib.contextmanager
+    def _waking(self, topic: bytes) -> Iterator[None]:
+        """Have a topic be told of that for a while neither rests nor has a route."""
+        self._routes.waking.add(topic)
+        try:
+            yield
         finally:
             self._routes.waking.discard(topic)
-
-    def take_out_of_service(self, topic: bytes, error: PoeError) -> TopicFailed:
-        """Note why a topic cannot be served; each request for it tries to recover it."""
-        failed = TopicFailed(topic, str(error))
-        logger.error("%s", failed)
-        # Not the one that is raised: its traceback refers to frames, and so keeps files open.
-        self._store.failed[topic] = TopicFailed(topic, str(error))
-        return failed

@@ -48,6 +48,9 @@ logger = logging.getLogger("poe.broker")
 
 _CHECK_TICK = object()
 _EXPIRY_TICK = object()
+_SETTLE_TICK = object()
+_SETTLE_PAUSE_S = 0.005
+"""Between topics that are recovered, each in some milliseconds, while others are served."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +135,13 @@ class Delete:
     topic: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Recover a topic that a killed server left open, so that it can be told of; answer None."""
+
+    topic: bytes
+
+
 class TopicRegistry(GenServer):
     """Owns the routing table's content and, between appendix servers, the segments.
 
@@ -171,6 +181,8 @@ class TopicRegistry(GenServer):
         )
         self._resting_by_age = [] if self._expiry.tick_s is None else _by_age(self._store)
         self._expire_later()
+        self._left_open = self._store.left_open()[::-1]
+        self._settle_later()
 
     async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
         """Serve the slow path: topics without a route or a writer, and what is to be deleted."""
@@ -178,6 +190,8 @@ class TopicRegistry(GenServer):
             match request:
                 case EnsureWriter():
                     return await self._ensure_writer(request)
+                case Settle(topic):
+                    return await self._opening.settle(topic)
                 case Trim(topic, pointer):
                     await self._check_known(topic)
                     return await self._trim(topic, pointer)
@@ -209,13 +223,20 @@ class TopicRegistry(GenServer):
         elif message is _EXPIRY_TICK:
             self._expire_later()
             await self._expire(self._clock.now_us())
+        elif message is _SETTLE_TICK:
+            topic = self._left_open.pop()
+            try:
+                await self._opening.settle(topic)
+            except PoeError as error:  # each request for it tries again
+                logger.error("topic %r is not recovered: %s", topic, error)
+            self._settle_later()
         elif isinstance(message, Exit):
             await self._appendix_ended(message)
         else:
             super().handle_info(message)
 
     async def _check_known(self, topic: bytes) -> None:
-        """Refuse a topic that is not there; wake one that rests.
+        """Refuse a topic that is not there; wake one that rests, or is out of service.
 
         Raises:
             UnknownTopic: nobody put anything onto it, or it was deleted.
@@ -231,6 +252,10 @@ class TopicRegistry(GenServer):
     def _expire_later(self) -> None:
         if self._expiry.tick_s is not None:
             self.send_after(self._expiry.tick_s, _EXPIRY_TICK)
+
+    def _settle_later(self) -> None:
+        if self._left_open:
+            self.send_after(_SETTLE_PAUSE_S, _SETTLE_TICK)
 
     # ---- topics and rotation --------------------------------------------------------------------
 
@@ -248,12 +273,10 @@ class TopicRegistry(GenServer):
             except TopicFailed:
                 continue  # the store has logged and noted it
             except StorageError as error:
-                self._opening.take_out_of_service(topic, error)
+                self._store.topics.fail(topic, error)
 
     async def _ensure_writer(self, wanted: EnsureWriter) -> ActorRef:
         topic = wanted.topic
-        if topic in self._store.failed:
-            self._store.recover_topic(topic)
         await self._opening.wake(topic)
         route = self._routes.get(topic)
         if route is None and topic in self._store.topics:

@@ -26,6 +26,7 @@ from poe.storage.real_files import RealFiles
 from poe.storage.record import POINTER_MAX, Messages, RecordBatch, decode_records
 from poe.storage.removals import Removals, RemovedExtent
 from poe.storage.repair import repair_segments
+from poe.storage.rest import is_left_open
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
 from poe.storage.shared_folder import SharedFolder
@@ -77,6 +78,7 @@ __all__ = [
     "decode_records",
     "folder_name",
     "foreign_locks",
+    "is_left_open",
     "read_store_id",
     "repair_segments",
     "stopped_store",

@@ -27,7 +27,7 @@ _HEADER = struct.Struct(">8sII48s")
 _FLUSHED_OFFSET = struct.Struct("=Q")
 _MAGIC = b"poe-lock"
 _VERSION = 1
-_LOCK_BYTES = _HEADER.size + _FLUSHED_OFFSET.size
+LOCK_BYTES = _HEADER.size + _FLUSHED_OFFSET.size
 _UNLOCKED = b"unlocked\n"
 
 
@@ -60,7 +60,7 @@ def make_lock(files: Files, path: str, flushed_offset: int) -> None:
     header = _HEADER.pack(_MAGIC, _VERSION, os.getpid(), boot_id)
     try:
         file = files.open(path + "_new", "w+")
-        file.allocate(_LOCK_BYTES)
+        file.allocate(LOCK_BYTES)
         # The number is believed as soon as the header is whole; so the header comes behind it.
         file.write_at(_FLUSHED_OFFSET.pack(flushed_offset), _HEADER.size)
         file.write_at(header, 0)
@@ -77,7 +77,7 @@ def open_lock(files: Files, path: str) -> memoryview:
     Raises:
         OSError: as reported by the file layer.
     """
-    map_ = files.open(path, "r+").map(_LOCK_BYTES, is_writable=True)
+    map_ = files.open(path, "r+").map(LOCK_BYTES, is_writable=True)
     return memoryview(map_)[_HEADER.size :].cast("Q")
 
 
@@ -102,10 +102,10 @@ def find_lock(files: Files, path: str) -> FoundLock | None:
     Source: appendix_server.erl, which refuses every lock file; a live original keeps it open.
     """
     try:
-        content = files.open(path, "r").read_at(_LOCK_BYTES, 0)
+        content = files.open(path, "r").read_at(LOCK_BYTES, 0)
     except FileNotFoundError:
         return None
-    if not content.startswith(_MAGIC) or len(content) < _LOCK_BYTES:
+    if not content.startswith(_MAGIC) or len(content) < LOCK_BYTES:
         is_open = files.is_open_elsewhere(path)
         if is_open:
             raise SegmentLocked(path=f"{files.base}/{path}")

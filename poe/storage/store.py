@@ -41,7 +41,7 @@ from poe.storage.quarantine import foreign_folders, foreign_text
 from poe.storage.record import Messages, check_sizes
 from poe.storage.removals import REMOVED_FILE, Removals, RemovedExtent
 from poe.storage.reserve import Reserve
-from poe.storage.rest import note_rest, resting_events
+from poe.storage.rest import is_left_open, left_open_events, note_rest, resting_events
 from poe.storage.scrub import scrub
 from poe.storage.segment import Segment
 from poe.storage.segment_options import SegmentOptions
@@ -288,8 +288,28 @@ class Store:
     def newest_pointer(self) -> int:
         """Tell the greatest pointer of all topics; 0 where there is none."""
         loaded = max(map(self.last_pointer, self.topics.loaded), default=0)
-        resting = (event.pointer_high for each in self.topics.resting.values() for event in each)
-        return max(loaded, *resting, 0)
+        resting = (event for each in self.topics.resting.values() for event in each)
+        return max(loaded, *(max(event.pointer_high, event.timestamp) for event in resting), 0)
+
+    def left_open(self) -> list[bytes]:
+        """Tell the topics that a killed server left open, and that were not recovered yet."""
+        return [topic for topic, events in self.topics.resting.items() if is_left_open(events)]
+
+    def settle(self, topic: bytes) -> bool:
+        """Recover a topic, no segment of which is in use, and have it rest, if that may be.
+
+        Raises:
+            TopicFailed: it cannot be read or repaired.
+            SegmentLocked: a live program that is not a server of ours writes to it.
+        """
+        self.recover_topic(topic)
+        segments = self.topics.loaded.get(topic)
+        events = note_rest(self._files, self._meta, segments) if segments else None
+        if events is None:
+            return False
+        del self.topics.loaded[topic]
+        self.topics.resting[topic] = events
+        return True
 
     def foreign(self) -> list[str]:
         """Tell which files in quarantine belong elsewhere; none where the folder cannot be read."""
@@ -313,6 +333,7 @@ class Store:
             f"{self._folders.path_of(topic)}/{event.timestamp}"
             for topic, events in self.topics.resting.items()
             for event in events
+            if event.kind is Kind.SEAL
         ]
 
     def scrub(self, path: str) -> Iterator[int]:
@@ -332,7 +353,7 @@ class Store:
         for topic in topics:
             note_rest(self._files, self._meta, topic)
         self.reserve.release()
-        self._meta.close()
+        self._meta.close(is_whole=not self.left_open())
         self.space.leave()
         self._lock = None
 
@@ -344,8 +365,10 @@ class Store:
             resting = None
             if len(topics) > FEW_TOPICS:
                 with contextlib.suppress(InvalidTopicName):  # told by what follows
-                    path = self._folders.path_of(topic)
-                    resting = resting_events(self._files, self._meta, path, events)
+                    place = self._files, self._meta, self._folders.path_of(topic), events
+                    resting = resting_events(*place)
+                    if resting is None and is_known:
+                        resting = left_open_events(*place)
             # Notes of what is there after all are of a removal that was interrupted.
             if resting and not self.removals.is_noted(topic, {each.timestamp for each in resting}):
                 self.topics.resting[topic] = resting

@@ -226,11 +226,12 @@ class StoreMeta:
             if event.kind is Kind.GONE and self._size_bytes > self._compact_at_bytes:
                 self._compact()
 
-    def close(self) -> None:
-        """Note durably that the store is closed."""
+    def close(self, *, is_whole: bool = True) -> None:
+        """Note durably that the store is closed, if all of it is; let go of the file."""
         self._sync()  # a power cut may not leave this one, and tear those before it
-        self.add(Event(Kind.CLEAN))
-        self._sync()
+        if is_whole:
+            self.add(Event(Kind.CLEAN))
+            self._sync()
         self._file = None
 
     def begin(self, opened: OpenState) -> None:

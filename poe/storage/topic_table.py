@@ -7,7 +7,7 @@ has noted of it, is known by its events alone until somebody wants it.
 import logging
 from collections.abc import Callable, Iterator, MutableMapping
 
-from poe.errors import SegmentLocked, StorageError, TopicFailed
+from poe.errors import PoeError, SegmentLocked, StorageError, TopicFailed
 from poe.storage.segment import Segment
 from poe.storage.store_meta import Event
 
@@ -57,13 +57,18 @@ class TopicTable(MutableMapping[bytes, list[Segment]]):
                 self.resting[topic] = resting
             raise
         except StorageError as error:
-            # Not the error itself, whose traceback refers to frames and so keeps files open.
-            self.failed[topic] = TopicFailed(topic, str(error))
-            _log.error("%s", self.failed[topic])
-            raise TopicFailed(topic, str(error)) from error
+            raise self.fail(topic, error) from error
         self.failed.pop(topic, None)
         if segments:
             self.loaded[topic] = segments
+
+    def fail(self, topic: bytes, error: PoeError) -> TopicFailed:
+        """Note why a topic cannot be served, and return that; each request for it tries again."""
+        failed = TopicFailed(topic, str(error))
+        _log.error("%s", failed)
+        # Not the one that is raised: its traceback refers to frames, and so keeps files open.
+        self.failed[topic] = TopicFailed(topic, str(error))
+        return failed
 
     def __setitem__(self, topic: bytes, segments: list[Segment]) -> None:
         self.resting.pop(topic, None)

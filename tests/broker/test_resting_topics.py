@@ -3,8 +3,9 @@
 import pytest
 
 from poe.errors import Overloaded, TopicFailed, UnknownTopic
-from poe.storage import store
+from poe.storage import Store, store
 from tests.broker.nodes import SimulatedNode
+from tests.storage.segments import NOW
 
 TOPICS = [b"t%03d" % number for number in range(120)]
 RANGE = {"pointer": 0, "last": (1 << 56) - 1, "limit": 10, "bytes_max": 1000}
@@ -62,6 +63,75 @@ def test_whatever_is_asked_of_a_topic_that_rests_is_answered(node):
     with pytest.raises(UnknownTopic):
         node.node.next(TOPICS[len(asks) - 1], 0)
     assert len(node.node.topics()) == len(TOPICS) - 1
+
+
+LEFT_OPEN = TOPICS[:9]
+
+
+@pytest.fixture
+def killed(tmp_path, monkeypatch):
+    """A node whose server was killed with topics open; some were closed before."""
+    monkeypatch.setattr(store, "FEW_TOPICS", 0)
+    left = Store.open(tmp_path)
+    for topic in TOPICS[5:15]:
+        left.create_segment(topic, NOW).append([b"0"], NOW)
+    left.close()
+    left = Store.open(tmp_path)
+    for topic in LEFT_OPEN:
+        if topic not in left.topics:
+            left.create_segment(topic, NOW).append([b"0"], NOW)
+        left.topics[topic][-1].unseal()
+        left.topics[topic][-1].append([b"1"], NOW)
+    del left
+    made = SimulatedNode(tmp_path)
+    yield made
+    made.stop()
+
+
+def left_open(made):
+    return made.node._store.left_open()  # noqa: SLF001 - nothing else tells
+
+
+@pytest.mark.parametrize("op", ["info", "status"])
+def test_a_listing_recovers_what_a_kill_left_open_and_wakes_nothing(killed, op):
+    assert left_open(killed) == LEFT_OPEN
+    told = killed.node.control(op)
+    assert left_open(killed) == []
+    assert len(resting(killed)) == 15
+    if op == "info":
+        counts = [segment["count"] for [segment] in told.values()]
+        assert counts == [2] * len(LEFT_OPEN) + [1] * 6
+
+
+def test_what_a_kill_left_open_is_recovered_a_topic_after_the_other(killed):
+    assert left_open(killed) == LEFT_OPEN
+    killed.advance(0.012)
+    assert 0 < len(left_open(killed)) < len(LEFT_OPEN)
+    killed.advance(1)
+    assert left_open(killed) == []
+    assert len(resting(killed)) == 15
+
+
+def test_who_asks_for_a_topic_that_a_kill_left_open_waits_for_that_one_alone(killed):
+    topic = LEFT_OPEN[-1]
+    assert killed.node.put(topic, b"2") > 0
+    assert left_open(killed) == LEFT_OPEN[:-1]
+    assert [message for _, message in killed.read(topic, 0, 10)] == [b"0", b"1", b"2"]
+    assert left_open(killed) == LEFT_OPEN[:-1]
+    killed.advance(1)
+    assert [message for _, message in killed.read(topic, 0, 10)] == [b"0", b"1", b"2"]
+
+
+def test_what_a_kill_left_open_and_cannot_be_read_is_out_of_service_alone(killed):
+    [data] = (killed.folder / "topics/t003").glob("*_data")
+    data.unlink()
+    data.mkdir()
+    killed.advance(1)
+    assert left_open(killed) == []
+    with pytest.raises(TopicFailed):
+        killed.node.next(b"t003", 0)
+    assert killed.node.next(b"t004", 0)[1] == b"0"
+    data.rmdir()
 
 
 def test_what_rests_expires(tmp_path, monkeypatch):

@@ -80,3 +80,11 @@ def test_unknown_topics_have_no_route(routes):
     assert routes.topics() == [TOPIC]
     routes.clear()
     assert routes.get(TOPIC) is None
+
+
+def test_a_topic_that_is_about_to_have_a_route_is_told_of(routes):
+    routes.waking.add(b"a")
+    assert routes.topics() == [b"a", TOPIC]
+    assert routes.page(b"", 5) == [b"a", TOPIC]
+    assert routes.page(b"a", 5) == [TOPIC]
+    assert routes.page(b"", 1) == [b"a"]

@@ -89,23 +89,114 @@ def test_what_was_looked_up_or_put_rests_again_after_the_next_stop(base):
     assert messages(opened, b"a") == [b"0", b"1", b"2"]
 
 
-def test_after_a_kill_what_was_not_touched_since_the_last_stop_rests(base):
+def left_by_a_kill(base, topics=(b"a", b"new")):
+    """Put onto some topics of a store, and let its process die."""
     opened = Store.open(base)
-    opened.topics[b"a"][-1].unseal()
-    opened.topics[b"a"][-1].append([b"2"], NOW)
-    opened.create_segment(b"new", NOW).append([b"0"], NOW)
+    for topic in topics:
+        if topic in opened.topics:
+            opened.topics[topic][-1].unseal()
+        else:
+            opened.create_segment(topic, NOW).append([b"1"], NOW)
+        opened.topics[topic][-1].append([b"2"], NOW)
     del opened
-    opened = Store.open(base)
-    assert resting(opened) == [b"b", b"c"]
+
+
+def test_after_a_kill_no_file_of_a_segment_is_opened_before_its_topic_is_asked_for(base):
+    left_by_a_kill(base)
+    files = Watching(base)
+    opened = Store.open(files)
+    looks = {"modified_us", "list_folder", "size"}
+    assert {operation for operation, _ in files.seen} == looks
+    assert resting(opened) == [*TOPICS, b"new"]
+    assert sorted(opened.left_open()) == [b"a", b"new"]
     assert messages(opened, b"a") == [b"0", b"1", b"2"]
-    assert messages(opened, b"new") == [b"0"]
+    assert messages(opened, b"new") == [b"1", b"2"]
+    assert opened.left_open() == []
+    assert not list(base.glob("topics/*/*_lock"))
+
+
+def test_what_was_left_open_is_no_closed_segment_before_it_is_recovered(base):
+    left_by_a_kill(base)
+    opened = Store.open(base)
+    assert len(opened.closed_segments()) == 5
+    assert opened.newest_pointer() >= opened.topics.resting[b"new"][-1].timestamp > 0
+
+
+def test_what_is_settled_rests_and_is_known_by_its_events(base):
+    left_by_a_kill(base)
+    opened = Store.open(base)
+    assert opened.settle(b"a")
+    assert opened.settle(b"new")
+    assert resting(opened) == [*TOPICS, b"new"]
+    assert opened.left_open() == []
+    assert [event.record_count for event in opened.topics.resting[b"a"]] == [1, 2]
+    assert len(opened.closed_segments()) == 7
+    opened.close()
+    files = CountingFiles(base)
+    opened = Store.open(files)
+    assert files.listed == ["topics"]
+    assert messages(opened, b"new") == [b"1", b"2"]
+
+
+def test_what_is_damaged_does_not_rest(base):
+    left_by_a_kill(base)
+    [path] = (base / "topics/new").glob("*_data")
+    os.truncate(path, 3)
+    opened = Store.open(base)
+    assert not opened.settle(b"new")
+    assert b"new" in opened.topics.loaded
+
+
+@pytest.mark.parametrize("is_same_boot", [True, False])
+def test_a_store_that_is_closed_before_all_is_recovered_is_as_one_that_was_killed(
+    base, is_same_boot
+):
+    left_by_a_kill(base)
+    opened = Store.open(base)
+    assert opened.settle(b"a")
+    opened.close()
+    boot_id = {} if is_same_boot else {"boot_id": "another boot"}
+    opened = Store.open(FaultyFiles(RealFiles.at(base), **boot_id))
+    assert opened.left_open() == ([b"new"] if is_same_boot else [])
+    assert resting(opened) == ([*TOPICS, b"new"] if is_same_boot else [])
+    assert messages(opened, b"a") == [b"0", b"1", b"2"]
+
+
+def remove(path):
+    path.unlink()
+
+
+def make_stray(path):
+    path.with_name("stray").touch()
+
+
+def make_segment(path):
+    path.with_name("1_data").touch()
+
+
+def empty_the_lock(path):
+    path.with_name(path.name.replace("_data", "_lock")).write_bytes(b"")
+
+
+def unlock(path):
+    path.with_name(path.name.replace("_data", "_lock")).unlink()
+
+
+@pytest.mark.parametrize("change", [remove, make_stray, make_segment, empty_the_lock, unlock])
+def test_after_a_kill_a_folder_that_is_not_as_it_was_left_is_read_at_the_start(base, change):
+    left_by_a_kill(base)
+    [*_, path] = sorted((base / "topics/new").glob("*_data"))
+    change(path)
+    opened = Store.open(base)
+    assert opened.left_open() == [b"a"]
+    assert b"new" not in opened.topics.resting
 
 
 def test_after_a_power_cut_every_folder_is_looked_into(base):
-    opened = Store.open(base)
-    del opened
+    left_by_a_kill(base)
     opened = Store.open(FaultyFiles(RealFiles.at(base), boot_id="another boot"))
     assert resting(opened) == []
+    assert messages(opened, b"b") == [b"0", b"1"]
 
 
 def test_a_topic_with_a_name_that_was_changed_is_read_at_the_start(base):
