@@ -4,13 +4,14 @@ import logging
 from collections.abc import Iterable
 
 from poe.errors import StorageError
-from poe.storage.files import Files
 from poe.storage.segment import Segment
+from poe.storage.shared_sync import SharedSync
+from poe.storage.sum_file import SumState
 
 _log = logging.getLogger(__name__)
 
 
-def close_together(files: Files, segments: Iterable[Segment]) -> None:
+def close_together(shared: SharedSync, segments: Iterable[Segment]) -> None:
     """Seal segments, make them durable and unlock them, those of a topic oldest first.
 
     What that fails for stays as locked as it is: its own `close` tries again, and tells why not.
@@ -18,16 +19,25 @@ def close_together(files: Files, segments: Iterable[Segment]) -> None:
     sealed = [segment for segment in segments if _seal(segment)]
     if len(sealed) < 2:  # noqa: PLR2004 - one alone does not wait for what others have written
         return
-    try:
-        files.sync_all()
-        # That a segment ends here may be on the disk only when all of it is.
-        ended = [(segment, segment.end_behind_sync()) for segment in sealed]
-        files.sync_all()
-    except (OSError, StorageError) as error:
-        _log.info("segments are closed one by one: %s", error)
+    if not shared.sync_all():
+        return
+    # That a segment ends here may be on the disk only when all of it is.
+    ended = _end(sealed)
+    if not shared.sync_all():
         return
     for segment, sums in ended:
         segment.unlock_behind_sync(sums)
+
+
+def _end(sealed: list[Segment]) -> list[tuple[Segment, SumState | None]]:
+    """Write that segments end here; return those that took it, with their sums."""
+    ended = []
+    for segment in sealed:
+        try:
+            ended.append((segment, segment.end_behind_sync()))
+        except StorageError as error:
+            _log.info("segment %s is closed by itself: %s", segment.path, error)
+    return ended
 
 
 def _seal(segment: Segment) -> bool:

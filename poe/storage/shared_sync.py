@@ -35,18 +35,22 @@ class SyncTicket:
 class SharedSync:
     """Gives out tickets, and lets threads that have them share syncs.
 
+    The first failure is the last sync: it is told once, and the next sync would say that all is
+    well, of what the failure was about, too.
+
     Always: what was written before a ticket was given is durable, if its number is `_synced` or
-    less and it was asked for after the last failure.
+    less.
     """
 
-    __slots__ = ("_files", "_lock", "_number", "_refused", "_synced", "_syncing", "_waiting")
+    __slots__ = ("_files", "_is_refused", "_lock", "_number", "_synced", "_syncing", "_waiting")
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._lock = threading.Lock()
         self._syncing = threading.Lock()
         self._waiting: WeakSet[SyncTicket] = WeakSet()
-        self._number = self._synced = self._refused = 0
+        self._number = self._synced = 0
+        self._is_refused = False
 
     def ticket(self) -> SyncTicket:
         """Give a ticket for what is written so far."""
@@ -59,18 +63,26 @@ class SharedSync:
     def sync_to(self, number: int) -> bool:
         """Make what was written before a ticket durable, or tell that this is not done here."""
         with self._syncing:
-            if self._synced < number and self._refused < number and len(self._waiting) >= _MANY:
+            if self._synced < number and len(self._waiting) >= _MANY:
                 self._sync()
             return number <= self._synced
 
-    def _sync(self) -> None:
+    def sync_all(self) -> bool:
+        """Make all that is written durable, in any thread; False: each is to sync by itself."""
+        with self._syncing:
+            return self._sync()
+
+    def _sync(self) -> bool:
+        if self._is_refused:
+            return False
         with self._lock:
             number = self._number
         try:
             self._files.sync_all()
         except OSError as error:
             # Each by itself, so as to find out whose failure it was.
-            _log.info("segments are synced one by one: %s", error)
-            self._refused = number
-        else:
-            self._synced = number
+            _log.info("segments are synced one by one from now on: %s", error)
+            self._is_refused = True
+            return False
+        self._synced = number
+        return True

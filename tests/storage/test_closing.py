@@ -104,6 +104,37 @@ def test_where_the_disk_cannot_be_asked_at_once_each_segment_is_closed_by_itself
     assert content_of(Store.open(files)) == EXPECTED
 
 
+def test_after_a_shared_sync_has_failed_each_segment_is_closed_by_itself():
+    files = Counted(MemoryFiles())
+    store = filled(files)
+    segments = [segment for topic in TOPICS for segment in store.topics[topic]]
+    syncs = [segment.begin_sync(store.shared_sync) for segment in segments]
+    files.fail(0, errno.EIO, "sync_all")
+    for sync in syncs:
+        sync()
+    files.syncs.clear()
+    store.close()
+    assert "sync_all" not in files.syncs
+    assert all(is_closed(files, topic) for topic in TOPICS)
+    assert content_of(Store.open(files)) == EXPECTED
+
+
+def test_a_segment_whose_sums_cannot_be_opened_hinders_no_other():
+    files = Counted(MemoryFiles())
+    store = filled(files)
+    for topic in TOPICS:
+        for segment in store.topics[topic]:
+            segment.seal()
+    files.fail(7, errno.EIO, "open")  # nothing but sums is opened
+    files.syncs.clear()
+    store.close()
+    assert files.failed_count == 1
+    assert files.syncs.count("sync_all") == 2
+    assert files.syncs.count("sync") == 4 + 2, "of that segment, and of store.meta"
+    assert all(is_closed(files, topic) for topic in TOPICS)
+    assert content_of(Store.open(files)) == EXPECTED
+
+
 @pytest.mark.parametrize("nth", range(0, 400, 7))
 def test_whatever_fails_what_was_put_is_there(nth):
     files = Counted(MemoryFiles())

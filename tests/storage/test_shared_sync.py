@@ -108,7 +108,28 @@ def test_after_a_failure_each_segment_is_synced_by_itself(error_number):
     syncs = [segment.begin_sync(store.shared_sync) for segment in segments]
     for sync in syncs:
         sync()
-    assert files.done.count("sync_all") == 2, "the next ones try it again"
+    assert files.done.count("sync_all") == 1, "a failure is told once; later nobody would know"
+
+
+def test_a_failure_is_told_once_and_so_no_ticket_is_believed_after_it():
+    files = FaultyFiles(MemoryFiles())
+    shared = SharedSync(files)
+    before = [shared.ticket() for _ in range(20)]
+    files.fail(0, errno.EIO, "sync_all")
+    assert not before[0].is_synced()
+    later = [shared.ticket() for _ in range(20)]
+    assert not any(ticket.is_synced() for ticket in later + before)
+
+
+def test_what_was_synced_before_a_failure_is_durable_all_the_same():
+    files = FaultyFiles(MemoryFiles())
+    shared = SharedSync(files)
+    before = [shared.ticket() for _ in range(20)]
+    assert before[0].is_synced()
+    later = [shared.ticket() for _ in range(20)]
+    files.fail(0, errno.EIO, "sync_all")
+    assert not later[0].is_synced()
+    assert all(ticket.is_synced() for ticket in before)
 
 
 def test_sums_that_waited_for_a_shared_sync_are_written_behind_it():
