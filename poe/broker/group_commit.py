@@ -228,15 +228,20 @@ class GroupCommit:
         """Answer all who wait for a sync before anything else happens.
 
         Where consumers see only what is synced, the rest is synced, too: nobody will do it later.
+        Once, since a full disk may refuse the end of a segment each time.
         """
-        while True:
-            if self.visible is not None and not self._group:
-                self.sync_unasked()
-            self.begin()
-            if self.work is None:
-                return
+        self._end_all()
+        if self.visible is not None:
+            self.sync_unasked()
+            self._end_all()
+
+    def _end_all(self) -> None:
+        """Wait for the sync that runs, and for those that others wait for."""
+        self.begin()
+        while self.work is not None:
             self.work.wait()
             self.end()
+            self.begin()
 
     def _sync(self) -> None:
         """Have a thread sync all that was put so far, for all who wait."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from poe.broker import AppendixOptions
+from poe.broker.appendix_message import Seal, Unseal
 from poe.errors import (
     CorruptRecord,
     StorageFull,
@@ -345,6 +346,21 @@ def test_consumers_of_what_is_synced_get_by_a_sync_that_failed(start):
     assert broker.texts(TOPIC) == [b"first", b"1"]
     broker.system.advance(1.1)
     assert broker.texts(TOPIC) == [b"first", b"1", b"2"]
+
+
+def test_on_a_full_disk_nobody_waits_for_ever_for_a_segment_to_end(start):
+    """Where consumers see only what is synced, a sealed one is synced to its end; if it can."""
+    broker = start(appendix=AppendixOptions(read="synced"))
+    writer = broker.routes.get(TOPIC).writer
+    pointer = broker.system.call(writer, Seal())
+    broker.fail("write_at", error_number=errno.ENOSPC, is_for_ever=True)
+    assert broker.system.call(writer, Seal()) == pointer
+    with pytest.raises(StorageFull):
+        broker.system.call(writer, Unseal())
+    broker.files.heal()
+    broker.put(TOPIC, b"1")
+    broker.system.advance(1.1)
+    assert broker.texts(TOPIC) == [b"first", b"1"]
 
 
 # ---- a write ------------------------------------------------------------------------------------
