@@ -77,14 +77,15 @@ class DurableSegment(RangeSegment):
         if self.is_writer and not self.is_idle:
             writer = self._writer or self._wake_writer()
             sync = writer.begin_sync(self.pointer_high or 0, self.receipts)
-            extent = self._extent(writer.sums.state)
-            then = partial(self._note_synced, writer.sums)
-            return partial(self._sync, sync, extent, then, _ticket_of(shared))
-        has_receipts = self.receipts is not None and self.receipts.path == self.path
-        reader = None if self._is_all_synced else self._reader or self._wake()
-        sync, sum_file = self._files.begin_sync(reader, has_receipts=has_receipts)
-        then = partial(self._end, sum_file)
-        return partial(self._sync, sync, self._synced, then, _ticket_of(shared))
+            then = partial(self._note_synced, writer.sums, self._extent(writer.sums.state))
+            return partial(self._sync, sync, then, _ticket_of(shared))
+        sum_file = self._files.open_sums()
+        sync = _nothing
+        if not self._is_all_synced:
+            reader = self._reader or self._wake()
+            has_receipts = self.receipts is not None and self.receipts.path == self.path
+            sync = self._files.begin_sync(reader, sum_file, has_receipts=has_receipts)
+        return partial(self._sync, sync, partial(self._end, sum_file), _ticket_of(shared))
 
     def sync(self) -> None:
         """Make all data durable, here and now; raises as `begin_sync`."""
@@ -116,7 +117,6 @@ class DurableSegment(RangeSegment):
     def _sync(
         self,
         sync: Callable[[], None],
-        extent: Extent,
         then: Callable[[], None],
         ticket: SyncTicket | None,
     ) -> None:
@@ -134,18 +134,21 @@ class DurableSegment(RangeSegment):
             self.has_failed_to_sync = True
             self.failure = str(error)
             raise
-        self._note_all_synced(extent)
 
     def _note_all_synced(self, extent: Extent) -> None:
         self._synced = extent
         if self.receipts is not None:
             self.receipts.note_synced()
 
-    def _note_synced(self, sums: SumWriter) -> None:
-        """Have the sums of a writer say what is durable, which all before the segment must be."""
-        sums.end_sync()
+    def _note_synced(self, sums: SumWriter, extent: Extent) -> None:
+        """Have the sums of a writer say what is durable, which all before the segment must be.
+
+        In this order: as soon as the sync is over, a flush writes the entry that says so.
+        """
         if self._is_before_durable():
             sums.note_synced()
+        sums.end_sync()
+        self._note_all_synced(extent)
 
     def _end(self, sum_file: OpenFile | None) -> None:
         """Say of a sealed segment, all of which is durable, that it ends here, and unlock it.
@@ -197,7 +200,7 @@ class DurableSegment(RangeSegment):
         """
         self._are_names_synced = True
         self._note_all_synced(self._extent(self._sums))
-        _, sum_file = self._files.begin_sync(None, has_receipts=False)
+        sum_file = self._files.open_sums()
         return self._write_end(sum_file)
 
     def unlock_behind_sync(self, ended: SumState | None) -> None:
@@ -242,6 +245,10 @@ class DurableSegment(RangeSegment):
         self._wake()
         assert self._writer is not None
         return self._writer
+
+
+def _nothing() -> None:
+    """Sync what is durable already."""
 
 
 def _ticket_of(shared: SharedSync | None) -> SyncTicket | None:

@@ -222,24 +222,28 @@ class SegmentFiles:
             )
         return reader, writer
 
-    def begin_sync(
-        self, reader: RecordReader | None, *, has_receipts: bool
-    ) -> tuple[Callable[[], None], OpenFile | None]:
-        """Return what makes a sealed segment durable, with its index, in any thread; and its sums.
-
-        Without a reader all of it is so already, and only the sums are opened.
+    def open_sums(self) -> OpenFile | None:
+        """Open the sums of a segment for writing; None where it has none.
 
         Raises:
-            ReadFailed: the sums cannot be opened. What is returned raises WriteFailed.
+            ReadFailed: they cannot be opened.
         """
         with reading(self.path):
-            sums = open_maybe(self.files, self.path + "_sum", "r+")
-            if reader is None:
-                return partial(self._sync, []), sums
+            return open_maybe(self.files, self.path + "_sum", "r+")
+
+    def begin_sync(
+        self, reader: RecordReader, sums: OpenFile | None, *, has_receipts: bool
+    ) -> Callable[[], None]:
+        """Return what makes a sealed segment durable, with its index, in any thread.
+
+        Raises:
+            ReadFailed: the receipts cannot be opened. What is returned raises WriteFailed.
+        """
+        with reading(self.path):
             receipts = open_maybe(self.files, self.path + "_seq", "r+") if has_receipts else None
         # The sums last, which say that the others are durable.
         files = [reader.file, reader.index.file, *filter(None, [receipts, sums])]
-        return partial(self._sync, files), sums
+        return partial(self._sync, files)
 
     def write_end(
         self, sum_file: OpenFile, sums: SumState, size_bytes: int, pointer_high: int

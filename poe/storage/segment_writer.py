@@ -120,13 +120,10 @@ class SegmentWriter:
             receipts.cover(self.data.flushed_bytes)
 
     def _sync(self, receipt_file: OpenFile | None) -> None:
-        try:
-            with writing(self._path + "_data"):
-                self.data.file.sync()
-            if receipt_file is not None:
-                with writing(self._path + "_seq"):
-                    receipt_file.sync()
-            with writing(self._path + "_sum"):
-                self.sums.sync()
-        finally:
-            self.sums.end_sync()
+        with writing(self._path + "_data"):
+            self.data.file.sync()
+        if receipt_file is not None:
+            with writing(self._path + "_seq"):
+                receipt_file.sync()
+        with writing(self._path + "_sum"):
+            self.sums.sync()

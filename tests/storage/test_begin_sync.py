@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+import sys
 
 import pytest
 
@@ -114,3 +115,40 @@ def test_a_segment_that_must_rest_during_a_sync_is_complete(tmp_path):
     segment.close()
     assert flags_of(tmp_path) == [0, 0, 0, ENDED]
     assert [check.damage for check in check_segments(files)] == [[]]
+
+
+def test_wherever_a_flush_comes_in_the_end_of_a_sync_the_next_sums_say_what_is_durable(tmp_path):
+    nth, is_reached = 0, True
+    while is_reached:
+        segment = create(files_at(tmp_path / str(nth)))
+        segment.append([b"1"], NOW)
+        sync = segment.begin_sync()
+        segment.append([b"2"], NOW)
+        is_reached = flush_at_step(nth, sync, segment)
+        segment.flush()
+        assert flags_of(tmp_path / str(nth)) == [0, Flag.EARLIER_SYNCED]
+        nth += 1
+
+
+def flush_at_step(nth, sync, segment):
+    """Sync, and flush in between, when so many lines of it were run; tell whether it has them."""
+    left = nth
+
+    def trace(frame, event, _):
+        nonlocal left
+        if "/poe/storage/" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            left -= 1
+            if left == -1:
+                sys.settrace(None)
+                segment.flush()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        sync()
+    finally:
+        sys.settrace(before)
+    return left < 0
