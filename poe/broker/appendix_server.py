@@ -366,6 +366,7 @@ class AppendixServer(GenServer):
                 self._release_waiting()
                 answer = self._segment.pointer_high
             case Unseal():
+                self._commit.finish()
                 if not self._segment.failure:
                     self._segment.unseal()
                     self._reported_full = False

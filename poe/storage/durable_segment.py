@@ -72,7 +72,8 @@ class DurableSegment(RangeSegment):
         The index is not made so, it can be made from the data. Both raise StorageError. What was
         not durable before the latter did may then never be, as `has_failed_to_sync` tells from
         then on, and `failure`; but after NoDescriptors it may be tried again. Batches may be
-        appended meanwhile, but the segment is to hibernate or be sealed afterwards only.
+        appended meanwhile, but the segment is to hibernate or be sealed afterwards only. What makes
+        something else of a sealed one waits while its end is written.
         """
         if self.is_writer and not self.is_idle:
             writer = self._writer or self._wake_writer()
@@ -156,12 +157,12 @@ class DurableSegment(RangeSegment):
         Only then: what a power cut leaves behind is known by that, whatever becomes of the lock.
         And only when the segment before it has ended: what comes behind a hole proves nothing.
         """
-        self._is_all_synced = not self.is_writer  # an idle one may go on
-        if not self.is_locked or self.has_failed_to_sync or not self._is_before_durable():
-            return
         # A full disk costs nothing here, and the next sync tries again. After another failure of it
         # nobody knows what the sums say, as after any sync that failed.
-        with contextlib.suppress(StorageFull):
+        with self._ending, contextlib.suppress(StorageFull):
+            self._is_all_synced = not self.is_writer  # an idle one may go on
+            if not self.is_to_end or not self._is_before_durable():
+                return
             ended = self._write_end(sum_file)
             if ended is not self._sums and sum_file is not None:
                 self._files.sync_end(sum_file)
@@ -186,7 +187,7 @@ class DurableSegment(RangeSegment):
 
     @property
     def is_to_end(self) -> bool:
-        """Whether it is sealed, and can end once all of it is durable."""
+        """Whether it is sealed, and can end once all of it is durable; in any thread."""
         return self.is_locked and not self.has_failed_to_sync
 
     def end_behind_sync(self) -> SumState | None:
@@ -201,13 +202,15 @@ class DurableSegment(RangeSegment):
         self._are_names_synced = True
         self._note_all_synced(self._extent(self._sums))
         sum_file = self._files.open_sums()
-        return self._write_end(sum_file)
+        with self._ending:
+            return self._write_end(sum_file)
 
     def unlock_behind_sync(self, ended: SumState | None) -> None:
         """Be closed: what `end_behind_sync` wrote is durable, too."""
-        self._is_all_synced = True
-        if self._is_before_durable():
-            self._unlock(ended)
+        with self._ending:
+            self._is_all_synced = True
+            if self.is_to_end and self._is_before_durable():
+                self._unlock(ended)
 
     def _is_before_durable(self) -> bool:
         """Tell whether nothing in front of the segment is lost in a power cut, as far as it may."""

@@ -1,6 +1,7 @@
 """What a segment holds, and reading it; what may be done to it else is in `segment.py`."""
 
 import contextlib
+import threading
 
 from poe.errors import CorruptRecord, PointerOutOfRange, ReadFailed, StorageError
 from poe.storage.files import FileSlice
@@ -25,6 +26,7 @@ class ReadableSegment:
     """
 
     __slots__ = (
+        "_ending",
         "_files",
         "_is_at_rest",
         "_reader",
@@ -71,6 +73,9 @@ class ReadableSegment:
         self._writer: SegmentWriter | None = None
         self._verification: Verification | None = None
         self._is_at_rest = False  # as a writer asleep, whose files have their exact sizes
+        # Held by the thread that ends it behind a sync, and by whoever makes something else of it:
+        # an end that came later would take the lock, and the last entry of the sums, of that.
+        self._ending = threading.Lock()
         self._take(extent)
         self.given_pointer = self.last_pointer  # the highest one, of what was cut off, too
 
@@ -216,6 +221,10 @@ class ReadableSegment:
 
     def _mend(self) -> None:
         """Make index and sums anew where they do not fit, as a thorough recovery does."""
+        with self._ending:
+            self._make_anew()
+
+    def _make_anew(self) -> None:
         self.hibernate()
         extent = self._files.recover(self.options.recovery, is_thorough=True)
         if extent is None:

@@ -244,8 +244,11 @@ class Segment(DurableSegment):
             FormatNotSupported: a newer version has written it.
             TopicDamaged: with `recovery="strict"`, data of the topic was found to be damaged.
         """
-        if self.is_writer:
-            return
+        with self._ending:
+            if not self.is_writer:
+                self._become_writer()
+
+    def _become_writer(self) -> None:
         self.check_damage()
         self._forget_files()
         self._is_all_synced = False
@@ -298,8 +301,9 @@ class Segment(DurableSegment):
         Raises:
             WriteFailed: a file cannot be removed.
         """
+        self.leave()
         self._forget_files()
-        self.is_writer = self.is_locked = False
+        self.is_writer = False
         self.count = self.size_bytes = 0
         self.pointer_low = None
         self.receipts = None
@@ -310,7 +314,8 @@ class Segment(DurableSegment):
 
         A thread may still sync for this one, and must not remove the lock of the other.
         """
-        self.is_locked = False
+        with self._ending:
+            self.is_locked = False
 
 
 def _consecutive(first: int, count: int) -> Numbers:

@@ -3,6 +3,7 @@
 import errno
 import gc
 import os
+import shutil
 import socket as raw_socket
 import threading
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from poe.broker.appendix_message import Seal
 from poe.broker.frame_input import FrameInput
 from poe.errors import CallTimeout, SyncFailed
 from poe.protocol import SCRATCH_SIZE, FrameReader, PutReply, PutRequest, decode_reply
+from poe.storage import Store, decode_records
 from tests.broker.nodes import connect, read_by_next
 from tests.waiting import wait_until
 
@@ -29,6 +31,8 @@ class SlowDisk:
         self.gate = threading.Event()
         self.begun = 0
         self.ended = 0
+        self.longest_s = 0.0  # then the disk goes on by itself
+        self.unheld = 0
         self.errors: list[OSError] = []
         self.stalls_after_error = False
 
@@ -36,7 +40,8 @@ class SlowDisk:
         path = Path(f"/proc/self/fd/{fd}").readlink()
         if path.parent.name == SLOW.decode() and not path.name.endswith("_lock"):
             self.begun += 1
-            assert self.gate.wait(20)
+            if self.begun > self.unheld:
+                assert self.gate.wait(self.longest_s or 20) or self.longest_s
             if self.errors:
                 if self.stalls_after_error:
                     self.gate.clear()
@@ -175,6 +180,38 @@ def test_new_topics_come_into_being_while_a_sync_waits_for_the_disk(serve, disk)
     disk.gate.set()
     syncer.join(20)
     assert told == [None]
+
+
+@pytest.mark.parametrize("unheld", [0, 3])
+def test_what_is_put_while_the_sync_that_ends_its_segment_runs_survives_a_kill(
+    serve, disk, tmp_path, unheld
+):
+    """A sealed segment goes on as the writer where there is no room for another one."""
+    node = start(serve, disk, ack="flushed", sync_interval=0.0)
+    (ref,) = [ref for ref, _ in dict(node.info())[SLOW]]
+    node.system.call(ref, Seal())
+    # Data, index and sums; then it is written that it ends, and that is synced.
+    disk.unheld, disk.longest_s = unheld, 0.1
+    told: list[object] = []
+    syncer = sync_in_thread(node, told)
+    wait_until(lambda: disk.begun == unheld + 1)
+    producer = Producer(node, b"second")
+    assert isinstance(producer.result(), int)
+    assert disk.ended == 4, "nothing else changes the files meanwhile"
+    disk.gate.set()
+    syncer.join(20)
+    assert told == [None]
+    with connect(node) as client:
+        client.write(SLOW, [b"third"])
+    shutil.copytree(node.config.dir, tmp_path / "killed")
+    (segment,) = Store.open(tmp_path / "killed").topics[SLOW]
+    found = segment.read(0, 10, 1000)
+    assert found is not None
+    assert [message for _, message in decode_records(found.read())] == [
+        b"first",
+        b"second",
+        b"third",
+    ]
 
 
 def test_a_sync_that_waits_too_long_is_told(serve, disk):
