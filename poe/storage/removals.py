@@ -145,9 +145,10 @@ def read_removals(files: Files) -> RemovalNotes | None:
 class Removals:
     """The notes of one store, whose lock is held.
 
-    A removal is noted, which writes it; synced; and published once nobody can read the segment any
-    more: what is asked here tells of published ones only. `is_whole` tells whether all is there
-    that should be in the file, which the first note makes.
+    A removal is noted, which writes it; synced; published once nobody can read the segment any
+    more: what is asked here tells of published ones only; and finished when its files go. Who notes
+    it again before that writes nothing, unless the segment has grown. `is_whole` tells whether all
+    is there that should be in the file, which the first note makes.
 
     Always: topics without a segment that are known <= `GONE_TOPICS_MAX`.
     """
@@ -263,11 +264,16 @@ class Removals:
 
     def publish(self, topic: bytes, timestamp: int) -> None:
         """Tell of a removal that was noted, from now on."""
-        extent = self._noted.pop((topic, timestamp), None)
+        extent = self._noted.get((topic, timestamp))
         if extent is not None:
             self._notes.take(topic, _packed(extent))
             if self._size_bytes > self._compact_at_bytes:
                 self._compact_if_possible()
+
+    def finish(self, topic: bytes, timestamp: int) -> None:
+        """Tell of a removal; from now on the segment would be noted anew, should it come back."""
+        self.publish(topic, timestamp)
+        self._noted.pop((topic, timestamp), None)
 
     def is_noted(self, topic: bytes, timestamps: Container[int]) -> bool:
         """Tell whether there are notes that one of these segments was removed."""

@@ -273,7 +273,7 @@ class Store:
         """
         self.note_removal(topic, [segment])
         self.removals.sync()
-        self.removals.publish(topic, segment.timestamp)
+        self.removals.finish(topic, segment.timestamp)
         # Should the clock step back, the topic goes on behind its old pointers all the same.
         self._floors.lift(topic, max(segment.last_pointer, segment.given_pointer))
         self.topics[topic] = others = self.topics[topic].copy()

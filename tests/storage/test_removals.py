@@ -20,6 +20,7 @@ from poe.storage.store_meta import META_FILE, META_MAGIC, Event, Kind, decode_ev
 from poe.storage.sum_file import SUM_HEADER_BYTES, SumHeader
 from tests.storage.faulty_files import FaultyFiles
 from torture.layers.simulated_disk import SimulatedDisk
+from torture.layers.watched import Failing
 
 NOW = 1_000_000
 STEP = 1_000
@@ -199,6 +200,45 @@ def test_notes_of_many_segments_are_synced_once(disk):
     assert syncs.count("sync") == 1
 
 
+@pytest.mark.parametrize("count", [4, EXTENTS_MAX + 5])
+def test_who_tells_of_removals_before_the_files_go_has_them_noted_and_synced_once(disk, count):
+    store = Store.open(disk.files())
+    extents = fill(store, count=count + 1)
+    destroy(store, 0)  # makes the file
+    segments = store.topics[b"t"].copy()
+    for segment in segments:
+        segment.close()
+    store.note_removal(b"t", segments)
+    store.removals.sync()
+    size_bytes = disk.memory.size(REMOVED_FILE)
+    syncs = []
+    disk.failing = lambda operation: syncs.append(operation.name)
+    for segment in segments:
+        store.removals.publish(b"t", segment.timestamp)
+    for segment in segments:
+        store.destroy_segment(b"t", segment)
+    assert syncs.count("sync") == 0
+    assert disk.memory.size(REMOVED_FILE) == size_bytes
+    disk.failing = Failing()
+    for _ in range(2):
+        assert removed(store)[-1] == extents[-1]
+        assert len(removed(store)) == min(len(extents), EXTENTS_MAX)
+        store = end(disk, store, "kill")
+
+
+def test_what_was_put_after_a_removal_was_told_is_noted_too(disk):
+    store = Store.open(disk.files())
+    [(first, _)] = fill(store, count=1)
+    [segment] = store.topics[b"t"]
+    store.note_removal(b"t", [segment])
+    store.removals.sync()
+    store.removals.publish(b"t", segment.timestamp)
+    last = segment.append([b"c"], NOW + 1)
+    segment.close()
+    store.destroy_segment(b"t", segment)
+    assert removed(end(disk, store, "kill")) == [(first, last)]
+
+
 def test_of_many_removed_segments_the_newest_are_known_one_by_one(disk):
     store = Store.open(disk.files())
     extents = fill(store, count=EXTENTS_MAX + 5)
@@ -217,7 +257,7 @@ def test_of_too_many_topics_that_are_gone_the_oldest_are_forgotten_honestly(tmp_
     for number in range(GONE_TOPICS_MAX + 2):
         topic = b"%d" % number
         removals.note(topic, [RemovedExtent(number + 1, number + 1, number + 2)])
-        removals.publish(topic, number + 1)
+        removals.finish(topic, number + 1)
         removals.note_gone(topic)
     assert removals.extents(b"1") == []
     assert removals.newest(b"1") is None
