@@ -17,6 +17,7 @@ notes (big endian):
     hash        u64    of the bytes before and of the store id
 """
 
+import contextlib
 import logging
 import struct
 from collections.abc import Container, Iterable, Iterator
@@ -234,7 +235,7 @@ class Removals:
         with writing(REMOVED_FILE):
             if not self._size_bytes:
                 self._compact()
-            self._files.open(REMOVED_FILE, "r+").write_at(content, self._size_bytes)
+            self._append(content)
         self._size_bytes += len(content)
         self._note_count += 1
         self._noted |= {(topic, each.timestamp): each for each in new}
@@ -325,6 +326,16 @@ class Removals:
             return True
         _log.error("%s is damaged from offset %d on", REMOVED_FILE, self._size_bytes)
         return False
+
+    def _append(self, content: bytes) -> None:
+        """Write behind what is there; what a write that fails has left would look like damage."""
+        file = self._files.open(REMOVED_FILE, "r+")
+        try:
+            file.write_at(content, self._size_bytes)
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(self._size_bytes)
+            raise
 
     def _compact_if_possible(self) -> None:
         try:

@@ -182,6 +182,23 @@ def test_where_it_cannot_be_noted_nothing_goes(tmp_path):
     assert removed(store) == extents[:1]
 
 
+def test_what_a_note_that_failed_has_left_is_no_damage_to_the_next_start(tmp_path, caplog):
+    layer = FaultyFiles(RealFiles.at(tmp_path))
+    store = Store.open(layer)
+    extents = fill(store)
+    for segment in store.topics[b"t"]:
+        segment.close()
+    destroy(store, 0)
+    layer.fail(0, errno.ENOSPC, "write_at")
+    with pytest.raises(StorageFull):
+        store.note_removal(b"t", store.topics[b"t"])
+    store.close()
+    again = Store.open(tmp_path)
+    assert removed(again) == extents[:1]
+    assert again.removals.unknown_high == 0
+    assert not caplog.records
+
+
 def test_notes_of_many_segments_are_synced_once(disk):
     store = Store.open(disk.files())
     names = [b"%d" % number for number in range(20)]
