@@ -153,7 +153,10 @@ class Store:
             # Not before: should this start die, the next one comes after the same power cut.
             _write_owner(lock, files.boot_id)
         except SegmentLocked:
-            store.close()
+            if not meta.is_after_power_cut:  # else the next start comes after it, too
+                _write_owner(lock, files.boot_id)
+            store.reserve.release()
+            store._leave()
             raise
         return store
 
@@ -354,6 +357,10 @@ class Store:
             note_rest(self._files, self._meta, topic)
         self.reserve.release()
         self._meta.close(is_whole=not self.left_open())
+        self._leave()
+
+    def _leave(self) -> None:
+        """Release the lock; of a store that was not closed, the next start finds out the rest."""
         self.space.leave()
         self._lock = None
 

@@ -223,6 +223,33 @@ def test_a_lock_of_the_original_keeps_a_start_from_going_on(base):
         Store.open(_SeenElsewhere(RealFiles.at(base)))
 
 
+def refuse(base, boot_id):
+    """Start a server in a boot of the machine, while an original serves `c`; end the original."""
+    [*_, data] = sorted((base / "topics/c").glob("*_data"))
+    lock = data.with_name(data.name.replace("_data", "_lock"))
+    with lock.open("wb"), pytest.raises(SegmentLocked):
+        Store.open(_SeenElsewhere(RealFiles.at(base), boot_id))
+    lock.unlink()
+
+
+def test_a_start_that_is_refused_does_not_forget_a_power_cut(base, caplog):
+    opened = Store.open(base)
+    del opened
+    for _ in range(2):
+        refuse(base, "another boot")
+        caplog.clear()
+    opened = Store.open(FaultyFiles(RealFiles.at(base), "another boot"))
+    assert "was not stopped, before a reboot" in caplog.text
+    assert resting(opened) == []
+
+
+def test_a_start_that_is_refused_is_no_power_cut(base, caplog):
+    refuse(base, "another boot")
+    opened = Store.open(FaultyFiles(RealFiles.at(base), "another boot"))
+    assert "before a reboot" not in caplog.text
+    assert resting(opened) == [b"a", b"b"]
+
+
 class _SeenElsewhere(FaultyFiles):
     def is_open_elsewhere(self, path):
         del path
