@@ -435,8 +435,10 @@ class _TopicReader:
         self._meta = meta
         self._reserve = reserve
 
-    def read(self, topic: bytes) -> list[Segment]:
+    def read(self, topic: bytes, resting: Iterable[Event]) -> list[Segment]:
         """Recover the segments of a topic, oldest first.
+
+        Those of which it is told that they rest, and that are not there, are noted as removed.
 
         Raises:
             StorageError: it cannot be read or repaired.
@@ -445,11 +447,22 @@ class _TopicReader:
         place = self._files, self._meta, folder, options
         removed = self._removals.newest_maybe(topic)
         segments = self._reserve.use(partial(_recover_segments, *place, removed))
-        self._removals.settle(topic, {segment.timestamp for segment in segments})
+        there = {segment.timestamp for segment in segments}
+        self._removals.settle(topic, there)
+        for lost in resting:
+            if lost.timestamp not in there:
+                self._note_lost(topic, lost, segments)
         if not segments:
             # A kill came between a topic's folder and its first file.
             remove_folder(self._files, folder)
         return segments
+
+    def _note_lost(self, topic: bytes, lost: Event, segments: list[Segment]) -> None:
+        _log.error("segment %d of topic %r is gone with all its files", lost.timestamp, topic)
+        now_us = 0
+        with contextlib.suppress(OSError):
+            now_us = self._files.modified_us(META_FILE) or 0
+        _note_lost(self._removals, lost, {topic: segments}, now_us)
 
     def options_of(self, topic: bytes) -> SegmentOptions:
         """Tell how the segments of a topic store messages."""

@@ -5,7 +5,7 @@ has noted of it, is known by its events alone until somebody wants it.
 """
 
 import logging
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 
 from poe.errors import PoeError, SegmentLocked, StorageError, TopicFailed
 from poe.storage.segment import Segment
@@ -22,8 +22,8 @@ class TopicTable(MutableMapping[bytes, list[Segment]]):
 
     __slots__ = ("_read", "failed", "loaded", "resting")
 
-    def __init__(self, read: Callable[[bytes], list[Segment]]) -> None:
-        """Begin with none; `read` reads one from its folder."""
+    def __init__(self, read: Callable[[bytes, Iterable[Event]], list[Segment]]) -> None:
+        """Begin with none; `read` reads one, of which there are these events, from its folder."""
         self._read = read
         self.loaded: dict[bytes, list[Segment]] = {}
         self.resting: dict[bytes, tuple[Event, ...]] = {}
@@ -51,7 +51,7 @@ class TopicTable(MutableMapping[bytes, list[Segment]]):
         """
         resting = self.resting.pop(topic, None)
         try:
-            segments = self._read(topic)
+            segments = self._read(topic, resting or ())
         except SegmentLocked:
             if resting is not None:
                 self.resting[topic] = resting

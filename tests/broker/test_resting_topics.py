@@ -147,6 +147,16 @@ def test_what_rests_expires(tmp_path, monkeypatch):
     made.stop()
 
 
+def test_what_somebody_has_taken_away_of_a_topic_that_rests_is_told_once_it_was_read(node):
+    [event] = resting(node)[b"t003"]
+    for path in (node.folder / "topics/t003").iterdir():
+        path.unlink()
+    assert node.node.next(b"t003", 0) is None
+    told = node.node.control("removed", topic=b"t003", pointer=0)
+    assert told["removed"] == [[event.pointer_low, event.pointer_high]]
+    assert node.node.put(b"t003", b"1") > event.pointer_high
+
+
 def test_pages_tell_of_all_topics_once(node):
     for op in ("topics", "status", "info"):
         whole, after = node.node.control(op), b""

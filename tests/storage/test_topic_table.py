@@ -270,6 +270,58 @@ def test_a_topic_that_cannot_be_read_when_it_is_looked_up_is_out_of_service(base
     assert not opened.failed
 
 
+def lose(base, topic, number):
+    """Remove the files of a segment."""
+    data = sorted((base / f"topics/{topic}").glob("*_data"))[number]
+    for path in data.parent.glob(data.name.replace("_data", "_*")):
+        path.unlink()
+
+
+def lost(opened, topic):
+    return [(each.first, each.last) for each in opened.removals.extents(topic)]
+
+
+def test_what_was_taken_away_of_a_topic_that_rests_is_known_as_soon_as_it_is_read(base, caplog):
+    opened = Store.open(base)
+    extents = [(each.pointer_low, each.pointer_high) for each in opened.topics.resting[b"a"]]
+    lose(base, "a", 0)
+    assert messages(opened, b"a") == [b"1"]
+    assert lost(opened, b"a") == extents[:1]
+    assert "of topic b'a' is gone with all its files" in caplog.text
+    for topic in ("b", "b"):
+        lose(base, topic, 0)
+    with pytest.raises(KeyError):
+        opened.topics[b"b"]
+    assert lost(opened, b"b") == extents
+    assert opened.create_segment(b"b", 0).timestamp > extents[-1][1]
+    assert lost(opened, b"c") == []
+    opened.close()
+    for _ in range(2):
+        opened = Store.open(base)
+        assert lost(opened, b"a") == extents[:1]
+        assert lost(opened, b"b") == extents
+        opened.close()
+    assert resting(opened) == TOPICS
+    assert len(opened.topics.resting[b"a"]) == 1
+
+
+def test_what_was_taken_away_of_a_topic_that_was_left_open_is_known_as_soon_as_it_is_read(base):
+    opened = Store.open(base)
+    [first, last] = opened.topics.resting[b"a"]
+    opened.topics[b"a"][-1].unseal()
+    opened.topics[b"a"][-1].append([b"2"], NOW)
+    del opened
+    opened = Store.open(base)
+    lose(base, "a", 0)
+    lose(base, "a", 0)
+    with pytest.raises(KeyError):
+        opened.topics[b"a"]
+    [told, open_one] = lost(opened, b"a")
+    assert told == (first.pointer_low, first.pointer_high)
+    assert open_one[0] == last.timestamp
+    assert open_one[1] > last.pointer_high, "nobody knows how much was put"
+
+
 def test_a_put_onto_a_topic_that_rests_goes_behind_what_it_holds(base):
     opened = Store.open(base, SegmentOptions())
     last = opened.topics.resting[b"c"][-1].pointer_high
