@@ -15,7 +15,9 @@ The name is that of the topic's folder with `names="escape"`. Spark passes over 
 with an underscore, and so can read the whole as a table.
 """
 
+import errno
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,6 +37,10 @@ LOCK_FILE = "_lock"
 _TOPIC_PREFIX = "topic="
 _SUFFIX = ".json"
 _VERSION = 1
+_WRONG_NAME = frozenset({errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG})
+"""Failures to list a folder that are not of its disk, but of whoever has named it."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +142,23 @@ class Archive:
     def check(key: str, folder: Path) -> None:
         """Refuse a folder that holds something else; one that is not there will be made.
 
+        One on a disk that fails is away, and may be back before anything is archived.
+
         Args:
             key: the option that names the folder.
             folder: where the archive is to be.
 
         Raises:
-            OptionError: it does, or cannot be read.
+            OptionError: it does, or is no folder that this user may read.
         """
         try:
             entries = [FolderEntry(each.name, each.is_dir()) for each in folder.iterdir()]
         except FileNotFoundError:
             return
         except OSError as error:
+            if error.errno not in _WRONG_NAME:
+                _log.error("the archive %s is away: %s", folder, error.strerror or error)
+                return
             allowed = f"a folder that this user may read ({error.strerror or error})"
             raise OptionError(key, str(folder), allowed) from error
         foreign = foreign_names(entries, _is_of_archive)

@@ -2,6 +2,8 @@
 
 import errno
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -201,3 +203,28 @@ def test_a_folder_of_others_is_no_archive(tmp_path):
     with pytest.raises(OptionError, match=told) as caught:
         Archive.check("archive_dir", folder)
     assert caught.value.key == "archive_dir"
+
+
+class FailingFolder(type(Path())):  # type: ignore[misc]  # the class of this system's paths
+    """A folder whose disk, or whose name, does not let anybody list it."""
+
+    error_number = 0
+
+    def iterdir(self):
+        raise OSError(self.error_number, os.strerror(self.error_number), str(self))
+
+
+@pytest.mark.parametrize("error_number", [errno.ESTALE, errno.EIO, errno.ENOTCONN])
+def test_an_archive_on_a_dead_disk_is_away_and_no_wrong_option(caplog, error_number):
+    folder = FailingFolder("/mnt/archive")
+    folder.error_number = error_number
+    Archive.check("archive_dir", folder)
+    assert f"archive /mnt/archive is away: {os.strerror(error_number)}" in caplog.text
+
+
+@pytest.mark.parametrize("error_number", [errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG])
+def test_a_folder_that_was_named_wrongly_is_a_wrong_option(error_number):
+    folder = FailingFolder("/mnt/archive")
+    folder.error_number = error_number
+    with pytest.raises(OptionError, match=os.strerror(error_number)):
+        Archive.check("archive_dir", folder)
