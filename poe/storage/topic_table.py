@@ -64,11 +64,10 @@ class TopicTable(MutableMapping[bytes, list[Segment]]):
 
     def fail(self, topic: bytes, error: PoeError) -> TopicFailed:
         """Note why a topic cannot be served, and return that; each request for it tries again."""
-        failed = TopicFailed(topic, str(error))
-        _log.error("%s", failed)
         # Not the one that is raised: its traceback refers to frames, and so keeps files open.
         self.failed[topic] = TopicFailed(topic, str(error))
-        return failed
+        _log.error("%s", self.failed[topic])
+        return TopicFailed(topic, str(error))
 
     def __setitem__(self, topic: bytes, segments: list[Segment]) -> None:
         self.resting.pop(topic, None)
