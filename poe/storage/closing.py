@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 
 from poe.errors import StorageError
 from poe.storage.segment import Segment
@@ -11,8 +13,10 @@ from poe.storage.sum_file import SumState
 _log = logging.getLogger(__name__)
 
 
-def close_together(shared: SharedSync, segments: Iterable[Segment]) -> None:
+def close_together(shared: SharedSync, segments: Iterable[Segment], threads: int) -> None:
     """Seal segments, make them durable and unlock them, those of a topic oldest first.
+
+    The locks are removed in so many threads: each waits for the journal of the file system.
 
     What that fails for stays as locked as it is: its own `close` tries again, and tells why not.
     """
@@ -25,8 +29,10 @@ def close_together(shared: SharedSync, segments: Iterable[Segment]) -> None:
     ended = _end(sealed)
     if not shared.sync_all():
         return
-    for segment, sums in ended:
-        segment.unlock_behind_sync(sums)
+    topics = [list(each) for _, each in groupby(ended, lambda each: _folder(each[0]))]
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(_unlock, topics):
+            pass  # a failure is raised here
 
 
 def _end(sealed: list[Segment]) -> list[tuple[Segment, SumState | None]]:
@@ -38,6 +44,16 @@ def _end(sealed: list[Segment]) -> list[tuple[Segment, SumState | None]]:
         except StorageError as error:
             _log.info("segment %s is closed by itself: %s", segment.path, error)
     return ended
+
+
+def _folder(segment: Segment) -> str:
+    return segment.path.rpartition("/")[0]
+
+
+def _unlock(ended: list[tuple[Segment, SumState | None]]) -> None:
+    """Unlock segments of a topic, all of which is durable."""
+    for segment, sums in ended:
+        segment.unlock_behind_sync(sums)
 
 
 def _seal(segment: Segment) -> bool:

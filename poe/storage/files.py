@@ -80,6 +80,9 @@ class Files(Protocol):
     """Identity of this boot of the machine: what the page cache holds is coherent within one. Empty
     where the system does not tell."""
 
+    unlink_threads: int
+    """In so many threads at once, many files are removed faster than in one."""
+
     def open(self, path: str, mode: Mode) -> OpenFile:
         """Open a file; symbolic links are never followed."""
         ...

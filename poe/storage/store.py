@@ -347,7 +347,7 @@ class Store:
         """Close all segments and release the lock; what cannot be closed is left to recovery."""
         topics = self.topics.loaded.values()
         segments = [segment for topic in topics for segment in topic]
-        close_together(self.shared_sync, segments)
+        close_together(self.shared_sync, segments, self._files.unlink_threads)
         for segment in segments:
             try:
                 self.reserve.use(segment.close)

@@ -186,3 +186,30 @@ def test_a_segment_asleep_is_sealed_without_being_opened():
     files.heal()
     store.close()
     assert content_of(Store.open(files)) == {TOPICS[0]: EXPECTED[TOPICS[0]][:2]}
+
+
+class Unlinking(FaultyFiles):
+    """Has locks removed in several threads, and notes in which order those of a topic went."""
+
+    def __init__(self, files):
+        super().__init__(files)
+        self.unlink_threads = 4
+        self.unlinked: dict[str, list[str]] = {}
+
+    def unlink(self, path):
+        super().unlink(path)
+        folder, _, name = path.rpartition("/")
+        self.unlinked.setdefault(folder, []).append(name)
+
+
+def test_in_several_threads_the_segments_of_a_topic_end_in_their_order():
+    files = Unlinking(MemoryFiles())
+    store = filled(files, segments=3)
+    store.close()
+    for topic in TOPICS:
+        names = files.unlinked[f"topics/{topic.decode()}"]
+        assert names == sorted(names)
+        assert len(names) == 3
+    assert content_of(Store.open(files)) == {
+        topic: [*EXPECTED[topic], topic, b"2"] for topic in TOPICS
+    }
