@@ -49,10 +49,6 @@ class EventLoop:
         self._thread.start()
         started.wait()
 
-    def is_own_thread(self) -> bool:
-        """Tell whether the calling thread is one that this loop has started for itself."""
-        return self._thread is threading.current_thread()
-
     def run(self, started: Callable[[], object] = lambda: None) -> None:
         """Run the loop in the calling thread until `stop`, then close it."""
         self._run(started)

@@ -42,14 +42,8 @@ def pack_joined(fields: dict[str, Any], name: str, count: int, parts: list[bytes
     """Return a map as msgpack whose last value, `name`, is a map of `count` items in parts."""
     packer = msgpack.Packer()
     headers = packer.pack_map_header(len(fields) + 1), packer.pack_map_header(count)
-    items = pack_items(fields, name) + pack_map_key(name)
+    items = pack_items(fields, name) + packer.pack(name)
     return b"".join([headers[0], items, headers[1], *parts])
-
-
-def pack_map_key(name: str) -> bytes:
-    """Return a key of a map as msgpack."""
-    packed: bytes = msgpack.packb(name)
-    return packed
 
 
 def unpack_map(body: memoryview, what: str, count_max: int = -1) -> dict[str, Any]:

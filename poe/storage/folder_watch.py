@@ -31,10 +31,8 @@ class FolderWatch:
     def look(self) -> None:
         """Look again; what cannot be looked at is as it was."""
         with contextlib.suppress(OSError):
-            was_gone, self.is_gone = (
-                self.is_gone,
-                not self._files.is_in_place(LOCK_FILE, self._lock),
-            )
+            was_gone = self.is_gone
+            self.is_gone = not self._files.is_in_place(LOCK_FILE, self._lock)
             if self.is_gone and not was_gone:
                 _log.error("puts are refused: %s", self.error())
             elif was_gone and not self.is_gone:

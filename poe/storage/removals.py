@@ -208,12 +208,12 @@ class Removals:
             for each in self.extents(topic, timestamp)
         )
 
-    def begin(self, topics: Container[bytes], now_us: int, *, is_known: bool) -> None:
+    def begin(self, topics: Container[bytes], newest_pointer: int, *, is_known: bool) -> None:
         """Begin to take notes for a store that has these topics.
 
-        Unless `is_known`, anything up to the pointer `now_us` may have been removed without a note.
+        Unless `is_known`, anything up to `newest_pointer` may have been removed without a note.
         """
-        unknown_high = 0 if is_known and self.is_whole else now_us
+        unknown_high = 0 if is_known and self.is_whole else newest_pointer
         for topic in [each for each in self._notes.topics if each not in topics]:
             self.note_gone(topic)
         self._notes.unknown_high = max(self._notes.unknown_high, unknown_high)

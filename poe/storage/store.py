@@ -390,12 +390,12 @@ class Store:
         # What is there, though it is not served now, keeps its events.
         unserved = self._folders.unserved([*self.failed, *self.topics.resting])
         known |= {key for key in self._meta.live if key[0] in unserved}
-        now_us = self._files.modified_us(META_FILE) or 0
+        begun_us = self._files.modified_us(META_FILE) or 0
         gone = self._meta.live.keys() - known
         removed = {key for key in gone if self._is_noted_as_removed(*key)}
         for lost in self._meta.keep_only(known, removed):
-            _note_lost(self.removals, lost, self.topics.loaded, now_us)
-        unknown_high = max(now_us, self.newest_pointer())
+            _note_lost(self.removals, lost, self.topics.loaded, begun_us)
+        unknown_high = max(begun_us, self.newest_pointer())
         self.removals.begin(self.topics, unknown_high, is_known=is_known)
         for told in self.foreign():
             _log.error("%s; put them where they belong, or remove them", told)

@@ -235,7 +235,7 @@ class StoreMeta:
         self._file = None
 
     def begin(self, opened: OpenState) -> None:
-        """Note durably that a server begins to work on the store, unless that is noted."""
+        """Note that a server begins to work on the store; durably, where it was closed before."""
         if opened != self.opened:
             self.opened = opened
             self._compact()

@@ -129,8 +129,8 @@ class PoeTransport:
         """
         last = self._links.pop((host, port), None)
         if last is not None:
-            self._mute_counts[host, port] *= last.is_mute
-            self._mute_counts[host, port] += last.is_mute
+            count = self._mute_counts[host, port]
+            self._mute_counts[host, port] = count + 1 if last.is_mute else 0
         if self._mute_counts[host, port] < _MUTE_COUNT_MIN:
             return
         peer = f"server {host}:{port}"
