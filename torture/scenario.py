@@ -63,7 +63,7 @@ class Scenario:
     """Ways to break the product that this must notice."""
 
     bite_count: int = 0
-    """Trials within which each mutant is noticed; 0 stands for the CI count."""
+    """Trials within which each mutant is noticed, even on a busy machine; 0: the CI count."""
 
     is_alone: bool = False
     """Judges or tells how fast the product is: nothing else may run beside it."""

@@ -38,7 +38,7 @@ SCENARIOS = {
             unit="cuts",
             needs=("loop",),
             mutants=("no-data-sync", "no-sum-sync", "no-fsync", "ack-during-sync"),
-            bite_count=6,
+            bite_count=12,
         ),
         Scenario(
             name="power-store",
@@ -115,7 +115,6 @@ SCENARIOS = {
             release=200,
             needs=("loop",),
             mutants=("ignore-write-errors",),
-            bite_count=4,
         ),
         Scenario(
             name="fsync-eio",
@@ -137,7 +136,6 @@ SCENARIOS = {
             release=100,
             unit="races of 100 000 messages",
             mutants=("stale-bound",),
-            bite_count=1,
         ),
         Scenario(
             name="torn",
@@ -209,7 +207,7 @@ SCENARIOS = {
                 "no-sum-sync",
                 "ack-during-sync",
             ),
-            bite_count=50,
+            bite_count=100,
         ),
         Scenario(
             name="lifecycle",
@@ -220,7 +218,7 @@ SCENARIOS = {
             release=360,
             unit="times 5 s",
             mutants=("stale-bound",),
-            bite_count=8,
+            bite_count=12,
         ),
         Scenario(
             name="clock",
@@ -231,7 +229,6 @@ SCENARIOS = {
             release=1000,
             unit="lives of 50 jumps",
             mutants=("clock-is-pointer",),
-            bite_count=1,
         ),
         Scenario(
             name="lock",
@@ -241,7 +238,6 @@ SCENARIOS = {
             ci=20,
             release=1000,
             mutants=("no-store-lock",),
-            bite_count=1,
         ),
         Scenario(
             name="actors",
@@ -365,7 +361,7 @@ SCENARIOS = {
             release=600,
             needs=("network",),
             mutants=("no-patience",),
-            bite_count=1,
+            bite_count=6,
         ),
         Scenario(
             name="fds",
@@ -376,7 +372,6 @@ SCENARIOS = {
             ci=20,
             release=200,
             mutants=("long-pause",),
-            bite_count=1,
         ),
         Scenario(
             name="leaks",
@@ -471,7 +466,7 @@ SCENARIOS = {
             needs=("gcc",),
             options={"kind": "sync"},
             mutants=("sync-in-loop",),
-            bite_count=1,
+            bite_count=4,
         ),
         Scenario(
             name="bulkhead-crash",
@@ -483,7 +478,7 @@ SCENARIOS = {
             release=40,
             options={"kind": "crash"},
             mutants=("restart-for-ever", "crash-takes-all"),
-            bite_count=1,
+            bite_count=4,
         ),
         Scenario(
             name="bulkhead-write",
@@ -507,7 +502,7 @@ SCENARIOS = {
             release=50,
             needs=("cgroup",),
             mutants=("no-budget",),
-            bite_count=1,
+            bite_count=12,
         ),
         Scenario(
             name="overload",
@@ -519,7 +514,7 @@ SCENARIOS = {
             release=60,
             unit="times 15 s",
             mutants=("no-turns", "ack-in-memory"),
-            bite_count=1,
+            bite_count=4,
         ),
     )
 }

@@ -34,6 +34,14 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.fixture(autouse=True)
+def hangups_are_not_ignored():
+    """As they would be by all that is started below `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def serves(port):
     with protocol.socket(port=port, timeout_s=DEADLINE_S) as client:
         return client.write("t", [b"x"]) > 0
