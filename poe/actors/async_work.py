@@ -6,7 +6,6 @@ Under an injected clock there is no loop: the coroutine then runs at once, and m
 
 import asyncio
 import contextlib
-import inspect
 import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -74,13 +73,17 @@ class AsyncWork:
             self._coroutine.close()
             return
         self._task = self._event_loop.loop.create_task(self._run(self._coroutine))
-        self._task.add_done_callback(lambda task: None if task.cancelled() else tell())
+        self._task.add_done_callback(partial(self._ended, tell))
 
     def _end(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            if inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CREATED:
-                self._coroutine.close()  # its task will not even begin it
+
+    def _ended(self, tell: partial[None], task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            self._coroutine.close()  # which it may not even have begun
+        else:
+            tell()
 
     async def _run(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         try:

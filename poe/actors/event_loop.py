@@ -67,13 +67,19 @@ class EventLoop:
             asyncio.set_event_loop(None)
 
     def _end_tasks(self) -> None:
-        """Let tasks that were cancelled, or are now, come to their end, unless they take long."""
-        tasks = asyncio.all_tasks(self.loop)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            with suppress(RuntimeError):  # it was stopped again
-                self.loop.run_until_complete(asyncio.wait(tasks, timeout=_END_S))
+        """Let tasks that were cancelled, or are now, come to their end, unless they take long.
+
+        What other threads have handed over may begin more of them meanwhile.
+        """
+        deadline_s = time.monotonic() + _END_S
+        with suppress(RuntimeError):  # it was stopped again
+            while tasks := asyncio.all_tasks(self.loop):
+                for task in tasks:
+                    task.cancel()
+                rest_s = deadline_s - time.monotonic()
+                if rest_s <= 0:
+                    return
+                self.loop.run_until_complete(asyncio.wait(tasks, timeout=rest_s))
 
     def wake(self, callback: Callable[[], object]) -> None:
         """Run `callback` in the loop's thread soon; nothing happens on a closed loop."""

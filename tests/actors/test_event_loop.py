@@ -78,3 +78,30 @@ def test_a_loop_in_the_own_thread_runs_until_it_is_stopped_from_within():
     event_loop = EventLoop()
     event_loop.run(event_loop.stop)
     assert event_loop.loop.is_closed()
+
+
+def test_tasks_that_begin_while_others_end_are_ended_too():
+    event_loop = EventLoop()
+    event_loop.start_thread("test-loop")
+    begun = threading.Event()
+    tasks: list[asyncio.Task[None]] = []
+    ended: list[str] = []
+
+    async def wait_for_ever(name: str) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+            if name == "first":
+                begin("last")
+                await asyncio.sleep(0)
+
+    def begin(name: str) -> None:
+        tasks.append(event_loop.loop.create_task(wait_for_ever(name)))
+
+    event_loop.wake(lambda: begin("first"))
+    assert begun.wait(10)
+    event_loop.stop()
+    assert ended == ["first", "last"]
+    assert all(task.cancelled() for task in tasks)
