@@ -41,6 +41,14 @@ class _Owner(Protocol):
     _myRef: "ServerCell"  # noqa: N815 - Thespian's name
 
 
+class _Submits(Protocol):
+    """Has threads for functions that block."""
+
+    def submit(self, job: Callable[[], object]) -> None:
+        """Have a thread call `job`, which raises nothing."""
+        ...
+
+
 class Work:
     """One run of a function for one actor; begins when it is made.
 
@@ -57,7 +65,7 @@ class Work:
         self,
         actor: _Owner,
         function: Callable[[], object],
-        threads: "Threads | None" = None,
+        threads: _Submits | None = None,
         *,
         is_awaited: bool = False,
     ) -> None:

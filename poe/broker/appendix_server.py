@@ -36,8 +36,9 @@ from poe.broker.appendix_message import (
     WaitFor,
 )
 from poe.broker.group_commit import CommitAlarm, GroupCommit
+from poe.broker.sync_rounds import SyncRounds
 from poe.errors import CorruptRecord, OptionError, StorageError, WriteFailed
-from poe.storage import Clock, FreeSpace, Segment, SharedSync, topic_text
+from poe.storage import Clock, FreeSpace, Segment, topic_text
 
 logger = logging.getLogger("poe.broker")
 
@@ -128,7 +129,7 @@ class AppendixServer(GenServer):
         options: AppendixOptions,
         clock: Clock,
         space: FreeSpace,
-        shared_sync: SharedSync,
+        rounds: SyncRounds,
     ) -> None:
         """Take over a recovered segment."""
         self._space = space
@@ -139,7 +140,7 @@ class AppendixServer(GenServer):
         self._options = options
         self._clock = clock
         self._flush_timer: Timer | None = None
-        self._commit = GroupCommit(self, segment, options.sync_interval, shared_sync)
+        self._commit = GroupCommit(self, segment, options.sync_interval, rounds)
         if options.read == "synced":
             self._commit.hide_unsynced()
         self._waiting: dict[Call, Timer] = {}

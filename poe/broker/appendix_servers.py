@@ -11,6 +11,7 @@ from poe.actors import ActorRef, GenServer
 from poe.broker.appendix_message import CheckLimits, Finish
 from poe.broker.appendix_server import AppendixOptions
 from poe.broker.routing_table import Route, RoutingTable
+from poe.broker.sync_rounds import SyncRounds
 from poe.errors import ActorError, ChildRequestRefused, PoeError, StorageError
 from poe.storage import Clock, Segment, Store
 from poe.supervision import start_dynamic_child, terminate_child
@@ -29,7 +30,16 @@ class AppendixServers:
     Always: an address in the routing table is in `owned` or in `to_restart`.
     """
 
-    __slots__ = ("_clock", "_options", "_registry", "_store", "owned", "to_restart", "touched")
+    __slots__ = (
+        "_clock",
+        "_options",
+        "_registry",
+        "_rounds",
+        "_store",
+        "owned",
+        "to_restart",
+        "touched",
+    )
 
     def __init__(
         self, registry: GenServer, store: Store, options: AppendixOptions, clock: Clock
@@ -39,6 +49,7 @@ class AppendixServers:
         self._store = store
         self._options = options
         self._clock = clock
+        self._rounds = SyncRounds(store.shared_sync)
         self.owned: dict[ActorRef, tuple[bytes, Segment]] = {}
         """Topic and segment of each that lives."""
         self.to_restart: dict[ActorRef, tuple[bytes, Segment]] = {}
@@ -53,7 +64,7 @@ class AppendixServers:
             PoeError: it did not start.
         """
         store = self._store
-        shared = self._options, self._clock, store.space, store.shared_sync
+        shared = self._options, self._clock, store.space, self._rounds
         ref = await start_dynamic_child(self._registry, APPENDIX_SUP, topic, segment, *shared)
         assert ref is not None
         self._registry.link(ref)

@@ -18,8 +18,9 @@ from weakref import proxy
 from poe.actors import NO_REPLY, ActorRef, Call, GenServer, Timer, Work
 from poe.actors.work import DISK_THREADS
 from poe.broker.appendix_message import MOVED
+from poe.broker.sync_rounds import SyncRounds
 from poe.errors import NoDescriptors, StorageError, SyncFailed, WriteFailed
-from poe.storage import Segment, SharedSync
+from poe.storage import Segment
 
 logger = logging.getLogger("poe.broker")
 
@@ -54,9 +55,9 @@ class GroupCommit:
         "_interval_s",
         "_is_cutting",
         "_moved",
+        "_rounds",
         "_segment",
         "_server",
-        "_shared",
         "_syncing",
         "_timer",
         "_to_be_visible",
@@ -68,13 +69,13 @@ class GroupCommit:
     )
 
     def __init__(
-        self, server: GenServer, segment: Segment, interval_s: float, shared: SharedSync
+        self, server: GenServer, segment: Segment, interval_s: float, rounds: SyncRounds
     ) -> None:
         # Weakly: it is a part of the server, and ends with it.
         self._server: GenServer = cast("GenServer", proxy(server))
         self._segment = segment
         self._interval_s = interval_s
-        self._shared = shared
+        self._rounds = rounds
         self._timer: Timer | None = None
         self._gathering: Timer | None = None
         self._enough = 1
@@ -252,13 +253,13 @@ class GroupCommit:
         self._to_be_visible = _extent(self._segment)
         try:
             # Who waits is told of success, and so has a sync of his own.
-            sync = self._segment.begin_sync(None if self._syncing else self._shared)
+            sync = self._segment.begin_sync(None if self._syncing else self._rounds.shared)
         except StorageError as error:
             if not (isinstance(error, WriteFailed) and self._cut(str(error))):
                 self._put_off(error)
         else:
             self.is_dirty = self.is_due = False
-            self.work = Work(self._server, sync, DISK_THREADS)
+            self.work = Work(self._server, sync, DISK_THREADS if self._syncing else self._rounds)
 
     def _cut(self, reason: str) -> bool:
         """Begin to cut off what waited for a sync that failed, and what came meanwhile.

@@ -31,7 +31,7 @@ def close_together(shared: SharedSync, segments: Iterable[Segment], threads: int
         return
     topics = [list(each) for _, each in groupby(ended, lambda each: _folder(each[0]))]
     with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(_unlock, topics):
+        for _ in pool.map(_unlock, [topics[first::threads] for first in range(threads)]):
             pass  # a failure is raised here
 
 
@@ -50,10 +50,11 @@ def _folder(segment: Segment) -> str:
     return segment.path.rpartition("/")[0]
 
 
-def _unlock(ended: list[tuple[Segment, SumState | None]]) -> None:
-    """Unlock segments of a topic, all of which is durable."""
-    for segment, sums in ended:
-        segment.unlock_behind_sync(sums)
+def _unlock(topics: list[list[tuple[Segment, SumState | None]]]) -> None:
+    """Unlock the segments of some topics, all of which is durable."""
+    for ended in topics:
+        for segment, sums in ended:
+            segment.unlock_behind_sync(sums)
 
 
 def _seal(segment: Segment) -> bool:

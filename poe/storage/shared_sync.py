@@ -52,6 +52,10 @@ class SharedSync:
         self._number = self._synced = 0
         self._is_refused = False
 
+    def is_for(self, count: int) -> bool:
+        """Tell whether so many at a time would share a sync."""
+        return count >= _MANY and not self._is_refused
+
     def ticket(self) -> SyncTicket:
         """Give a ticket for what is written so far."""
         with self._lock:

@@ -347,14 +347,16 @@ class Store:
         """Close all segments and release the lock; what cannot be closed is left to recovery."""
         topics = self.topics.loaded.values()
         segments = [segment for topic in topics for segment in topic]
-        close_together(self.shared_sync, segments, self._files.unlink_threads)
+        with self._meta.together():
+            close_together(self.shared_sync, segments, self._files.unlink_threads)
         for segment in segments:
             try:
                 self.reserve.use(segment.close)
             except StorageError as error:
                 _log.error("segment %s is not closed: %s", segment.path, error)
-        for topic in topics:
-            note_rest(self._files, self._meta, topic)
+        with self._meta.together():
+            for topic in topics:
+                note_rest(self._files, self._meta, topic)
         self.reserve.release()
         self._meta.close(is_whole=not self.left_open())
         self._leave()

@@ -22,6 +22,7 @@ events (big endian):
     hash        u64    of the bytes before and of the store id
 """
 
+import contextlib
 import logging
 import struct
 import threading
@@ -179,6 +180,7 @@ class StoreMeta:
         "_files",
         "_lock",
         "_size_bytes",
+        "_waiting",
         "is_after_power_cut",
         "live",
         "opened",
@@ -199,6 +201,7 @@ class StoreMeta:
         self._files = files
         self._lock = threading.Lock()
         self._file: OpenFile | None = None
+        self._waiting: bytearray | None = None
         self.store_id = new_id
         self.live: dict[tuple[bytes, int], Event] = {}
         self.resting: dict[bytes, int] = {}
@@ -225,6 +228,19 @@ class StoreMeta:
             self._append(event)
             if event.kind is Kind.GONE and self._size_bytes > self._compact_at_bytes:
                 self._compact()
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Write the events that are noted in a block, by whatever threads, once at its end."""
+        with self._lock:
+            self._waiting = bytearray()
+        try:
+            yield
+        finally:
+            with self._lock:
+                content, self._waiting = self._waiting, None
+                if content:
+                    self._write(content)
 
     def close(self, *, is_whole: bool = True) -> None:
         """Note durably that the store is closed, if all of it is; let go of the file."""
@@ -253,6 +269,12 @@ class StoreMeta:
     def _append(self, event: Event) -> None:
         self._take(event)
         content = encode_event(event, self.store_id)
+        if self._waiting is None:
+            self._write(content)
+        else:
+            self._waiting += content
+
+    def _write(self, content: bytes | bytearray) -> None:
         try:
             if self._file is None:
                 self._file = self._files.open(META_FILE, "r+")

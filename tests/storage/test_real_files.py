@@ -12,6 +12,7 @@ import pytest
 
 from poe.storage import Clock, RealFiles, SystemClock, real_files
 from poe.storage.files import FolderEntry
+from poe.storage.open_beneath import walk_to
 from tests.storage.segments import names_in
 
 
@@ -201,7 +202,8 @@ def test_an_older_kernel_is_not_believed(monkeypatch, release, is_told):
     assert (real_files._find_syncfs() is not None) == is_told  # noqa: SLF001 - asked once at import
 
 
-def test_a_file_takes_one_open_for_each_name_of_its_path(files, monkeypatch):
+def test_a_walk_takes_one_open_for_each_name_of_a_path(files, monkeypatch):
+    monkeypatch.setattr(real_files, "open_beneath", walk_to)
     files.make_folder("topics")
     files.make_folder("topics/t")
     opened = []

@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import shutil
+from threading import Thread
 
 import pytest
 from hypothesis import given
@@ -13,10 +14,11 @@ from xxhash import xxh3_64_digest
 
 from poe.errors import FormatNotSupported, TopicDamaged, WriteFailed
 from poe.storage import RealFiles, SegmentOptions, Store
-from poe.storage.store_meta import Event, Kind, decode_events, encode_event
+from poe.storage.store_meta import Event, Kind, StoreMeta, decode_events, encode_event
 from tests.broker.nodes import descriptors
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, names_in, read_all
+from torture.layers.memory import MemoryFiles
 
 U64 = st.integers(0, 2**64 - 1)
 EVENTS = st.lists(
@@ -284,3 +286,58 @@ def test_a_folder_copied_from_another_store_is_read_and_written(tmp_path):
     newest.append([b"more"], 0)
     store.close()
     assert messages_in(Store.open(tmp_path / "b"))[b"t"] == [*EXPECTED[b"t"], b"more"]
+
+
+class Writes(FaultyFiles):
+    """Counts the writes that go through it."""
+
+    def __init__(self, files):
+        super().__init__(files)
+        self.count = 0
+
+    def must_fail(self, operation):
+        self.count += operation == "write_at"
+        return super().must_fail(operation)
+
+
+def noted(files):
+    return StoreMeta(files, bytes(16)).live
+
+
+def test_events_that_are_noted_together_are_written_at_once():
+    files = Writes(MemoryFiles())
+    meta = StoreMeta(files, STORE_ID)
+    files.count = 0
+    events = [Event(Kind.CREATE, b"t", number) for number in range(100)]
+    with meta.together():
+        threads = [Thread(target=meta.add, args=(event,)) for event in events]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert noted(files) == {}
+    assert files.count == 1
+    meta.add(Event(Kind.CREATE, b"u", 1))
+    assert noted(files) == {(e.topic, e.timestamp): e for e in events} | {
+        (b"u", 1): Event(Kind.CREATE, b"u", 1)
+    }
+
+
+def test_events_that_are_noted_together_are_written_whatever_happens():
+    files = MemoryFiles()
+    meta = StoreMeta(files, STORE_ID)
+    with contextlib.suppress(WriteFailed), meta.together():
+        meta.add(Event(Kind.CREATE, b"t", 1))
+        raise WriteFailed("t", "reason")
+    assert list(noted(files)) == [(b"t", 1)]
+
+
+def test_what_is_compacted_meanwhile_is_there_once_or_twice_and_means_the_same():
+    files = MemoryFiles()
+    meta = StoreMeta(files, STORE_ID)
+    with meta.together():
+        for number in range(2000):
+            meta.add(Event(Kind.CREATE, b"t", number))
+            meta.add(Event(Kind.GONE, b"t", number))
+        meta.add(Event(Kind.CREATE, b"u", 1))
+    assert list(noted(files)) == [(b"u", 1)]
