@@ -312,10 +312,12 @@ class Segment(DurableSegment):
     def leave(self) -> None:
         """Have nothing more to do with the files, for which another object is about to stand.
 
-        A thread may still sync for this one, and must not remove the lock of the other.
+        A thread may still sync for this one, and must not remove the lock of the other. Nor does it
+        keep those before it, which may be gone, as long as the one behind it is not synced.
         """
         with self._ending:
             self.is_locked = False
+            self._before = self._after = None
 
 
 def _consecutive(first: int, count: int) -> Numbers:

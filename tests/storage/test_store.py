@@ -1,6 +1,7 @@
 """A store finds its topics again, keeps others out, and leaves alone what is not its own."""
 
 import errno
+import gc
 import os
 import stat
 import subprocess
@@ -17,7 +18,7 @@ from poe.errors import (
     StoreLocked,
     TopicFailed,
 )
-from poe.storage import RealFiles, SegmentOptions, Store, check_segments
+from poe.storage import RealFiles, Segment, SegmentOptions, Store, check_segments
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, names_in, read_all, wait_for_line
 
@@ -462,3 +463,20 @@ def test_a_sync_makes_the_names_of_all_folders_durable(tmp_path, monkeypatch):
     segment.append([b"a"], NOW)
     segment.sync()
     assert set(synced) == {"", "topics", "topics/t"}
+
+
+def living_segments():
+    gc.collect()
+    return sum(type(each) is Segment for each in gc.get_objects())
+
+
+def test_of_segments_that_are_destroyed_before_they_are_synced_nothing_stays(tmp_path):
+    before = living_segments()
+    store = Store.open(tmp_path)
+    for number in range(10):
+        store.create_segment(b"t", NOW + number).append([b"m"], NOW + number)
+    while len(store.topics[b"t"]) > 1:
+        store.destroy_segment(b"t", store.topics[b"t"][0])
+    assert living_segments() - before <= 2, "the one right before the last, until that is synced"
+    store.topics[b"t"][0].sync()
+    assert living_segments() - before == 1
