@@ -29,6 +29,8 @@ def _trial(run: Run, trial: Trial) -> None:
         for number in range(run.count):
             topic = b"sealed-%d" % (number // _SEGMENTS_PER_TOPIC)
             store.create_segment(topic, START_US).append([b"m" * 100] * 100, START_US)
+            for sealed in store.topics[topic][-2:-1]:
+                sealed.hibernate()  # there are more of them than files may be open
         for segments in store.topics.values():
             segments[-1].close()
         for number in range(unsealed_count):
