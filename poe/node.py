@@ -51,7 +51,8 @@ from poe.errors import (
 from poe.protocol import PutId, topic_bytes
 from poe.protocol.arguments import check_pointer
 from poe.protocol.batch import check_messages
-from poe.storage import Clock, SegmentOptions, Store, topic_text
+from poe.storage import Clock, SegmentOptions, Store
+from poe.topic_name import topic_text
 
 logger = logging.getLogger("poe")
 

@@ -38,7 +38,8 @@ from poe.broker.appendix_message import (
 from poe.broker.group_commit import CommitAlarm, GroupCommit
 from poe.broker.sync_rounds import SyncRounds
 from poe.errors import CorruptRecord, OptionError, StorageError, WriteFailed
-from poe.storage import Clock, FreeSpace, Segment, topic_text
+from poe.storage import Clock, FreeSpace, Segment
+from poe.topic_name import topic_text
 
 logger = logging.getLogger("poe.broker")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from poe.storage import TopicOptions
-from poe.storage.topic_name import folder_bytes
+from poe.topic_name import folder_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,8 @@ from poe.storage import (
     Messages,
     PutKey,
     RemovedExtent,
-    folder_name,
 )
+from poe.topic_name import folder_name
 
 _RELEASES_MAX = 3
 _GAP_AT_END_S = 0.1

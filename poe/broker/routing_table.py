@@ -12,7 +12,8 @@ from typing import Any
 
 from poe.actors import ActorRef
 from poe.errors import StorageError
-from poe.storage import Event, NamePolicy, Removals, Store
+from poe.storage import Event, Removals, Store
+from poe.topic_name import NamePolicy
 
 
 class Route:

@@ -10,7 +10,7 @@ import typer
 from poe import protocol
 from poe.cli.argument import number
 from poe.errors import CallTimeout, ConnectFailed, OptionError, PoeError, RemoteProtocolError
-from poe.storage import topic_text
+from poe.topic_name import topic_text
 
 CALL_TIMEOUT_S = 30.0
 """A server that does not answer for so long is given up, rather than waited for without end."""

@@ -1,17 +1,17 @@
-"""The list of commands, and the one place where an error becomes a sentence and an exit code."""
+"""The list of commands, and the one place where an error becomes a sentence and an exit code.
 
+A command is loaded when it is asked for: all of them take longer than most take to run.
+"""
+
+import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
 
-from poe.cli.archive import archive
-from poe.cli.bench import bench
-from poe.cli.check import check
-from poe.cli.delete import delete, trim
 from poe.cli.exit_code import ExitCode
-from poe.cli.gateway import gateway_command
 from poe.cli.interrupt import Interrupt
 from poe.cli.output import (
     OutputFailed,
@@ -21,16 +21,27 @@ from poe.cli.output import (
     write_error,
     write_line,
 )
-from poe.cli.pipeline import pipeline_application
-from poe.cli.put import put
-from poe.cli.read import read
 from poe.cli.sentence import sentence_of
-from poe.cli.serve import serve_command
-from poe.cli.status import status, topics
-from poe.cli.tree import tree
-from poe.cli.unlock import unlock
 from poe.errors import PoeError
 from poe.version import VERSION
+
+_COMMANDS: Final = {
+    "serve": "serve:serve_command()",
+    "put": "put:put",
+    "read": "read:read",
+    "topics": "status:topics",
+    "status": "status:status",
+    "tree": "tree:tree",
+    "trim": "delete:trim",
+    "delete": "delete:delete",
+    "check": "check:check",
+    "unlock": "unlock:unlock",
+    "archive": "archive:archive",
+    "gateway": "gateway:gateway_command()",
+    "bench": "bench:bench",
+    "pipeline": "pipeline:pipeline_application()",
+}
+"""Module and function of each; one with parentheses makes it."""
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -39,7 +50,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         with interrupt:
             occupy_closed_descriptors()
-            code = _application()(args=arguments, prog_name="poe", standalone_mode=False)
+            application = _application(sys.argv[1:] if arguments is None else arguments)
+            code = application(args=arguments, prog_name="poe", standalone_mode=False)
     except KeyboardInterrupt:
         return interrupt.exit_code
     except (typer.TyperException, PoeError, OutputFailed, OSError) as error:
@@ -73,7 +85,7 @@ def _tell(error: Exception) -> ExitCode:
             return ExitCode.USAGE
 
 
-def _application() -> typer.Typer:
+def _application(arguments: Sequence[str]) -> typer.Typer:
     application = typer.Typer(
         help="A supervised, append-only topic server.",
         add_completion=True,
@@ -81,19 +93,28 @@ def _application() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     application.callback(invoke_without_command=True)(_top)
-    client_commands = put, read, topics, status, tree, trim, delete
-    for command in (
-        serve_command(),
-        *client_commands,
-        check,
-        unlock,
-        archive,
-        gateway_command(),
-        bench,
-    ):
-        application.command()(command)
-    application.add_typer(pipeline_application(), name="pipeline")
+    for name in _wanted(arguments):
+        made = _load(_COMMANDS[name])
+        if isinstance(made, typer.Typer):
+            application.add_typer(made, name=name)
+        else:
+            application.command(name)(made)
     return application
+
+
+def _wanted(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the commands that these arguments may be about."""
+    if list(arguments) == ["--version"]:
+        return ()
+    first = arguments[0] if arguments else ""
+    # A shell that completes asks with no arguments.
+    return [first] if first in _COMMANDS and "_POE_COMPLETE" not in os.environ else list(_COMMANDS)
+
+
+def _load(place: str) -> Callable[..., Any] | typer.Typer:
+    module, _, name = place.partition(":")
+    found: Callable[..., Any] = getattr(import_module(f"poe.cli.{module}"), name.rstrip("()"))
+    return found() if name.endswith("()") else found
 
 
 def _top(

@@ -13,7 +13,8 @@ from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, 
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, write_error, write_line
 from poe.errors import SparkMissing
-from poe.storage import Archive, topic_text
+from poe.storage import Archive
+from poe.topic_name import topic_text
 
 SETTINGS = {"spark.log.level": "ERROR", "spark.ui.enabled": "false"}
 """For Spark, whose pages anybody on the network could look at."""

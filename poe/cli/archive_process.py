@@ -20,7 +20,8 @@ from poe.errors import PoeError, StorageError
 from poe.spark.archive import archive_topics
 from poe.spark.folder_segments import FolderSegments
 from poe.spark.session import session
-from poe.storage import POINTER_MAX, Archive, SharedFolder, topic_text
+from poe.storage import POINTER_MAX, Archive, SharedFolder
+from poe.topic_name import topic_text
 
 _log = logging.getLogger("poe.cli")
 

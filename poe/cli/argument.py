@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from poe.errors import OptionError
-from poe.storage import folder_name
+from poe.topic_name import folder_name
 
 Number = TypeVar("Number", int, float)
 Choice = TypeVar("Choice", bound=StrEnum)

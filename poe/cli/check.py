@@ -16,9 +16,8 @@ from poe.storage import (
     read_store_id,
     repair_segments,
     stopped_store,
-    topic_in,
-    topic_text,
 )
+from poe.topic_name import topic_in, topic_text
 
 
 def check(

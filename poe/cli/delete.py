@@ -18,7 +18,7 @@ from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, is_terminal, write_error, write_line
 from poe.errors import ConfigError
 from poe.protocol.records import POINTER_MAX
-from poe.storage import topic_text
+from poe.topic_name import topic_text
 
 TopicArgument = Annotated[
     bytes, typer.Argument(metavar="TOPIC", parser=topic_name, autocompletion=complete_topic)

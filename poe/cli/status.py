@@ -12,7 +12,7 @@ from poe.cli.argument import number
 from poe.cli.output import is_terminal, write_line
 from poe.cli.pipeline import status_lines, told_pipelines
 from poe.protocol import Socket
-from poe.storage import topic_text
+from poe.topic_name import topic_text
 
 _MICROSECONDS = 1_000_000
 _INTERVAL_MAX_S = 86_400.0

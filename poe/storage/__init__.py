@@ -34,7 +34,6 @@ from poe.storage.shared_sync import SharedSync
 from poe.storage.store import Store
 from poe.storage.store_meta import Event, read_store_id
 from poe.storage.store_options import StoreOptions
-from poe.storage.topic_name import NamePolicy, folder_name, topic_in, topic_text
 from poe.storage.topic_options import TopicOptions
 from poe.storage.unlock import foreign_locks, unlock_segments
 
@@ -54,7 +53,6 @@ __all__ = [
     "Manifest",
     "Messages",
     "Mode",
-    "NamePolicy",
     "OpenFile",
     "Producers",
     "PutKey",
@@ -76,13 +74,10 @@ __all__ = [
     "check_foreign",
     "check_segments",
     "decode_records",
-    "folder_name",
     "foreign_locks",
     "is_left_open",
     "read_store_id",
     "repair_segments",
     "stopped_store",
-    "topic_in",
-    "topic_text",
     "unlock_segments",
 ]

@@ -29,7 +29,7 @@ from poe.storage.failure import reading, writing
 from poe.storage.files import Files, FolderEntry, OpenFile
 from poe.storage.foreign import check_no_foreign, foreign_names
 from poe.storage.real_files import RealFiles
-from poe.storage.topic_name import folder_name, topic_of
+from poe.topic_name import folder_name, topic_of
 
 NEW_FOLDER = "_new"
 LOCK_FILE = "_lock"

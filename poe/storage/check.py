@@ -38,7 +38,7 @@ from poe.storage.store_meta import (
 from poe.storage.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES, Flag, SumHeader
 from poe.storage.survey import Survey
 from poe.storage.topic_folders import TOPICS_FOLDER, segment_file
-from poe.storage.topic_name import topic_in
+from poe.topic_name import topic_in
 
 
 @dataclass(slots=True)

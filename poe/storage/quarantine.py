@@ -17,7 +17,7 @@ from itertools import count
 from xxhash import xxh3_64, xxh3_64_hexdigest
 
 from poe.storage.files import Files, OpenFile
-from poe.storage.topic_name import folder_bytes
+from poe.topic_name import folder_bytes
 
 QUARANTINE_FOLDER = "quarantine"
 _FOREIGN = "foreign"

@@ -14,7 +14,7 @@ from poe.storage.segment import Segment
 from poe.storage.segment_lock import LOCK_BYTES
 from poe.storage.store_meta import Event, Kind, StoreMeta
 from poe.storage.topic_folders import segment_file
-from poe.storage.topic_name import folder_bytes
+from poe.topic_name import folder_bytes
 
 _FILES = {"data", "index", "sum"}
 _FILES_MAYBE = {"seq", "lock"}

@@ -16,8 +16,8 @@ from poe.storage.segment_writer import SegmentWriter
 from poe.storage.store_meta import Event, Kind, StoreMeta
 from poe.storage.sum_file import SUM_HEADER_BYTES, Flag, SumHeader, SumState, chain_seed
 from poe.storage.sum_writer import closing
-from poe.storage.topic_name import folder_bytes
 from poe.storage.verification import Verification
+from poe.topic_name import folder_bytes
 
 # In the order of removal. The index first, which can be made from the data: until that goes, too, a
 # removal that nothing tells of leaves a whole segment. Without sums it would have lost its hashes.

@@ -5,8 +5,8 @@ from typing import Literal, Self, get_args
 
 from poe.errors import InvalidTopicName, OptionError
 from poe.storage.recovery import RecoveryMode
-from poe.storage.topic_name import NamePolicy, folder_bytes, folder_name
 from poe.storage.topic_options import AckLevel, TopicOptions
+from poe.topic_name import NamePolicy, folder_bytes, folder_name
 
 _MESSAGE_LIMIT = 2**32 - 8
 

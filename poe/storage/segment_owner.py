@@ -23,7 +23,7 @@ from poe.storage.sum_file import (
     encode_sums,
 )
 from poe.storage.survey import encode_places, hash_of
-from poe.storage.topic_name import folder_bytes, names_of_folder
+from poe.topic_name import folder_bytes, names_of_folder
 
 _ANY_FLAGS = range(32)
 _CHAIN_BYTES = 8

@@ -26,8 +26,8 @@ from poe.storage.record_reader import RecordReader
 from poe.storage.recovery import NO_STORE, open_maybe
 from poe.storage.removals import REMOVED_FILE, read_removals
 from poe.storage.topic_folders import TOPICS_FOLDER, segment_file
-from poe.storage.topic_name import original_topic_of, topic_of
 from poe.storage.verification import Verification
+from poe.topic_name import original_topic_of, topic_of
 
 COUNT_MAX = 2**32 - 1
 """Stands for no limit of records, or of bytes."""

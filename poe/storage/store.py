@@ -49,8 +49,8 @@ from poe.storage.shared_sync import SharedSync
 from poe.storage.store_meta import META_FILE, Event, Kind, OpenState, StoreMeta
 from poe.storage.store_options import StoreOptions
 from poe.storage.topic_folders import TOPICS_FOLDER, TopicFolders, segment_file
-from poe.storage.topic_name import NamePolicy, folder_bytes, topic_in
 from poe.storage.topic_table import TopicTable
+from poe.topic_name import NamePolicy, folder_bytes, topic_in
 
 _log = logging.getLogger(__name__)
 

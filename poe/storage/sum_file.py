@@ -35,7 +35,7 @@ from typing import Final, NamedTuple, Self
 from xxhash import xxh3_64_intdigest
 
 from poe.errors import FormatNotSupported
-from poe.storage.topic_name import folder_bytes
+from poe.topic_name import folder_bytes
 
 SUM_HEADER_BYTES = 64
 SUM_ENTRY_BYTES = 48

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from poe.storage.files import Files, FolderEntry
 from poe.storage.record import POINTER_MAX
-from poe.storage.topic_name import (
+from poe.topic_name import (
     NamePolicy,
     folder_bytes,
     folder_name,

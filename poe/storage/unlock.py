@@ -14,7 +14,7 @@ from poe.storage.segment_lock import find_lock, mark_unlocked
 from poe.storage.store import is_same_boot
 from poe.storage.store_meta import StoreMeta
 from poe.storage.topic_folders import TOPICS_FOLDER, segment_file
-from poe.storage.topic_name import topic_in
+from poe.topic_name import topic_in
 
 
 def foreign_locks(files: Files) -> list[str]:

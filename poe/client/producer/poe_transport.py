@@ -45,7 +45,7 @@ from poe.protocol import (
 from poe.protocol.exchange import connect_failure, find_original
 from poe.protocol.messages import put_frame
 from poe.protocol.original import ReplyReader
-from poe.storage.topic_name import is_plain
+from poe.topic_name import is_plain
 
 _log = logging.getLogger(__name__)
 

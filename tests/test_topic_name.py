@@ -7,8 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from poe.errors import InvalidTopicName
-from poe.storage import folder_name, topic_in, topic_text
-from poe.storage.topic_name import original_topic_of, topic_of
+from poe.topic_name import folder_name, original_topic_of, topic_in, topic_of, topic_text
 
 PLAIN = [b"t", b"the_topic", b"A-z.0_9", b"-", b"1..2", b"x" * 200]
 ODD = {
