@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +20,10 @@ from poe.protocol import Removed, Span
 from poe.spark.archive_writer import SCHEMA
 from poe.spark.arrow_batches import HEADER_BYTES, ArrowBatches
 from poe.spark.planning import SegmentRange, names_of
+from poe.spark.segments import Segments
 from poe.storage import POINTER_MAX, Archive, ArchivedFile, Manifest, RowGroup
 from poe.storage.archive import topic_folder
 from poe.storage.failure import reading
-
-if TYPE_CHECKING:
-    from poe.spark.segments import Segments
 
 
 class ArchivedSegments:
@@ -35,7 +32,7 @@ class ArchivedSegments:
     What a manifest covers is read from the archive, and what no manifest covers from the store.
     """
 
-    def __init__(self, folder: str, stored: "Segments | None" = None) -> None:
+    def __init__(self, folder: str, stored: Segments | None = None) -> None:
         """Open an archive.
 
         Raises:

@@ -11,11 +11,12 @@ from pyspark.sql.types import StructType
 
 from poe.errors import UnknownTopic
 from poe.spark.arrow_batches import segment_text
+from poe.spark.open_segments import open_segments
 from poe.spark.planning import SegmentRange, partitions, within
 from poe.spark.pushdown import Pushdown
 from poe.spark.range_reader import chosen_topics, read_ranges
 from poe.spark.read_options import ReadOptions
-from poe.spark.segments import Segments, open_segments
+from poe.spark.segments import Segments
 
 
 class BatchReader(DataSourceReader):

@@ -11,9 +11,10 @@ from pyspark.sql.types import StructType
 
 from poe.errors import DataLost
 from poe.spark.arrow_batches import ArrowBatches
+from poe.spark.open_segments import open_segments
 from poe.spark.planning import SegmentRange
 from poe.spark.read_options import ReadOptions
-from poe.spark.segments import Segments, open_segments
+from poe.spark.segments import Segments
 
 _log = logging.getLogger(__name__)
 

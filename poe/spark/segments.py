@@ -1,4 +1,4 @@
-"""Where messages are read from: a server, or the files in its folder; both look the same here."""
+"""What a read asks of the place where messages are: a server, its folder, or an archive."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -7,10 +7,7 @@ import pyarrow as pa
 
 from poe.protocol import Removed, Span
 from poe.spark.arrow_batches import ArrowBatches
-from poe.spark.broker_segments import BrokerSegments
-from poe.spark.folder_segments import FolderSegments
 from poe.spark.planning import SegmentRange
-from poe.spark.read_options import ReadOptions
 
 
 class Segments(Protocol):
@@ -57,35 +54,3 @@ class Segments(Protocol):
     def close(self) -> None:
         """Let go of a connection; it may be used again."""
         ...
-
-
-def open_segments(options: ReadOptions, *, is_known: bool) -> Segments:
-    """Return where to read from.
-
-    Args:
-        options: of the read.
-        is_known: whether the place has been read from before; so that a server which is away is
-            waited for, while one that never was there is an error at once.
-
-    Raises:
-        OptionError: the path is no server's folder.
-        ReadFailed: there is no such archive.
-    """
-    stored: Segments | None = None
-    if options.path is not None:
-        stored = FolderSegments(options.path)
-    elif options.archive is None or options.host is not None or options.port is not None:
-        stored = BrokerSegments(
-            options.host or "127.0.0.1",
-            options.port or 5555,
-            retry_timeout_s=options.retry_timeout,
-            is_known=is_known,
-        )
-    if options.archive is not None:
-        # It loads pandas by way of pyarrow.dataset: 0.2 s for each of the processes that Spark
-        # starts to plan and to read, which most reads do not need.
-        from poe.spark.archived_segments import ArchivedSegments  # noqa: PLC0415
-
-        return ArchivedSegments(options.archive, stored)
-    assert stored is not None
-    return stored

@@ -21,10 +21,11 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from poe.errors import DataLost, OptionError, PoeError, UnknownTopic
+from poe.spark.open_segments import open_segments
 from poe.spark.planning import Limits, SegmentRange, admit, partitions, within
 from poe.spark.range_reader import chosen_topics, read_ranges, report_lost
 from poe.spark.read_options import ReadOptions
-from poe.spark.segments import Segments, open_segments
+from poe.spark.segments import Segments
 from poe.storage import POINTER_MAX
 
 _log = logging.getLogger(__name__)
