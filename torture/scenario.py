@@ -174,6 +174,7 @@ class Run:
             "rows": self.scenario.rows,
             "claim": self.scenario.claim,
             "seed": self.seed,
+            "count": self.count,
             "column": self.column,
             "mutant": self.mutant,
             "passed": self.passed_count,

@@ -127,7 +127,7 @@ class Segment(DurableSegment):
     ) -> int:
         """Store a batch, all of it or nothing, and return the pointer of its last message.
 
-        Its pointers are consecutive, from max(`now_us`, last pointer + 1). A sequenced put, which
+        Its pointers are consecutive, from max(`now_us`, last pointer given + 1). A sequenced put, which
         `put` names, that is stored already is not stored again, and its pointer is the same.
 
         Raises:
@@ -147,7 +147,7 @@ class Segment(DurableSegment):
             return stored
         writer, options = self._writer or self._wake_writer(), self.options
         index = writer.index
-        pointer = max(now_us, self.last_pointer + 1)
+        pointer = max(now_us, self.last_pointer + 1, self.given_pointer + 1)
         count = len(messages)
         last_pointer = pointer + count - 1
         if last_pointer > POINTER_MAX:
@@ -182,6 +182,10 @@ class Segment(DurableSegment):
         if size_bytes >= sums.cut_at:
             sums.cut(size_bytes, self.count, last_pointer)
         return last_pointer
+
+    def skip_to(self, pointer: int) -> None:
+        """Give no pointer up to this one, which was given to what is gone."""
+        self.given_pointer = max(self.given_pointer, pointer)
 
     def begin_cut(self, failure: str) -> Callable[[], None]:
         """Give up what no good sync has covered, and be a reader of the rest; for a failed writer.

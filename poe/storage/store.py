@@ -449,6 +449,10 @@ class _TopicReader:
         place = self._files, self._meta, folder, options
         removed = self._removals.newest_maybe(topic)
         segments = self._reserve.use(partial(_recover_segments, *place, removed))
+        if segments:
+            # Should the clock step back, it goes on behind what is gone: consumers have seen that,
+            # of a segment, too, that a power cut has brought back shorter than it was.
+            segments[-1].skip_to(self._removals.newest(topic) or 0)
         there = {segment.timestamp for segment in segments}
         self._removals.settle(topic, there)
         for lost in resting:

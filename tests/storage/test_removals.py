@@ -256,6 +256,24 @@ def test_what_was_put_after_a_removal_was_told_is_noted_too(disk):
     assert removed(end(disk, store, "kill")) == [(first, last)]
 
 
+def test_what_a_power_cut_brings_back_goes_on_behind_what_was_removed(disk):
+    """The note of the removal is durable, and neither the removal nor all that was removed."""
+    store = Store.open(disk.files())
+    ((_, synced),) = fill(store, count=1)
+    segment = store.topics[b"t"][0]
+    segment.sync()
+    lost = segment.append([b"c"] * 100, NOW)
+    store.note_removal(b"t", [segment])
+    store.removals.sync()
+    disk.cut_power(random.Random(1))
+    store = Store.open(disk.files())
+    (segment,) = store.topics[b"t"]
+    assert synced <= segment.last_pointer < lost
+    segment.unseal()
+    assert segment.append([b"d"], NOW) > lost
+    assert segment.next(lost) == (segment.last_pointer, b"d")
+
+
 def test_of_many_removed_segments_the_newest_are_known_one_by_one(disk):
     store = Store.open(disk.files())
     extents = fill(store, count=EXTENTS_MAX + 5)
