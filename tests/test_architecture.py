@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import grimp
@@ -29,6 +30,12 @@ PERSONAL_PATH = re.compile(r"/(?:hom[e]|roo[t]|User[s])/\w")
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
+
+
+def definitions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -127,7 +127,7 @@ class Segment(DurableSegment):
     ) -> int:
         """Store a batch, all of it or nothing, and return the pointer of its last message.
 
-        Its pointers are consecutive, from max(`now_us`, last pointer given + 1). A sequenced put, which
+        Its pointers are consecutive, from max(`now_us`, last one given + 1). A sequenced put, which
         `put` names, that is stored already is not stored again, and its pointer is the same.
 
         Raises:
