@@ -158,9 +158,13 @@ class Reader:
             if address is not None and address < starts[0]:
                 newest = SlabReader.open(self._files, starts[-1], self._message_max)
                 raise OutOfBounds(self._files.base, address, starts[0], newest.end())
-            start = starts[0 if address is None else bisect_right(starts, address) - 1]
-            if at_hand is not None and at_hand.start == start and at_hand.is_summed():
+            at = 0 if address is None else bisect_right(starts, address) - 1
+            start, next_start = starts[at], starts[at + 1] if at + 1 < len(starts) else None
+            is_at_hand = at_hand is not None and at_hand.start == start and at_hand.is_summed()
+            if at_hand is not None and is_at_hand and at_hand.end_at(next_start):
                 return at_hand, starts
             # Retention may be faster; then the list is shorter the next time.
             with contextlib.suppress(FileNotFoundError):
-                return SlabReader.open(self._files, start, self._message_max), starts
+                slab = SlabReader.open(self._files, start, self._message_max)
+                slab.end_at(next_start)
+                return slab, starts

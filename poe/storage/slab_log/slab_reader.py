@@ -1,7 +1,8 @@
 """Reads the records of one slab, proves each by its checksums, and finds the way behind damage.
 
 How far a slab can be read: to the last entry of its side file; to the end of the slab where there
-is no side file, or another program has added to the slab after the writer was closed.
+is no side file, or another program has added to the slab after the writer was closed. It is never
+read beyond the start of the next slab: an entry that goes there is taken for damaged.
 
 Where a record is not good, reading goes on
 1. behind it by its own length, if a good record begins there or the batch ends there; else
@@ -39,7 +40,7 @@ class SlabReader:
     window of 256 KiB is in memory at a time, whichever is largest.
     """
 
-    __slots__ = ("_cursor", "_file", "_message_max", "_path", "_unread", "start")
+    __slots__ = ("_cursor", "_file", "_message_max", "_path", "_size_max", "_unread", "start")
 
     def __init__(
         self, file: OpenFile, start: int, cursor: SumCursor | None, path: str, message_max: int
@@ -51,6 +52,7 @@ class SlabReader:
         self._unread: deque[Entry] = deque()
         self._path = path
         self._message_max = message_max
+        self._size_max = 2**64
 
     @classmethod
     def open(cls, files: Files, start: int, message_max: int) -> Self:
@@ -69,6 +71,16 @@ class SlabReader:
         """Whether it has a side file that is good so far."""
         return self._cursor is not None and not self._cursor.is_broken
 
+    def end_at(self, next_start: int | None) -> bool:
+        """Go no further than to where the next slab begins; None where there is none.
+
+        Tell whether nothing behind was read yet. A power cut may leave more: what an earlier life
+        has written, of which the one that began the next slab knew nothing.
+        """
+        if next_start is not None:
+            self._size_max = next_start - self.start
+        return self._cursor is None or self._cursor.end <= self._size_max
+
     def end(self) -> int:
         """Tell the address up to which there is something to read.
 
@@ -79,7 +91,7 @@ class SlabReader:
         if self._is_bounded():
             assert self._cursor is not None
             return self.start + self._cursor.end
-        return self.start + max(self._file.size(), self._cursor.end if self._cursor else 0)
+        return self.start + max(self._size(), self._cursor.end if self._cursor else 0)
 
     def load(self, address: int) -> Window | None:
         """Read some good records from an address on; None where nothing good follows in this slab.
@@ -95,7 +107,7 @@ class SlabReader:
             if self._is_bounded():
                 return None
             # Asked once: what is added from now on is not damage, though it was not there before.
-            size = self._file.size()
+            size = self._size()
             window = self.load_unsummed(address, size)
             next_ = None if window else self._next_good(address - self.start, size)
             # A writer marks the side file before it writes to the slab, so when none came until
@@ -123,6 +135,9 @@ class SlabReader:
             window = self._load_one(offset, size)
         return window if window.messages else None
 
+    def _size(self) -> int:
+        return min(self._file.size(), self._size_max)
+
     def _is_bounded(self) -> bool:
         """Whether nothing but the entries says how far to read; they have all been read."""
         cursor = self._cursor
@@ -142,7 +157,7 @@ class SlabReader:
             self._unread.popleft()
         is_new = False
         while cursor is not None and (is_all or cursor.end < offset + _WINDOW_BYTES):
-            entry = cursor.next()
+            entry = cursor.next(self._size_max)
             if entry is None:
                 break
             is_new = True

@@ -161,7 +161,7 @@ class SumCursor:
     def next(self, end_max: int = 2**64) -> Entry | None:
         """Read the next entry; None where there is none yet, or it is damaged.
 
-        Should its batch end behind `end_max`, which is the size of the slab, it counts as damaged.
+        Should its batch end behind `end_max`, to which the slab goes, it counts as damaged.
 
         Raises:
             OSError: as reported by the file layer.

@@ -1,6 +1,7 @@
 """A reader gives every record once, in order, from any address, also while the log grows."""
 
 import logging
+import os
 
 import pytest
 
@@ -15,10 +16,12 @@ from poe.storage.slab_log import (
     Writer,
     expire,
 )
+from poe.storage.slab_log.slab_writer import SlabWriter
 from tests.storage.slab_log.logs import (
     flip,
     messages,
     read_all,
+    read_past_damage,
     record,
     slab_of,
     slabs_in,
@@ -247,3 +250,37 @@ def test_a_message_above_the_limit_in_a_foreign_slab_is_damage(tmp_path):
     reader = Reader(tmp_path, message_max=99)
     assert reader.read() == b"short"
     assert list(Reader(tmp_path, message_max=100))[1] == b"x" * 100
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+@pytest.mark.parametrize("is_next_empty", [True, False])
+def test_what_an_earlier_life_left_beyond_the_next_slab_is_not_read(
+    tmp_path, is_cut, is_next_empty
+):
+    """Before a power cut this slab had gone further than in the life that began the next one."""
+    addresses = write_log(tmp_path, [messages(4), messages(4, 4)])
+    next_start = addresses[6]
+    if is_cut:
+        os.truncate(slab_of(tmp_path), addresses[5])
+    slab = SlabWriter.create(RealFiles.at(tmp_path), next_start)
+    if not is_next_empty:
+        slab.append(record(b"next"), next_start, 1)
+    found, damages = read_past_damage(tmp_path)
+    assert found == messages(5 if is_cut else 6) + ([] if is_next_empty else [b"next"])
+    assert damages == ([(addresses[5], next_start)] if is_cut else [])
+    # The middle of a record that this slab no longer has.
+    with pytest.raises(CorruptSlabRecord) as told:
+        Reader(tmp_path, addresses[5] + 1).read()
+    assert told.value.next_address == next_start
+
+
+def test_a_reader_learns_where_the_slab_ends_that_it_has_open(tmp_path):
+    addresses = write_log(tmp_path, [messages(4), messages(4, 4)])
+    reader = Reader(tmp_path)
+    assert reader.read_many() == messages(8)
+    reader.seek(addresses[4])
+    next_start = addresses[6]
+    slab = SlabWriter.create(RealFiles.at(tmp_path), next_start)
+    slab.append(record(b"next"), next_start, 1)
+    reader.seek(addresses[4])
+    assert list(reader) == [*messages(2, 4), b"next"]
