@@ -26,6 +26,7 @@ SlabMutant = Literal[
     "slab-begin-again",
     "slab-ignore-write-errors",
     "slab-no-lock",
+    "slab-no-settling",
     "slab-any-feature",
 ]
 
@@ -115,7 +116,12 @@ def _ignore_write_errors(patch: Any) -> None:
 
 def _no_lock(patch: Any) -> None:
     """Q12: let everybody write."""
-    patch(writer, "_lock", lambda files: files.open(LOCK_FILE, "w+"))
+    patch(writer, "lock_log", lambda files: (files.open(LOCK_FILE, "w+"), True))
+
+
+def _no_settling(patch: Any) -> None:
+    """Build on what a power cut has left without making it durable."""
+    patch(SlabWriter, "settle", lambda _: None)
 
 
 def _any_feature(patch: Any) -> None:
@@ -134,6 +140,7 @@ SLAB_MUTANTS: dict[str, Callable[[Any], None]] = {
     "slab-begin-again": _begin_again,
     "slab-ignore-write-errors": _ignore_write_errors,
     "slab-no-lock": _no_lock,
+    "slab-no-settling": _no_settling,
     "slab-any-feature": _any_feature,
 }
 assert set(SLAB_MUTANTS) == set(get_args(SlabMutant))

@@ -38,6 +38,7 @@ SLAB_SCENARIOS = (
             "slab-no-data-sync",
             "slab-no-sum-sync",
             "slab-no-name-sync",
+            "slab-no-settling",
         ),
     ),
     Scenario(

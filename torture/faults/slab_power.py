@@ -3,8 +3,9 @@
 import shutil
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
-from poe.storage import Files
+from poe.storage import Files, RealFiles
 from poe.storage.slab_log import Writer
 from torture.checker import Journal, Put
 from torture.disk import PoweredDisk, powered_disk
@@ -31,15 +32,22 @@ def _trial(trial: Trial, disk: PoweredDisk) -> None:
         puts = make_puts(random, journal, 60, random.choice([60, 2000]))
         # Parts of the files are written back before, of one cut in two.
         torn = folder if random.random() < 0.5 else None
-        run_acking(folder, puts, Cutting(disk, random, torn), partial(_write, puts))
+        cutting = Cutting(disk, random, torn)
+        run_acking(folder, puts, cutting, partial(_write, puts), disk.boot_id)
         disk.restore()
+        _recover(folder, disk.boot_id)
         # What was not synced may be damaged, which is told; none of it was acknowledged.
-        Writer(folder).close()
         found, damages = read_log(folder)
         trial.failures += journal.judge({LOG: found})
         trial.note(cuts=1, damages_told=len(damages))
     trial.note(acked=journal.acked_count())
     shutil.rmtree(folder)
+
+
+def _recover(folder: Path, boot_id: str) -> None:
+    files = RealFiles.at(folder)
+    files.boot_id = boot_id
+    Writer(files).close()
 
 
 def _write(puts: Sequence[Put], files: Files, acked: Acked) -> None:

@@ -2,7 +2,9 @@
 
 A process that dies leaves all events before that moment, and a part of the one under way. A power
 cut leaves what was synced; of what was not, any part may have reached the disk: whole writes, their
-beginnings, or 512-byte sectors, and names in a folder or not.
+beginnings, or 512-byte sectors, and names in a folder or not. What was written at the end of a file
+may be there, and its size not: then it lies behind the end, until a later life has the file grow
+over it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +15,10 @@ from torture.layers.memory import Inode, MemoryFiles
 from torture.layers.recorder import Event
 
 _SECTOR_BYTES = 512
+_STALE_SHARE = 0.5
+"""Part of the files whose size on the disk is older than what was written."""
+_GROWN_SHARE = 0.7
+"""Part of the writes that were lost over something behind an end, and their sizes not."""
 _NAMING = frozenset({"make", "rename", "unlink", "make_folder", "remove_folder"})
 
 
@@ -39,16 +45,19 @@ def after_power_cut(
     random: Random,
     *,
     has_torn_sectors: bool,
+    has_stale_ends: bool = False,
     begun_with: MemoryFiles | None = None,
 ) -> MemoryFiles:
     """Rebuild one of the disks that a power cut behind the last event may leave.
 
-    What it has `begun_with` was all durable.
+    What it has `begun_with` was all durable. With `has_stale_ends`, sizes may be older than what
+    was written, as on ext4, and newer than that where something lies behind an end.
     """
     before = begun_with or MemoryFiles()
     # Files made by events have the number of the event; those from before have negative ones.
     names = {path: -number for number, path in enumerate(before.inodes, 2)}
-    made = {-number: Inode(bytes(i.content)) for number, i in enumerate(before.inodes.values(), 2)}
+    made = {-number: inode.copy() for number, inode in enumerate(before.inodes.values(), 2)}
+    synced_sizes = {number: len(inode.content) for number, inode in made.items()}
     inodes = _inodes(events, names)
     synced = _synced(events, inodes)
     is_kept = _choice(random)
@@ -63,8 +72,13 @@ def after_power_cut(
             target = made.setdefault(inode, Inode())
             if synced[number]:
                 _apply_content(target, event)
+                synced_sizes[inode] = len(target.content)
             elif is_kept():
                 _apply_in_part(target, event, random, has_torn_sectors=has_torn_sectors)
+            elif target.behind and event.kind == "write" and random.random() < _GROWN_SHARE:
+                target.grow_alone(event.offset + len(event.data))
+    if has_stale_ends:
+        _forget_sizes(made, synced_sizes, random)
     files.inodes = {path: made.setdefault(inode, Inode()) for path, inode in names.items()}
     return files
 
@@ -82,6 +96,16 @@ def store_after_power_cut(
         data = [path for path in files.inodes if path.endswith("_data") and files.size(path)]
         if all(f"{path.removesuffix('_data')}_sum" in files.inodes for path in data):
             return files
+
+
+def _forget_sizes(
+    made: Mapping[int, Inode], synced_sizes: Mapping[int, int], random: Random
+) -> None:
+    """Have some files end earlier, but not before what was synced."""
+    for number, inode in made.items():
+        if random.random() < _STALE_SHARE:
+            size = len(inode.content)
+            inode.forget_size(random.randint(min(synced_sizes.get(number, 0), size), size))
 
 
 def _choice(random: Random) -> Callable[[], bool]:

@@ -9,15 +9,20 @@ import os
 
 from poe.storage import FolderEntry, Mode, OpenFile
 
+BLOCK_BYTES = 4096
+
 
 class Inode:
     """The content of a file, which its names and its open files share."""
 
-    __slots__ = ("_content", "_map")
+    __slots__ = ("_content", "_map", "behind")
 
-    def __init__(self, content: bytes = b"") -> None:
+    def __init__(self, content: bytes = b"", behind: bytes = b"") -> None:
         self._content = bytearray(content)
         self._map: mmap.mmap | None = None
+        self.behind = behind
+        """What lies on the disk behind the end, in the last block: written before a power cut that
+        came before the size was. Whatever writes this block again writes zeros there."""
 
     @property
     def content(self) -> bytearray:
@@ -27,9 +32,15 @@ class Inode:
             self._content[:length] = self._map[:length]
         return self._content
 
+    def copy(self) -> "Inode":
+        """Copy what is on the disk."""
+        return Inode(bytes(self.content), self.behind)
+
     def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """Write, filling a gap with zeros."""
         content = self.content
+        if offset + len(data) > len(content) // BLOCK_BYTES * BLOCK_BYTES:
+            self.behind = b""
         if offset > len(content):
             content.extend(bytes(offset - len(content)))
         content[offset : offset + len(data)] = data
@@ -39,8 +50,22 @@ class Inode:
     def resize(self, size: int) -> None:
         """Cut, or extend with zeros."""
         content = self.content
+        self.behind = b""
         del content[size:]
         content.extend(bytes(size - len(content)))
+
+    def grow_alone(self, size: int) -> None:
+        """Have the disk know that the file is larger, and not yet what was written there."""
+        content = self.content
+        grown_bytes = max(size - len(content), 0)
+        content.extend(self.behind[:grown_bytes].ljust(grown_bytes, b"\0"))
+        self.behind = self.behind[grown_bytes:]
+
+    def forget_size(self, size: int) -> None:
+        """Have the disk know of a smaller size only, with the rest of its last block behind it."""
+        content = self.content
+        self.behind = bytes(content[size : size + -size % BLOCK_BYTES])
+        del content[size:]
 
     def map(self, length: int, *, is_writable: bool) -> mmap.mmap:
         """Map the beginning. A map for reading is a copy: what was mapped never changes."""
@@ -73,7 +98,7 @@ class MemoryFiles:
         """Copy everything, as a kill leaves it: nothing is locked."""
         other = MemoryFiles(boot_id)
         other.folders = set(self.folders)
-        other.inodes = {path: Inode(bytes(i.content)) for path, i in self.inodes.items()}
+        other.inodes = {path: i.copy() for path, i in self.inodes.items()}
         other._changed_us = dict(self._changed_us)
         other._change_count = self._change_count
         return other

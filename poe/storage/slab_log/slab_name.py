@@ -3,7 +3,7 @@
 Layout of a log's folder:
     <address>.slab   records; the address of its first byte in 20 digits, with leading zeros
     <address>.sum    checksums of the slab, see slab_sum.py
-    writer.lock      pid of the writer, under flock while it lives
+    writer.lock      pid and boot of the writer, under flock while it lives: see writer_lock.py
 
 Source: queuefka.go, create and SlabFiles; it takes whatever ends in `.slab`, and reads what is no
 number as 0.

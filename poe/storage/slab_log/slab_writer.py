@@ -13,7 +13,7 @@ from typing import Self
 from xxhash import xxh3_64_intdigest
 
 from poe.errors import SyncFailed
-from poe.storage.failure import writing
+from poe.storage.failure import reading, writing
 from poe.storage.files import Files, OpenFile
 from poe.storage.slab_log.slab_name import find_slabs, full_path, slab_path, sum_path
 from poe.storage.slab_log.slab_sum import Chain, Entry, Flag, encode_header
@@ -157,6 +157,29 @@ class SlabWriter:
             if not self._is_name_synced:
                 self._files.sync_folder("")
         self._is_synced = self._is_name_synced = True
+
+    def settle(self) -> None:
+        """Make durable what recovery left, and that nothing lies behind the ends of the files.
+
+        After a power cut the last block of a file may hold more than its size tells: what was
+        written to the disk before the size was. Appended to in memory only, it would come back
+        with the next power cut, once a larger size is on the disk. So the last block of each file
+        is written anew, which leaves zeros behind the end: the side file's has got a mark from
+        recovery, the slab's gets its own last byte.
+
+        Raises:
+            ReadFailed: the last byte cannot be read.
+            StorageFull: no room on the disk.
+            WriteFailed: another failure.
+            SyncFailed: what recovery left may be lost in a power cut.
+        """
+        size = self.end - self.start
+        if size:
+            with reading(self._path):
+                last = self._data.read_at(1, size - 1)
+            with writing(self._path):
+                self._data.write_at(last, size - 1)
+        self.sync()
 
     def cut(self) -> None:
         """Cut off what a failed write may have left.

@@ -5,14 +5,13 @@ Strategy: `write` only puts the message into a buffer; its address follows from 
 written at once. So a message costs a fraction of what its own record and write would.
 """
 
-import os
 from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Self
 
-from poe.errors import OptionError, SegmentLocked, SyncFailed
+from poe.errors import OptionError, SyncFailed
 from poe.storage.failure import writing
 from poe.storage.files import Files, OpenFile
 from poe.storage.real_files import RealFiles
@@ -29,9 +28,10 @@ from poe.storage.slab_log.record import (
     encode,
 )
 from poe.storage.slab_log.recovery import recover
-from poe.storage.slab_log.slab_name import LOCK_FILE, find_slabs, refuse_empty, warn_of_strays
+from poe.storage.slab_log.slab_name import find_slabs, refuse_empty, warn_of_strays
 from poe.storage.slab_log.slab_sum import Flag
 from poe.storage.slab_log.slab_writer import SlabWriter, sync_slabs
+from poe.storage.slab_log.writer_lock import lock_log, note_boot
 
 _BATCH_BYTES = 512 * 1024
 _BUFFER_BYTES = 256 * 1024
@@ -44,10 +44,10 @@ class Writer:
 
         slab.end + buffered bytes == address
 
-    Life: it opens the log, made when missing, and repairs what the last writer left. What `write`
-    returned is in memory; after `flush` it survives the end of the process, after `sync` a power
-    cut. `close` flushes and releases the lock; a writer that is dropped releases it, too, and what
-    was not flushed is gone.
+    Life: it opens the log, made when missing, and repairs what the last writer left; the first one
+    after a reboot makes that durable before it builds on it. What `write` returned is in memory;
+    after `flush` it survives the end of the process, after `sync` a power cut. `close` flushes and
+    releases the lock; a writer that is dropped releases it, too, and what was not flushed is gone.
 
     Source: queuefka.go, Writer.
     """
@@ -93,6 +93,7 @@ class Writer:
             ReadFailed: the newest slab cannot be read.
             StorageFull: no room to make or repair it.
             WriteFailed: making or repairing it failed for another reason.
+            SyncFailed: the first writer after a reboot could not make durable what it found.
         """
         for key, value, limit in (
             ("slab_size_hint", slab_size_hint, 2**63),
@@ -107,7 +108,8 @@ class Writer:
         self._message_max = message_max
         self._buffer_bytes_max = buffer_bytes_max
         self._must_sync = fsync
-        self._lock: OpenFile | None = _lock(self._files)
+        lock, is_this_boot = lock_log(self._files)
+        self._lock: OpenFile | None = lock
         with writing(self._files.base):
             starts = find_slabs(self._files)
             warn_of_strays(self._files)
@@ -115,6 +117,10 @@ class Writer:
             self._slab = recover(self._files, starts[-1])
         else:
             self._slab = SlabWriter.create(self._files, 0)
+        if not is_this_boot:
+            if starts:
+                self._slab.settle()
+            note_boot(lock, self._files.boot_id)
         # Not the error itself: its traceback refers to this writer, which would keep its lock when
         # it is dropped.
         self._sync_failure_reason: str | None = None
@@ -299,18 +305,3 @@ class Writer:
         except SyncFailed as error:
             self._sync_failure_reason = error.reason
             raise
-
-
-def _lock(files: Files) -> OpenFile:
-    """Take the lock of a log, and write our pid into it."""
-    try:
-        lock = files.lock(LOCK_FILE)
-        lock.truncate(0)
-        lock.write_at(b"%d\n" % os.getpid(), 0)
-    except BlockingIOError as error:
-        pid = files.open(LOCK_FILE, "r").read_at(20, 0).decode("ascii", "replace").strip()
-        raise SegmentLocked(files.base, f"the writer with pid {pid}") from error
-    except OSError as error:
-        allowed = f"a folder that this user may write ({error.strerror or error})"
-        raise OptionError("path", files.base, allowed) from error
-    return lock

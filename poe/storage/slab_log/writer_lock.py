@@ -1,0 +1,63 @@
+"""The lock of a log: keeps a second writer out, and tells in which boot the last one worked.
+
+Within one boot of the machine the page cache knows all that was written, whatever is on the disk.
+The first writer of another boot has only what the disk has, and must settle that before it builds
+on it; when it has, it notes its boot here. Should it die before, the next one finds no boot.
+
+Layout, lines of text:
+    pid   of the writer, for people
+    boot  of the machine, as `Files.boot_id` tells it; missing until the newest slab is settled,
+          and in what earlier versions wrote
+"""
+
+import logging
+import os
+
+from poe.errors import OptionError, SegmentLocked
+from poe.storage.files import Files, OpenFile
+from poe.storage.slab_log.slab_name import LOCK_FILE
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES = 100
+
+
+def lock_log(files: Files) -> tuple[OpenFile, bool]:
+    """Take the lock of a log, and tell whether its last writer worked in this boot.
+
+    Raises:
+        SegmentLocked: the log has a writer.
+        OptionError: the folder cannot be written.
+    """
+    try:
+        lock = files.lock(LOCK_FILE)
+        boot_id = _lines(lock)[1]
+        is_this_boot = files.boot_id != "" and boot_id == files.boot_id
+        _write(lock, boot_id if is_this_boot else "")
+    except BlockingIOError as error:
+        pid = _lines(files.open(LOCK_FILE, "r"))[0]
+        raise SegmentLocked(files.base, f"the writer with pid {pid}") from error
+    except OSError as error:
+        allowed = f"a folder that this user may write ({error.strerror or error})"
+        raise OptionError("path", files.base, allowed) from error
+    return lock, is_this_boot
+
+
+def note_boot(lock: OpenFile, boot_id: str) -> None:
+    """Note that what was there before this boot is settled."""
+    try:
+        _write(lock, boot_id)
+    except OSError as error:
+        # It only saves the next writer some syncs. As text: the traceback of an error that a log
+        # handler keeps would keep the lock, too.
+        _log.warning("%s does not tell of this boot: %s", LOCK_FILE, str(error))
+
+
+def _lines(lock: OpenFile) -> tuple[str, str]:
+    lines = lock.read_at(_READ_BYTES, 0).decode("ascii", "replace").split("\n")
+    return lines[0].strip(), lines[1].strip() if len(lines) > 1 else ""
+
+
+def _write(lock: OpenFile, boot_id: str) -> None:
+    lock.truncate(0)
+    lock.write_at(f"{os.getpid()}\n{boot_id}\n".encode("ascii", "replace"), 0)
