@@ -21,6 +21,7 @@ except ImportError:  # no uvloop on this platform
 
 
 _END_S = 1.0
+_LAST_S = 0.01
 """How long tasks may take to end when the loop has been stopped."""
 
 
@@ -72,14 +73,17 @@ class EventLoop:
         What other threads have handed over may begin more of them meanwhile.
         """
         deadline_s = time.monotonic() + _END_S
-        with suppress(RuntimeError):  # it was stopped again
-            while tasks := asyncio.all_tasks(self.loop):
-                for task in tasks:
+        is_last = False
+        while not is_last and (tasks := asyncio.all_tasks(self.loop)):
+            for task in tasks:
+                if not task.cancelling():
                     task.cancel()
-                rest_s = deadline_s - time.monotonic()
-                if rest_s <= 0:
-                    return
-                self.loop.run_until_complete(asyncio.wait(tasks, timeout=rest_s))
+            rest_s = deadline_s - time.monotonic()
+            # When time is up, once more: those that have begun a moment ago end at once.
+            is_last = rest_s <= 0
+            with suppress(RuntimeError):  # it was stopped again
+                timeout_s = _LAST_S if is_last else rest_s
+                self.loop.run_until_complete(asyncio.wait(tasks, timeout=timeout_s))
 
     def wake(self, callback: Callable[[], object]) -> None:
         """Run `callback` in the loop's thread soon; nothing happens on a closed loop."""

@@ -46,11 +46,12 @@ _COMMANDS: Final = {
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; errors are told on stderr in one sentence."""
+    occupy_closed_descriptors()
+    # Before: an interrupt that is raised while modules are loaded may get lost there.
+    application = _application(sys.argv[1:] if arguments is None else arguments)
     interrupt = Interrupt()
     try:
         with interrupt:
-            occupy_closed_descriptors()
-            application = _application(sys.argv[1:] if arguments is None else arguments)
             code = application(args=arguments, prog_name="poe", standalone_mode=False)
     except KeyboardInterrupt:
         return interrupt.exit_code

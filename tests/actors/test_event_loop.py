@@ -105,3 +105,46 @@ def test_tasks_that_begin_while_others_end_are_ended_too():
     event_loop.stop()
     assert ended == ["first", "last"]
     assert all(task.cancelled() for task in tasks)
+
+
+def test_a_loop_that_is_stopped_twice_ends_its_tasks_all_the_same():
+    event_loop = EventLoop()
+    event_loop.start_thread("test-loop")
+    begun = threading.Event()
+    ended: list[str] = []
+
+    async def stop_again() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            event_loop.loop.stop()
+            await asyncio.sleep(0.01)
+            ended.append("task")
+
+    asyncio.run_coroutine_threadsafe(stop_again(), event_loop.loop)
+    assert begun.wait(10)
+    event_loop.stop()
+    assert ended == ["task"]
+
+
+def test_a_task_that_has_not_begun_ends_although_another_takes_too_long(monkeypatch):
+    monkeypatch.setattr("poe.actors.event_loop._END_S", 0.05)
+    event_loop = EventLoop()
+    event_loop.start_thread("test-loop")
+    begun = threading.Event()
+    last: list[asyncio.Task[None]] = []
+
+    async def end_slowly() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.shield(asyncio.sleep(0.04))
+            time.sleep(0.02)  # noqa: ASYNC251 - until time is up
+            last.append(event_loop.loop.create_task(asyncio.sleep(1)))
+
+    asyncio.run_coroutine_threadsafe(end_slowly(), event_loop.loop)
+    assert begun.wait(10)
+    event_loop.stop()
+    assert last[0].cancelled()
