@@ -86,7 +86,7 @@ def socket_timeout_ms(request_timeout_s: float) -> int:
     return math.ceil(1000 * min(request_timeout_s, _SOCKET_MAX_S))
 
 
-def topic_text(topic: bytes) -> str:
+def kafka_name(topic: bytes) -> str:
     """Return the name of a topic as librdkafka takes it.
 
     Raises:

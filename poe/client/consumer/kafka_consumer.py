@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from poe.client.consumer.source import ConsumerOptions, ConsumerStatistics, Fetched, Start
-from poe.client.kafka_library import error_of, open_client, socket_timeout_ms, topic_text
+from poe.client.kafka_library import error_of, open_client, socket_timeout_ms, kafka_name
 from poe.errors import ConnectFailed, KafkaRefused, MessagesLost, OptionError, PoeError
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class KafkaSource:
         self.statistics = ConsumerStatistics()
         self._address = addresses[0]
         self._topic = topic
-        self._name = topic_text(topic)
+        self._name = kafka_name(topic)
         self._options = options
         self._more_max = min(_FETCH_BATCHES * options.batch, _CONSUME_MAX)
         own = {

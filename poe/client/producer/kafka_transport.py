@@ -24,7 +24,7 @@ from weakref import WeakSet
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from poe.client.kafka_library import error_of, open_client, socket_timeout_ms, topic_text
+from poe.client.kafka_library import error_of, open_client, socket_timeout_ms, kafka_name
 from poe.client.producer.delivery import Outcome
 from poe.client.producer.kafka_answers import Answers, Sending
 from poe.client.producer.producer_options import OTHERS, ProducerOptions
@@ -118,7 +118,7 @@ class KafkaTransport:
             KafkaRefused: for instance, it must not be written.
         """
         self._serve()
-        self._topic = name = topic_text(topic)
+        self._topic = name = kafka_name(topic)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._metadata_s
         while True:
@@ -403,7 +403,7 @@ def _produce(
     producer: Producer, batch: OutgoingBatch, report: Callable[..., None]
 ) -> list[KafkaError]:
     """Give the messages to librdkafka; return the errors of those that it does not take."""
-    topic = topic_text(batch.topic)
+    topic = kafka_name(batch.topic)
     messages: list[Any] = batch.messages
     if type(messages[0]) is bytes:
         records: list[dict[str, Any]] = [{"value": value} for value in messages]
