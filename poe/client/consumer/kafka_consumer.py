@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from poe.client.consumer.source import ConsumerOptions, ConsumerStatistics, Fetched, Start
-from poe.client.kafka_library import error_of, open_client, socket_timeout_ms, kafka_name
+from poe.client.kafka_library import error_of, kafka_name, open_client, socket_timeout_ms
 from poe.errors import ConnectFailed, KafkaRefused, MessagesLost, OptionError, PoeError
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from weakref import WeakSet
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from poe.client.kafka_library import error_of, open_client, socket_timeout_ms, kafka_name
+from poe.client.kafka_library import error_of, kafka_name, open_client, socket_timeout_ms
 from poe.client.producer.delivery import Outcome
 from poe.client.producer.kafka_answers import Answers, Sending
 from poe.client.producer.producer_options import OTHERS, ProducerOptions
