@@ -144,6 +144,9 @@ class Store:
             if files.make_folder(TOPICS_FOLDER):
                 files.sync_folder("")
             names = files.list_folder(TOPICS_FOLDER)
+            if not meta.was_closed:
+                # What recovery makes durable is of no use in a folder that has no name.
+                files.sync_folder(TOPICS_FOLDER)
         except OSError as error:
             allowed = f"a folder that this user may write ({error.strerror or error})"
             folder = str(base) if isinstance(base, Path) else base.base

@@ -20,6 +20,7 @@ from poe.storage.store_meta import Kind, StoreMeta, decode_events
 from poe.storage.sum_file import SUM_HEADER_BYTES
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import FOLDER, NOW, create, files_at, path_of, read_all, reopen
+from torture.layers.simulated_disk import SimulatedDisk
 
 PAGE_BYTES = 512
 SEEDS = range(150)
@@ -645,3 +646,15 @@ def test_a_power_cut_that_takes_all_that_a_server_noted_is_one_all_the_same(tmp_
     store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="two"))
     [segment] = store.topics[b"t"]
     assert (segment.count, segment.damage) == (0, ())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_start_after_a_kill_has_recovered_survives_a_power_cut(seed):
+    """Nobody puts onto the topic any more, which was new: its folder needs a name that lasts."""
+    disk = SimulatedDisk()
+    Store.open(disk.files()).create_segment(b"t", NOW).append([b"m"], NOW)
+    disk.kill()
+    Store.open(disk.files())
+    disk.cut_power(random.Random(seed))
+    (segment,) = Store.open(disk.files()).topics[b"t"]
+    assert read_all(segment) == [(NOW, b"m")]
