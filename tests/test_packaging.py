@@ -32,7 +32,7 @@ def pins(lock: str) -> dict[str, list[str]]:
 
 RUNTIME_BOUNDS = bounds(PROJECT["dependencies"])
 EXTRAS = PROJECT["optional-dependencies"]
-DEV_BOUNDS = bounds(EXTRAS["dev"])
+CHECK_BOUNDS = bounds(EXTRAS["check"])
 LOCKED = [
     line
     for name in ("spark", "examples", "kafka", "http", "metrics", "test")
@@ -43,20 +43,24 @@ EXTRAS_BOUNDS = bounds(LOCKED)
 
 def test_every_dependency_has_a_lower_bound():
     assert len(RUNTIME_BOUNDS) == len(PROJECT["dependencies"])
-    assert len(DEV_BOUNDS) == len(EXTRAS["dev"])
+    assert len(CHECK_BOUNDS) == len(EXTRAS["check"])
     assert len(EXTRAS_BOUNDS) == len({line.partition(">=")[0] for line in LOCKED})
+
+
+def test_the_extra_dev_brings_all_that_tests_import_but_spark():
+    assert EXTRAS["dev"] == ["poe-queue[check,http,kafka,metrics,test]"]
 
 
 def test_the_lowest_versions_are_the_lower_bounds():
     pinned = dict(re.findall(r"^([\w-]+)==([\w.]+)", LOWEST, flags=re.MULTILINE))
-    tools = {name: bound for name, bound in DEV_BOUNDS.items() if name in TEST_TOOLS}
+    tools = {name: bound for name, bound in CHECK_BOUNDS.items() if name in TEST_TOOLS}
     assert pinned == RUNTIME_BOUNDS | tools
 
 
 BUILDERS = ["hatchling", "editables", "setuptools"]
 
 
-@pytest.mark.parametrize("name", [*RUNTIME_BOUNDS, *DEV_BOUNDS, *BUILDERS])
+@pytest.mark.parametrize("name", [*RUNTIME_BOUNDS, *CHECK_BOUNDS, *BUILDERS])
 def test_the_lock_pins_it_with_hashes(name):
     assert name in pins(LOCK)
 
