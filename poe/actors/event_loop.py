@@ -21,8 +21,9 @@ except ImportError:  # no uvloop on this platform
 
 
 _END_S = 1.0
-_LAST_S = 0.01
 """How long tasks may take to end when the loop has been stopped."""
+_LAST_S = 0.01
+"""For those that began when that time was up."""
 
 
 class EventLoop:

@@ -5,6 +5,7 @@ path is walked name by name, with a descriptor for each folder.
 """
 
 import ctypes
+import errno
 import os
 import struct
 from collections.abc import Callable
@@ -55,6 +56,8 @@ def find_openat2() -> _Open | None:
         fd = syscall(_OPENAT2, base_fd, os.fsencode(path), _how(flags), _HOW.size)
         if fd < 0:
             error_number = ctypes.get_errno()
+            if error_number == errno.EINTR:
+                return walk_to(base_fd, path, flags)  # Python begins again by itself there
             raise OSError(error_number, os.strerror(error_number), path)
         return int(fd)
 

@@ -1,5 +1,6 @@
 """Syncs that nobody waits for begin together; few of them at a time hold nobody up."""
 
+from contextlib import contextmanager
 from threading import Event, current_thread
 
 from poe.broker.sync_rounds import SyncRounds
@@ -40,8 +41,9 @@ def test_what_comes_later_is_another_round():
         Jobs(count).submit_to(rounds)
 
 
-def test_one_of_few_that_hangs_holds_up_no_other():
-    rounds = SyncRounds(SharedSync(MemoryFiles()))
+@contextmanager
+def one_that_hangs(rounds):
+    """Have a job of a round hang until the end of the block."""
     go_on, ended = Event(), Event()
 
     def hang():
@@ -49,10 +51,16 @@ def test_one_of_few_that_hangs_holds_up_no_other():
         ended.set()
 
     rounds.submit(hang)
-    Jobs(3).submit_to(rounds)
-    Jobs(3).submit_to(rounds)
+    yield
     go_on.set()
     assert ended.wait(WAIT_S)
+
+
+def test_one_of_few_that_hangs_holds_up_no_other():
+    rounds = SyncRounds(SharedSync(MemoryFiles()))
+    with one_that_hangs(rounds):
+        Jobs(3).submit_to(rounds)
+        Jobs(3).submit_to(rounds)
 
 
 class Refusing(MemoryFiles):
@@ -64,13 +72,5 @@ def test_where_the_disk_is_not_to_be_asked_at_once_none_waits_for_another():
     shared = SharedSync(Refusing())
     shared.sync_all()
     rounds = SyncRounds(shared)
-    go_on, ended = Event(), Event()
-
-    def hang():
-        assert go_on.wait(WAIT_S)
-        ended.set()
-
-    rounds.submit(hang)
-    Jobs(30).submit_to(rounds)
-    go_on.set()
-    assert ended.wait(WAIT_S)
+    with one_that_hangs(rounds):
+        Jobs(30).submit_to(rounds)

@@ -1,6 +1,7 @@
 """A path beneath a folder is opened in one call or name by name; no link leads anywhere else."""
 
 import ctypes
+import errno
 import os
 import stat
 
@@ -100,7 +101,11 @@ def test_a_file_layer_without_the_call_does_the_same(tmp_path, monkeypatch):
 
 
 class Refusing:
-    """A libc whose sandbox knows no call by that number."""
+    """A libc whose calls by number fail, the first of them maybe not."""
+
+    def __init__(self, error_number, *results):
+        self.error_number = error_number
+        self.results = list(results)
 
     def __getattr__(self, name):
         if name != "syscall":
@@ -108,10 +113,19 @@ class Refusing:
         return self
 
     def __call__(self, *_):
-        ctypes.set_errno(1)
+        if self.results:
+            return self.results.pop()
+        ctypes.set_errno(self.error_number)
         return -1
 
 
 def test_where_the_call_is_refused_it_is_not_used(monkeypatch):
-    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: Refusing())
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: Refusing(errno.EPERM))
     assert find_openat2() is None
+
+
+def test_a_call_that_a_signal_has_interrupted_is_made_again(monkeypatch, base_fd):
+    libc = Refusing(errno.EINTR, os.open(".", os.O_RDONLY))
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: libc)
+    interrupted = find_openat2()
+    assert content(interrupted(base_fd, "a/b/file", READ)) == b"content"
