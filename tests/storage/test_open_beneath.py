@@ -128,4 +128,5 @@ def test_a_call_that_a_signal_has_interrupted_is_made_again(monkeypatch, base_fd
     libc = Refusing(errno.EINTR, os.open(".", os.O_RDONLY))
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: libc)
     interrupted = find_openat2()
+    assert interrupted is not None
     assert content(interrupted(base_fd, "a/b/file", READ)) == b"content"
