@@ -48,6 +48,9 @@ class AsyncWork:
             coroutine.close()
             raise LoopBaseOnly("AsyncWork", "use run_blocking, or Work, and asyncio.run in it")
         self._event_loop = event_loop
+        if event_loop.is_ending:
+            coroutine.close()
+            return
         self._in_loop(
             partial(self._begin, partial(cell.system.post_from_outside, cell, self, None))
         )
@@ -69,7 +72,7 @@ class AsyncWork:
 
     def _begin(self, tell: partial[None]) -> None:
         assert self._event_loop is not None
-        if self._is_cancelled:
+        if self._is_cancelled or self._event_loop.is_ending:
             self._coroutine.close()
             return
         self._task = self._event_loop.loop.create_task(self._run(self._coroutine))

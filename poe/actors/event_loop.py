@@ -38,6 +38,8 @@ class EventLoop:
         self.wakefulness = Wakefulness(self.loop.call_soon)
         self.turns = Turns(self.loop.call_soon)
         self.thread_ident = 0
+        self.is_ending = False
+        """It was stopped: what runs comes to its end, and nothing new is to begin."""
         self._thread: threading.Thread | None = None
         self._is_closed = False
         self._alarm: asyncio.TimerHandle | None = None
@@ -63,7 +65,11 @@ class EventLoop:
         self.loop.call_soon(started)
         try:
             self.loop.run_forever()
+            self.is_ending = True
             self._end_tasks()
+            # One turn more, for what other threads have handed over meanwhile.
+            self.loop.call_soon(self.loop.stop)
+            self.loop.run_forever()
         finally:
             self.thread_ident = 0
             asyncio.set_event_loop(None)

@@ -2,15 +2,12 @@
 
 from collections.abc import Iterator
 
-from xxhash import xxh3_64_intdigest
-
 from poe.errors import CorruptRecord
 from poe.storage.failure import reading
 from poe.storage.files import Files
-from poe.storage.index import ENTRY_BYTES
 from poe.storage.receipt_file import read_receipts
 from poe.storage.recovery import NO_STORE, open_maybe, read_sums
-from poe.storage.survey import hash_of
+from poe.storage.survey import hash_of, read_index_of
 
 
 def scrub(files: Files, path: str) -> Iterator[int]:
@@ -38,8 +35,8 @@ def scrub(files: Files, path: str) -> Iterator[int]:
         start = index_at = 0
         pointer_before = int(path.rpartition("/")[2]) - 1
         for entry, _, _ in sums.entries:
-            index_bytes = index.read_at(entry.record_count * ENTRY_BYTES, index_at)
-            if xxh3_64_intdigest(index_bytes) != entry.index_hash:
+            index_bytes = read_index_of(entry, index, index_at)
+            if index_bytes is None:
                 raise CorruptRecord(path + "_index", index_at)
             if hash_of(data, start, entry.end) != entry.data_hash:
                 pointers = entry.last_pointer, pointer_before + 1

@@ -33,6 +33,15 @@ def hash_of(data: OpenFile, start: int, end: int) -> int:
     return hash_.intdigest()
 
 
+def read_index_of(entry: SumEntry, index: OpenFile, at: int) -> bytes | None:
+    """Read the index entries that an entry of the sums covers; None when they lack its hash."""
+    wanted_bytes = entry.record_count * ENTRY_BYTES
+    if at + wanted_bytes > index.size():
+        return None  # before so much is read: sums may tell of any number
+    index_bytes = index.read_at(wanted_bytes, at)
+    return index_bytes if xxh3_64_intdigest(index_bytes) == entry.index_hash else None
+
+
 def sums_of(
     data: OpenFile, pointers: Numbers, offsets: Numbers, end: int
 ) -> list[tuple[SumEntry, bytes]]:
@@ -217,9 +226,7 @@ class Survey:
         """Read the index entries of an entry; None when they do not have its hash."""
         if self.index is None or not self._is_index_aligned:
             return None
-        wanted_bytes = entry.record_count * ENTRY_BYTES
-        index_bytes = self.index.read_at(wanted_bytes, self.count * ENTRY_BYTES)
-        return index_bytes if xxh3_64_intdigest(index_bytes) == entry.index_hash else None
+        return read_index_of(entry, self.index, self.count * ENTRY_BYTES)
 
     def _mark(self, entry: SumEntry, index_bytes: bytes | None) -> None:
         """Mark an entry as corrupt.

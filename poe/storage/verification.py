@@ -9,15 +9,12 @@ index is compared as a whole, before anything is looked up in it.
 from bisect import bisect_right
 from itertools import pairwise
 
-from xxhash import xxh3_64_intdigest
-
 from poe.errors import CorruptRecord
 from poe.storage.failure import reading
 from poe.storage.files import Files, OpenFile
-from poe.storage.index import ENTRY_BYTES
 from poe.storage.recovery import read_sums
 from poe.storage.sum_file import Flag, SumEntry
-from poe.storage.survey import hash_of
+from poe.storage.survey import hash_of, read_index_of
 
 BYTES_MAX = 4 << 20
 """Hashed for one read at most, but for the entry that it begins in: half a millisecond."""
@@ -68,8 +65,8 @@ class Verification:
             entries = [each.entry for each in sums.entries]
             at = 0
             for entry in entries:
-                index_bytes = index.read_at(entry.record_count * ENTRY_BYTES, at)
-                if xxh3_64_intdigest(index_bytes) != entry.index_hash:
+                index_bytes = read_index_of(entry, index, at)
+                if index_bytes is None:
                     raise CorruptRecord(self._path + "_index", at)
                 at += len(index_bytes)
         self._entries = entries

@@ -148,3 +148,40 @@ def test_a_task_that_has_not_begun_ends_although_another_takes_too_long(monkeypa
     assert begun.wait(10)
     event_loop.stop()
     assert last[0].cancelled()
+
+
+@pytest.mark.parametrize("from_the_loop", [True, False])
+def test_work_that_would_begin_on_a_loop_that_ends_is_closed(from_the_loop):
+    class Beginner(GenServer):
+        pinned_to_loop = True
+
+        def init(self, begun) -> None:
+            self.begun = begun
+            AsyncWork(self, self.wait_for_ever())
+
+        async def wait_for_ever(self) -> None:
+            self.begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                if from_the_loop:
+                    self.begin()
+                else:
+                    thread = threading.Thread(target=self.begin)
+                    thread.start()
+                    thread.join()
+
+        def begin(self) -> None:
+            AsyncWork(self, coroutine)
+
+    async def work() -> None:
+        has_begun.append(True)
+
+    has_begun: list[bool] = []
+    coroutine = work()
+    begun = threading.Event()
+    with LoopSystemBase() as system:
+        system.start(Beginner, begun)
+        assert begun.wait(10)
+    assert not has_begun
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED

@@ -3,17 +3,21 @@
 import contextlib
 
 import pytest
+from xxhash import xxh3_64_intdigest
 
 from poe.errors import CorruptRecord
 from poe.storage import check_segments, decode_records
-from poe.storage.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES
+from poe.storage.recovery import NO_STORE, read_sums
+from poe.storage.scrub import scrub
+from poe.storage.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES, encode_sums
 from poe.storage.survey import hash_of
 from poe.storage.verification import Verification
-from tests.storage.segments import NOW, create, files_at, path_of, read_all, reopen
+from tests.storage.segments import FOLDER, NOW, create, files_at, path_of, read_all, reopen
 
 BATCHES = [[b"first"], [b"a", b"bb", b"ccc"], [b"equal"] * 5, [b"y", b"z" * 9]]
 STORED = [(NOW + n, m) for n, m in enumerate(message for batch in BATCHES for message in batch)]
 FILES = ["data", "index", "sum"]
+SEGMENT_PATH = f"{FOLDER}/{NOW}"
 
 
 def closed(base):
@@ -139,6 +143,25 @@ def test_sums_that_tell_of_an_end_far_behind_the_data_take_no_time(tmp_path):
     files = closed(tmp_path)
     data = files.open(path_of(tmp_path, "data").relative_to(tmp_path).as_posix(), "r")
     assert hash_of(data, 0, 1 << 63) == hash_of(data, 0, data.size())
+
+
+def test_sums_that_tell_of_more_index_entries_than_there_are_make_no_file_larger(tmp_path):
+    files = closed(tmp_path)
+    path = path_of(tmp_path, "sum")
+    entries = read_sums(files, SEGMENT_PATH, NO_STORE).entries
+    # The hash is that of what such an index holds: nothing.
+    last = entries[-1].entry._replace(record_count=2**32 - 1, index_hash=xxh3_64_intdigest(b""))
+    forged, _ = encode_sums([last], entries[-2].chain)
+    path.write_bytes(path.read_bytes()[:-SUM_ENTRY_BYTES] + forged)
+    index_bytes = path_of(tmp_path, "index").read_bytes()
+    with pytest.raises(CorruptRecord):
+        Verification(files, SEGMENT_PATH, NO_STORE, is_once=True).open()
+    with pytest.raises(CorruptRecord):
+        list(scrub(files, SEGMENT_PATH))
+    for _ in range(2):
+        with contextlib.suppress(CorruptRecord):
+            assert read_all(reopen(files)) == STORED
+        assert path_of(tmp_path, "index").read_bytes() == index_bytes
 
 
 def test_a_changed_byte_of_the_sums_header_is_mended_by_the_first_read(tmp_path):
