@@ -1,0 +1,36 @@
+"""How many of our files a call walks through is a budget: it may fall, never rise."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.python_process import ROOT, environment
+
+LIMITS = {
+    "socket put": 22,
+    "socket get": 19,
+    "in-process put": 16,
+    "in-process next": 14,
+    "restart": 25,
+    "produce_async_batched": 42,
+}
+"""Files entered; of `produce_async_batched` those of the server, too, to which it is sent."""
+
+
+@pytest.mark.slow
+def test_no_call_enters_more_of_our_files_than_it_may():
+    """Where one enters fewer, write that down: the next change must not take it back."""
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.walk"],
+        cwd=ROOT,
+        env=environment(),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    entered = json.loads(run.stdout)
+    assert entered.keys() == LIMITS.keys()
+    over = {call: files for call, files in entered.items() if len(files) > LIMITS[call]}
+    assert over == {}, {call: len(files) for call, files in over.items()}
