@@ -1,6 +1,5 @@
 """Compiles the C programs of the benchmarks into `bench/build`, as far as that is possible here."""
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,16 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "bench" / "build"
 OWN = ROOT / "bench"
-
-# The generator and the limit that Poe is compared with; BENCH_SOURCES names another folder.
-SHARED = Path(os.environ.get("BENCH_SOURCES", ROOT.parent / "shared" / "bench"))
-
-SOURCES = (
-    SHARED / "poeload.c",
-    SHARED / "limit.c",
-    OWN / "redisload.c",
-    OWN / "natsload.c",
-)
+PROGRAMS = ("poeload", "limit_loop", "redisload", "natsload")
 
 
 def build() -> dict[str, str]:
@@ -26,7 +16,7 @@ def build() -> dict[str, str]:
     Returns what cannot be run and why, in a few words each: program -> reason.
     """
     BUILD.mkdir(exist_ok=True)
-    reasons = {source.stem: compile_program(source, BUILD / source.stem) for source in SOURCES}
+    reasons = {each: compile_program(OWN / f"{each}.c", BUILD / each) for each in PROGRAMS}
     return {program: reason for program, reason in reasons.items() if reason}
 
 
@@ -38,8 +28,6 @@ def compile_program(source: Path, target: Path) -> str:
     if not _is_stale(source, target):
         return ""
     compiler = shutil.which("gcc") or shutil.which("cc")
-    if not source.exists():
-        return f"no {source.name} in the folder that BENCH_SOURCES names"
     if compiler is None:
         return "no C compiler"
     # Never an older program under the name of a newer one.
@@ -57,7 +45,5 @@ def is_built(program: str) -> bool:
 def _is_stale(source: Path, target: Path) -> bool:
     if not target.exists():
         return True
-    if not source.exists():
-        return False
     newest = max(source.stat().st_mtime, (OWN / "loadgen.h").stat().st_mtime)
     return target.stat().st_mtime < newest

@@ -138,9 +138,10 @@ def _ready(command: Sequence[str]) -> Iterator[Running]:
 
 @contextlib.contextmanager
 def limit(folder: Path, size: int = 100) -> Iterator[Running]:
-    """Run the C program that does the least a server can do."""
+    """Run the C program that does the least that a server of one event loop can do."""
     port = free_port()
-    with _listening([str(BUILD / "limit"), str(port), str(folder), str(size)], port) as running:
+    command = [str(BUILD / "limit_loop"), str(port), str(folder), str(size)]
+    with _listening(command, port) as running:
         yield running
 
 

@@ -1,7 +1,9 @@
-"""Sends replies to one client: bytes, and records straight from their file.
+"""Sends replies to one client: bytes, and records from their file.
 
-What the kernel does not take at once stays here as the rest of one reply, never more: the
-connection reads no further request before the reply is out.
+Records of a small reply are read, and leave with the head by one call, so that the peer wakes up
+once; those of a large one leave by `sendfile`. What the kernel does not take at once stays in the
+file, as the rest of one reply, never more: the connection reads no further request before the reply
+is out.
 """
 
 import logging
@@ -18,6 +20,10 @@ _NOTHING: tuple[bytes, None, int, int] = (b"", None, 0, 0)
 # A global of this module is found faster than an attribute of another.
 _MSG_MORE = socket.MSG_MORE
 
+_SMALL_BYTES = 2048
+"""Records up to so many bytes are copied: that saves a tenth to a seventh of the processor time of
+a reply of 1 kB and less. From 3 kB on `sendfile` costs no more, and at 11 or 110 kB copying cost 5
+to 15 % more, from files that are in the processor's cache and from others."""
 _FIRST_BYTES = 128 << 10
 _TURN_BYTES = 1 << 20
 """How much of its records a connection sends at once, and at each turn that it has afterwards.
@@ -55,7 +61,7 @@ class ReplySender:
 
         Raises:
             OSError: the peer is gone.
-            ConnectionClosed: the data file was cut by another program after the head was sent.
+            ConnectionClosed: the data file was cut by another program.
         """
         if records is None:
             try:
@@ -67,7 +73,21 @@ class ReplySender:
             self._rest = (head[sent:], None, 0, 0)
             return False
         offset = records.offset
-        return self._push(head, records.file, offset, offset + records.length, _FIRST_BYTES)
+        end = offset + records.length
+        if records.length > _SMALL_BYTES:
+            return self._push(head, records.file, offset, end, _FIRST_BYTES)
+        content = records.read()
+        if len(content) < records.length:
+            raise _cut_short()
+        try:
+            sent = self._socket.sendmsg((head, content))
+        except BlockingIOError:
+            sent = 0
+        sent_records = sent - len(head)
+        if sent_records == records.length:
+            return True
+        self._rest = (head[sent:], records.file, offset + max(sent_records, 0), end)
+        return False
 
     async def finish(self) -> None:
         """Send the rest, as fast as the peer takes it.
@@ -112,10 +132,7 @@ class ReplySender:
                 assert file is not None
                 sent = os.sendfile(self._descriptor, file.fileno(), offset, turn_end - offset)
                 if not sent:
-                    # Padding would be taken for records; a closed connection is understood.
-                    msg = "data file is shorter than announced"
-                    logger.error("a reply was cut short: the %s", msg)
-                    raise ConnectionClosed(msg)
+                    raise _cut_short()
                 offset += sent
         except BlockingIOError:
             self._rest = (head or b"", file, offset, end)
@@ -125,3 +142,13 @@ class ReplySender:
             return False
         self._rest = _NOTHING
         return True
+
+
+def _cut_short() -> ConnectionClosed:
+    """Say that the data file was cut by another program.
+
+    Padding would be taken for records; a closed connection is understood.
+    """
+    msg = "data file is shorter than announced"
+    logger.error("a reply was cut short: the %s", msg)
+    return ConnectionClosed(msg)

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from bench.build import compile_program
+from bench.build import PROGRAMS, compile_program
 from bench.run import missing_line
 from bench.scenarios import left_out
 
@@ -32,11 +32,6 @@ def test_without_a_compiler_a_program_is_left_out(source, tmp_path):
     assert compile_program(source, tmp_path / "program") == "no C compiler"
 
 
-def test_without_its_source_a_program_is_left_out(tmp_path):
-    reason = compile_program(tmp_path / "program.c", tmp_path / "program")
-    assert reason == "no program.c in the folder that BENCH_SOURCES names"
-
-
 @needs_compiler
 @pytest.mark.slow
 def test_a_source_that_does_not_compile_leaves_no_older_program(source, tmp_path):
@@ -60,7 +55,7 @@ def test_servers_that_are_not_installed_are_named_in_one_line():
 
 @pytest.mark.usefixtures("no_programs")
 def test_without_a_compiler_poe_alone_is_measured_through_python():
-    not_built = dict.fromkeys(("poeload", "limit", "redisload", "natsload"), "no C compiler")
+    not_built = dict.fromkeys(PROGRAMS, "no C compiler")
     line = missing_line(not_built, left_out(not_built))
     assert line.startswith("Left out: limit (no C compiler), redis (no redis-server)")
     assert line.endswith("Poe is loaded by bench/load.py (no C compiler).")
