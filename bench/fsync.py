@@ -18,7 +18,7 @@ from bench.load import put_frame
 from bench.processes import poe
 from bench.row import Sample
 from bench.scenarios import MESSAGE_BYTES, Scenario, message_rate
-from poe.storage.sum_file import SUM_HEADER_BYTES, Flag, decode_sums
+from poe.storage.formats.sum_file import SUM_HEADER_BYTES, Flag, decode_sums
 
 CONNECTIONS = 64
 BATCH = 100

@@ -26,9 +26,9 @@ from poe.errors import (
     StorageError,
 )
 from poe.storage import ArchivedFile, Manifest, RowGroup, SegmentOptions
+from poe.storage.formats.store_meta import META_FILE, META_MAGIC
+from poe.storage.formats.sum_file import SUM_HEADER_BYTES, SumHeader, seed_of
 from poe.storage.slab_log import Writer
-from poe.storage.store_meta import META_FILE, META_MAGIC
-from poe.storage.sum_file import SUM_HEADER_BYTES, SumHeader, seed_of
 from torture.layers.memory import Inode, MemoryFiles
 from torture.slab_workload import read_log
 from torture.workload import open_store, read_store

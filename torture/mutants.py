@@ -26,25 +26,15 @@ from poe.errors import PoeError, StorageError
 from poe.protocol import PutRequest
 from poe.protocol.frames import HEADER_SIZE
 from poe.protocol.messages import REQUESTS
-from poe.storage import (
-    folder_watch,
-    recovery,
-    segment,
-    segment_files,
-    segment_lock,
-    segment_options,
-    store,
-    store_meta,
-    sum_file,
-    sum_writer,
-    survey,
-    topic_folders,
-)
-from poe.storage.data_file import DataFile
+from poe.storage.formats import segment_lock, store_meta, sum_file
 from poe.storage.real_files import RealFile, RealFiles
+from poe.storage.recovery import recovery
+from poe.storage.recovery.survey import Survey
+from poe.storage.segment import segment, segment_files, segment_options
+from poe.storage.segment.data_file import DataFile
+from poe.storage.segment.sum_writer import SumWriter
 from poe.storage.slab_log import record as slab_record
-from poe.storage.sum_writer import SumWriter
-from poe.storage.survey import Survey
+from poe.storage.store import folder_watch, store, topic_folders
 from torture.slab_mutants import SLAB_MUTANTS, SlabMutant
 
 VARIABLE = "TORTURE_MUTANT"
@@ -182,7 +172,7 @@ def _no_data_hash(patch: Patch) -> None:
 
     def trusting(self: Survey, found: sum_file.FoundEntry, *, is_cut: bool) -> bool:
         entry = found.entry
-        actual = survey.hash_of(self.data, self.end, entry.end)
+        actual = sum_file.hash_of(self.data, self.end, entry.end)
         return compare(self, found._replace(entry=entry._replace(data_hash=actual)), is_cut=is_cut)
 
     patch(Survey, "_compare", trusting)
@@ -197,7 +187,7 @@ def _end_before_sync(patch: Patch) -> None:
         seal(self)
         sums = self._sums
         if was_writer and sums is not None and not sums.flags & sum_file.Flag.CLEAN:
-            content, self._sums = sum_writer.closing(sums, self.size_bytes, self.pointer_high or 0)
+            content, self._sums = sum_file.closing(sums, self.size_bytes, self.pointer_high or 0)
             files = self._files.files
             files.open(self.path + "_sum", "r+").write_at(content, sums.size_bytes)
 

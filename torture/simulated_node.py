@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-import poe.storage.store
 from poe.actors import ActorRef, Call, Error, GenServer, SimulatedClock
 from poe.broker import (
     AppendixOptions,
@@ -29,13 +28,14 @@ from poe.broker.request_handler import RequestHandler
 from poe.broker.topic_registry import Trim
 from poe.errors import ActorDead, PoeError, ReadFailed, SyncFailed
 from poe.storage import SegmentOptions, Store, decode_records
+from poe.storage.store import store
 from poe.testing import SimulatedSystem
 from torture.checker import Put, Record, Stored
 from torture.layers.simulated_disk import SimulatedDisk
 from torture.workload import START_US, Ack
 
 # However few topics there are, they rest after a stop or a kill.
-poe.storage.store.FEW_TOPICS = 0
+store.FEW_TOPICS = 0
 _CLIENTS = 4
 _BYTES_MAX = 1 << 26
 WORK_S_MAX = 0.3

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
-import poe.storage.store
 from poe.storage import Files, Segment, SegmentOptions, Store, decode_records
+from poe.storage.store import store
 from torture.checker import Journal, Put, Record, Sender
 
 START_US = 1_700_000_000_000_000
@@ -21,7 +21,7 @@ _STEP_US = 1_000_000
 _PLAIN_TOPIC = b"t0"
 """Without sequenced puts, for whose sake a full segment is synced before the next one begins."""
 # However few topics there are, they rest after a clean stop.
-poe.storage.store.FEW_TOPICS = 0
+store.FEW_TOPICS = 0
 
 Ack = Literal["memory", "flushed", "fsync"]
 Acked = Callable[[Put, int], None]

@@ -9,7 +9,7 @@ import pytest
 
 from poe import Node, protocol
 from poe.errors import Overloaded, PortInUse
-from poe.storage.record import encode_record
+from poe.storage.formats.record import encode_record
 from poe.supervision.api import CountChildren, WhichChildren
 from tests.broker.nodes import KILLING, START_US, connect, is_served, kill
 from tests.waiting import wait_until

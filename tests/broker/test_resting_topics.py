@@ -3,7 +3,8 @@
 import pytest
 
 from poe.errors import Overloaded, TopicFailed, UnknownTopic
-from poe.storage import Store, store
+from poe.storage import Store
+from poe.storage.store import store
 from tests.broker.nodes import SimulatedNode
 from tests.storage.segments import NOW
 

@@ -16,7 +16,7 @@ from poe.errors import (
     SequenceGap,
 )
 from poe.protocol import IN_FLIGHT_MAX, LastPut, PutId
-from poe.storage.producers import PRODUCERS_FULL_COUNT, WINDOW_COUNT
+from poe.storage.segment.producers import PRODUCERS_FULL_COUNT, WINDOW_COUNT
 from tests.broker.nodes import connect, read_by_frames
 from tests.broker.server_process import ServerProcess
 from tests.waiting import wait_until

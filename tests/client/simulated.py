@@ -12,7 +12,7 @@ from poe.client.producer.topic_info import WorkerState
 from poe.client.producer.transport import Done, OutgoingBatch
 from poe.client.producer.worker_record import WorkerRecord
 from poe.errors import ConnectionClosed, InvalidMessage, PoeError
-from poe.storage.producers import Producers
+from poe.storage.segment.producers import Producers
 
 
 class SimulatedTime:

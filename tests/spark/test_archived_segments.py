@@ -150,7 +150,7 @@ def read_all(archived):
 
 
 def test_an_archived_segment_is_split_at_row_groups(archived, monkeypatch):
-    monkeypatch.setattr("poe.storage.shared_folder._CHUNK_COUNT", 3)
+    monkeypatch.setattr("poe.storage.store.shared_folder._CHUNK_COUNT", 3)
     monkeypatch.setattr("poe.spark.archive_writer._GROUP_BYTES", 500_000)
     archived.sim.node.put_many(TOPIC, [b"x" * 200_000] * 12)
     archived.sim.advance(1)
@@ -257,7 +257,7 @@ def test_what_is_moved_between_plan_and_read_is_read_once(archived):
 
 
 def test_a_segment_that_is_moved_while_it_is_read_is_read_to_its_end(archived, monkeypatch):
-    monkeypatch.setattr("poe.storage.shared_folder._CHUNK_COUNT", 3)
+    monkeypatch.setattr("poe.storage.store.shared_folder._CHUNK_COUNT", 3)
     for _ in range(2):
         archived.put(10)
     reader = archived.reader()

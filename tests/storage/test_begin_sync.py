@@ -8,8 +8,8 @@ import pytest
 
 from poe.errors import NoDescriptors, WriteFailed
 from poe.storage import check_segments
-from poe.storage.recovery import NO_STORE
-from poe.storage.sum_file import SUM_HEADER_BYTES, Flag, decode_sums, seed_of
+from poe.storage.formats.sum_file import SUM_HEADER_BYTES, Flag, decode_sums, seed_of
+from poe.storage.recovery.recovery import NO_STORE
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import FOLDER, NOW, create, files_at, path_of, read_all, reopen
 

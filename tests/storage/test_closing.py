@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from poe.storage import SegmentOptions, Store
-from poe.storage.record import decode_records
+from poe.storage.formats.record import decode_records
 from tests.storage.faulty_files import FaultyFiles
 from torture.layers.crash_state import after_power_cut
 from torture.layers.memory import MemoryFiles

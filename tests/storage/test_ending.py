@@ -8,7 +8,7 @@ from threading import Event, Thread
 import pytest
 
 from poe.storage import RealFiles, Store, check_segments
-from poe.storage.sum_file import SUM_HEADER_BYTES
+from poe.storage.formats.sum_file import SUM_HEADER_BYTES
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, path_of, read_all
 

@@ -1,6 +1,6 @@
 """Floors of pointers: of those that are noted, the newest are known."""
 
-from poe.storage.floors import FLOORS_MAX, Floors
+from poe.storage.store.floors import FLOORS_MAX, Floors
 
 
 def test_a_floor_is_never_lowered():

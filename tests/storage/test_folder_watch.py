@@ -6,7 +6,7 @@ import pytest
 
 from poe.errors import StoreGone, StoreLocked
 from poe.storage import RealFiles, Store
-from poe.storage.folder_watch import LOCK_FILE
+from poe.storage.store.folder_watch import LOCK_FILE
 from tests.storage.segments import NOW
 
 

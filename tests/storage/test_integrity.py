@@ -7,11 +7,10 @@ from xxhash import xxh3_64_intdigest
 
 from poe.errors import CorruptRecord
 from poe.storage import check_segments, decode_records
-from poe.storage.recovery import NO_STORE, read_sums
-from poe.storage.scrub import scrub
-from poe.storage.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES, encode_sums
-from poe.storage.survey import hash_of
-from poe.storage.verification import Verification
+from poe.storage.formats.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES, encode_sums, hash_of
+from poe.storage.recovery.recovery import NO_STORE, read_sums
+from poe.storage.recovery.scrub import scrub
+from poe.storage.segment.verification import Verification
 from tests.storage.segments import FOLDER, NOW, create, files_at, path_of, read_all, reopen
 
 BATCHES = [[b"first"], [b"a", b"bb", b"ccc"], [b"equal"] * 5, [b"y", b"z" * 9]]

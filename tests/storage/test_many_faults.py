@@ -6,7 +6,7 @@ import pytest
 
 from poe.errors import CorruptRecord
 from poe.storage import check_segments, decode_records
-from poe.storage.recovery import RecoveryMode
+from poe.storage.recovery.recovery import RecoveryMode
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, create, files_at, path_of, reopen
 

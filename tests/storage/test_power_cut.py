@@ -15,9 +15,9 @@ import pytest
 
 from poe.errors import CorruptRecord, OptionError, StorageError, WriteFailed
 from poe.storage import RealFiles, Segment, SegmentOptions, Store, check_events
-from poe.storage.record import encode_records
-from poe.storage.store_meta import Kind, StoreMeta, decode_events
-from poe.storage.sum_file import SUM_HEADER_BYTES
+from poe.storage.formats.record import encode_records
+from poe.storage.formats.store_meta import Kind, StoreMeta, decode_events
+from poe.storage.formats.sum_file import SUM_HEADER_BYTES
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import FOLDER, NOW, create, files_at, path_of, read_all, reopen
 from torture.layers.simulated_disk import SimulatedDisk

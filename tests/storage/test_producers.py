@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poe.errors import ProducerFenced, RepeatedPut, SequenceGap
-from poe.storage.producers import (
+from poe.storage.segment.producers import (
     PRODUCER_IDLE_MAX_US,
     PRODUCERS_COUNT_MAX,
     WINDOW_COUNT,

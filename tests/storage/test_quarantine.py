@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from poe.storage import quarantine
-from poe.storage.quarantine import keep_bytes, keep_file
+from poe.storage.recovery import quarantine
+from poe.storage.recovery.quarantine import keep_bytes, keep_file
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import files_at, names_in
 

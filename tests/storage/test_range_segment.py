@@ -6,7 +6,7 @@ import pytest
 
 from poe.errors import CorruptRecord, ReadFailed
 from poe.storage import POINTER_MAX, decode_records
-from poe.storage.index import decode_entries
+from poe.storage.formats.index import decode_entries
 from tests.storage.segments import NOW, create, files_at, path_of, read_all, reopen
 
 MESSAGES = [b"a", b"bb", b"ccc", b"dddd", b"eeeee"]

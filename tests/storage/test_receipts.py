@@ -17,11 +17,11 @@ from poe.errors import (
     WriteFailed,
 )
 from poe.storage import RealFiles, SegmentOptions, Store, check_segments
-from poe.storage.producers import PRODUCER_IDLE_MAX_US, PRODUCERS_COUNT_MAX
-from poe.storage.receipt_file import RECEIPT_BYTES, RECEIPT_MAGIC, read_receipts
-from poe.storage.repair import repair_segments
-from poe.storage.scrub import scrub
-from poe.storage.sum_file import SUM_HEADER_BYTES, SumHeader
+from poe.storage.formats.receipt_file import RECEIPT_BYTES, RECEIPT_MAGIC, read_receipts
+from poe.storage.formats.sum_file import SUM_HEADER_BYTES, SumHeader
+from poe.storage.recovery.scrub import scrub
+from poe.storage.segment.producers import PRODUCER_IDLE_MAX_US, PRODUCERS_COUNT_MAX
+from poe.storage.store.repair import repair_segments
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import (
     FOLDER,

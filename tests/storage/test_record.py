@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from poe.errors import CorruptRecord, InvalidMessage
 from poe.storage import POINTER_MAX, decode_records
-from poe.storage.record import encode_record, encode_records
+from poe.storage.formats.record import encode_record, encode_records
 
 POINTER = 0x01020304050607
 MESSAGES = st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=40)

@@ -12,7 +12,7 @@ import pytest
 
 from poe.errors import ReadFailed, SegmentLocked, WriteFailed
 from poe.storage import RealFiles, check_segments
-from poe.storage.record import encode_records
+from poe.storage.formats.record import encode_records
 from tests.storage.faulty_files import FaultyFile, FaultyFiles
 from tests.storage.segments import (
     NOW,

@@ -8,7 +8,16 @@ import pytest
 
 from poe.errors import FormatNotSupported, StorageError, StorageFull
 from poe.storage import RealFiles, Removals, SharedFolder, Store
-from poe.storage.removals import (
+from poe.storage.formats.store_meta import (
+    META_FILE,
+    META_MAGIC,
+    Event,
+    Kind,
+    decode_events,
+    encode_event,
+)
+from poe.storage.formats.sum_file import SUM_HEADER_BYTES, SumHeader
+from poe.storage.store.removals import (
     EXTENTS_MAX,
     GONE_TOPICS_MAX,
     REMOVED_FILE,
@@ -16,8 +25,6 @@ from poe.storage.removals import (
     RemovedExtent,
     read_removals,
 )
-from poe.storage.store_meta import META_FILE, META_MAGIC, Event, Kind, decode_events, encode_event
-from poe.storage.sum_file import SUM_HEADER_BYTES, SumHeader
 from tests.storage.faulty_files import FaultyFiles
 from torture.layers.simulated_disk import SimulatedDisk
 from torture.layers.watched import Failing

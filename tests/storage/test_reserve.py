@@ -6,7 +6,7 @@ import pytest
 
 from poe.errors import StorageFull, WriteFailed
 from poe.storage import RealFiles, Store, StoreOptions
-from poe.storage.reserve import RESERVE_FILE, Reserve
+from poe.storage.store.reserve import RESERVE_FILE, Reserve
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, names_in, read_all
 

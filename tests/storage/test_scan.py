@@ -5,8 +5,8 @@ from itertools import accumulate
 
 import pytest
 
-from poe.storage.record import encode_record, encode_records
-from poe.storage.scan import scan_records
+from poe.storage.formats.record import encode_record, encode_records
+from poe.storage.recovery.scan import scan_records
 from tests.storage.segments import files_at
 
 

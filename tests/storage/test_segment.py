@@ -16,7 +16,7 @@ from poe.errors import (
     SegmentSealed,
 )
 from poe.storage import POINTER_MAX, SegmentOptions, decode_records
-from poe.storage.readable_segment import ReadableSegment
+from poe.storage.segment.readable_segment import ReadableSegment
 from tests.storage.segments import NOW, create, files_at, names_in, path_of, read_all, reopen
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from poe.errors import ReadFailed, StorageError, StorageFull, WriteFailed
-from poe.storage.index import OFFSET_MAX
+from poe.storage.formats.index import OFFSET_MAX
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, create, files_at, names_in, path_of, read_all, reopen
 

@@ -16,7 +16,7 @@ from poe.storage import (
     check_segments,
     repair_segments,
 )
-from poe.storage.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES
+from poe.storage.formats.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES
 from tests.storage.segments import NOW, names_in, read_all
 
 SUFFIXES = ("_data", "_index", "_sum", "_seq", "_lock")

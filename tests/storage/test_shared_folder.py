@@ -8,7 +8,7 @@ import pytest
 
 from poe.errors import CorruptRecord, OptionError
 from poe.storage import POINTER_MAX, SharedFolder
-from poe.storage.index import ENTRY_BYTES
+from poe.storage.formats.index import ENTRY_BYTES
 from tests.storage.segments import FOLDER, NOW, create, files_at, path_of
 
 TOPIC = b"t"

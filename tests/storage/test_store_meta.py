@@ -14,7 +14,7 @@ from xxhash import xxh3_64_digest
 
 from poe.errors import FormatNotSupported, TopicDamaged, WriteFailed
 from poe.storage import RealFiles, SegmentOptions, Store
-from poe.storage.store_meta import Event, Kind, StoreMeta, decode_events, encode_event
+from poe.storage.formats.store_meta import Event, Kind, StoreMeta, decode_events, encode_event
 from tests.broker.nodes import descriptors
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, names_in, read_all

@@ -6,7 +6,7 @@ import pytest
 
 from poe.errors import InvalidTopicName, TopicFailed
 from poe.storage import RealFiles, SegmentOptions, Store, check_events, check_segments
-from poe.storage.store_meta import StoreMeta
+from poe.storage.formats.store_meta import StoreMeta
 from tests.storage.segments import NOW, names_in, read_all
 
 ESCAPE = SegmentOptions(names="escape")

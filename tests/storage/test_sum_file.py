@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_digest
 
 from poe.errors import FormatNotSupported
-from poe.storage.sum_file import (
+from poe.storage.formats.sum_file import (
     SUM_ENTRY_BYTES,
     SUM_HEADER_BYTES,
     SumEntry,

@@ -11,9 +11,9 @@ from poe.storage import (
     Store,
     check_events,
     check_segments,
-    store,
-    store_meta,
 )
+from poe.storage.formats import store_meta
+from poe.storage.store import store
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, read_all
 

@@ -1,0 +1,248 @@
+"""Turn what was stored of sequenced puts into the bytes of a segment's `_seq` file, and back.
+
+A receipt is written before the data that it is about, so that a message is never there without it;
+one whose data did not follow counts for nothing. Only segments of topics with sequenced puts have
+this file. It begins with what the segment before knew, so the newest one tells all.
+
+Receipts are chained like sums: up to the first that a power cut has torn or taken, none is missing.
+How far into the data that goes is told by where the last of them ends, or by a cover: that is a
+receipt of no put, which says that what lies before it in the data has all its receipts. There is
+one wherever a sync ends in what was put without a sequence.
+
+Layout of the header (64 bytes): as of a sum file, with magic "poe-seq" and a zero; created is 0.
+
+Layout of a receipt (64 bytes, big endian):
+    producer   16 bytes
+    epoch      u32
+    sequence   u32
+    kind       u32      1 put, 2 put into an earlier segment, 3 cover
+    size       u32      bytes of the records; 0 of other kinds
+    pointer    u64      of the last message; 0 of a cover
+    end        u64      data offset behind the records; of an earlier segment's 0
+    data hash  u64      of the records; 0 of other kinds
+    chain      u64      hash of the chain of the receipt before and of the bytes before
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from xxhash import xxh3_64_intdigest
+
+from poe.storage.files import Files, OpenFile
+from poe.storage.formats.sum_file import SUM_HEADER_BYTES, SumHeader, hash_of, seed_of
+from poe.storage.replacement import replace_file
+
+RECEIPT_BYTES = 64
+RECEIPT_MAGIC = b"poe-seq\0"
+
+_RECEIPT = struct.Struct(">16sIIIIQQQ")
+_CHAINED = struct.Struct(">16sIIIIQQQQ")
+_HASH = struct.Struct(">Q")
+
+PutKey: TypeAlias = tuple[bytes, int, int]
+"""Producer (16 bytes), epoch and sequence (32 bits each) of a put."""
+
+
+class ReceiptKind:
+    """What a receipt is of."""
+
+    PUT: Final = 1
+    EARLIER: Final = 2
+    """A put into an earlier segment."""
+
+    COVER: Final = 3
+
+
+class Receipt(NamedTuple):
+    """What tells of a put that it is stored."""
+
+    producer: bytes
+    epoch: int
+    sequence: int
+    kind: int
+    size_bytes: int
+    pointer: int
+    end: int
+    data_hash: int
+
+    @property
+    def put(self) -> PutKey:
+        """Which put it is of."""
+        return self[:3]
+
+
+class FoundReceipt(NamedTuple):
+    """A receipt as it lies in a file."""
+
+    receipt: Receipt
+    chain: int
+    is_chained: bool
+    """Whether it is as it was written, and follows the one before it as that lies there."""
+
+
+def receipt_of(put: PutKey, pointer: int, end: int, data: bytes | memoryview) -> Receipt:
+    """Make the receipt of a put whose records are about to end at an offset."""
+    return Receipt(*put, ReceiptKind.PUT, len(data), pointer, end, xxh3_64_intdigest(data))
+
+
+def earlier_receipt(put: PutKey, pointer: int) -> Receipt:
+    """Make the receipt of a put that an earlier segment holds."""
+    return Receipt(*put, ReceiptKind.EARLIER, 0, pointer, 0, 0)
+
+
+def cover(end: int) -> Receipt:
+    """Make what says that all data before an offset has its receipts."""
+    return Receipt(bytes(16), 0, 0, ReceiptKind.COVER, 0, 0, end, 0)
+
+
+def encode_receipts(receipts: list[Receipt], chain: int) -> tuple[bytes, int]:
+    """Encode receipts that follow the one with this chain; return them and the last chain."""
+    parts = []
+    for receipt in receipts:
+        head = _RECEIPT.pack(*receipt)
+        chain = xxh3_64_intdigest(_HASH.pack(chain) + head)
+        parts += [head, _HASH.pack(chain)]
+    return b"".join(parts), chain
+
+
+def decode_receipts(content: bytes, chain: int) -> list[FoundReceipt]:
+    """Decode the whole receipts in some bytes; the first follows the one with this chain."""
+    whole = content[: len(content) // RECEIPT_BYTES * RECEIPT_BYTES]
+    # What is hashed lies in one piece: the chain of a receipt, and the head of the next one.
+    chained = _HASH.pack(chain) + whole
+    pieces = range(0, len(whole), RECEIPT_BYTES)
+    expected = [xxh3_64_intdigest(chained[at : at + RECEIPT_BYTES]) for at in pieces]
+    found = []
+    for fields, expected_chain in zip(_CHAINED.iter_unpack(whole), expected, strict=True):
+        *head, chain = fields
+        found.append(FoundReceipt(Receipt._make(head), chain, chain == expected_chain))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class FoundReceipts:
+    """What lies in a `_seq` file."""
+
+    content: bytes
+    header: SumHeader
+    """The one that it should have."""
+
+    has_header: bool
+    seed: int
+    receipts: list[FoundReceipt]
+
+    @property
+    def reach(self) -> int:
+        """Up to where in the data the last receipt goes."""
+        ends = (each.receipt.end for each in reversed(self.receipts) if each.is_chained)
+        return next(ends, 0)
+
+    @property
+    def damaged_count(self) -> int:
+        """Tell how many receipts are not what was written, before the last one that is."""
+        sound = [number for number, each in enumerate(self.receipts) if each.is_chained]
+        return sound[-1] + 1 - len(sound) if sound else 0
+
+    @property
+    def torn_bytes(self) -> int:
+        """Tell how many bytes lie behind the last receipt that is what was written."""
+        sound = [number for number, each in enumerate(self.receipts, 1) if each.is_chained]
+        return len(self.content) - SUM_HEADER_BYTES - RECEIPT_BYTES * (sound[-1] if sound else 0)
+
+
+class TrustedReceipts(NamedTuple):
+    """What of the receipts that were found can be trusted."""
+
+    receipts: list[Receipt]
+    reach: int
+    """Up to this offset of the data no receipt is missing."""
+
+    damaged_count: int
+    """Receipts that were written, and are not what was written."""
+
+
+def read_receipts(files: Files, path: str, store_id: bytes) -> FoundReceipts | None:
+    """Read the receipts of a segment; None where it has no such file.
+
+    Raises:
+        FormatNotSupported: a newer version has written them.
+        OSError: as reported by the file layer.
+    """
+    try:
+        file = files.open(path + "_seq", "r")
+    except FileNotFoundError:
+        return None
+    content = file.read_at(file.size(), 0)
+    expected = SumHeader.of_segment(path, store_id)
+    header, has_header = expected.or_found(content, path + "_seq", RECEIPT_MAGIC)
+    seed = seed_of(path, header.store_id)
+    receipts = decode_receipts(content[SUM_HEADER_BYTES:], seed)
+    return FoundReceipts(content, header, has_header, seed, receipts)
+
+
+def make_receipts(files: Files, path: str, store_id: bytes, receipts: list[Receipt]) -> None:
+    """Make the `_seq` file of a segment that has none: whole, so that it is never torn.
+
+    Raises:
+        OSError: as reported by the file layer.
+    """
+    _write_anew(files, path, SumHeader.of_segment(path, store_id), receipts)
+
+
+def trust(
+    found: FoundReceipts, data: OpenFile, end: int | None, synced_end: int | None
+) -> TrustedReceipts:
+    """Find out which receipts count.
+
+    Args:
+        found: what lies in the file.
+        data: the data file.
+        end: where the data ends, once that is known; receipts that end behind it are of data that
+            did not follow.
+        synced_end: after a power cut, so much of the data was synced, with its receipts: there one
+            that is not as it was written is damaged, and behind it torn, as the rest is. None where
+            the power was not cut: only the last ones can be torn.
+    """
+    receipts: list[Receipt] = []
+    reach = damaged_count = doubtful_count = 0
+    for receipt, _, is_chained in found.receipts:
+        if not is_chained:
+            if synced_end is not None and reach >= synced_end:
+                break
+            doubtful_count += 1
+            continue
+        damaged_count += doubtful_count
+        doubtful_count = 0
+        if end is None or receipt.end <= end:
+            receipts.append(receipt)
+            reach = receipt.end
+    # Only of the last one can the data have failed to follow: the next one takes its place.
+    if receipts and receipts[-1].end > (synced_end or 0):
+        last = receipts[-1]
+        start = last.end - last.size_bytes
+        if last.size_bytes and hash_of(data, start, last.end) != last.data_hash:
+            receipts.pop()
+            reach = start
+    return TrustedReceipts(receipts, max(reach, synced_end or 0), damaged_count)
+
+
+def settle(files: Files, path: str, found: FoundReceipts, receipts: list[Receipt]) -> None:
+    """Make the file hold exactly these receipts, durably.
+
+    Raises:
+        OSError: as reported by the file layer.
+    """
+    content = found.header.encode(RECEIPT_MAGIC) + encode_receipts(receipts, found.seed)[0]
+    if not found.content.startswith(content):
+        _write_anew(files, path, found.header, receipts)
+        return
+    file = files.open(path + "_seq", "r+")
+    if len(found.content) != len(content):
+        file.truncate(len(content))
+    file.sync()
+
+
+def _write_anew(files: Files, path: str, header: SumHeader, receipts: list[Receipt]) -> None:
+    content, _ = encode_receipts(receipts, seed_of(path, header.store_id))
+    replace_file(files, path + "_seq", header.encode(RECEIPT_MAGIC) + content)

@@ -1,0 +1,1 @@
+"""One segment: appends batches to its files, and finds records in them."""

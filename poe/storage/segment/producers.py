@@ -1,0 +1,119 @@
+"""Turn what is known of the sequenced puts of a topic into an answer for the next one.
+
+A producer numbers its puts from 0 within an epoch, and puts again what was not answered. Strategy:
+of each producer the newest epoch is kept, and where its newest puts ended. Nothing here touches a
+file: `receipts.py` keeps this on the disk.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from poe.errors import ProducerFenced, RepeatedPut, SequenceGap
+from poe.storage.formats.receipt_file import PutKey
+
+PRODUCER_BYTES = 16
+
+WINDOW_COUNT = 64
+"""Puts of a producer whose pointers are kept: as many as a client may have under way."""
+
+PRODUCERS_COUNT_MAX = 1000
+"""Producers of a topic that a new segment is told of; those that put last."""
+
+PRODUCERS_FULL_COUNT = 10 * PRODUCERS_COUNT_MAX
+"""Producers with which a segment is full: each takes some 400 bytes of memory, or 5 KB if busy."""
+
+PRODUCER_IDLE_MAX_US = 7 * 24 * 3600 * 1_000_000
+"""A new segment is told of no producer that has put nothing for so long."""
+
+
+class LastPut(NamedTuple):
+    """The newest put of a producer that is stored."""
+
+    epoch: int
+    sequence: int
+    pointer: int
+    """Of its last message."""
+
+
+class _Producer:
+    """Always: `newest` is the last and the greatest key of `pointers`, of 64 at most."""
+
+    __slots__ = ("epoch", "newest", "pointers")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.newest = -1
+        self.pointers: dict[int, int] = {}
+
+
+class Producers:
+    """The producers of one topic."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, _Producer] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether a new segment is due, which is told of the newest only."""
+        return len(self._known) >= PRODUCERS_FULL_COUNT
+
+    def find(self, put: PutKey) -> int | None:
+        """Tell the pointer of a put that is stored; None where it is the next one to store.
+
+        Raises:
+            RepeatedPut: it is stored, and its pointer is not known any more.
+            SequenceGap: it is not stored, and not the next one either.
+            ProducerFenced: its producer has put with a greater epoch since.
+        """
+        producer, epoch, sequence = put
+        known = self._known.get(producer)
+        expected = 0
+        if known is not None and epoch <= known.epoch:
+            if epoch < known.epoch:
+                raise ProducerFenced(producer, epoch, known.epoch)
+            if sequence <= known.newest:
+                pointer = known.pointers.get(sequence)
+                if pointer is None:
+                    raise RepeatedPut(producer, epoch, sequence)
+                return pointer
+            expected = known.newest + 1
+        if sequence != expected:
+            raise SequenceGap(producer, epoch, sequence, expected)
+        return None
+
+    def add(self, put: PutKey, pointer: int) -> None:
+        """Note that a put is stored; of one producer, puts come in their order."""
+        producer, epoch, sequence = put
+        known = self._known.get(producer)
+        if known is None or known.epoch != epoch:
+            known = self._known[producer] = _Producer(epoch)
+        known.newest = sequence
+        known.pointers[sequence] = pointer
+        if len(known.pointers) > WINDOW_COUNT:
+            del known.pointers[next(iter(known.pointers))]
+
+    def last(self, producer: bytes) -> LastPut | None:
+        """Tell the newest put of a producer; None where none is known."""
+        known = self._known.get(producer)
+        if known is None:
+            return None
+        return LastPut(known.epoch, known.newest, known.pointers[known.newest])
+
+    def live(self, now_us: int) -> Iterator[tuple[PutKey, int]]:
+        """Tell the puts, and their pointers, that a new segment is to know of.
+
+        A pointer tells when it was given, so it tells who has been idle for long, too.
+        """
+        ages = sorted(
+            ((known.pointers[known.newest], producer) for producer, known in self._known.items()),
+            reverse=True,
+        )
+        for pointer, producer in islice(ages, PRODUCERS_COUNT_MAX):
+            if pointer < now_us - PRODUCER_IDLE_MAX_US:
+                return
+            known = self._known[producer]
+            for sequence, each in known.pointers.items():
+                yield (producer, known.epoch, sequence), each

@@ -1,0 +1,263 @@
+"""The sequenced puts of a topic, as its newest segment knows them, in memory and on disk."""
+
+import logging
+from typing import NamedTuple, Self
+
+from poe.storage.failure import reading, writing
+from poe.storage.files import Files, OpenFile
+from poe.storage.formats.receipt_file import (
+    RECEIPT_BYTES,
+    RECEIPT_MAGIC,
+    PutKey,
+    Receipt,
+    ReceiptKind,
+    cover,
+    decode_receipts,
+    earlier_receipt,
+    encode_receipts,
+    make_receipts,
+    read_receipts,
+    receipt_of,
+)
+from poe.storage.formats.sum_file import SUM_HEADER_BYTES, SumHeader
+from poe.storage.segment.producers import LastPut, Producers
+
+_log = logging.getLogger(__name__)
+
+
+class _Written(NamedTuple):
+    """A receipt that lies in the file, and whose data is about to follow."""
+
+    receipt: Receipt
+    chain: int
+
+
+class Receipts:
+    """The receipts of one segment, `path` less `_data`; one thread at a time may call it.
+
+    Nothing is read before it is asked for. A put is stored by `write`, then its data, then
+    `confirm`, or `take_back` where the data was not taken. What it knows of producers stays in
+    memory while the segment is written to, however long that hibernates.
+
+    Always, of the segment that is written to:
+
+        bytes of receipts that a sync has covered <= bytes of those that count
+        data that counts and lies behind `reach` was put without a sequence since the last sync
+    """
+
+    __slots__ = (
+        "_chain",
+        "_file",
+        "_files",
+        "_producers",
+        "_reach",
+        "_size_bytes",
+        "_store_id",
+        "_synced_bytes",
+        "_to_be_synced",
+        "_written",
+        "path",
+    )
+
+    def __init__(self, files: Files, path: str, store_id: bytes) -> None:
+        """Stand for a file that is there."""
+        self.path = path
+        self._files = files
+        self._store_id = store_id
+        self._file: OpenFile | None = None
+        self._producers: Producers | None = None
+        self._size_bytes: int | None = None  # None stands for all of the file
+        self._synced_bytes = self._to_be_synced = 0
+        self._chain = self._reach = 0
+        self._written: _Written | None = None
+
+    @classmethod
+    def make(
+        cls, files: Files, path: str, store_id: bytes, earlier: list[Receipt], size_bytes: int
+    ) -> Self:
+        """Make the file of a segment that has so much data, all of it without receipts.
+
+        Raises:
+            OSError: as reported by the file layer.
+        """
+        receipts = [*earlier, cover(size_bytes)] if size_bytes else earlier
+        make_receipts(files, path, store_id, receipts)
+        made = cls(files, path, store_id)
+        made._begin(SUM_HEADER_BYTES + len(receipts) * RECEIPT_BYTES)
+        return made
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether too many producers are kept in memory."""
+        return self._producers is not None and self._producers.is_full
+
+    def find(self, put: PutKey) -> int | None:
+        """Tell the pointer of a put that is stored; None where it is the next one to store.
+
+        Raises:
+            RepeatedPut, SequenceGap, ProducerFenced: see `Producers.find`.
+            ReadFailed: the file cannot be read.
+        """
+        return self._loaded().find(put)
+
+    def last(self, producer: bytes) -> LastPut | None:
+        """Tell the newest put of a producer.
+
+        Raises:
+            ReadFailed: the file cannot be read.
+        """
+        return self._loaded().last(producer)
+
+    def earlier(self, now_us: int) -> list[Receipt]:
+        """Return what a new segment is to begin with.
+
+        Raises:
+            ReadFailed: the file cannot be read.
+        """
+        return [earlier_receipt(put, pointer) for put, pointer in self._loaded().live(now_us)]
+
+    def write(self, put: PutKey, pointer: int, end: int, data: bytes | memoryview) -> None:
+        """Write the receipt of a put whose records are about to end at `end`.
+
+        Raises:
+            StorageFull: no room for it; nothing is changed.
+            WriteFailed: another failure; likewise.
+            ReadFailed: the file cannot be opened.
+        """
+        self._written = self._write(receipt_of(put, pointer, end, data))
+
+    def confirm(self) -> None:
+        """Note that the data has followed."""
+        written, self._written = self._written, None
+        assert written is not None
+        self._advance(written)
+        self._loaded().add(written.receipt.put, written.receipt.pointer)
+
+    def take_back(self) -> None:
+        """Remove the receipt whose data was not taken.
+
+        Raises:
+            StorageFull, WriteFailed: it is still there, so nothing may be put behind it.
+        """
+        self._written = None
+        self.cut()
+
+    def cover(self, size_bytes: int) -> OpenFile:
+        """Say that all data has its receipts; return the file, which is about to be synced.
+
+        Raises:
+            StorageFull: no room for it.
+            WriteFailed: another failure.
+            ReadFailed: the file cannot be opened or read.
+        """
+        self._loaded()
+        if self._reach != size_bytes:
+            self._advance(self._write(cover(size_bytes)))
+        assert self._size_bytes is not None
+        self._to_be_synced = self._size_bytes
+        return self._opened()
+
+    def note_synced(self) -> None:
+        """Note that what `cover` was called for is durable, and the data, too."""
+        self._synced_bytes = self._to_be_synced
+
+    def prepare(self, size_bytes: int) -> None:
+        """Get ready for writing behind data that is durable, be it also from somebody else.
+
+        Raises:
+            StorageError: as `cover`; FormatNotSupported where a newer version has written it.
+        """
+        path = self.path + "_seq"
+        with reading(path):
+            file = self._files.open(path, "r")
+            SumHeader.decode(file.read_at(SUM_HEADER_BYTES, 0), path, RECEIPT_MAGIC)
+            self._begin(file.size())
+            last_at = max(file.size() - RECEIPT_BYTES, 0)
+            last = decode_receipts(file.read_at(RECEIPT_BYTES, last_at), 0)
+        if size_bytes and not (last and last[0].receipt.end == size_bytes):
+            file = self.cover(size_bytes)
+            with writing(path):
+                file.sync()
+            self.note_synced()
+
+    def cut(self) -> None:
+        """Cut off what lies behind the receipts that count.
+
+        Raises:
+            StorageFull, WriteFailed: it is still there.
+            ReadFailed: the file cannot be opened or read.
+        """
+        self._loaded()
+        with writing(self.path + "_seq"):
+            file = self._opened()
+            if file.size() != self._size_bytes:
+                assert self._size_bytes is not None
+                file.truncate(self._size_bytes)
+
+    def rewind(self) -> None:
+        """Give up what no sync has covered."""
+        self.forget()
+        self._size_bytes = self._synced_bytes
+
+    def close(self) -> None:
+        """Let the file go until it is needed again."""
+        self._file = None
+
+    def forget(self) -> None:
+        """Let go of everything; what is asked for is read again."""
+        self.close()
+        self._size_bytes = self._producers = self._written = None
+
+    def _begin(self, size_bytes: int) -> None:
+        self._size_bytes = self._synced_bytes = self._to_be_synced = size_bytes
+
+    def _write(self, receipt: Receipt) -> _Written:
+        self._loaded()
+        content, chain = encode_receipts([receipt], self._chain)
+        assert self._size_bytes is not None
+        with writing(self.path + "_seq"):
+            self._opened().write_at(content, self._size_bytes)
+        return _Written(receipt, chain)
+
+    def _advance(self, written: _Written) -> None:
+        assert self._size_bytes is not None
+        self._size_bytes += RECEIPT_BYTES
+        self._chain = written.chain
+        self._reach = written.receipt.end
+
+    def _opened(self) -> OpenFile:
+        if self._file is None:
+            with reading(self.path + "_seq"):
+                self._file = self._files.open(self.path + "_seq", "r+")
+        return self._file
+
+    def _loaded(self) -> Producers:
+        if self._producers is None:
+            self._producers = self._load()
+        return self._producers
+
+    def _load(self) -> Producers:
+        """Read the file, up to the size that counts."""
+        with reading(self.path + "_seq"):
+            found = read_receipts(self._files, self.path, self._store_id)
+        producers = Producers()
+        if found is None:
+            _log.error("%s_seq is lost; what is put again may be stored again", self.path)
+            self._size_bytes = self._size_bytes or SUM_HEADER_BYTES
+            return producers
+        limit_bytes = len(found.content) if self._size_bytes is None else self._size_bytes
+        at = SUM_HEADER_BYTES
+        self._chain, self._reach = found.seed, 0
+        for receipt, chain, is_chained in found.receipts:
+            if at >= limit_bytes:
+                break
+            at += RECEIPT_BYTES
+            self._chain = chain
+            if not is_chained:
+                _log.error("%s_seq is damaged at offset %d", self.path, at - RECEIPT_BYTES)
+                continue
+            self._reach = receipt.end
+            if receipt.kind != ReceiptKind.COVER:
+                producers.add(receipt.put, receipt.pointer)
+        self._size_bytes = at
+        return producers

@@ -1,0 +1,362 @@
+"""The files of one segment by name: making, recovering, locking, opening and removing them."""
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+
+from poe.storage.failure import reading, writing
+from poe.storage.files import Files, OpenFile
+from poe.storage.formats.index import ENTRY_BYTES
+from poe.storage.formats.receipt_file import Receipt
+from poe.storage.formats.segment_lock import make_lock
+from poe.storage.formats.store_meta import Event, Kind, StoreMeta
+from poe.storage.formats.sum_file import (
+    SUM_HEADER_BYTES,
+    Flag,
+    SumHeader,
+    SumState,
+    chain_seed,
+    closing,
+)
+from poe.storage.recovery.recovery import NO_STORE, Extent, RecoveryMode, adopt, open_maybe, recover
+from poe.storage.segment.receipts import Receipts
+from poe.storage.segment.record_reader import RecordReader
+from poe.storage.segment.segment_writer import SegmentWriter
+from poe.storage.segment.verification import Verification
+from poe.topic_name import folder_bytes
+
+# In the order of removal. The index first, which can be made from the data: until that goes, too, a
+# removal that nothing tells of leaves a whole segment. Without sums it would have lost its hashes.
+_SUFFIXES = ("_index", "_data", "_sum", "_seq", "_lock")
+
+
+class SegmentFiles:
+    """Where the files of a segment are; `path` is theirs, less `_data`. It opens none by itself.
+
+    `topic` is the name of the topic's folder, under which sums and events know the segment: what a
+    folder holds is the same whatever the policy for names.
+    """
+
+    __slots__ = ("_meta", "_store_id", "files", "path", "timestamp", "topic")
+
+    def __init__(self, files: Files, path: str, meta: StoreMeta | None) -> None:
+        """Name the files of a segment of a store, or of none."""
+        folder, _, timestamp = path.rpartition("/")
+        self.files = files
+        self.path = path
+        self.topic = folder_bytes(folder.rpartition("/")[2])
+        self.timestamp = int(timestamp)
+        self._meta = meta
+        self._store_id = NO_STORE if meta is None else meta.store_id
+
+    def make(
+        self, earlier: list[Receipt], after_pointer: int, *, is_synced: bool
+    ) -> tuple[Extent, Receipts | None]:
+        """Make the files of an empty segment, locked; their names survive power cuts if asked to.
+
+        It has receipts where there are `earlier` ones, and then all names survive power cuts. Where
+        the messages up to `after_pointer` are lost in one, all of it is, too.
+
+        Raises:
+            StorageFull: no room; nothing is left behind.
+            WriteFailed: another failure; nothing is left behind.
+        """
+        files, path = self.files, self.path
+        receipts = None
+        with writing(path):
+            # First, and outside of the cleaning up: should it be there, nothing may be touched.
+            files.open(path + "_data", "x+")
+            try:
+                make_lock(files, path + "_lock", 0)
+                files.open(path + "_index", "w+")
+                header = SumHeader(self._store_id, self.timestamp, self.timestamp, after_pointer)
+                files.open(path + "_sum", "w+").write_at(header.encode(), 0)
+                if earlier:
+                    receipts = self._make_receipts(earlier, 0)
+                if is_synced:
+                    self._sync_names()
+            except OSError:
+                for suffix in _SUFFIXES:
+                    with contextlib.suppress(OSError):
+                        files.unlink(path + suffix)
+                raise
+        self._note(Event(Kind.CREATE, self.topic, self.timestamp))
+        seed = chain_seed(self._store_id, self.topic, self.timestamp)
+        return Extent(0, 0, 0, 0, SumState(SUM_HEADER_BYTES, seed, 0)), receipts
+
+    def recover(
+        self, mode: RecoveryMode, *, is_thorough: bool = False, before_pointer: int | None = None
+    ) -> Extent | None:
+        """Make the files trustworthy and unlocked, see `recovery.recover`."""
+        event = self._last_event()
+        extent = recover(
+            self.files,
+            self.path,
+            self._store_id,
+            mode=mode,
+            is_thorough=is_thorough,
+            noted=None if event is None else event.kind,
+            is_after_power_cut=self._meta is not None and self._meta.is_after_power_cut,
+            before_pointer=before_pointer,
+        )
+        if extent is not None:
+            self.note_sealed(extent)
+        return extent
+
+    def sealed_extent(self) -> Extent | None:
+        """Tell what a sealed segment holds by its event, the sizes of its files and its sums' end.
+
+        None when there is no event, or something is another. The end of the sums is chained to all
+        before it: of the files of another segment it is another, whatever their sizes.
+
+        Raises:
+            ReadFailed: a file cannot be looked at.
+        """
+        event = self._last_event()
+        if event is None or event.kind is not Kind.SEAL:
+            return None
+        expected = {
+            "_data": event.size_bytes,
+            "_index": event.record_count * ENTRY_BYTES,
+            "_sum": event.sum_bytes,
+        }
+        with reading(self.path):
+            for suffix, size_bytes in expected.items():
+                if self.files.size(self.path + suffix) != size_bytes:
+                    return None
+            chain = self.files.open(self.path + "_sum", "r").read_at(8, event.sum_bytes - 8)
+            if chain != event.chain.to_bytes(8, "big"):
+                return None
+        sums = SumState(event.sum_bytes, event.chain, Flag.CLEAN)
+        return Extent(
+            event.record_count, event.size_bytes, event.pointer_low, event.pointer_high, sums
+        )
+
+    def note_sealed(self, extent: Extent) -> None:
+        """Note for the next start what a closed segment holds, unless it is damaged."""
+        sums = extent.sums
+        if sums is None or extent.damage:
+            return
+        numbers = extent.size_bytes, extent.count, extent.pointer_low, extent.pointer_high
+        place = self.topic, self.timestamp
+        event = Event(Kind.SEAL, *place, *numbers, sums.size_bytes, sums.chain)
+        if event != self._last_event():  # as after a start, where nothing has come since
+            self._note(event)
+
+    def has_receipts(self) -> bool:
+        """Look whether it has receipts of sequenced puts.
+
+        Raises:
+            ReadFailed: nobody can tell.
+        """
+        with reading(self.path + "_seq"):
+            return self.files.size(self.path + "_seq") is not None
+
+    def receipts(self) -> Receipts:
+        """Return the receipts of sequenced puts, which are there."""
+        return Receipts(self.files, self.path, self._store_id)
+
+    def make_receipts(self, earlier: list[Receipt], size_bytes: int) -> Receipts:
+        """Make receipts of a locked segment that has so much data, none of which has any.
+
+        On an error it has none.
+
+        Raises:
+            StorageFull: no room for them.
+            WriteFailed: another failure.
+        """
+        with writing(self.path + "_seq"):
+            try:
+                return self._make_receipts(earlier, size_bytes)
+            except OSError:
+                # Nobody would go on in it, and data behind it would be taken for suspicious.
+                with contextlib.suppress(OSError):
+                    self.files.unlink(self.path + "_seq")
+                raise
+
+    def verification(self, *, is_once: bool) -> Verification:
+        """Return what compares the data with its sums before it is read."""
+        return Verification(self.files, self.path, self._store_id, is_once=is_once)
+
+    def adopt(self) -> SumState:
+        """Make sums for a segment of another program, see `recovery.adopt`."""
+        return adopt(self.files, self.path, self._store_id)
+
+    def is_in_place(self, data: OpenFile) -> bool:
+        """Look whether the data file has its name still; what cannot be looked at has it."""
+        with contextlib.suppress(OSError):
+            return self.files.is_in_place(self.path + "_data", data)
+        return True
+
+    def check_format(self) -> None:
+        """Refuse sums of a newer version: with its event, a segment may not have been opened yet.
+
+        Raises:
+            FormatNotSupported: a newer version has written them.
+            ReadFailed: they cannot be opened or read.
+        """
+        path = self.path + "_sum"
+        with reading(path):
+            SumHeader.decode(self.files.open(path, "r").read_at(SUM_HEADER_BYTES, 0), path)
+
+    def open_reader(self, count: int) -> RecordReader:
+        """Open data and index of a segment of `count` records for reading.
+
+        Raises:
+            ReadFailed: a file cannot be opened.
+        """
+        with reading(self.path):
+            return RecordReader.open(self.files, self.path, "r", count)
+
+    def open_writer(
+        self, count: int, size_bytes: int, sums: SumState, buffer_count_max: int
+    ) -> tuple[RecordReader, SegmentWriter]:
+        """Open everything for writing behind `size_bytes` of data, which are `count` records.
+
+        Raises:
+            ReadFailed: a file cannot be opened.
+        """
+        with reading(self.path):
+            reader = RecordReader.open(self.files, self.path, "r+", count)
+            writer = SegmentWriter.open(
+                self.files,
+                self.path,
+                reader,
+                sums,
+                size_bytes=size_bytes,
+                buffer_count_max=buffer_count_max,
+            )
+        return reader, writer
+
+    def open_sums(self) -> OpenFile | None:
+        """Open the sums of a segment for writing; None where it has none.
+
+        Raises:
+            ReadFailed: they cannot be opened.
+        """
+        with reading(self.path):
+            return open_maybe(self.files, self.path + "_sum", "r+")
+
+    def begin_sync(
+        self, reader: RecordReader, sums: OpenFile | None, *, has_receipts: bool
+    ) -> Callable[[], None]:
+        """Return what makes a sealed segment durable, with its index, in any thread.
+
+        Raises:
+            ReadFailed: the receipts cannot be opened. What is returned raises WriteFailed.
+        """
+        with reading(self.path):
+            receipts = open_maybe(self.files, self.path + "_seq", "r+") if has_receipts else None
+        # The sums last, which say that the others are durable.
+        files = [reader.file, reader.index.file, *filter(None, [receipts, sums])]
+        return partial(self._sync, files)
+
+    def write_end(
+        self, sum_file: OpenFile, sums: SumState, size_bytes: int, pointer_high: int
+    ) -> SumState:
+        """Write, in any thread, that a segment all of which is durable was closed.
+
+        Raises:
+            StorageFull: no room for it.
+            WriteFailed: another failure.
+        """
+        content, ended = closing(sums, size_bytes, pointer_high)
+        with writing(self.path + "_sum"):
+            sum_file.write_at(content, sums.size_bytes)
+        return ended
+
+    def sync_end(self, sum_file: OpenFile) -> None:
+        """Make durable what `write_end` wrote.
+
+        Raises:
+            WriteFailed: the disk did not take it.
+        """
+        with writing(self.path + "_sum"):
+            sum_file.sync()
+
+    def lock(self, size_bytes: int) -> None:
+        """Make the lock file, which need not survive a power cut yet.
+
+        Raises:
+            StorageFull: no room for it.
+            WriteFailed: another failure.
+        """
+        with writing(self.path + "_lock"):
+            make_lock(self.files, self.path + "_lock", size_bytes)
+
+    def sync_lock(self) -> None:
+        """Make the lock file survive a power cut.
+
+        Without it, recovery would trust an index that a power cut has torn.
+
+        Raises:
+            WriteFailed: the disk did not take it.
+        """
+        with writing(self.path + "_lock"):
+            self._sync_lock()
+
+    def sync_names(self) -> None:
+        """Make the names of the files, and of the topic's folder, survive a power cut.
+
+        Raises:
+            WriteFailed: the disk did not take them.
+        """
+        with writing(self.path):
+            self._sync_names()
+
+    def unlock(self) -> None:
+        """Remove the lock file.
+
+        Raises:
+            WriteFailed: it cannot be removed.
+        """
+        with writing(self.path + "_lock"):
+            self.files.unlink(self.path + "_lock")
+
+    def remove(self) -> None:
+        """Remove all files; should that be interrupted, the next start goes on with it.
+
+        The folder is not synced, for which all topics would wait: a power cut may bring the segment
+        back, which is as old as it was, and goes again at the next look.
+
+        Raises:
+            WriteFailed: a file cannot be removed.
+        """
+        self._note(Event(Kind.TOMBSTONE, self.topic, self.timestamp))
+        with writing(self.path):
+            for suffix in _SUFFIXES:
+                self.files.unlink(self.path + suffix)
+        self._note(Event(Kind.GONE, self.topic, self.timestamp))
+
+    def is_being_removed(self) -> bool:
+        """Tell whether an earlier run was about to remove the files."""
+        event = self._last_event()
+        return event is not None and event.kind is Kind.TOMBSTONE
+
+    def _make_receipts(self, earlier: list[Receipt], size_bytes: int) -> Receipts:
+        receipts = Receipts.make(self.files, self.path, self._store_id, earlier, size_bytes)
+        # With all names, or a message could outlive its receipt; and with the lock, or after a
+        # power cut nobody would look whether one did.
+        self._sync_lock()
+        return receipts
+
+    def _sync_lock(self) -> None:
+        self.files.open(self.path + "_lock", "r+").sync()
+        self.files.sync_folder(self.path.rpartition("/")[0])
+
+    def _sync_names(self) -> None:
+        folder = self.path.rpartition("/")[0]
+        self.files.sync_folder(folder)
+        self.files.sync_folder(folder.rpartition("/")[0])
+
+    def _sync(self, files: list[OpenFile]) -> None:
+        with writing(self.path):
+            for file in files:
+                file.sync()
+
+    def _last_event(self) -> Event | None:
+        return None if self._meta is None else self._meta.live.get((self.topic, self.timestamp))
+
+    def _note(self, event: Event) -> None:
+        if self._meta is not None:
+            self._meta.add(event)

@@ -1,0 +1,82 @@
+"""The options of segments."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, Self, get_args
+
+from poe.errors import InvalidTopicName, OptionError
+from poe.storage.recovery.recovery import RecoveryMode
+from poe.storage.segment.topic_options import AckLevel, TopicOptions
+from poe.topic_name import NamePolicy, folder_bytes, folder_name
+
+_MESSAGE_LIMIT = 2**32 - 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentOptions:
+    """How segments store messages.
+
+    Raises:
+        OptionError: on construction, naming the option and what is allowed.
+    """
+
+    message_max: int = 16 * 1024 * 1024
+    """Largest message, in bytes."""
+
+    buffer_count_max: int = 100
+    """Messages that wait in memory before they are written, with `ack="memory"`."""
+
+    ack: AckLevel = "flushed"
+    """What a put waits for: a copy in memory, the kernel, or the disk."""
+
+    topics: tuple[TopicOptions, ...] = ()
+    """Topics with options of their own, as in `[topics.orders]` with `ack = "fsync"`."""
+
+    names: NamePolicy = "strict"
+    """Names of topics other than 1 to 200 of `A-Z a-z 0-9 . _ -`: refused (strict), or kept in
+    folders with `%XX` for each other byte (escape)."""
+
+    verify: Literal["once", "always", "never"] = "once"
+    """How often data that this process did not write is compared with its sums before it is read:
+    once, each time, or not at all."""
+
+    recovery: RecoveryMode = "point-in-time"
+    """After a reboot: cut off what has no sums or does not match them (point-in-time), the same,
+    and take no puts on a topic with damage (strict), or keep all that looks like records
+    (salvage)."""
+
+    def __post_init__(self) -> None:
+        """Reject what no segment could keep."""
+        if not 1 <= self.message_max <= _MESSAGE_LIMIT:
+            raise OptionError(
+                key="message_max", value=self.message_max, allowed="1 to 2^32 - 8 (bytes)"
+            )
+        if self.buffer_count_max < 1:
+            raise OptionError(
+                key="buffer_count_max", value=self.buffer_count_max, allowed="1 or more (messages)"
+            )
+        for key, choices in (
+            ("ack", get_args(AckLevel)),
+            ("names", get_args(NamePolicy)),
+            ("verify", ("once", "always", "never")),
+            ("recovery", ("point-in-time", "strict", "salvage")),
+        ):
+            if getattr(self, key) not in choices:
+                raise OptionError(key, getattr(self, key), " or ".join(choices))
+        for each in self.topics:
+            try:
+                folder_name(folder_bytes(each.topic), self.names)
+            except (InvalidTopicName, UnicodeEncodeError) as error:
+                allowed = f"the name of a topic ({error})"
+                raise OptionError("topics", each.topic, allowed) from error
+
+    def by_topic(self) -> dict[bytes, Self]:
+        """Return the options of the topics that have some of their own."""
+        return {
+            folder_bytes(each.topic): replace(self, ack=each.ack or self.ack, topics=())
+            for each in self.topics
+        }
+
+    @property
+    def waiting_count_max(self) -> int:
+        """Messages that may wait in memory at this `ack`."""
+        return self.buffer_count_max if self.ack == "memory" else 0

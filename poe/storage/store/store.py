@@ -1,0 +1,619 @@
+"""Turn a base folder into topics, each a list of segments, oldest first.
+
+It makes and recovers what lies under `<base>/topics`, keeps a second server out by a lock on
+`<base>/store.lock`, and hands out new segments whose pointers are greater than all before. What
+does not look like a topic or a segment is left alone with a warning.
+
+Layout:
+    <base>/store.lock                   pid and boot of the server, under flock while it lives
+    <base>/store.meta                   see store_meta.py
+    <base>/store.removed                see removals.py
+    <base>/store.reserve                see reserve.py
+    <base>/topics/<topic>/<µs>_data     and `_index`, `_sum`, `_seq`, `_lock`: see segment.py
+    <base>/quarantine/                  what recovery has taken out of service
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from poe.errors import (
+    InvalidTopicName,
+    OptionError,
+    SegmentLocked,
+    StorageError,
+    StoreGone,
+    StoreLocked,
+    TopicFailed,
+)
+from poe.storage.failure import reading, writing
+from poe.storage.files import Files, FolderEntry, OpenFile
+from poe.storage.formats.record import Messages, check_sizes
+from poe.storage.formats.store_meta import META_FILE, Event, Kind, OpenState, StoreMeta
+from poe.storage.recovery.quarantine import foreign_folders, foreign_text
+from poe.storage.recovery.scrub import scrub
+from poe.storage.segment.segment import Segment
+from poe.storage.segment.segment_options import SegmentOptions
+from poe.storage.shared_sync import SharedSync
+from poe.storage.store.base_folder import open_base
+from poe.storage.store.closing import close_together
+from poe.storage.store.floors import Floors
+from poe.storage.store.folder_watch import LOCK_FILE, FolderWatch
+from poe.storage.store.free_space import FreeSpace
+from poe.storage.store.removals import REMOVED_FILE, Removals, RemovedExtent
+from poe.storage.store.reserve import Reserve
+from poe.storage.store.rest import is_left_open, left_open_events, note_rest, resting_events
+from poe.storage.store.store_options import StoreOptions
+from poe.storage.store.topic_folders import TOPICS_FOLDER, TopicFolders, segment_file
+from poe.storage.store.topic_table import TopicTable
+from poe.topic_name import NamePolicy, folder_bytes, topic_in
+
+_log = logging.getLogger(__name__)
+
+FEW_TOPICS = 250
+"""So many topics are all read at a start, which then tells what is wrong with them."""
+
+
+class Store:
+    """The segments of all topics under one base folder; owns its lock.
+
+    Always, for neighbours `a`, `b` in a list of segments that we made:
+
+        a.timestamp < b.timestamp
+        a.pointer_high < b.timestamp <= b.pointer_low
+
+    One thread at a time may call it. After `open` all segments are hibernating readers, and all
+    locks but the store's are gone. Topics that rest are read from their folders when they are
+    looked up.
+    """
+
+    __slots__ = (
+        "_files",
+        "_floors",
+        "_folders",
+        "_lock",
+        "_meta",
+        "_options",
+        "_reader",
+        "failed",
+        "removals",
+        "reserve",
+        "shared_sync",
+        "space",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        options: SegmentOptions,
+        lock: OpenFile,
+        meta: StoreMeta,
+        asked: StoreOptions,
+    ) -> None:
+        """Stand for a locked base folder; use `open`."""
+        self.removals = Removals(files, meta.store_id, is_after_power_cut=meta.is_after_power_cut)
+        self.reserve = Reserve(files, asked.min_free)
+        self.space = FreeSpace(files, asked.min_free, FolderWatch(files, lock))
+        self.shared_sync = SharedSync(files)
+        self._files = files
+        self._floors = Floors()
+        self._folders = TopicFolders(files, options.names)
+        self._lock: OpenFile | None = lock
+        self._meta = meta
+        self._options = options
+        self._reader = _TopicReader(
+            files, self._folders, options, meta, self.reserve, self.removals
+        )
+        self.topics = TopicTable(self._reader.read)
+        self.failed = self.topics.failed
+
+    @classmethod
+    def open(
+        cls,
+        base: Path | Files,
+        options: SegmentOptions | None = None,
+        store_options: StoreOptions | None = None,
+    ) -> Self:
+        """Lock a base folder, making it when missing, and recover all its topics.
+
+        A topic whose files cannot be read or repaired stands in `failed` with its error, and not
+        in `topics`; `recover_topic` tries again.
+
+        Args:
+            base: the folder, or a file layer that stands for it.
+            options: how segments store messages.
+            store_options: what is asked of the folder and its disk.
+
+        Raises:
+            OptionError: the folder cannot be made or written, or is not what was asked for.
+            StoreLocked: another server runs on it.
+            SegmentLocked: a live program that is not a server of ours writes to a segment.
+            FormatNotSupported: a newer version has written the folder.
+        """
+        asked = store_options or StoreOptions()
+        try:
+            files = open_base(base, asked)
+            lock, owner = _lock_base(files)
+            meta, is_known = _begin(files, owner)
+            store = cls(files, options or SegmentOptions(), lock, meta, asked)
+            if files.make_folder(TOPICS_FOLDER):
+                files.sync_folder("")
+            names = files.list_folder(TOPICS_FOLDER)
+            if not meta.was_closed:
+                # What recovery makes durable is of no use in a folder that has no name.
+                files.sync_folder(TOPICS_FOLDER)
+        except OSError as error:
+            allowed = f"a folder that this user may write ({error.strerror or error})"
+            folder = str(base) if isinstance(base, Path) else base.base
+            raise OptionError(key="dir", value=folder, allowed=allowed) from error
+        try:
+            store._recover_topics(sorted(names), is_known=is_known)
+            # Not before: should this start die, the next one comes after the same power cut.
+            _write_owner(lock, files.boot_id)
+        except SegmentLocked:
+            if not meta.is_after_power_cut:  # else the next start comes after it, too
+                _write_owner(lock, files.boot_id)
+            store.reserve.release()
+            store._leave()
+            raise
+        return store
+
+    @property
+    def names(self) -> NamePolicy:
+        """Return the policy for names of topics."""
+        return self._options.names
+
+    def recover_topic(self, topic: bytes) -> None:
+        """Read the segments of a topic from its folder.
+
+        Must not be called while segments of the topic are in use.
+
+        Raises:
+            TopicFailed: it cannot be read or repaired, as `failed` tells from now on.
+            SegmentLocked: a live program that is not a server of ours writes to it.
+        """
+        self._floors.lift(topic, self.last_pointer(topic))
+        for segment in self.topics.loaded.pop(topic, ()):
+            segment.leave()
+        self.topics.recover(topic)
+
+    def check_sizes(self, messages: Messages) -> None:
+        """Refuse a batch that no segment would take.
+
+        Raises:
+            InvalidMessage: a message is empty or larger than `message_max`, or there is none.
+        """
+        check_sizes(messages, self._options.message_max)
+
+    def last_pointer(self, topic: bytes) -> int:
+        """Tell what the next pointer of a topic must exceed; 0 for one that nobody looked up."""
+        segments = self.topics.loaded.get(topic, ())
+        floor = max(self._floors.of(topic), self.removals.newest(topic) or 0)
+        given = (max(segment.last_pointer, segment.given_pointer) for segment in segments)
+        return max(floor, *given, 0)
+
+    def create_segment(self, topic: bytes, now_us: int) -> Segment:
+        """Add a segment to a topic, new or known, as its writer; the one before it is sealed first.
+
+        When it raises, the topic may be left without a writer; the next call tries again. Nothing
+        is left of a new topic.
+
+        Raises:
+            InvalidTopicName: the topic cannot be a folder.
+            StorageFull: no room.
+            WriteFailed: another failure.
+            TopicFailed: the topic is out of service, see `recover_topic`.
+            TopicDamaged: with `recovery="strict"`, data of it was found to be damaged.
+        """
+        folder = self._folders.path_of(topic)
+        options = self._reader.options_of(topic)
+        self.space.measure()
+        if topic in self.failed:
+            raise self.failed[topic].with_traceback(None)
+        segments = self.topics.get(topic, [])
+        if segments:
+            segments[-1].check_damage()
+            segments[-1].seal()
+        timestamp = max(now_us, self.last_pointer(topic) + 1)
+        if segments:
+            # An empty segment has a name, but no pointer that keeps others from taking it.
+            timestamp = max(timestamp, segments[-1].timestamp + 1)
+        try:
+            with writing(folder):
+                self._files.make_folder(folder)
+            place = self._files, folder, timestamp, options, self._meta
+            segment = Segment.create(*place, before=segments[-1] if segments else None)
+        except StorageError:
+            if not segments:
+                remove_folder(self._files, folder)
+            raise
+        self.topics[topic] = [*segments, segment]
+        self.removals.note_back(topic)
+        return segment
+
+    def repair_segment(self, topic: bytes, segment: Segment) -> Segment | None:
+        """Recover a segment whose owner died, and put the result in its place.
+
+        Returns:
+            A hibernating reader, or None when its data file is gone, however often it is asked.
+
+        Raises:
+            StorageError: what waited cannot be written, or the files not be repaired.
+        """
+        others = self.topics.get(topic, [])
+        if segment not in others:
+            return None
+        at = others.index(segment)
+        if at:
+            others[at - 1].close()  # what is repaired ends, as far as anybody can see, by itself
+        segment.hibernate()
+        segment.leave()
+        folder = segment.path.rpartition("/")[0]
+        repaired = Segment.open(self._files, folder, segment.timestamp, segment.options, self._meta)
+        if repaired is None:
+            self._floors.lift(topic, segment.last_pointer)
+            self.removals.note_lost(topic, _extents([segment]))
+        if repaired is not None and at:
+            _follow(repaired, others[at - 1])
+        self.topics[topic] = others[:at] + ([repaired] if repaired else []) + others[at + 1 :]
+        return repaired
+
+    def note_removal(self, topic: bytes, segments: Iterable[Segment]) -> None:
+        """Note that segments are about to be destroyed; who destroys many syncs the notes once.
+
+        Raises:
+            StorageFull, WriteFailed: it cannot be noted.
+        """
+        self.reserve.use(partial(self.removals.note, topic, _extents(segments)))
+
+    def destroy_segment(self, topic: bytes, segment: Segment) -> None:
+        """Remove a segment and its files, and the topic with its last one, once that is noted.
+
+        Raises:
+            StorageFull, WriteFailed: it cannot be noted, and stays; or a file cannot be removed.
+        """
+        self.note_removal(topic, [segment])
+        self.removals.sync()
+        self.removals.finish(topic, segment.timestamp)
+        # Should the clock step back, the topic goes on behind its old pointers all the same.
+        self._floors.lift(topic, max(segment.last_pointer, segment.given_pointer))
+        self.topics[topic] = others = self.topics[topic].copy()
+        others.remove(segment)
+        if not others:
+            del self.topics[topic]  # before what may fail: a topic always has a segment
+        segment.destroy()
+        if not others:
+            self.removals.note_gone(topic)
+            remove_folder(self._files, self._folders.path_of(topic))
+
+    def newest_pointer(self) -> int:
+        """Tell the greatest pointer of all topics; 0 where there is none."""
+        loaded = max(map(self.last_pointer, self.topics.loaded), default=0)
+        resting = (event for each in self.topics.resting.values() for event in each)
+        return max(loaded, *(max(event.pointer_high, event.timestamp) for event in resting), 0)
+
+    def left_open(self) -> list[bytes]:
+        """Tell the topics that a killed server left open, and that were not recovered yet."""
+        return [topic for topic, events in self.topics.resting.items() if is_left_open(events)]
+
+    def settle(self, topic: bytes) -> bool:
+        """Recover a topic, no segment of which is in use, and have it rest, if that may be.
+
+        Raises:
+            TopicFailed: it cannot be read or repaired.
+            SegmentLocked: a live program that is not a server of ours writes to it.
+        """
+        self.recover_topic(topic)
+        segments = self.topics.loaded.get(topic)
+        events = note_rest(self._files, self._meta, segments) if segments else None
+        if events is None:
+            return False
+        del self.topics.loaded[topic]
+        self.topics.resting[topic] = events
+        return True
+
+    def foreign(self) -> list[str]:
+        """Tell which files in quarantine belong elsewhere; none where the folder cannot be read."""
+        with contextlib.suppress(OSError):
+            return [foreign_text(*each) for each in foreign_folders(self._files)]
+        return []
+
+    def health(self) -> dict[str, Any]:
+        """Tell what is not as it should be: why nothing can be put, and which files are foreign."""
+        refusal = str(StoreGone(self._files.base)) if self.space.is_gone else ""
+        return {"refusal": refusal, "foreign": self.foreign()}
+
+    def closed_segments(self) -> list[str]:
+        """Tell the paths of all segments that are not written to."""
+        return [
+            segment.path
+            for segments in self.topics.loaded.values()
+            for segment in segments
+            if not segment.is_writer
+        ] + [
+            f"{self._folders.path_of(topic)}/{event.timestamp}"
+            for topic, events in self.topics.resting.items()
+            for event in events
+            if event.kind is Kind.SEAL
+        ]
+
+    def scrub(self, path: str) -> Iterator[int]:
+        """Compare a closed segment with its sums, see `scrub.scrub`."""
+        return scrub(self._files, path)
+
+    def close(self) -> None:
+        """Close all segments and release the lock; what cannot be closed is left to recovery."""
+        topics = self.topics.loaded.values()
+        segments = [segment for topic in topics for segment in topic]
+        with self._meta.together():
+            close_together(self.shared_sync, segments, self._files.unlink_threads)
+        for segment in segments:
+            try:
+                self.reserve.use(segment.close)
+            except StorageError as error:
+                _log.error("segment %s is not closed: %s", segment.path, error)
+        with self._meta.together():
+            for topic in topics:
+                note_rest(self._files, self._meta, topic)
+        self.reserve.release()
+        self._meta.close(is_whole=not self.left_open())
+        self._leave()
+
+    def _leave(self) -> None:
+        """Release the lock; of a store that was not closed, the next start finds out the rest."""
+        self.space.leave()
+        self._lock = None
+
+    def _recover_topics(self, entries: list[FolderEntry], *, is_known: bool) -> None:
+        """Recover all but those that rest; `is_known`: there are notes of all that was removed."""
+        events = self._meta.by_folder()
+        topics = self._folders.find(entries)
+        for topic in topics:
+            resting = None
+            if len(topics) > FEW_TOPICS:
+                with contextlib.suppress(InvalidTopicName):  # told by what follows
+                    place = self._files, self._meta, self._folders.path_of(topic), events
+                    resting = resting_events(*place)
+                    if resting is None and is_known:
+                        resting = left_open_events(*place)
+            # Notes of what is there after all are of a removal that was interrupted.
+            if resting and not self.removals.is_noted(topic, {each.timestamp for each in resting}):
+                self.topics.resting[topic] = resting
+                continue
+            with contextlib.suppress(TopicFailed):
+                self.recover_topic(topic)
+        known = {
+            (folder_bytes(segment.path.split("/")[1]), segment.timestamp)
+            for segments in self.topics.loaded.values()
+            for segment in segments
+        }
+        # What is there, though it is not served now, keeps its events.
+        unserved = self._folders.unserved([*self.failed, *self.topics.resting])
+        known |= {key for key in self._meta.live if key[0] in unserved}
+        begun_us = self._files.modified_us(META_FILE) or 0
+        gone = self._meta.live.keys() - known
+        removed = {key for key in gone if self._is_noted_as_removed(*key)}
+        for lost in self._meta.keep_only(known, removed):
+            _note_lost(self.removals, lost, self.topics.loaded, begun_us)
+        unknown_high = max(begun_us, self.newest_pointer())
+        self.removals.begin(self.topics, unknown_high, is_known=is_known)
+        for told in self.foreign():
+            _log.error("%s; put them where they belong, or remove them", told)
+
+    def _is_noted_as_removed(self, folder: bytes, timestamp: int) -> bool:
+        topic = topic_in(os.fsdecode(folder))
+        return topic is not None and self.removals.has(topic, timestamp)
+
+
+class _TopicReader:
+    """Reads topics from their folders; it holds no lock, and so may outlive its store."""
+
+    __slots__ = (
+        "_files",
+        "_folders",
+        "_meta",
+        "_options",
+        "_options_by_topic",
+        "_removals",
+        "_reserve",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917 - parts of the store, which it must not refer to
+        self,
+        files: Files,
+        folders: TopicFolders,
+        options: SegmentOptions,
+        meta: StoreMeta,
+        reserve: Reserve,
+        removals: Removals,
+    ) -> None:
+        self._removals = removals
+        self._files = files
+        self._folders = folders
+        self._options = options
+        self._options_by_topic = options.by_topic()
+        self._meta = meta
+        self._reserve = reserve
+
+    def read(self, topic: bytes, resting: Iterable[Event]) -> list[Segment]:
+        """Recover the segments of a topic, oldest first.
+
+        Those of which it is told that they rest, and that are not there, are noted as removed.
+
+        Raises:
+            StorageError: it cannot be read or repaired.
+        """
+        folder, options = self._folders.path_of(topic), self.options_of(topic)
+        place = self._files, self._meta, folder, options
+        removed = self._removals.newest_maybe(topic)
+        segments = self._reserve.use(partial(_recover_segments, *place, removed))
+        if segments:
+            # Should the clock step back, it goes on behind what is gone: consumers have seen that,
+            # of a segment, too, that a power cut has brought back shorter than it was.
+            segments[-1].skip_to(self._removals.newest(topic) or 0)
+        there = {segment.timestamp for segment in segments}
+        self._removals.settle(topic, there)
+        for lost in resting:
+            if lost.timestamp not in there:
+                self._note_lost(topic, lost, segments)
+        if not segments:
+            # A kill came between a topic's folder and its first file.
+            remove_folder(self._files, folder)
+        return segments
+
+    def _note_lost(self, topic: bytes, lost: Event, segments: list[Segment]) -> None:
+        _log.error("segment %d of topic %r is gone with all its files", lost.timestamp, topic)
+        now_us = 0
+        with contextlib.suppress(OSError):
+            now_us = self._files.modified_us(META_FILE) or 0
+        _note_lost(self._removals, lost, {topic: segments}, now_us)
+
+    def options_of(self, topic: bytes) -> SegmentOptions:
+        """Tell how the segments of a topic store messages."""
+        return self._options_by_topic.get(topic, self._options)
+
+
+def _begin(files: Files, owner: str) -> tuple[StoreMeta, bool]:
+    """Note that a server begins, and tell whether all that was removed so far was noted.
+
+    `owner` is what the lock told of the server before.
+    """
+    is_new = files.size(META_FILE) is None
+    is_this_boot = files.boot_id != "" and files.boot_id in owner
+    meta = StoreMeta(files, os.urandom(16), is_same_boot=is_this_boot)
+    if not meta.was_closed:
+        meta.is_after_power_cut = not is_this_boot
+        when = "in this boot" if is_this_boot else "before a reboot"
+        _log.warning("the last server on %s was not stopped, %s", files.base, when)
+    _log.info("store %s in %s", meta.store_id.hex(), files.base)
+    before = meta.opened
+    has_notes = files.size(REMOVED_FILE) is not None
+    meta.begin(OpenState(notes_removals=True, has_notes=has_notes))
+    if is_new:  # the original has left no events
+        return meta, all(entry.name != TOPICS_FOLDER for entry in files.list_folder(""))
+    return meta, before.notes_removals and before.has_notes <= has_notes
+
+
+def _note_lost(
+    removals: Removals, lost: Event, topics: dict[bytes, list[Segment]], now_us: int
+) -> None:
+    """Note that the files of a segment are gone, of which `lost` is the store's last event."""
+    topic = topic_in(os.fsdecode(lost.topic))
+    if topic is None:
+        return
+    first, last = lost.pointer_low, lost.pointer_high
+    if lost.kind is not Kind.SEAL:
+        # It was written to, and nobody knows how much: as much as had room.
+        later = [s.timestamp for s in topics.get(topic, ()) if s.timestamp > lost.timestamp]
+        first, last = lost.timestamp, max(min(later, default=now_us) - 1, lost.timestamp)
+    removals.note_lost(topic, [RemovedExtent(lost.timestamp, first, last)])
+
+
+def _extents(segments: Iterable[Segment]) -> list[RemovedExtent]:
+    """Return what segments hold, but for those that hold nothing."""
+    return [
+        RemovedExtent(segment.timestamp, segment.pointer_low, segment.last_pointer)
+        for segment in segments
+        if segment.pointer_low is not None
+    ]
+
+
+def _recover_segments(
+    files: Files, meta: StoreMeta, folder: str, options: SegmentOptions, removed: int
+) -> list[Segment]:
+    """Recover what a folder holds, oldest first; messages up to `removed` may be gone from it."""
+    found: dict[int, set[str]] = {}
+    strays = []
+    with reading(folder):
+        entries = files.list_folder(folder)
+    for name, is_folder in entries:
+        found_file = segment_file(name)
+        if found_file is None or is_folder:
+            strays.append(name)
+        elif found_file[1] in ("index_new", "sum_new", "seq_new"):
+            with writing(folder):
+                files.unlink(f"{folder}/{name}")
+        else:
+            found.setdefault(found_file[0], set()).add(found_file[1])
+    if strays:
+        _log.warning("%d names in %s are left alone, as %r", len(strays), folder, strays[0])
+    segments: list[Segment] = []
+    for timestamp in sorted(found):
+        place = files, folder, timestamp, options, meta
+        segment = Segment.open(
+            *place,
+            is_locked=bool(found[timestamp] & {"lock", "lock_new"}),
+            has_receipts="seq" in found[timestamp],
+            before_pointer=max(removed, *(s.pointer_high or 0 for s in segments), 0),
+        )
+        if segment is None:
+            continue
+        if segments:
+            _follow(segment, segments[-1])
+        segments.append(segment)
+    return segments
+
+
+def remove_folder(files: Files, folder: str) -> None:
+    """Remove the folder of a topic that has no segment; files that are not ours keep it."""
+    with contextlib.suppress(OSError):
+        files.remove_folder(folder)
+
+
+def _follow(segment: Segment, before: Segment) -> None:
+    """Have a recovered segment take into account what was recovered of the one before it."""
+    if segment.count == 0:
+        # Files of others may have names that are less than pointers before them.
+        segment.last_pointer = max(segment.last_pointer, before.last_pointer)
+    if segment.receipts is None:
+        segment.receipts = before.receipts
+    if before.damage:
+        segment.damage = before.damage + segment.damage
+        segment.damaged_path = before.damaged_path
+
+
+def _lock_base(files: Files) -> tuple[OpenFile, str]:
+    """Take the lock of the base folder, write our pid into it, and tell who was there before.
+
+    The boot of the machine stays that of whoever was there before.
+    """
+    try:
+        lock = files.lock(LOCK_FILE)
+    except BlockingIOError as error:
+        raise StoreLocked(files.base, locked_by(files)) from error
+    owner = lock.read_at(100, 0).decode("ascii", "replace")
+    _write_owner(lock, owner.partition("\n")[2].strip())
+    return lock, owner
+
+
+def _write_owner(lock: OpenFile, boot_id: str) -> None:
+    try:
+        lock.truncate(0)
+        lock.write_at(f"{os.getpid()}\n{boot_id}\n".encode("ascii", "replace"), 0)
+    except OSError as error:
+        # It is for people and the log: a full disk can be served from all the same.
+        _log.warning("%s does not tell who holds it: %s", LOCK_FILE, error)
+
+
+def is_same_boot(files: Files) -> bool:
+    """Tell whether the last server on a folder worked in this boot of the machine, or none did.
+
+    Raises:
+        OSError: as reported by the file layer.
+    """
+    try:
+        owner = files.open(LOCK_FILE, "r").read_at(100, 0).decode("ascii", "replace")
+    except FileNotFoundError:
+        return True
+    return files.boot_id != "" and files.boot_id in owner
+
+
+def locked_by(files: Files) -> int | None:
+    """Tell the pid that the holder of a base folder's lock wrote; None when it wrote none yet."""
+    content = files.open(LOCK_FILE, "r").read_at(20, 0).partition(b"\n")[0]
+    return int(content) if content.isdigit() else None
