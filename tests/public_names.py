@@ -11,8 +11,9 @@ from pathlib import Path
 PACKAGES = (
     "poe",
     "poe.actors",
-    "poe.actors.tables",
     "poe.supervision",
+    "poe.tables",
+    "poe.thespian",
     "poe.storage",
     "poe.storage.slab_log",
     "poe.protocol",

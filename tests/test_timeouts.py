@@ -6,8 +6,9 @@ import math
 import pytest
 
 from poe import Node, client, protocol
-from poe.actors import GenServer, HostedSystem, LoopSystemBase
+from poe.actors import GenServer, LoopSystemBase
 from poe.errors import ActorDead, InvalidTimeout, LocalProtocolError, OptionError
+from poe.thespian import HostedSystem
 
 NO_TIMES = [-1, -0.001, math.nan, -math.inf, "5", True, b"1", [1]]
 LONG_TIMES = [math.inf, 1e12, 10**400, None, 0x7FFFFFFF]

@@ -13,7 +13,15 @@ import griffe
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "api"
-PACKAGES = ("poe", "poe.actors", "poe.client", "poe.supervision", "poe.testing")
+PACKAGES = (
+    "poe",
+    "poe.actors",
+    "poe.client",
+    "poe.supervision",
+    "poe.tables",
+    "poe.testing",
+    "poe.thespian",
+)
 
 # Members that a class has from bases that have no page of their own. The rest of those bases is
 # the runtime's.

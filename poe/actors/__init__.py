@@ -1,12 +1,9 @@
 """The actor runtime: OTP's behaviours on Thespian's actors.
 
-The only package that knows Thespian. `LoopSystemBase` keeps all actors in one process on one run
-queue; `GenServer` adds calls, exit reasons, links and monitors to Thespian's `Actor`.
-`HostedSystem` runs the same GenServers on Thespian's own bases, with a process for each actor.
+`LoopSystemBase` keeps all actors in one process on one run queue; `GenServer` adds calls, exit
+reasons, links and monitors to Thespian's `Actor`. `poe.thespian` runs the same GenServers on
+Thespian's own bases, with a process for each actor.
 """
-
-import importlib
-from typing import TYPE_CHECKING, Any
 
 from poe.actors.address import ActorRef, LoopAddress
 from poe.actors.async_work import AsyncWork
@@ -42,7 +39,6 @@ from poe.actors.reason import (
     is_orderly,
 )
 from poe.actors.reply_deadline import ReplyDeadline
-from poe.actors.responder import Responder
 from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.actors.system_request import ActorStatus, LoggedMessage
 from poe.actors.timer_queue import Timer
@@ -50,26 +46,13 @@ from poe.actors.work import Work
 from poe.errors import (
     ActorDead,
     CallTimeout,
-    LoopBaseOnly,
     MailboxFull,
-    NotPicklable,
     NotSuspended,
     ProcessStartFailed,
-    RemoteFailure,
     StartFailed,
     SystemShutDown,
     TooMuchWork,
 )
-
-if TYPE_CHECKING:
-    from poe.actors.hosted_system import HostedSystem
-    from poe.actors.loopback_tcp import loopback_tcp_system
-
-_LATE = {
-    "HostedSystem": "poe.actors.hosted_system",
-    "loopback_tcp_system": "poe.actors.loopback_tcp",
-}
-"""Imported when first used: they load multiprocessing, 3 MB that a node does not need."""
 
 __all__ = [
     "HIBERNATE",
@@ -96,23 +79,18 @@ __all__ = [
     "Exit",
     "GenServer",
     "GetPid",
-    "HostedSystem",
     "IdleTimeout",
     "LoggedMessage",
     "LoopAddress",
-    "LoopBaseOnly",
     "LoopSystemBase",
     "MailboxFull",
     "Monitor",
-    "NotPicklable",
     "NotSuspended",
     "OsProcess",
     "ProcessStartFailed",
     "Reason",
-    "RemoteFailure",
     "Reply",
     "ReplyDeadline",
-    "Responder",
     "SimulatedClock",
     "SocketWatch",
     "StartFailed",
@@ -123,14 +101,6 @@ __all__ = [
     "Work",
     "end_with_parent",
     "is_orderly",
-    "loopback_tcp_system",
     "report_failure",
     "report_ready",
 ]
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - as Python has it
-    if name in _LATE:
-        return getattr(importlib.import_module(_LATE[name]), name)
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)

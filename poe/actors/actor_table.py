@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from poe.actors.actor_cell import ActorCell, OutsideCell, Receiver
 from poe.actors.address import LoopAddress, cell_of
@@ -14,8 +14,6 @@ from poe.actors.message import SystemRequest
 from poe.actors.reason import NOPROC, Reason
 from poe.actors.run_queue import RunQueue
 from poe.actors.server_cell import ServerCell
-from poe.actors.tables.registry import TableRegistry
-from poe.actors.tables.table import pass_on_tables
 from poe.errors import ActorDead, NameTaken
 
 if TYPE_CHECKING:
@@ -24,17 +22,24 @@ if TYPE_CHECKING:
 CellT = TypeVar("CellT", bound=ActorCell)
 
 
+class Estate(Protocol):
+    """What actors own that may outlive them."""
+
+    def pass_on(self, owner: ActorCell) -> None:
+        """Give what an actor that has ended leaves behind to its heirs."""
+
+
 class ActorTable(RunQueue):
     """Knows every live actor, and which name belongs to which.
 
     A name belongs to at most one live actor; it is free before anyone hears of the actor's end.
     """
 
-    __slots__ = ("_alive", "_names", "next_serial", "tables")  # as in `RunQueue`
+    __slots__ = ("_alive", "_names", "estate", "next_serial")  # as in `RunQueue`
 
     def __init__(self, clock: SimulatedClock | None) -> None:
         super().__init__(clock)
-        self.tables = TableRegistry()
+        self.estate: Estate | None = None
         self.next_serial = itertools.count(1).__next__
         """Counts the actors of this system; safe from any thread."""
         self._names: dict[str, ActorCell] = {}
@@ -98,8 +103,8 @@ class ActorTable(RunQueue):
 
     def forget(self, cell: ActorCell) -> None:
         """Take an ended actor out of all tables."""
-        if self.tables.has_owner(cell):
-            pass_on_tables(cell)
+        if self.estate is not None:
+            self.estate.pass_on(cell)
         self._alive.discard(cell)
         # What still comes is refused by whoever brings it, even when the event loop has ended.
         cell.queue = self._run_queue

@@ -13,14 +13,14 @@ import sys
 import time
 from typing import Any
 
-from poe.actors import end_with_parent, loopback_tcp_system, report_failure, report_ready
+from poe.actors import end_with_parent, report_failure, report_ready
 from poe.cli.exit_code import ExitCode
 from poe.cli.gateway_arguments import GatewayArguments
 from poe.cli.hangup import tell_hangups
 from poe.cli.log import start_logging
 from poe.cli.sentence import sentence_of
 from poe.errors import CallTimeout, PoeError
-from poe.gateway import NODE_CAPABILITY, SERVICE_NAME, ThespianService
+from poe.thespian import NODE_CAPABILITY, SERVICE_NAME, ThespianService, loopback_tcp_system
 
 _log = logging.getLogger("poe.gateway")
 

@@ -1,6 +1,5 @@
 """For tests of your own programs: brokers that fail on order; for actors, simulated time.
 
-Besides, `python -m poe.testing.otp_driver` is the driver that is compared with Erlang's own OTP.
 Nothing of Poe itself imports this package.
 """
 

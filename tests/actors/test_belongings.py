@@ -6,8 +6,8 @@ import pytest
 
 from poe.actors import NO_REPLY, ActorDead, Down, GenServer, StartFailed
 from poe.actors.reply_deadline import ReplyDeadline
-from poe.actors.tables import Table
 from poe.supervision import ChildSpec, CountChildren, Restart, Supervisor, SupervisorFlags
+from poe.tables import Table
 from tests.actors.puppet import Gate, Puppet, in_actor, log_of, raise_boom
 
 HOUR_S = 3600.0

@@ -11,13 +11,13 @@ from poe.actors import (
     ActorDead,
     CallTimeout,
     GenServer,
-    HostedSystem,
     LoopSystemBase,
     Reply,
     StartFailed,
     SystemShutDown,
 )
 from poe.errors import CallFromActor, InvalidTimeout
+from poe.thespian import HostedSystem
 from tests.actors.puppet import Puppet, in_actor
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from poe.actors import HostedSystem, LoopSystemBase
+from poe.actors import LoopSystemBase
+from poe.thespian import HostedSystem
 
 System = LoopSystemBase | HostedSystem
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from poe.actors import Exit, HostedSystem
+from poe.actors import Exit
 from poe.errors import ActorDead, OptionError, StartFailed
 from poe.supervision import (
     ChildKind,
@@ -22,6 +22,7 @@ from poe.supervision import (
     SupervisorFlags,
     TerminateChild,
 )
+from poe.thespian import HostedSystem
 from tests.bases.actors import Doer, Stage, log_of, pid_of, spec, specs
 from tests.other_host import other_host
 from tests.process_tree import is_running, listeners
@@ -230,7 +231,7 @@ def same(doer, value):
 @pytest.mark.slow
 def test_nothing_is_left_of_an_application_that_was_killed():
     code = (
-        "from tests.bases.actors import Doer; from poe.actors import HostedSystem; import time\n"
+        "from tests.bases.actors import Doer; from poe.thespian import HostedSystem; import time\n"
         "system = HostedSystem(); print(system.pid_of(system.start(Doer)), flush=True)\n"
         "time.sleep(60)"
     )

@@ -10,7 +10,7 @@ import sys
 
 from thespian.actors import ActorExitRequest, ActorSystem
 
-SERVICE = "poe.gateway.ThespianService"
+SERVICE = "poe.thespian.ThespianService"
 
 
 def main() -> None:

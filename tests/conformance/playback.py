@@ -9,9 +9,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from poe.testing.otp_driver import Driver
+from tests.conformance.otp_driver import Driver
 from tests.testing.json_text import json_text
 
+ROOT = Path(__file__).parent.parent.parent
 DATA = Path(__file__).parent / "data"
 FAMILIES = ("sup", "proc", "gs", "ets")
 

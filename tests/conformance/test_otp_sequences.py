@@ -13,8 +13,8 @@ import sys
 
 import pytest
 
-from poe.testing.otp_driver import Driver
-from tests.conformance.playback import DATA, FAMILIES, differences, fresh, recorded
+from tests.conformance.otp_driver import Driver
+from tests.conformance.playback import DATA, FAMILIES, ROOT, differences, fresh, recorded
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,8 @@ def test_fresh_random_sequences_go_as_in_otp(family, count):
 def test_the_driver_speaks_json_lines():
     commands = [{"op": "spawn", "p": "p1"}, {"op": "whereis", "name": "nobody"}]
     run = subprocess.run(
-        [sys.executable, "-m", "poe.testing.otp_driver"],
+        [sys.executable, "-m", "tests.conformance.otp_driver"],
+        cwd=ROOT,
         input="\n".join(json.dumps(command) for command in commands),
         capture_output=True,
         text=True,

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from poe.actors import GenServer, HostedSystem, LoopSystemBase
+from poe.actors import GenServer, LoopSystemBase
 from poe.supervision import (
     Backoff,
     ChildSpec,
@@ -21,6 +21,7 @@ from poe.supervision import (
     tree,
 )
 from poe.supervision.live_tree import ROWS_MAX, TEXT_MAX
+from poe.thespian import HostedSystem
 from tests.supervision.workers import Client
 from tests.waiting import wait_until
 

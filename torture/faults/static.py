@@ -12,8 +12,8 @@ _ROOT = Path(__file__).parent.parent.parent
 _BANNED_MODULES = frozenset({"pickle", "marshal", "shelve", "dill", "subprocess"})
 _EXCEPTIONS = {
     # Actors in several processes of one user, on Thespian's own bases; no client ever comes there.
-    "poe/actors/hosted/pickling.py": {"pickle"},
-    "poe/actors/hosted/queue_base.py": {"pickle"},
+    "poe/thespian/hosted/pickling.py": {"pickle"},
+    "poe/thespian/hosted/queue_base.py": {"pickle"},
     # A program and its arguments as a list, which no client chooses; never by a shell.
     "poe/actors/process_watch.py": {"subprocess"},
 }
