@@ -14,14 +14,15 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from poe import config, protocol, storage
 from poe.actors import Work
-from poe.broker import appendix_server, connection, input_deadline, listener
-from poe.broker.appendix_message import Seal
-from poe.broker.byte_budget import ByteBudget
-from poe.broker.connection import Connection
-from poe.broker.crash_limit import CrashLimit
-from poe.broker.group_commit import GroupCommit
-from poe.broker.input_deadline import InputDeadline
-from poe.broker.topic_registry import TopicRegistry
+from poe.broker.appendix import server as appendix_server
+from poe.broker.appendix.group_sync import GroupSync
+from poe.broker.appendix.message import Seal
+from poe.broker.connection import connection, input_deadline, listener
+from poe.broker.connection.byte_budget import ByteBudget
+from poe.broker.connection.connection import Connection
+from poe.broker.connection.input_deadline import InputDeadline
+from poe.broker.registry.crash_limit import CrashLimit
+from poe.broker.registry.topic_registry import TopicRegistry
 from poe.errors import PoeError, StorageError
 from poe.protocol import PutRequest
 from poe.protocol.frames import HEADER_SIZE
@@ -214,14 +215,14 @@ def _foreign_torn_locks(patch: Patch) -> None:
 
 def _ack_during_sync(patch: Patch) -> None:
     """Acknowledge with a sync what was put while it ran."""
-    end = GroupCommit.end
+    end = GroupSync.end
 
-    def answer_all(self: GroupCommit) -> None:
+    def answer_all(self: GroupSync) -> None:
         self._syncing += self._group
         self._group = []
         end(self)
 
-    patch(GroupCommit, "end", answer_all)
+    patch(GroupSync, "end", answer_all)
 
 
 def _ignore_write_errors(patch: Patch) -> None:

@@ -23,9 +23,9 @@ from poe.broker import (
     RoutingTable,
     ScrubberOptions,
 )
-from poe.broker.appendix_server import REGISTRY
-from poe.broker.request_handler import RequestHandler
-from poe.broker.topic_registry import Trim
+from poe.broker.appendix.server import REGISTRY
+from poe.broker.registry.topic_registry import Trim
+from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import ActorDead, PoeError, ReadFailed, SyncFailed
 from poe.storage import SegmentOptions, Store, decode_records
 from poe.storage.store import store

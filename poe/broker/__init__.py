@@ -6,29 +6,29 @@ registry is asked only for what the routing table does not know.
 
 import logging
 
-from poe.broker.appendix_message import MOVED, Next, Put, SegmentInfo
-from poe.broker.appendix_server import AppendixOptions
-from poe.broker.archive_folders import ArchiveFolders
-from poe.broker.archiver import ArchiverParts, missing_for_spark
-from poe.broker.connection import ConnectionOptions
-from poe.broker.control_operations import control
-from poe.broker.hybrid_clock import HybridClock
-from poe.broker.listener import (
+from poe.broker.appendix.hybrid_clock import HybridClock
+from poe.broker.appendix.message import MOVED, Next, Put, SegmentInfo
+from poe.broker.appendix.scrubber import ScrubberOptions
+from poe.broker.appendix.server import AppendixOptions
+from poe.broker.connection.connection import ConnectionOptions
+from poe.broker.connection.listener import (
     BoundPort,
     ListenerOptions,
     ListenerParts,
     bind_port,
     check_port_is_free,
 )
-from poe.broker.listing import SegmentRows, describe_all
-from poe.broker.local_request import LocalRequest
 from poe.broker.log_limit import LogLimit
 from poe.broker.node_tree import NodeParts, NodeSup
-from poe.broker.request_handler import NODE_SUP, RequestHandler
-from poe.broker.retry import may_repeat
-from poe.broker.routing_table import Route, RoutingTable
-from poe.broker.scrubber import ScrubberOptions
-from poe.broker.topic_registry import RegistryOptions, RegistryParts
+from poe.broker.registry.archive_folders import ArchiveFolders
+from poe.broker.registry.archiver import ArchiverParts, missing_for_spark
+from poe.broker.registry.routing_table import Route, RoutingTable
+from poe.broker.registry.topic_registry import RegistryOptions, RegistryParts
+from poe.broker.requests.control import control
+from poe.broker.requests.listing import SegmentRows, describe_all
+from poe.broker.requests.local_request import LocalRequest
+from poe.broker.requests.request_handler import NODE_SUP, RequestHandler
+from poe.broker.requests.retry import may_repeat
 
 __all__ = [
     "MOVED",

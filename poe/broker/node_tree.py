@@ -14,13 +14,13 @@ Source: poe_sup.erl, appendix_sup.erl.
 from dataclasses import dataclass
 from typing import Any
 
-from poe.broker.appendix_server import REGISTRY, AppendixServer
-from poe.broker.appendix_servers import APPENDIX_SUP
-from poe.broker.archiver import ARCHIVER_SUP, ArchiverParts, ArchiverSup
-from poe.broker.listener import ListenerParts, ListenerSup
-from poe.broker.pipelines import PIPELINES, Pipelines
-from poe.broker.scrubber import Scrubber, ScrubberOptions
-from poe.broker.topic_registry import RegistryParts, TopicRegistry
+from poe.broker.appendix.scrubber import Scrubber, ScrubberOptions
+from poe.broker.appendix.server import REGISTRY, AppendixServer
+from poe.broker.connection.listener import ListenerParts, ListenerSup
+from poe.broker.registry.appendix_servers import APPENDIX_SUP
+from poe.broker.registry.archiver import ARCHIVER_SUP, ArchiverParts, ArchiverSup
+from poe.broker.registry.topic_registry import RegistryParts, TopicRegistry
+from poe.broker.requests.pipelines import PIPELINES, Pipelines
 from poe.supervision import (
     ChildKind,
     ChildSpec,

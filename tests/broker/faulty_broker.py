@@ -13,9 +13,9 @@ from poe.broker import (
     RoutingTable,
     control,
 )
-from poe.broker.appendix_server import REGISTRY, AppendixServer
-from poe.broker.appendix_servers import APPENDIX_SUP
-from poe.broker.topic_registry import TopicRegistry
+from poe.broker.appendix.server import REGISTRY, AppendixServer
+from poe.broker.registry.appendix_servers import APPENDIX_SUP
+from poe.broker.registry.topic_registry import TopicRegistry
 from poe.storage import RealFiles, SegmentOptions, Store, decode_records
 from poe.supervision import (
     ChildSpec,

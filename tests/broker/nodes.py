@@ -11,7 +11,7 @@ import pytest
 from poe import Node, protocol
 from poe.actors import Call, Error, GenServer, SimulatedClock
 from poe.broker import RoutingTable
-from poe.broker.request_handler import RequestHandler
+from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import ConnectFailed, ConnectionClosed, PoeError
 from poe.storage import decode_records
 from poe.testing import SimulatedSystem

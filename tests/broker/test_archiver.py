@@ -9,15 +9,15 @@ import pytest
 from poe import Node
 from poe.actors import GenServer, LoopSystemBase
 from poe.broker import ArchiveFolders, missing_for_spark
-from poe.broker.appendix_server import REGISTRY
-from poe.broker.archiver import (
+from poe.broker.appendix.server import REGISTRY
+from poe.broker.registry.archiver import (
     ARCHIVE_PROCESS,
     ARCHIVER,
     ARCHIVER_SUP,
     ArchiverParts,
     ArchiverSup,
 )
-from poe.broker.expiry import Archived, Expiring, ExpiringSegment
+from poe.broker.registry.expiry import Archived, Expiring, ExpiringSegment
 from poe.errors import OptionError
 from poe.storage import Archive, ArchivedFile, Manifest, RowGroup, TopicOptions
 from poe.storage.archive import NEW_FOLDER, file_path

@@ -1,6 +1,6 @@
 """Who may still come, in all and from one address."""
 
-from poe.broker.client_count import ClientCount
+from poe.broker.connection.client_count import ClientCount
 
 
 def refusal(count, address):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from poe.broker.connection import Connection
+from poe.broker.connection.connection import Connection
 from poe.protocol import PointerRequest, PutRequest
 from poe.supervision.api import CountChildren, TerminateChild, WhichChildren
 from tests.broker.nodes import KILLING

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from poe.broker.spare_descriptor import SpareDescriptor
+from poe.broker.connection.spare_descriptor import SpareDescriptor
 from poe.errors import NoDescriptors, Overloaded
 from tests.broker.server_process import ServerProcess
 from tests.scenarios.clients import RawClient

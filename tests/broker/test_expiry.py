@@ -2,8 +2,8 @@
 
 import pytest
 
-from poe.broker.expiry import Expiring, ExpiringSegment, Expiry
-from poe.broker.hybrid_clock import JumpWatch
+from poe.broker.appendix.hybrid_clock import JumpWatch
+from poe.broker.registry.expiry import Expiring, ExpiringSegment, Expiry
 from poe.errors import UnknownTopic
 from tests.broker.nodes import open_files, read_by_frames, read_by_next
 from tests.storage.segments import create, files_at

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from poe.broker import AppendixOptions
-from poe.broker.appendix_message import Seal, Unseal
+from poe.broker.appendix.message import Seal, Unseal
 from poe.errors import (
     CorruptRecord,
     StorageFull,

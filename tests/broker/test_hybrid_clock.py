@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from poe.broker.hybrid_clock import HybridClock, JumpWatch
+from poe.broker.appendix.hybrid_clock import HybridClock, JumpWatch
 from tests.broker.nodes import START_US
 
 S = 1_000_000

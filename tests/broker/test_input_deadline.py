@@ -3,7 +3,7 @@
 import pytest
 
 from poe.actors import GenServer, SimulatedClock
-from poe.broker.input_deadline import LATE, QUIET, InputDeadline
+from poe.broker.connection.input_deadline import LATE, QUIET, InputDeadline
 from poe.testing import SimulatedSystem
 
 FRAME_TIMEOUT_S = 10.0

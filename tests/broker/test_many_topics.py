@@ -3,10 +3,10 @@
 import pytest
 
 from poe import Node, protocol
-from poe.broker.appendix_message import CheckLimits
-from poe.broker.appendix_server import AppendixServer
-from poe.broker.listing import pages
-from poe.broker.routing_table import RoutingTable
+from poe.broker.appendix.message import CheckLimits
+from poe.broker.appendix.server import AppendixServer
+from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.requests.listing import pages
 from poe.errors import RemoteProtocolError, StorageError
 from poe.protocol.paging import PAGE_COUNT, end_of
 from tests.broker.nodes import SimulatedNode, connect

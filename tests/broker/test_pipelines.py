@@ -2,7 +2,7 @@
 
 import pytest
 
-from poe.broker.pipelines import LOST_AFTER_S, PIPELINES_MAX
+from poe.broker.requests.pipelines import LOST_AFTER_S, PIPELINES_MAX
 from poe.errors import PipelineRunning, RemoteProtocolError, UnknownPipeline
 from poe.protocol.pipeline_report import QUERIES_MAX, PipelineReport, QueryReport
 from poe.supervision.live_tree import ROWS_MAX, TEXT_MAX

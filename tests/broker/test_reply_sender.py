@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from poe.actors import GenServer, SocketWatch
-from poe.broker.reply_sender import ReplySender
+from poe.broker.connection.reply_sender import ReplySender
 from poe.errors import ConnectionClosed
 from poe.storage import FileSlice, RealFiles
 from tests.broker.nodes import KILLING

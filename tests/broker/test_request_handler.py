@@ -4,8 +4,8 @@ import pytest
 
 from poe.actors import KILLED, NOPROC, GenServer, Stop
 from poe.broker import may_repeat
-from poe.broker.request_handler import RequestHandler
-from poe.broker.retry import RETRY_S, TRIES_MAX
+from poe.broker.requests.request_handler import RequestHandler
+from poe.broker.requests.retry import RETRY_S, TRIES_MAX
 from poe.errors import ActorDead, TopicUnavailable
 
 TOPIC = b"t"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from poe.actors import KILL
-from poe.broker.appendix_message import Seal
-from poe.broker.frame_input import FrameInput
+from poe.broker.appendix.message import Seal
+from poe.broker.connection.frame_input import FrameInput
 from poe.errors import CallTimeout, SyncFailed
 from poe.protocol import SCRATCH_SIZE, FrameReader, PutReply, PutRequest, decode_reply
 from poe.storage import Store, decode_records

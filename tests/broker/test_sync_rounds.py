@@ -3,7 +3,7 @@
 from contextlib import contextmanager
 from threading import Event, current_thread
 
-from poe.broker.sync_rounds import SyncRounds
+from poe.broker.appendix.sync_rounds import SyncRounds
 from poe.storage import SharedSync
 from torture.layers.memory import MemoryFiles
 

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from poe.broker.appendix_server import REGISTRY
+from poe.broker.appendix.server import REGISTRY
 from poe.errors import ChildStartFailed, SyncFailed, TopicFailed, UnknownTopic
 from poe.storage import SegmentOptions, Store
 from tests.broker.faulty_broker import FaultyBroker, FragileServer
@@ -166,7 +166,7 @@ def test_a_sync_that_fails_for_one_topic_is_done_for_the_others_and_told(broker)
     servers = [(topic, ref) for topic in TOPICS for ref in broker.routes[topic].refs]
     with pytest.raises(SyncFailed, match="topics/a/"):
         broker.control("sync")
-    dirty = [topic for topic, ref in servers if broker.system.get_state(ref)["_commit"].is_dirty]
+    dirty = [topic for topic, ref in servers if broker.system.get_state(ref)["_sync"].is_dirty]
     assert dirty == [b"a"]
     # What the disk did not take it may have lost, so a later sync of it is no success.
     with pytest.raises(SyncFailed, match="earlier"):

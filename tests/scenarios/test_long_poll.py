@@ -7,7 +7,7 @@ import pytest
 
 from poe.actors import GenServer
 from poe.broker import RoutingTable
-from poe.broker.request_handler import RequestHandler
+from poe.broker.requests.request_handler import RequestHandler
 from tests.broker.nodes import SimulatedNode
 
 TOPIC = b"t"

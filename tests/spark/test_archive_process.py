@@ -13,7 +13,7 @@ from poe import Node
 from poe.actors import GetPid
 from poe.actors.python_process import python_command
 from poe.broker import ArchiveFolders, missing_for_spark
-from poe.broker.archiver import ARCHIVE_PROCESS
+from poe.broker.registry.archiver import ARCHIVE_PROCESS
 from poe.errors import ActorDead
 from poe.spark.archive import archive_topics
 from poe.spark.folder_segments import FolderSegments

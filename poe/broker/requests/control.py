@@ -10,12 +10,12 @@ from dataclasses import fields
 from typing import Any, TypeAlias
 
 from poe.actors import ActorRef
-from poe.broker.appendix_message import SegmentInfo, Span
-from poe.broker.copying import Copy, copy
-from poe.broker.listing import describe, pages
-from poe.broker.pipelines import PIPELINE_OPERATIONS, PIPELINES, add_pipelines
-from poe.broker.request_handler import NODE_SUP, WAIT_MAX_S, RequestHandler
-from poe.broker.topic_registry import Delete, EnsureWriter, Trim
+from poe.broker.appendix.message import SegmentInfo, Span
+from poe.broker.registry.topic_registry import Delete, EnsureWriter, Trim
+from poe.broker.requests.copying import Copy, copy
+from poe.broker.requests.listing import describe, pages
+from poe.broker.requests.pipelines import PIPELINE_OPERATIONS, PIPELINES, add_pipelines
+from poe.broker.requests.request_handler import NODE_SUP, WAIT_MAX_S, RequestHandler
 from poe.errors import RemoteProtocolError
 from poe.storage import POINTER_MAX, PRODUCER_BYTES, LastPut
 from poe.supervision import TreeRow, tree

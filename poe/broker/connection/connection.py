@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from poe.actors import READABLE, SHUTDOWN, Call, Exit, GenServer, Reason, SocketWatch, Stop
-from poe.broker.byte_budget import ByteBudget, Holding, Room
-from poe.broker.frame_input import FrameInput, Scratch
-from poe.broker.input_deadline import TURN, InputAlarm, InputDeadline
-from poe.broker.reply import make_reply
-from poe.broker.reply_sender import ReplySender
-from poe.broker.request_handler import RequestHandler
-from poe.broker.routing_table import RoutingTable
+from poe.broker.connection.byte_budget import ByteBudget, Holding, Room
+from poe.broker.connection.frame_input import FrameInput, Scratch
+from poe.broker.connection.input_deadline import TURN, InputAlarm, InputDeadline
+from poe.broker.connection.reply import make_reply
+from poe.broker.connection.reply_sender import ReplySender
+from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import ConnectionClosed, OptionError, Overloaded, PoeError, RemoteProtocolError
 from poe.errors.tracebacks import drop_tracebacks
 from poe.protocol import (

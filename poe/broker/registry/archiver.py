@@ -21,9 +21,9 @@ from typing import Any, Self
 
 from poe.actors import GenServer, OsProcess, Work
 from poe.actors.python_process import python_command
-from poe.broker.appendix_server import REGISTRY
-from poe.broker.archive_folders import ArchiveFolders
-from poe.broker.expiry import Archived, Expiring, ExpiringSegment
+from poe.broker.appendix.server import REGISTRY
+from poe.broker.registry.archive_folders import ArchiveFolders
+from poe.broker.registry.expiry import Archived, Expiring, ExpiringSegment
 from poe.errors import ChildRequestRefused, ChildStartFailed, OptionError, StorageError
 from poe.storage import Archive
 from poe.supervision import (

@@ -8,10 +8,10 @@ import contextlib
 import logging
 
 from poe.actors import ActorRef, GenServer
-from poe.broker.appendix_message import CheckLimits, Finish
-from poe.broker.appendix_server import AppendixOptions
-from poe.broker.routing_table import Route, RoutingTable
-from poe.broker.sync_rounds import SyncRounds
+from poe.broker.appendix.message import CheckLimits, Finish
+from poe.broker.appendix.server import AppendixOptions
+from poe.broker.appendix.sync_rounds import SyncRounds
+from poe.broker.registry.routing_table import Route, RoutingTable
 from poe.errors import ActorError, ChildRequestRefused, PoeError, StorageError
 from poe.storage import Clock, Segment, Store
 from poe.supervision import start_dynamic_child, terminate_child

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from poe.actors import NO_REPLY, Call, Error, Exit, GenServer, Reason, Stop, Timer, Work, is_orderly
-from poe.broker.appendix_message import (
+from poe.broker.appendix.group_sync import GroupSync, SyncAlarm
+from poe.broker.appendix.message import (
     MOVED,
     CheckLimits,
     Describe,
@@ -35,8 +36,7 @@ from poe.broker.appendix_message import (
     Unseal,
     WaitFor,
 )
-from poe.broker.group_commit import CommitAlarm, GroupCommit
-from poe.broker.sync_rounds import SyncRounds
+from poe.broker.appendix.sync_rounds import SyncRounds
 from poe.errors import CorruptRecord, OptionError, StorageError, WriteFailed
 from poe.storage import Clock, FreeSpace, Segment
 from poe.topic_name import topic_text
@@ -141,9 +141,9 @@ class AppendixServer(GenServer):
         self._options = options
         self._clock = clock
         self._flush_timer: Timer | None = None
-        self._commit = GroupCommit(self, segment, options.sync_interval, rounds)
+        self._sync = GroupSync(self, segment, options.sync_interval, rounds)
         if options.read == "synced":
-            self._commit.hide_unsynced()
+            self._sync.hide_unsynced()
         self._waiting: dict[Call, Timer] = {}
         self._is_used = False
         self._is_ticking = False
@@ -164,10 +164,10 @@ class AppendixServer(GenServer):
                 return self._put(request, caller)
             if kind is Get:
                 return self._segment.read(
-                    request.pointer, request.limit, request.bytes_max, self._commit.visible
+                    request.pointer, request.limit, request.bytes_max, self._sync.visible
                 )
             if kind is Next:
-                return self._segment.next(request.pointer, self._commit.visible)
+                return self._segment.next(request.pointer, self._sync.visible)
             return self._serve(request, caller)
         except StorageError as error:
             if isinstance(error, CorruptRecord):
@@ -180,8 +180,8 @@ class AppendixServer(GenServer):
 
     def handle_cast(self, message: Any) -> None:  # noqa: ANN401
         """Take what is told to all segments, and its own reminder to sync a group of puts."""
-        if isinstance(message, CommitAlarm):
-            self._commit.ring(message)
+        if isinstance(message, SyncAlarm):
+            self._sync.ring(message)
         elif isinstance(message, ReleaseWaiting):
             self._release_waiting()
         elif isinstance(message, ReleaseFiles):
@@ -197,15 +197,15 @@ class AppendixServer(GenServer):
     def handle_info(self, message: Any) -> Stop | None:  # noqa: ANN401
         """Take its own timers, the end of a sync, and the end of the registry."""
         if isinstance(message, Work):
-            if message is self._commit.work:  # else it was waited for
+            if message is self._sync.work:  # else it was waited for
                 self._end_sync()
         elif message is _IDLE_TICK:
             self._idle_tick()
         elif message is _FLUSH_TICK:
             self._flush_timer = None
             self._flush()
-        elif isinstance(message, CommitAlarm):
-            self._commit.ring(message)
+        elif isinstance(message, SyncAlarm):
+            self._sync.ring(message)
         elif isinstance(message, _Expired):
             if self._waiting.pop(message.caller, None) is not None:
                 self.reply(message.caller, False)
@@ -221,7 +221,7 @@ class AppendixServer(GenServer):
         At an orderly end the store closes the segment, with all others at once.
         """
         self._release_waiting()
-        self._commit.finish()
+        self._sync.finish()
         if not is_orderly(reason) or not self._hibernate():
             self._segment.close()
 
@@ -232,21 +232,21 @@ class AppendixServer(GenServer):
         if self._space.is_refusing:
             self._space.check(segment.path, self.monotonic_s())
         if not segment.is_writer or segment.failure:
-            return self._commit.send_on(caller) if segment.failure else MOVED
+            return self._sync.send_on(caller) if segment.failure else MOVED
         pointer = segment.append(request.messages, self._clock.now_us(), request.put_id)
         if not self._is_touched:
             self._touch()
-        commit = self._commit
-        if not commit.is_due:
-            commit.mark_dirty()
-        if self._waiting and commit.visible is None:
+        sync = self._sync
+        if not sync.is_due:
+            sync.mark_dirty()
+        if self._waiting and sync.visible is None:
             self._release_waiting()
         too_many = segment.count >= self._overshoot_count
         if (too_many or segment.size_bytes >= self._overshoot_bytes) and not self._reported_full:
             self._reported_full = True
             self._report_full()
         if self._ack == "fsync":
-            return commit.join(caller, pointer)
+            return sync.join(caller, pointer)
         if self._flush_timer is None:
             self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
         return pointer
@@ -257,12 +257,12 @@ class AppendixServer(GenServer):
         One that is told of sequenced puts waits for a sync of them. Most of it is done before.
         """
         segment = self._segment
-        if self._commit.work or not self._is_due():
+        if self._sync.work or not self._is_due():
             return
-        if segment.receipts is None or is_just_synced or not self._commit.is_due:
+        if segment.receipts is None or is_just_synced or not self._sync.is_due:
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
         else:
-            self._commit.sync_early()
+            self._sync.sync_early()
 
     def _look_for_file(self) -> None:
         """Have the topic go on in a new segment when the file that was put into lost its name.
@@ -295,19 +295,19 @@ class AppendixServer(GenServer):
 
     def _end_sync(self) -> None:
         """Answer those who waited for a sync, and begin the next one; after a failure, rotate."""
-        commit, has_failed = self._commit, self._segment.failure != ""
-        commit.end()
-        if commit.visible is not None or has_failed:
+        sync, has_failed = self._sync, self._segment.failure != ""
+        sync.end()
+        if sync.visible is not None or has_failed:
             self._release_waiting()
         if not has_failed:
             self._report_full(is_just_synced=True)
-        elif commit.work is None:
+        elif sync.work is None:
             # Told once: what comes of it is tried again by puts, not for each topic at each tick.
             self.cast(REGISTRY, LimitReached(self._topic, self.ref))
-        commit.begin_gathered()
+        sync.begin_gathered()
         if not self._is_ticking:
             self._tick_later()  # a segment that slept was woken to be synced
-        if self._commit.work is None and self._flush_timer is None:
+        if self._sync.work is None and self._flush_timer is None:
             # The sums of what came meanwhile have waited.
             self._flush_timer = self.send_after(_FLUSH_DELAY_S, _FLUSH_TICK)
 
@@ -332,7 +332,7 @@ class AppendixServer(GenServer):
         `worker_timeout`.
         """
         self._is_ticking = False
-        if self._is_used or self._waiting or self._commit.work is not None:
+        if self._is_used or self._waiting or self._sync.work is not None:
             self._is_used = False
             self._tick_later()
         elif not self._hibernate():
@@ -340,7 +340,7 @@ class AppendixServer(GenServer):
 
     def _hibernate(self) -> bool:
         """Close the files, if the disk lets us; the next request opens them again by itself."""
-        if self._commit.work is not None:
+        if self._sync.work is not None:
             return False
         try:
             self._segment.hibernate()
@@ -356,19 +356,19 @@ class AppendixServer(GenServer):
         match request:
             case GetRange(pointer, last, limit, bytes_max):
                 find = self._segment.span if type(request) is Span else self._segment.read_range
-                return find(pointer, last, limit, bytes_max, self._commit.visible)
+                return find(pointer, last, limit, bytes_max, self._sync.visible)
             case WaitFor():
                 answer = self._wait_for(request, caller)
             case FindLastPut():
                 answer = self._find_last_put(request, caller)
             case Seal():
-                self._commit.finish()
+                self._sync.finish()
                 self._segment.seal()
-                self._commit.mark_dirty()
+                self._sync.mark_dirty()
                 self._release_waiting()
                 answer = self._segment.pointer_high
             case Unseal():
-                self._commit.finish()
+                self._sync.finish()
                 if not self._segment.failure:
                     self._segment.unseal()
                     self._reported_full = False
@@ -383,26 +383,26 @@ class AppendixServer(GenServer):
 
     def _when_synced(self, caller: Call, answer: object) -> Any:  # noqa: ANN401
         """Answer when all that was put is durable."""
-        is_wanted = self._commit.is_dirty or self._commit.work is not None
-        return self._commit.join(caller, answer) if is_wanted else answer
+        is_wanted = self._sync.is_dirty or self._sync.work is not None
+        return self._sync.join(caller, answer) if is_wanted else answer
 
     def _find_last_put(self, request: FindLastPut, caller: Call) -> Any:  # noqa: ANN401
         """Tell of a put when its producer could have been told: with `fsync`, once it is synced."""
         segment = self._segment
         if not segment.is_writer or segment.failure:
-            return self._commit.send_on(caller) if segment.failure else MOVED
+            return self._sync.send_on(caller) if segment.failure else MOVED
         found = segment.last_put(request.producer)
         return found if self._ack != "fsync" or found is None else self._when_synced(caller, found)
 
     def _finish(self, caller: Call) -> Any:  # noqa: ANN401
         """Seal, and answer when all is durable; what a sync has failed for stays as it is."""
-        segment, commit = self._segment, self._commit
+        segment, sync = self._segment, self._sync
         if segment.failure:
             return None
-        if commit.work is None:
+        if sync.work is None:
             segment.seal()
-        is_wanted = segment.is_locked or commit.work is not None
-        return commit.join(caller, None) if is_wanted else None
+        is_wanted = segment.is_locked or sync.work is not None
+        return sync.join(caller, None) if is_wanted else None
 
     def describe_role(self) -> str:
         """Tell the role, and the topic as `poe status` does."""
@@ -427,8 +427,8 @@ class AppendixServer(GenServer):
 
     def _wait_for(self, request: WaitFor, caller: Call) -> Any:  # noqa: ANN401
         segment = self._segment
-        commit = self._commit
-        newest = segment.pointer_high or 0 if commit.visible is None else commit.visible_pointer
+        sync = self._sync
+        newest = segment.pointer_high or 0 if sync.visible is None else sync.visible_pointer
         if newest > request.pointer:
             return True
         timeout_s = request.timeout_s

@@ -11,8 +11,8 @@ from fcntl import ioctl
 from termios import FIONREAD
 
 from poe.actors import Call
-from poe.broker.appendix_message import Put
-from poe.broker.byte_budget import Holding
+from poe.broker.appendix.message import Put
+from poe.broker.connection.byte_budget import Holding
 from poe.protocol import SCRATCH_SIZE, FrameReader, PutRequest, Request
 from poe.protocol.frame_memory import FrameMemory
 

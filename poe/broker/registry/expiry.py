@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from poe.actors import ActorRef
-from poe.broker.hybrid_clock import JumpWatch
+from poe.broker.appendix.hybrid_clock import JumpWatch
 from poe.storage import Segment
 
 _TICK_MAX_S = 600.0

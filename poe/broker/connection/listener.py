@@ -17,15 +17,15 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from poe.actors import KILL, READABLE, SHUTDOWN, GenServer, Reason, SocketWatch
-from poe.broker.appendix_message import ReleaseWaiting
-from poe.broker.byte_budget import ByteBudget
-from poe.broker.client_count import ClientCount
-from poe.broker.connection import DRAIN_S, Connection, ConnectionOptions, ConnectionParts
-from poe.broker.frame_input import Scratch
-from poe.broker.listen_address import ListenAddress
+from poe.broker.appendix.message import ReleaseWaiting
+from poe.broker.connection.byte_budget import ByteBudget
+from poe.broker.connection.client_count import ClientCount
+from poe.broker.connection.connection import DRAIN_S, Connection, ConnectionOptions, ConnectionParts
+from poe.broker.connection.frame_input import Scratch
+from poe.broker.connection.listen_address import ListenAddress
+from poe.broker.connection.spare_descriptor import SpareDescriptor
 from poe.broker.log_limit import ONCE_A_MINUTE
-from poe.broker.routing_table import RoutingTable
-from poe.broker.spare_descriptor import SpareDescriptor
+from poe.broker.registry.routing_table import RoutingTable
 from poe.errors import OptionError, Overloaded, PoeError
 from poe.protocol import ErrorReply
 from poe.supervision import (

@@ -1,9 +1,9 @@
 """Makes what was acknowledged durable when somebody asks for it, on one topic or on all."""
 
 from poe.actors import GenServer
-from poe.broker.appendix_message import Sync
-from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat, release_files
-from poe.broker.routing_table import RoutingTable
+from poe.broker.appendix.message import Sync
+from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.requests.retry import RETRY_S, TRIES_MAX, may_repeat, release_files
 from poe.errors import ActorDead, NoDescriptors, PoeError, TopicUnavailable
 
 

@@ -17,8 +17,8 @@ from weakref import proxy
 
 from poe.actors import NO_REPLY, ActorRef, Call, GenServer, Timer, Work
 from poe.actors.work import DISK_THREADS
-from poe.broker.appendix_message import MOVED
-from poe.broker.sync_rounds import SyncRounds
+from poe.broker.appendix.message import MOVED
+from poe.broker.appendix.sync_rounds import SyncRounds
 from poe.errors import NoDescriptors, StorageError, SyncFailed, WriteFailed
 from poe.storage import Segment
 
@@ -28,8 +28,8 @@ _GATHER_S = 0.001
 """The longest time that a group waits for others to join it."""
 
 
-class CommitAlarm(Enum):
-    """Sent to the appendix server, which gives it to `GroupCommit.ring`."""
+class SyncAlarm(Enum):
+    """Sent to the appendix server, which gives it to `GroupSync.ring`."""
 
     GATHERED = auto()
     """A group has waited for others to join it."""
@@ -39,7 +39,7 @@ class CommitAlarm(Enum):
     """The segment before it has ended, so that it may, too."""
 
 
-class GroupCommit:
+class GroupSync:
     """The syncs of one segment, for its appendix server, which says when something was put.
 
     Always:
@@ -113,7 +113,7 @@ class GroupCommit:
         """Note that something was put."""
         self.is_dirty = self.is_due = True
         if self._timer is None and self._interval_s:
-            self._timer = self._server.send_after(self._interval_s, CommitAlarm.UNASKED)
+            self._timer = self._server.send_after(self._interval_s, SyncAlarm.UNASKED)
 
     def join(self, caller: Call, answer: object) -> Any:  # noqa: ANN401 - the runtime's directive
         """Answer after the next sync to begin, which covers all that was put before."""
@@ -121,7 +121,7 @@ class GroupCommit:
         if self.work is None:
             if len(self._group) == self._enough:
                 # Behind the puts that are already on their way.
-                self._server.cast(self._server.ref, CommitAlarm.GATHERED)
+                self._server.cast(self._server.ref, SyncAlarm.GATHERED)
             elif len(self._group) < self._enough:
                 self._gather()
         return NO_REPLY
@@ -135,7 +135,7 @@ class GroupCommit:
 
     def _gather(self) -> None:
         if self._gathering is None:
-            self._gathering = self._server.send_after(_GATHER_S, CommitAlarm.GATHERED)
+            self._gathering = self._server.send_after(_GATHER_S, SyncAlarm.GATHERED)
 
     def send_on(self, caller: Call) -> Any:  # noqa: ANN401 - the runtime's directive
         """Answer that the topic has moved, once the disk has made up its mind.
@@ -210,18 +210,18 @@ class GroupCommit:
         else:
             owner = cast("ActorRef | None", self._segment.take_next())
             if owner is not None:
-                self._server.cast(owner, CommitAlarm.FIRST)
+                self._server.cast(owner, SyncAlarm.FIRST)
         if self.visible is not None:
             self._show()
 
-    def ring(self, alarm: CommitAlarm) -> None:
+    def ring(self, alarm: SyncAlarm) -> None:
         """Do what an alarm of this object's own reminds of."""
         match alarm:
-            case CommitAlarm.GATHERED:
+            case SyncAlarm.GATHERED:
                 self.begin()
-            case CommitAlarm.UNASKED:
+            case SyncAlarm.UNASKED:
                 self.sync_unasked()
-            case CommitAlarm.FIRST:
+            case SyncAlarm.FIRST:
                 if self.is_dirty and not self._segment.is_writer:
                     self.sync_early()
 

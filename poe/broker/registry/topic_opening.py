@@ -3,9 +3,9 @@
 import contextlib
 from collections.abc import Iterator
 
-from poe.broker.appendix_servers import AppendixServers
-from poe.broker.disk_failures import DiskFailures
-from poe.broker.routing_table import RoutingTable
+from poe.broker.registry.appendix_servers import AppendixServers
+from poe.broker.registry.disk_failures import DiskFailures
+from poe.broker.registry.routing_table import RoutingTable
 from poe.errors import PoeError
 from poe.storage import Store, is_left_open
 

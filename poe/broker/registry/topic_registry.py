@@ -17,18 +17,18 @@ from typing import Any
 
 from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer
 from poe.actors.reason import is_word
-from poe.broker.appendix_message import LimitReached, Seal, Touched, Unseal
-from poe.broker.appendix_server import AppendixOptions
-from poe.broker.appendix_servers import APPENDIX_SUP, AppendixServers
-from poe.broker.archive_folders import ArchiveFolders
-from poe.broker.archiver import ARCHIVER
-from poe.broker.crash_limit import CrashLimit
-from poe.broker.disk_failures import DiskFailures
-from poe.broker.expiry import Archived, Expiry
-from poe.broker.hybrid_clock import JumpWatch
-from poe.broker.routing_table import RoutingTable
-from poe.broker.topic_opening import TopicOpening
-from poe.broker.topic_quota import TopicQuota
+from poe.broker.appendix.hybrid_clock import JumpWatch
+from poe.broker.appendix.message import LimitReached, Seal, Touched, Unseal
+from poe.broker.appendix.server import AppendixOptions
+from poe.broker.registry.appendix_servers import APPENDIX_SUP, AppendixServers
+from poe.broker.registry.archive_folders import ArchiveFolders
+from poe.broker.registry.archiver import ARCHIVER
+from poe.broker.registry.crash_limit import CrashLimit
+from poe.broker.registry.disk_failures import DiskFailures
+from poe.broker.registry.expiry import Archived, Expiry
+from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.registry.topic_opening import TopicOpening
+from poe.broker.registry.topic_quota import TopicQuota
 from poe.errors import (
     ActorError,
     ChildRequestRefused,

@@ -1,11 +1,11 @@
 """Tells how far a producer came on a topic, by its writer, which alone knows."""
 
 from poe.actors import GenServer
-from poe.broker.appendix_message import MOVED, FindLastPut
-from poe.broker.appendix_server import REGISTRY
-from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat
-from poe.broker.routing_table import RoutingTable
-from poe.broker.topic_registry import EnsureWriter
+from poe.broker.appendix.message import MOVED, FindLastPut
+from poe.broker.appendix.server import REGISTRY
+from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.registry.topic_registry import EnsureWriter
+from poe.broker.requests.retry import RETRY_S, TRIES_MAX, may_repeat
 from poe.errors import ActorDead, TopicUnavailable
 from poe.storage import LastPut
 

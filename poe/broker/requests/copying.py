@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poe.broker.appendix_message import GetRange
-from poe.broker.request_handler import RequestHandler
+from poe.broker.appendix.message import GetRange
+from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import RangeGone, RemoteProtocolError
 from poe.protocol import FRAME_MAX, RANGE_COUNT_MAX, IndexedRecords
 from poe.storage import PutKey, RecordBatch

@@ -8,10 +8,10 @@ from contextlib import aclosing
 from typing import TypeAlias
 
 from poe.actors import Call
-from poe.broker.appendix_message import GetRange
-from poe.broker.byte_budget import Room
-from poe.broker.control_operations import LISTINGS, control, listed
-from poe.broker.request_handler import RequestHandler
+from poe.broker.appendix.message import GetRange
+from poe.broker.connection.byte_budget import Room
+from poe.broker.requests.control import LISTINGS, control, listed
+from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import Overloaded, PoeError, RemoteProtocolError
 from poe.errors.tracebacks import drop_tracebacks
 from poe.protocol import (

@@ -8,8 +8,8 @@ from typing import Any, cast
 from weakref import proxy
 
 from poe.actors import Call, Error, GenServer
-from poe.broker.request_handler import RequestHandler
-from poe.broker.routing_table import RoutingTable
+from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import PoeError
 
 

@@ -8,10 +8,10 @@ from contextlib import aclosing
 from typing import TypeAlias
 
 from poe.actors import ActorRef, GenServer
-from poe.broker.appendix_message import Describe, SegmentInfo
-from poe.broker.appendix_server import REGISTRY
-from poe.broker.routing_table import Route, RoutingTable
-from poe.broker.topic_registry import Settle
+from poe.broker.appendix.message import Describe, SegmentInfo
+from poe.broker.appendix.server import REGISTRY
+from poe.broker.registry.routing_table import Route, RoutingTable
+from poe.broker.registry.topic_registry import Settle
 from poe.errors import ActorDead, PoeError
 from poe.storage import Event, is_left_open
 

@@ -5,8 +5,8 @@ That is one whose appendix server has ended, or could open no more files.
 
 from poe.actors import KILLED, NOPROC, GenServer, is_orderly
 from poe.actors.reason import is_word
-from poe.broker.appendix_message import ReleaseFiles
-from poe.broker.routing_table import RoutingTable
+from poe.broker.appendix.message import ReleaseFiles
+from poe.broker.registry.routing_table import RoutingTable
 from poe.errors import ActorDead
 
 TRIES_MAX = 500

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from poe.actors import Call, GenServer, ReplyDeadline
-from poe.broker.appendix_message import (
+from poe.broker.appendix.message import (
     MOVED,
     Get,
     GetRange,
@@ -20,14 +20,14 @@ from poe.broker.appendix_message import (
     Put,
     WaitFor,
 )
-from poe.broker.appendix_server import REGISTRY
-from poe.broker.byte_budget import Room
-from poe.broker.last_put import find_last_put
-from poe.broker.listing import SegmentRows, describe_route
-from poe.broker.retry import RETRY_S, TRIES_MAX, may_repeat, release_files
-from poe.broker.routing_table import Route, RoutingTable
-from poe.broker.topic_registry import Delete, EnsureWriter, Trim
-from poe.broker.topic_sync import sync_topics
+from poe.broker.appendix.server import REGISTRY
+from poe.broker.connection.byte_budget import Room
+from poe.broker.registry.routing_table import Route, RoutingTable
+from poe.broker.registry.topic_registry import Delete, EnsureWriter, Trim
+from poe.broker.requests.last_put import find_last_put
+from poe.broker.requests.listing import SegmentRows, describe_route
+from poe.broker.requests.retry import RETRY_S, TRIES_MAX, may_repeat, release_files
+from poe.broker.requests.topic_sync import sync_topics
 from poe.errors import (
     ActorDead,
     CorruptRecord,

@@ -1,0 +1,1 @@
+"""The owner of one segment: puts, reads and syncs of it."""

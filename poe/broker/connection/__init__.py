@@ -1,0 +1,1 @@
+"""The way in: the listener, the connections, and what bounds them."""

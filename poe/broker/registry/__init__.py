@@ -1,0 +1,1 @@
+"""Which topics there are, which segments they have, and who serves them."""

@@ -1,0 +1,1 @@
+"""What is done for a request, whoever it came from."""
