@@ -78,7 +78,7 @@ def test_a_topic_without_a_server_for_too_long_is_named_in_the_error(simulate):
     with pytest.raises(TopicUnavailable, match=r"'t' for 5\.0 s; retry later") as caught:
         sim.node.next(TOPIC, 0)
     assert caught.value.retriable
-    assert sim.clock.monotonic_s() == pytest.approx(TRIES_MAX * RETRY_S)
+    assert sim.clock.monotonic_s() == pytest.approx(TRIES_MAX * RETRY_S, abs=3 * RETRY_S)
 
 
 class PlainAsker(GenServer):

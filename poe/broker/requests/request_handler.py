@@ -9,30 +9,31 @@ message.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from poe.actors import Call, GenServer, ReplyDeadline
 from poe.broker.appendix.message import (
     MOVED,
+    FindLastPut,
     Get,
     GetRange,
     Next,
     Put,
+    Sync,
     WaitFor,
 )
 from poe.broker.appendix.server import REGISTRY
 from poe.broker.connection.byte_budget import Room
 from poe.broker.registry.routing_table import Route, RoutingTable
 from poe.broker.registry.topic_registry import Delete, EnsureWriter, Trim
-from poe.broker.requests.last_put import find_last_put
 from poe.broker.requests.listing import SegmentRows, describe_route
-from poe.broker.requests.retry import RETRY_S, TRIES_MAX, may_repeat, release_files
-from poe.broker.requests.topic_sync import sync_topics
+from poe.broker.requests.retry import RETRY_S, TRIES_MAX, may_repeat, until_answered
 from poe.errors import (
     ActorDead,
     CorruptRecord,
     NoDescriptors,
-    TopicUnavailable,
+    PoeError,
     UnknownTopic,
 )
 from poe.storage import (
@@ -45,7 +46,6 @@ from poe.storage import (
 )
 from poe.topic_name import folder_name
 
-_RELEASES_MAX = 3
 _GAP_AT_END_S = 0.1
 WAIT_MAX_S = 60.0
 """Longest long poll; a client that wants more asks again."""
@@ -118,31 +118,25 @@ class RequestHandler:
             ActorDead: the appendix server ended before it answered; it may be stored.
             CallTimeout: the disk has not taken it in time; it may be stored.
         """
-        actor = self.actor
         call = begun or self.begin_put(topic, messages, put_id)
-        for attempt in range(TRIES_MAX):
-            if attempt > 1:
-                await actor.sleep(RETRY_S)
-            is_put = False
-            try:
-                if call is None:
-                    ensure = EnsureWriter(topic, messages, put_id)
-                    writer = await actor.call(REGISTRY, ensure, timeout_s=self._put_timeout_s)
-                    call = actor.call(writer, Put(messages, put_id), timeout_s=None)
-                is_put = put_id is None  # else it may be made again, though it may be stored
-                pointer = await self.deadline.wait(call)
-            except ActorDead as error:
-                if not may_repeat(error, is_put=is_put):
+
+        async def ask() -> Any:  # noqa: ANN401 - the pointer
+            nonlocal call
+            made, call = call, None
+            if made is None:
+                try:
+                    writer = await self.ask_registry(EnsureWriter(topic, messages, put_id))
+                except ActorDead as error:
+                    if may_repeat(error, is_put=False):
+                        return MOVED
                     raise
-            except NoDescriptors:
-                if attempt >= _RELEASES_MAX:
-                    raise
-                await release_files(actor, self.routes, is_urgent=attempt > 0)
-            else:
-                if pointer is not MOVED:
-                    return pointer  # type: ignore[no-any-return]  # a reply to Put
-            call = None
-        raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
+                made = self.actor.call(writer, Put(messages, put_id), timeout_s=None)
+            return await self.deadline.wait(made)
+
+        # With an id it may be made again, though it may be stored.
+        is_put = put_id is None
+        pointer: int = await until_answered(self.actor, self.routes, topic, ask, is_put=is_put)
+        return pointer
 
     def get(
         self, topic: bytes, pointer: int, limit: int, bytes_max: int, begun: Call | None = None
@@ -203,29 +197,20 @@ class RequestHandler:
         self, topic: bytes, request: Get | GetRange | Next, begun: Call | None
     ) -> Any:  # noqa: ANN401
         """Ask the appendix server that holds what follows the request's pointer."""
-        for attempt in range(TRIES_MAX):
+
+        async def ask() -> Any:  # noqa: ANN401 - a reply to the request
+            nonlocal begun
             route = self.routes.get(topic)
             if route is None:
                 return None
             reader = route.reader(request.pointer)
             call, begun = begun or self.actor.call(reader, request, timeout_s=None), None
-            try:
-                found = await call
-            except ActorDead as error:
-                if not may_repeat(error, is_put=False):
-                    raise
-                await self.actor.sleep(RETRY_S)
-                continue
-            except NoDescriptors:
-                if attempt >= _RELEASES_MAX:
-                    raise
-                await release_files(self.actor, self.routes, is_urgent=attempt > 0)
-                continue
+            found = await call
             if found is not None or self.routes.is_newest(topic, reader):
                 return found
-            if _asks_for_nothing(request, route):
-                return None
-        raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
+            return None if _asks_for_nothing(request, route) else MOVED
+
+        return await until_answered(self.actor, self.routes, topic, ask)
 
     async def recover(self, topic: bytes) -> None:
         """Have a topic that rests woken, and one that is out of service tried again.
@@ -258,11 +243,54 @@ class RequestHandler:
             await self.recover(topic)
             if self.routes.get(topic) is None:
                 raise UnknownTopic(topic)
-        await sync_topics(self.actor, self.routes, topic, self._put_timeout_s)
+        # There may be more segments than files: those that are synced let theirs go.
+        ask = partial(self._sync_once, topic)
+        await until_answered(self.actor, self.routes, topic or b"", ask, releases_max=TRIES_MAX - 1)
+
+    async def _sync_once(self, wanted: bytes | None) -> None:
+        # All at once: the disk serves them together, and the slowest one sets the time.
+        syncs = [
+            [self.actor.call(ref, Sync(), timeout_s=self._put_timeout_s) for ref in route.refs]
+            for topic, route in self.routes
+            if wanted in (None, topic)
+        ]
+        first_error: PoeError | None = None
+        for calls in syncs:
+            try:
+                for call in calls:
+                    await call
+            except PoeError as error:
+                # One that found no file to open may be told that it may try again.
+                if first_error is None or isinstance(first_error, NoDescriptors):
+                    first_error = error
+        if first_error is not None:
+            raise first_error
 
     async def last_put(self, topic: bytes, producer: bytes) -> LastPut | None:
-        """Tell the newest put of a producer that a topic has, see `find_last_put`."""
-        return await find_last_put(self.actor, self.routes, topic, producer, self._put_timeout_s)
+        """Tell the newest sequenced put of a producer that a topic has; its writer alone knows.
+
+        None where it has none, or nobody has put anything onto it. With `ack="fsync"` it is
+        durable.
+
+        Raises:
+            StorageError: the topic takes no puts.
+            TopicUnavailable: it had no writer for 5 s.
+            CallTimeout: the disk has not taken it in time.
+        """
+        await self.recover(topic)
+
+        async def ask() -> Any:  # noqa: ANN401 - a reply to FindLastPut
+            route = self.routes.get(topic)
+            if route is None:
+                return None
+            wanted = FindLastPut(producer)
+            found = await self.actor.call(route.writer, wanted, timeout_s=self._put_timeout_s)
+            if found is MOVED:
+                await self.ask_registry(EnsureWriter(topic))
+            return found
+
+        found: LastPut | None = await until_answered(self.actor, self.routes, topic, ask)
+        return found
 
     def newest_removed(self, topic: bytes) -> int | None:
         """Return the newest pointer that was removed of a topic; 0: none, None: nobody knows."""
@@ -284,17 +312,18 @@ class RequestHandler:
             StorageError: the topic cannot be served.
             TopicUnavailable: a segment had no appendix server for 5 s.
         """
-        for _ in range(TRIES_MAX):
+
+        async def ask() -> Any:  # noqa: ANN401 - the rows
             await self.recover(topic)
             route = self.routes.get(topic)
             if route is None:
                 raise UnknownTopic(topic)
             rows = await describe_route(self.actor, route)
             # Who plans a read by it would leave out messages of a server that is being restarted.
-            if len(rows) == len(route.refs):
-                return rows
-            await self.actor.sleep(RETRY_S)
-        raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
+            return rows if len(rows) == len(route.refs) else MOVED
+
+        rows: SegmentRows = await until_answered(self.actor, self.routes, topic, ask)
+        return rows
 
     async def wait(self, topic: bytes, pointer: int, timeout_s: float) -> bool:
         """Wait until something follows `pointer`; False when nothing did within `timeout_s`.

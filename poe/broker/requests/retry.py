@@ -1,17 +1,22 @@
 """When a request is made again, how often, and what is done for it in between.
 
-That is one whose appendix server has ended, or could open no more files.
+That is one whose appendix server has moved, has ended, or could open no more files.
 """
+
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from poe.actors import KILLED, NOPROC, GenServer, is_orderly
 from poe.actors.reason import is_word
-from poe.broker.appendix.message import ReleaseFiles
+from poe.broker.appendix.message import MOVED, ReleaseFiles
 from poe.broker.registry.routing_table import RoutingTable
-from poe.errors import ActorDead
+from poe.errors import ActorDead, NoDescriptors, TopicUnavailable
 
 TRIES_MAX = 500
 """Tries of one request while an appendix server is being replaced, `RETRY_S` apart."""
 RETRY_S = 0.01
+RELEASES_MAX = 3
+"""How often files are let go of for a request of one segment."""
 
 
 def may_repeat(error: ActorDead, *, is_put: bool) -> bool:
@@ -25,9 +30,51 @@ def may_repeat(error: ActorDead, *, is_put: bool) -> bool:
     return is_word(reason, NOPROC) or is_orderly(reason) or (is_word(reason, KILLED) and not is_put)
 
 
-async def release_files(actor: GenServer, routes: RoutingTable, *, is_urgent: bool) -> None:
+async def until_answered(  # noqa: PLR0913 - a request, and who makes it
+    actor: GenServer,
+    routes: RoutingTable,
+    topic: bytes,
+    ask: Callable[[], Awaitable[Any]],
+    *,
+    is_put: bool = False,
+    releases_max: int = RELEASES_MAX,
+) -> Any:  # noqa: ANN401 - whatever it is answered
+    """Make a request until it is answered, the first time again at once; then `RETRY_S` apart.
+
+    Args:
+        actor: on behalf of whom.
+        routes: whose files are let go of where one could not be opened.
+        topic: that the error names.
+        ask: makes it once; returns `MOVED` when somebody else must be asked.
+        is_put: whether it must not be stored twice.
+        releases_max: how often files are let go of.
+
+    Raises:
+        ActorDead: who was asked has ended, and may have done it.
+        NoDescriptors: no file could be opened though others were let go of.
+        TopicUnavailable: nobody answered for 5 s.
+    """
+    for attempt in range(TRIES_MAX):
+        if attempt > 1:
+            await actor.sleep(RETRY_S)
+        try:
+            answer = await ask()
+        except ActorDead as error:
+            if not may_repeat(error, is_put=is_put):
+                raise
+        except NoDescriptors:
+            if attempt >= releases_max:
+                raise
+            _release_files(actor, routes, is_urgent=attempt > 0)
+            await actor.sleep(RETRY_S)
+        else:
+            if answer is not MOVED:
+                return answer
+    raise TopicUnavailable(topic, TRIES_MAX * RETRY_S)
+
+
+def _release_files(actor: GenServer, routes: RoutingTable, *, is_urgent: bool) -> None:
     """Have segments let their files go, so that another try may succeed."""
     for _, route in routes:
         for ref in route.refs:
             actor.cast(ref, ReleaseFiles(is_urgent))
-    await actor.sleep(RETRY_S)
