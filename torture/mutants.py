@@ -409,7 +409,7 @@ def _half_puts(patch: Patch) -> None:
 
     def store(self: Connection, error: Exception | None) -> Any:
         reader = self._input.reader
-        body = memoryview(bytes(reader._view[reader._start : reader._end]))[HEADER_SIZE:]
+        body = memoryview(bytes(reader._unread()))[HEADER_SIZE:]
         for size in range(len(body), 0, -1):
             with contextlib.suppress(PoeError):
                 self._handler.begin_put(*PutRequest.decode(body[:size]))

@@ -134,7 +134,7 @@ class SimulatedNode:
 
     def servers(self) -> list[ActorRef]:
         """Tell all appendix servers."""
-        return [ref for _, route in self._routes for ref in route.refs]
+        return [ref for _, route in self._routes.sorted_items() for ref in route.refs]
 
     def kill_actor(self, ref: ActorRef | str, reason: str = "kill") -> None:
         """End an actor without its consent."""

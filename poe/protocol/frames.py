@@ -1,9 +1,8 @@
 """Cut a stream of received bytes into frames, and make the header of a frame.
 
-It never sees a socket: the caller receives into the memory that `FrameReader.buffer` names and says
-how much arrived. In the usual case whole frames are cut out of the caller's scratch buffer, which
-all connections share, so that nothing is allocated and nothing copied. Only the bytes of an
-unfinished frame are kept between two receives.
+It knows no socket: it is given what receives into the memory that it names. In the usual case whole
+frames are cut out of the caller's scratch buffer, which all connections share, so that nothing is
+allocated and nothing copied. Only the bytes of an unfinished frame are kept between two receives.
 
 Wire (big-endian):
     length  u32   bytes that follow: 2 + len(body)
@@ -13,6 +12,7 @@ Wire (big-endian):
 Source: poe_protocol.erl; `{packet, 4}` of gen_tcp, which accepted any length.
 """
 
+from collections.abc import Callable
 from struct import Struct
 
 from poe.errors import FrameTooLarge, RemoteProtocolError
@@ -41,23 +41,31 @@ class FrameReader:
 
     Each round trip of the caller is
 
-        view = reader.buffer(scratch)
-        reader.received(sock.recv_into(view))
+        reader.receive(sock.recv_into, scratch)
         while (frame := reader.next_frame()) is not None:
             message_type, body = frame
 
     A `body` is a view into the scratch: use it or copy it before anything else is received into
-    that scratch, by this connection or another one. When `next_frame` has returned None, all that
-    must survive is in memory of the reader's own; a caller that stops before calls `keep`.
+    that scratch, by this connection or another one. When `next_frame` has returned None, or no
+    bytes are pending, all that must survive is in memory of the reader's own; a caller that stops
+    before calls `keep`.
 
     Invariants:
-        start <= end <= len(view)
+        start + pending_bytes <= len(view)
         length of a frame <= frame_max, checked as soon as its 4 bytes are there
         memory held <= 2 x bytes received of the unfinished frame, whatever length it announces
         no memory is held while no frame is unfinished
     """
 
-    __slots__ = ("_end", "_frame_max", "_growing", "_memory", "_scratch_size", "_start", "_view")
+    __slots__ = (
+        "_frame_max",
+        "_growing",
+        "_memory",
+        "_scratch_size",
+        "_start",
+        "_view",
+        "pending_bytes",
+    )
 
     def __init__(self, frame_max: int = FRAME_MAX, memory: FrameMemory | None = None) -> None:
         """Begin with nothing; readers of one thread may share `memory` for large frames."""
@@ -65,25 +73,40 @@ class FrameReader:
         self._memory = memory or FrameMemory(blocks_max=1)
         self._view = _EMPTY
         self._start = 0
-        self._end = 0
+        self.pending_bytes = 0
+        """Bytes received but not handed out; not 0 at the end of a stream: it was cut short."""
         self._scratch_size = 0
         self._growing = False
-        """True while `_view` is own memory that the rest of a large frame is received into."""
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes received but not handed out; not 0 at the end of a stream: it was cut short."""
-        return self._end - self._start
+        """True from when `_view` is own memory, into which the rest of a large frame is received,
+        until something is received behind that frame."""
 
     @property
     def is_growing(self) -> bool:
-        """Whether the frame at hand lies in own memory, not in the scratch."""
+        """Whether the frame at hand, or just handed out, lies in own memory, not in the scratch."""
         return self._growing
 
     @property
     def held_bytes(self) -> int:
         """Bytes of own memory, after `next_frame` has returned None or after `keep`."""
         return len(self._view)
+
+    def receive(
+        self,
+        receive_into: Callable[[memoryview], int],
+        scratch: memoryview,
+        room_bytes: int | None = None,
+    ) -> int:
+        """Receive once, and return how many bytes came; 0 at the end of the stream.
+
+        Args:
+            receive_into: such as a socket's `recv_into`; what it raises is raised.
+            scratch: as for `buffer`.
+            room_bytes: receive no more than that.
+        """
+        room = self.buffer(scratch)
+        size = receive_into(room if room_bytes is None else room[:room_bytes])
+        self.pending_bytes += size
+        return size
 
     def buffer(self, scratch: memoryview) -> memoryview:
         """Return the memory to receive into: the scratch, or the reader's own for a large frame.
@@ -93,24 +116,25 @@ class FrameReader:
         Args:
             scratch: writable memory of the same size at each call, which callers may share.
         """
-        kept_size = self._end - self._start
-        if not kept_size:
-            self._start_over(scratch)
-            return scratch
-        if self._growing:
-            room = self._view[self._end :]
+        kept_size = self.pending_bytes
+        if kept_size and self._growing:
+            room = self._view[kept_size:]  # it begins where the memory does
         else:
-            scratch[:kept_size] = self._view[self._start : self._end]
-            self._start_over(scratch)
-            self._end = kept_size
-            room = scratch[kept_size:]
+            room = scratch
+            self._growing = False
+            if kept_size:
+                scratch[:kept_size] = self._view[self._start : self._start + kept_size]
+                room = scratch[kept_size:]
+            self._view = scratch
+            self._start = 0
+            self._scratch_size = len(scratch)
         # Receiving into no memory returns 0 bytes, which would look like the end of the stream.
         assert room, "take the frames before receiving more"
         return room
 
     def received(self, size: int) -> None:
         """Take note that `size` bytes were received into what `buffer` returned."""
-        self._end += size
+        self.pending_bytes += size
 
     def next_frame(self) -> tuple[int, memoryview] | None:
         """Return type and body of the next whole frame, or None when more must be received first.
@@ -120,16 +144,21 @@ class FrameReader:
             RemoteProtocolError: the peer announces a frame without a type.
                 After either error the stream cannot be followed any more; each call repeats it.
         """
-        start = self._start
-        if self._end - start >= HEADER_SIZE:
-            length, message_type = _unpack_header(self._view, start)
-            frame_end = start + LENGTH_SIZE + length
-            if frame_end <= self._end and TYPE_SIZE <= length <= self._frame_max:
-                self._start = frame_end
-                return message_type, self._view[start + HEADER_SIZE : frame_end]
-        if self._end == start:
-            self._view, self._start, self._end, self._growing = _EMPTY, 0, 0, False
-        else:
+        start, pending_bytes = self._start, self.pending_bytes
+        if pending_bytes >= HEADER_SIZE:
+            view = self._view
+            length, message_type = _unpack_header(view, start)
+            frame_size = LENGTH_SIZE + length
+            if frame_size <= pending_bytes and TYPE_SIZE <= length <= self._frame_max:
+                frame_end = start + frame_size
+                if frame_size == pending_bytes:
+                    self._view = _EMPTY
+                    self._start = self.pending_bytes = 0
+                else:
+                    self._start = frame_end
+                    self.pending_bytes = pending_bytes - frame_size
+                return message_type, view[start + HEADER_SIZE : frame_end]
+        if pending_bytes:
             self._keep_unfinished()
         return None
 
@@ -138,7 +167,7 @@ class FrameReader:
 
         Any text is a frame of half a gigabyte or more, of a type that there is not.
         """
-        unread = bytes(self._view[self._start : self._end][:_SHOWN_BYTES])
+        unread = bytes(self._unread()[:_SHOWN_BYTES])
         is_frame = len(unread) >= HEADER_SIZE and unread[LENGTH_SIZE] == 0
         if not isinstance(error, FrameTooLarge) or error.size_bytes <= FRAME_MAX or is_frame:
             return error
@@ -154,30 +183,24 @@ class FrameReader:
         Needed only before `next_frame` has returned None, as when too many requests are under way;
         `next_frame` then goes on from the kept bytes.
         """
-        if self._growing:
-            return
-        rest = self._view[self._start : self._end]
-        self._end -= self._start
+        if self._growing or type(self._view.obj) is bytes:
+            return  # they are in own memory
+        self._view = memoryview(bytes(self._unread()))
         self._start = 0
-        self._view = memoryview(bytes(rest)) if rest else _EMPTY
 
-    def _start_over(self, scratch: memoryview) -> None:
-        self._view = scratch
-        self._scratch_size = len(scratch)
-        self._start = 0
-        self._end = 0
-        self._growing = False
+    def _unread(self) -> memoryview:
+        return self._view[self._start : self._start + self.pending_bytes]
 
     def _keep_unfinished(self) -> None:
         """Keep what is there of a frame, in memory in proportion to what was received of it."""
-        received = self._end - self._start
+        received = self.pending_bytes
         if received < LENGTH_SIZE:
             self._growing = False
             self.keep()
             return
         frame_size = self._checked_frame_size()
         if self._growing:
-            if self._end == len(self._view):
+            if received == len(self._view):
                 self._grow(min(frame_size, 2 * received))
         elif frame_size > self._scratch_size <= 2 * received:
             self._grow(min(frame_size, 2 * received))
@@ -196,13 +219,11 @@ class FrameReader:
 
     def _grow(self, capacity: int) -> None:
         """Move the unread bytes into own memory of `capacity` bytes."""
-        received = self._end - self._start
         if self._growing:
             self._view = self._memory.extend(self._view, capacity)
         else:
             view = self._memory.take(capacity)
-            view[:received] = self._view[self._start : self._end]
+            view[: self.pending_bytes] = self._unread()
             self._view = view
         self._start = 0
-        self._end = received
         self._growing = True

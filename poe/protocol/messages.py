@@ -31,6 +31,7 @@ from poe.protocol.records import (
 _LIMIT_SIZE = 4
 _TOPIC_START = POINTER_SIZE + _LIMIT_SIZE
 _TOPIC_LENGTH_SIZE = 4
+_pack_header = Struct(">IH").pack
 _pack_put_header = Struct(">IHI").pack
 _pack_u32 = Struct(">I").pack
 _unpack_u32 = Struct(">I").unpack_from
@@ -87,7 +88,9 @@ class PointerRequest(_PointerFields):
             msg = f"pointer request of {len(body)} bytes has no topic"
             raise RemoteProtocolError(msg)
         numbers = int.from_bytes(body[:_TOPIC_START], "big")
-        return cls(bytes(body[_TOPIC_START:]), numbers >> _LIMIT_SIZE * 8, numbers & LIMIT_MAX)
+        # Not by `cls(…)`, which would be one more function of Python.
+        fields = (bytes(body[_TOPIC_START:]), numbers >> _LIMIT_SIZE * 8, numbers & LIMIT_MAX)
+        return tuple.__new__(cls, fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ class DataReply:
     @classmethod
     def header(cls, records_size: int) -> bytes:
         """Return the 6 bytes to send before `records_size` bytes of a data file."""
-        return frame_header(cls.MESSAGE_TYPE, records_size)
+        return _pack_header(TYPE_SIZE + records_size, cls.MESSAGE_TYPE)
 
     def encode(self) -> bytes:
         """Return the frame."""

@@ -48,9 +48,10 @@ class ReplyReader(FrameReader):
         except RemoteProtocolError:
             # It writes these few bytes at once. To wait for the last of them where they come apart
             # would be to wait for ever for a server that sends no more.
-            if bytes(self._view[self._start : self._end][:HEADER_SIZE]) != _UNKNOWN_TOPIC:
+            if bytes(self._unread()[:HEADER_SIZE]) != _UNKNOWN_TOPIC:
                 raise
             self._start += HEADER_SIZE
+            self.pending_bytes -= HEADER_SIZE
             return DataReply.MESSAGE_TYPE, self._view[self._start : self._start]
 
 

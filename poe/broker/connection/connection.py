@@ -34,7 +34,6 @@ from poe.protocol import (
     Request,
     decode_request,
 )
-from poe.storage import FileSlice
 
 logger = logging.getLogger("poe.broker")
 
@@ -168,7 +167,7 @@ class Connection(GenServer):
                 left_bytes -= size
                 while (waiting := self._serve_frames()) is not None:
                     await waiting
-                self._input.settle()
+                self._input.release()
         except (RemoteProtocolError, ConnectionClosed, OSError) as error:
             ending = self._give_up(error)
             if not isinstance(ending, Stop):
@@ -185,7 +184,7 @@ class Connection(GenServer):
         parts refer to the connection, and with them it would be a cycle.
         """
         self._deadline.cancel()
-        self._sender.drop()
+        self._sender.release()
         self._input.discard()
         self._leave()
         del self._deadline, self._handler
@@ -203,7 +202,7 @@ class Connection(GenServer):
                 return self._give_up(None)
             waiting = self._serve_frames()
         except BlockingIOError:
-            self._input.let_go()
+            self._input.release()
         except (RemoteProtocolError, ConnectionClosed, OSError) as error:
             return self._give_up(error)
         else:
@@ -226,7 +225,7 @@ class Connection(GenServer):
         return None
 
     def _await_more(self) -> None:
-        self._input.settle()
+        self._input.release()
         if self._input.reader.pending_bytes:
             self._deadline.watch_frame()
             # Without a rest there was a reply to send, which would have met the reset.
@@ -237,7 +236,7 @@ class Connection(GenServer):
     def _give_up(self, error: Exception | None) -> Stop | Ending:
         """End the connection: the peer is gone, or has broken the protocol and is told so."""
         # Not in a `finally`: if this actor is killed, whoever serves its request has views into it.
-        self._input.give_back()
+        self._input.release()
         if error is not None:
             drop_tracebacks(error)  # their frames hold what was received
         return self._hang_up(error) if isinstance(error, RemoteProtocolError) else Stop("normal")
@@ -251,8 +250,7 @@ class Connection(GenServer):
         """
         reader = self._input.reader
         for _ in _REQUESTS:
-            frame = reader.next_frame()
-            if frame is None:
+            if not reader.pending_bytes or (frame := reader.next_frame()) is None:
                 return None
             self._deadline.unfinished_since_s = None
             waiting = self._serve(decode_request(*frame))
@@ -262,7 +260,7 @@ class Connection(GenServer):
 
     async def _end_turn(self) -> None:
         """Let other connections have their turn."""
-        self._input.let_go()
+        self._input.release()
         await self._sender.wait_room()
 
     def _serve(self, request: Request) -> Waiting | None:
@@ -276,33 +274,14 @@ class Connection(GenServer):
             topic, pointer, limit = request
             begun = self._handler.begin_get(topic, pointer, limit, self._options.frame_max - 2)
             if begun is not None and begun.is_done and (found := begun.value) is not None:
-                return self._reply(DataReply.header(found.length), found)
+                is_out = self._sender.start(DataReply.header(found.length), found)
+                return None if is_out else self._finish_reply()
         elif isinstance(request, PutRequest):
             begun = self._handler.begin_put(*request)
-            if begun is not None:
-                if not begun.is_done:
-                    return self._serve_put(request, begun)
-                if type(begun.value) is int:
-                    return self._reply(PutReply.frame(begun.value))
+            if begun is not None and begun.is_done and type(begun.value) is int:
+                is_out = self._sender.start(PutReply.frame(begun.value))
+                return None if is_out else self._finish_reply()
         return self._serve_waiting(request, begun)
-
-    async def _serve_put(self, request: PutRequest, begun: Call) -> None:
-        """Reply to a put when the disk has taken it: what `_serve_waiting` does, by a short way.
-
-        Raises:
-            ConnectionClosed, OSError: the reply cannot be sent.
-        """
-        held = self._input.let_go_of(request, begun)
-        try:
-            pointer = await self._handler.deadline.wait(begun)
-        except PoeError:
-            pointer = None  # the long way raises it again, and tells the peer
-        if type(pointer) is not int:
-            await self._serve_waiting(held, begun)
-            return
-        rest = self._reply(PutReply.frame(pointer))
-        if rest is not None:
-            await rest
 
     async def _serve_waiting(self, request: Request, begun: Call | None) -> None:
         """Carry a request out, of which a first call may have begun, and reply.
@@ -313,21 +292,17 @@ class Connection(GenServer):
         if begun is None or not begun.is_done or isinstance(request, PutRequest):
             # It may wait for news for a minute, for a slow disk, or for a put to be made again, and
             # 10 000 clients that do so must not have a buffer each.
-            request = self._input.let_go_of(request, begun)
+            request = self._input.release_for(request, begun)
         # Not given a name here: it may be large, and is to be gone once it is sent.
-        rest = self._reply(*await make_reply(self._handler, request, begun, self._room))
-        if rest is not None:
-            await rest
+        if not self._sender.start(*await make_reply(self._handler, request, begun, self._room)):
+            await self._finish_reply()
         if isinstance(request, ControlRequest) and self._input.reader.pending_bytes:
             # It may have asked all topics, and so takes a whole turn.
             await self._end_turn()
 
-    def _reply(self, head: bytes | memoryview, records: FileSlice | None = None) -> Waiting | None:
-        """Send a reply, as far as the peer takes it at once."""
-        return None if self._sender.start(head, records) else self._finish_reply()
-
     async def _finish_reply(self) -> None:
-        self._input.let_go(self._sender.waiting_bytes)
+        """Send the rest of a reply, which the peer did not take at once."""
+        self._input.release(self._sender.waiting_bytes)
         await self._sender.finish()
 
     async def _hang_up(self, error: PoeError) -> Stop:

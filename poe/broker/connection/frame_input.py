@@ -7,6 +7,7 @@ own, and counted against the budget of the node.
 
 import socket
 from array import array
+from collections import deque
 from fcntl import ioctl
 from termios import FIONREAD
 
@@ -29,18 +30,10 @@ class Scratch:
     """
 
     def __init__(self) -> None:
-        self._free: list[memoryview] = []
+        # More than so many are dropped by themselves.
+        self.free: deque[memoryview] = deque(maxlen=_FREE_BUFFERS_MAX)
         self.large = FrameMemory(blocks_max=_BLOCKS_MAX)
         """Where frames that are larger than a buffer come together."""
-
-    def take(self) -> memoryview:
-        """Lend a buffer."""
-        return self._free.pop() if self._free else memoryview(bytearray(SCRATCH_SIZE))
-
-    def give_back(self, buffer: memoryview) -> None:
-        """Return a buffer that nobody looks into any more."""
-        if len(self._free) < _FREE_BUFFERS_MAX:
-            self._free.append(buffer)
 
 
 class FrameInput:
@@ -75,14 +68,10 @@ class FrameInput:
         Raises:
             OSError: the peer is gone, or nothing is there (BlockingIOError).
         """
-        self._buffer = buffer = self._scratch.take()
-        reader = self.reader
-        room = reader.buffer(buffer)
-        if self._budget.is_full:
-            room = room[: self.holding.room_bytes]
-        size = self._receive_into(room)
-        reader.received(size)
-        return size
+        free = self._scratch.free
+        self._buffer = buffer = free.pop() if free else memoryview(bytearray(SCRATCH_SIZE))
+        room_bytes = self.holding.room_bytes if self._budget.is_full else None
+        return self.reader.receive(self._receive_into, buffer, room_bytes)
 
     def is_open(self) -> bool:
         """Look for the end of the stream, which nobody else does while a request is served."""
@@ -111,23 +100,18 @@ class FrameInput:
         except OSError:
             return b""
 
-    def settle(self) -> None:
-        """Give the buffer back, once all whole frames of it are served."""
-        self.give_back()
-        if self.reader.pending_bytes or self.holding.size_bytes:
-            self.holding.set(self.reader.held_bytes)
-
-    def let_go(self, waiting_bytes: int = 0) -> None:
-        """Give the buffer back before a wait that may be long; what is unread of it is kept.
-
-        `waiting_bytes` are held besides.
-        """
+    def release(self, waiting_bytes: int = 0) -> None:
+        """Give the buffer back; what is unread of it is kept. `waiting_bytes` are held besides."""
+        reader, holding = self.reader, self.holding
         if self._buffer is not None:
-            self.reader.keep()
-            self.give_back()
-        self.holding.set(self.reader.held_bytes + waiting_bytes)
+            if reader.pending_bytes:
+                reader.keep()
+            self._scratch.free.append(self._buffer)
+            self._buffer = None
+        if reader.pending_bytes or holding.size_bytes or waiting_bytes:
+            holding.set(reader.held_bytes + waiting_bytes)
 
-    def let_go_of(self, request: Request, begun: Call | None) -> Request:
+    def release_for(self, request: Request, begun: Call | None) -> Request:
         """Give the buffer back while a request waits; what it needs of the buffer is copied."""
         waiting_bytes = 0
         if isinstance(request, PutRequest):
@@ -138,14 +122,8 @@ class FrameInput:
                     put = begun.request
                     assert isinstance(put, Put)
                     put.messages = request.messages
-        self.let_go(waiting_bytes)
+        self.release(waiting_bytes)
         return request
-
-    def give_back(self) -> None:
-        """Give the buffer back as it is."""
-        buffer, self._buffer = self._buffer, None
-        if buffer is not None:
-            self._scratch.give_back(buffer)
 
     def discard(self) -> None:
         """Forget what was received; nothing more will be served."""

@@ -219,7 +219,7 @@ class ListenerSup(Supervisor):
         A connection that waits for news would sit out its shutdown time, so nobody waits any more.
         """
         self._routes.is_closing = True
-        for _, route in self._routes:
+        for _, route in self._routes.sorted_items():
             self.cast(route.writer, ReleaseWaiting())
         started_s = self.monotonic_s()
         await super().terminate(reason)

@@ -100,7 +100,7 @@ class ReplySender:
         while not self._push(*self._rest):
             await self.wait_room()
 
-    def drop(self) -> None:
+    def release(self) -> None:
         """Let go of the rest: the file of a deleted segment takes room on the disk until then."""
         self._rest = _NOTHING
 

@@ -41,11 +41,14 @@ class Route:
         return self.refs[bisect_right(self.bounds, pointer)]
 
 
-class RoutingTable:
-    """Routes by topic. Read from any thread; written by the topic registry."""
+class RoutingTable(dict[bytes, Route]):
+    """Routes by topic. Read from any thread; written by the topic registry.
+
+    A dictionary, since each request looks into it.
+    """
 
     def __init__(self) -> None:
-        self._routes: dict[bytes, Route] = {}
+        super().__init__()
         self._names: list[bytes] = []  # of the routes, sorted
         self.failures: dict[bytes, StorageError] = {}
         """Topics that cannot be served, and so have no route, and why; the store's own table."""
@@ -89,14 +92,6 @@ class RoutingTable:
         self.removals = None
         self.store_health = dict
 
-    def get(self, topic: bytes) -> Route | None:
-        """Return the route of a topic, or None for a topic that nobody put anything onto."""
-        return self._routes.get(topic)
-
-    def __getitem__(self, topic: bytes) -> Route:
-        """Return the route of a topic that is known to have one."""
-        return self._routes[topic]
-
     def health(self) -> dict[str, Any]:
         """Tell what is not as it should be."""
         return {
@@ -107,9 +102,7 @@ class RoutingTable:
 
     def topics(self) -> list[bytes]:
         """Return all topics, sorted; those that rest and that cannot be served, too."""
-        return sorted(
-            self._routes.keys() | self.failures.keys() | self.resting.keys() | self.waking
-        )
+        return sorted(self.keys() | self.failures.keys() | self.resting.keys() | self.waking)
 
     def page(self, after: bytes, count: int) -> list[bytes]:
         """Return the next topics behind one, sorted: `count` at most, and fewer at the end only."""
@@ -129,17 +122,17 @@ class RoutingTable:
 
     def is_newest(self, topic: bytes, ref: ActorRef) -> bool:
         """Tell whether nothing lies behind what `ref` holds: it is the writer, or all is gone."""
-        route = self._routes.get(topic)
+        route = self.get(topic)
         return route is None or route.refs[-1] is ref
 
     def clear(self) -> None:
         """Forget everything; the registry does so before it recovers."""
-        self._routes.clear()
+        super().clear()
         self._names.clear()
 
     def remove(self, topic: bytes) -> list[ActorRef]:
         """Take a topic out, and return its appendix servers; none where it has no route."""
-        route = self._routes.pop(topic, None)
+        route = self.pop(topic, None)
         if route is None:
             return []
         del self._names[bisect_left(self._names, topic)]
@@ -150,7 +143,7 @@ class RoutingTable:
 
         It is None where it follows none.
         """
-        known = self._routes.get(topic)
+        known = self.get(topic)
         route = Route()
         if known is not None and bound is not None:
             route.refs = [*known.refs, ref]
@@ -160,7 +153,7 @@ class RoutingTable:
         if known is None:
             insort(self._names, topic)
         # A new object, so that a reader in another thread never sees half a change.
-        self._routes[topic] = route
+        self[topic] = route
 
     def replace(self, topic: bytes, old: ActorRef, new: ActorRef, bound: int | None) -> None:
         """Put a restarted appendix server in the place of the one that died.
@@ -168,7 +161,7 @@ class RoutingTable:
         `bound` is its newest pointer now: repair may have cut records, and then readers must find
         the way to the next segment.
         """
-        known = self._routes[topic]
+        known = self[topic]
         at = known.refs.index(old)
         route = Route()
         route.refs = [*known.refs[:at], new, *known.refs[at + 1 :]]
@@ -176,16 +169,17 @@ class RoutingTable:
         if at < len(route.bounds):
             below = route.bounds[at - 1] if at else 0
             route.bounds[at] = max(bound or 0, below)
-        self._routes[topic] = route
+        self[topic] = route
 
     def drop(self, topic: bytes, reader: ActorRef) -> None:
         """Take a reader out; what others hold stays."""
-        known = self._routes[topic]
+        known = self[topic]
         number = known.refs.index(reader)
         route = Route()
         route.refs = known.refs[:number] + known.refs[number + 1 :]
         route.bounds = known.bounds[:number] + known.bounds[number + 1 :]
-        self._routes[topic] = route
+        self[topic] = route
 
-    def __iter__(self) -> Iterator[tuple[bytes, Route]]:
-        return iter(sorted(self._routes.items()))
+    def sorted_items(self) -> list[tuple[bytes, Route]]:
+        """Return topics and routes as they are now, sorted."""
+        return sorted(self.items())

@@ -265,7 +265,7 @@ class TopicRegistry(GenServer):
             # It may end by itself in between: its link has told it that the registry is gone.
             with contextlib.suppress(ChildRequestRefused):
                 await terminate_child(self, APPENDIX_SUP, child.ref)
-        known = [topic for topic, _ in self._routes]
+        known = sorted(self._routes)
         self._routes.clear()
         for topic in known:
             try:
@@ -405,7 +405,7 @@ class TopicRegistry(GenServer):
                 with contextlib.suppress(PoeError):  # logged; each request for it tries again
                     await self._opening.wake(topic)
         chosen = {}
-        for topic, _ in self._routes:
+        for topic in sorted(self._routes):
             chosen[topic] = self._expiry.choose(topic, await self._old(topic, oldest_us - 1))
         try:
             await self._servers.remove(self._routes, chosen)

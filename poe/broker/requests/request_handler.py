@@ -89,7 +89,7 @@ class RequestHandler:
         route = self.routes.get(topic)
         if route is None:
             return None
-        return self.actor.call_leaf(route.writer, Put(messages, put))
+        return self.actor.call_leaf(route.refs[-1], Put(messages, put))
 
     def begin_get(self, topic: bytes, pointer: int, limit: int, bytes_max: int) -> Call | None:
         """Make the call that a get usually takes; None when the topic has no route.
@@ -99,7 +99,8 @@ class RequestHandler:
         route = self.routes.get(topic)
         if route is None:
             return None
-        return self.actor.call_leaf(route.reader(pointer), Get(pointer, limit, bytes_max))
+        reader = route.reader(pointer) if route.bounds else route.refs[-1]
+        return self.actor.call_leaf(reader, Get(pointer, limit, bytes_max))
 
     async def put(
         self,
@@ -251,7 +252,7 @@ class RequestHandler:
         # All at once: the disk serves them together, and the slowest one sets the time.
         syncs = [
             [self.actor.call(ref, Sync(), timeout_s=self._put_timeout_s) for ref in route.refs]
-            for topic, route in self.routes
+            for topic, route in self.routes.sorted_items()
             if wanted in (None, topic)
         ]
         first_error: PoeError | None = None

@@ -75,6 +75,6 @@ async def until_answered(  # noqa: PLR0913 - a request, and who makes it
 
 def _release_files(actor: GenServer, routes: RoutingTable, *, is_urgent: bool) -> None:
     """Have segments let their files go, so that another try may succeed."""
-    for _, route in routes:
+    for _, route in routes.sorted_items():
         for ref in route.refs:
             actor.cast(ref, ReleaseFiles(is_urgent))
