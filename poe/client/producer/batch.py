@@ -1,11 +1,13 @@
 """The messages of one request on their way: from the first call that adds one to the answer."""
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeAlias
 
 from poe.client.producer.delivery import (
+    Delivery,
     Failed,
+    Gathering,
     RequestOutcome,
     Result,
     Sent,
@@ -13,16 +15,32 @@ from poe.client.producer.delivery import (
     run_all,
 )
 from poe.client.producer.payload import Message, Messages
+from poe.client.producer.producer_options import TopicOptions
+from poe.client.producer.topic_info import Carrier
 from poe.client.producer.transport import OutgoingBatch
 from poe.errors import PoeError
 from poe.protocol import PutId
 
-if TYPE_CHECKING:
-    from poe.client.producer.batch_gatherer import BatchGatherer
-    from poe.client.spool.unplaced_batches import Assignment
-
 _Waiting: TypeAlias = "tuple[int, Callable[[], object] | asyncio.Future[None]]"
 """Where a call begins, and who waits for it."""
+
+
+class Owner(Protocol):
+    """The queue of a batch, as others see it."""
+
+    topic: bytes
+    partition: int
+    options: TopicOptions
+    worker: Carrier | None
+    """Whose connection takes its batches at present."""
+
+    def withdraw(self, delivery: Delivery, why: PoeError) -> bool:
+        """Take back the messages of a call; False where they may be stored, or will be."""
+        ...
+
+    def drop(self, count: int, why: PoeError, *, newest: bool) -> list[Message | bytes]:
+        """Take out that many messages that were never sent, or as many as there are."""
+        ...
 
 
 class Batch(RequestOutcome):
@@ -39,12 +57,14 @@ class Batch(RequestOutcome):
         "calls",
         "error",
         "holes",
+        "is_due",
         "is_massaged",
         "is_plain",
         "is_unknown",
         "living_count",
         "longest",
         "messages",
+        "placed",
         "places",
         "put_id",
         "queue",
@@ -54,7 +74,7 @@ class Batch(RequestOutcome):
         "start",
     )
 
-    def __init__(self, queue: "BatchGatherer", begun_s: float) -> None:
+    def __init__(self, queue: Owner, begun_s: float) -> None:
         super().__init__()
         self.queue = queue
         self.begun_s = begun_s
@@ -64,6 +84,8 @@ class Batch(RequestOutcome):
         """Messages that were added; set by `close`. 0 too where nobody knows which one is whose."""
         self.living_count = 0
         """Messages that are left of them; set by `close`."""
+        self.is_due = False
+        """Whether it is to leave though it is neither full nor old."""
         self.is_massaged = False
         self.size = 0
         """Bytes."""
@@ -87,6 +109,8 @@ class Batch(RequestOutcome):
         """Why it is to be sent again."""
         self.address: int | None = None
         """Where it lies in the spool; None where it came from memory."""
+        self.placed: Gathering | None = None
+        """Where its messages went once the partitions were known."""
 
     def result_of(self, end: int, count: int) -> Result:
         """Return the `Sent` of the messages before place `end`."""
@@ -95,20 +119,38 @@ class Batch(RequestOutcome):
             why = self.hole_in(end - count, end)
             if why is not None:
                 raise why.with_traceback(None)
-        if type(value) is not int:
-            return self._result_of_places(value, end - count, end)
+        if isinstance(value, PoeError):
+            raise value.with_traceback(None)
+        if isinstance(value, Gathering):
+            return value.result_of(end - self._gone_before(end), count)
         # Pointers of one request are consecutive.
         if value and end < self.places:
             value -= self.places - end - sum(e - s for s, e, _ in self.holes if s >= end)
         return Sent(self.queue.topic, self.queue.partition, value, count)
 
-    def _result_of_places(
-        self, value: "PoeError | Assignment", start: int, end: int
-    ) -> list[Sent | Failed]:
-        if isinstance(value, PoeError):
-            raise value.with_traceback(None)
-        gone = sum(e - s for s, e, _ in self.holes if e <= start)
-        return value.results(start - gone, end - gone)
+    def results_of(self, end: int, count: int) -> list[Sent | Failed]:
+        """Return the `Sent` of each message, or why there is none."""
+        return [self._result_at(place) for place in range(end - count + 1, end + 1)]
+
+    def _result_at(self, end: int) -> Sent | Failed:
+        value = self.value
+        if isinstance(value, Gathering) and self.hole_in(end - 1, end) is None:
+            return value.results_of(end - self._gone_before(end), 1)[0]
+        try:
+            return self.result_of(end, 1)  # type: ignore[return-value]  # not with keys: a `Sent`
+        except PoeError as error:
+            return Failed(self.queue.partition, error)
+
+    def _gone_before(self, end: int) -> int:
+        return sum(e - s for s, e, _ in self.holes if e < end)
+
+    def place(self, placed: Gathering) -> None:
+        """Note where its messages went; it is settled as that is."""
+        self.placed = placed
+        placed.when_settled(self._follow)
+
+    def _follow(self) -> None:
+        self.settle(self.placed)
 
     # ---- calls of which it is known before the batch is settled -------------------------------
 
@@ -244,7 +286,8 @@ class Batch(RequestOutcome):
         """Return how many messages of callers it has."""
         if self.serial:
             return self.living_count
-        return len(self.messages) - sum(end - start for start, end, _ in self.holes)
+        count = len(self.messages)
+        return count - sum(end - start for start, end, _ in self.holes) if self.holes else count
 
     def close(self) -> None:
         """Make the messages what is sent: without holes, and all of one kind."""
@@ -286,3 +329,11 @@ def size_of(message: bytes | Message) -> int:
 def bytes_of(messages: Messages) -> int:
     """Return how many bytes of buffer the messages of one call take."""
     return sum(map(len if type(messages[0]) is bytes else size_of, messages))
+
+
+def batches_of(delivery: Delivery) -> Iterator[tuple[Delivery, Batch]]:
+    """Return what of a call is in each batch."""
+    outcome = delivery.outcome
+    for part in outcome.parts() if isinstance(outcome, Gathering) else [delivery]:
+        assert isinstance(part.outcome, Batch)
+        yield part, part.outcome

@@ -8,9 +8,11 @@ import asyncio
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from itertools import accumulate
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from poe.errors import CallTimeout, PoeError, WouldBlock
 from poe.errors.timeout import FOR_EVER_S, check_timeout
@@ -18,6 +20,9 @@ from poe.errors.timeout import FOR_EVER_S, check_timeout
 _log = logging.getLogger(__name__)
 
 _BROKER = "the broker"
+
+UNPLACED = -1
+"""Stands for the partition of what has none: it is not known yet, or the picker has refused."""
 
 callback_threads: set[int] = set()
 """Idents of the threads that receive answers at present, and so call callbacks."""
@@ -159,6 +164,10 @@ class RequestOutcome(Outcome, ABC):
             PoeError: they were not delivered.
         """
 
+    @abstractmethod
+    def results_of(self, end: int, count: int) -> list[Sent | Failed]:
+        """Return the result of each of these messages; only once settled."""
+
 
 class Delivery:
     """The future of one call: done when its messages are acknowledged or given up.
@@ -243,38 +252,92 @@ class Delivery:
 
 
 class Gathering(RequestOutcome):
-    """The outcome of a call whose messages have left in several requests."""
+    """The outcome of messages that have left in several requests, settled when all of these are.
 
-    __slots__ = ("_combine", "_waiting_count", "parts", "refused")
+    They are those of a call, or of a batch that was made before the partitions were known.
+    """
+
+    __slots__ = ("_placed", "_results", "_waiting_count", "failed", "is_keyed")
 
     def __init__(
         self,
-        parts: Sequence[Delivery],
-        combine: Callable[[Sequence[Delivery]], Result],
+        placed: Sequence[tuple[Delivery, Sequence[int]]],
+        failed: Mapping[int, PoeError],
         *,
-        refused: Sequence[Failed] | None = None,
+        is_keyed: bool,
     ) -> None:
-        """Settle when all `parts` are done; `combine` makes the result of them, or raises."""
+        """Begin with what goes to each request, and its places, ascending.
+
+        Args:
+            placed: the deliveries, with as many places as messages.
+            failed: why the messages of the other places have none.
+            is_keyed: whether each message has a result of its own.
+        """
         super().__init__()
-        self.refused = refused
-        """Of a keyed list, the messages that went into no partition; None where it is none."""
-        self.parts = parts
-        self._combine = combine
+        self.failed = failed
+        self.is_keyed = is_keyed
+        self._placed = placed
+        self._results: list[Sent | Failed] = []
         # An iterator counts down in one atomic step: parts may end in different threads.
-        self._waiting_count = iter(range(len(parts) - 1, -1, -1))
-        if not parts:
-            self.value = self  # the picker has refused all of a keyed list
-        for part in parts:
+        self._waiting_count = iter(range(len(placed) - 1, -1, -1))
+        if not placed:
+            self.value = self  # the picker has refused all of it
+        for part, _ in placed:
             part.when_done(self._note_one)
 
+    def parts(self) -> list[Delivery]:
+        """Return what went to each request."""
+        return [part for part, _ in self._placed]
+
+    def parts_of(self, end: int, count: int) -> Iterator[Delivery]:
+        """Return what of the `count` messages before place `end` went to each request."""
+        for part, places in self._placed:
+            first, last = bisect_left(places, end - count), bisect_left(places, end)
+            if first < last:
+                part_end = part.end - len(places) + last
+                yield Delivery(part.outcome, part_end, last - first)
+
     def result_of(self, end: int, count: int) -> Result:
-        """Return what `combine` makes of the parts."""
-        del end, count
-        return self._combine(self.parts)
+        """Return the result of a call: of one with keys that of each message.
+
+        Raises:
+            PoeError: the first one's; some were not delivered, or with keys none.
+        """
+        if self.is_keyed:
+            found = self.results_of(end, count)
+            if all(isinstance(each, Failed) for each in found):
+                raise cast(Failed, found[0]).error.with_traceback(None)
+            return found
+        for place in range(end - count, end) if self.failed else ():
+            if place in self.failed:
+                raise self.failed[place].with_traceback(None)
+        sent = [
+            cast(Sent, part.outcome.result_of(part.end, part.count))
+            for part in self.parts_of(end, count)
+        ]
+        return sent[-1]._replace(count=sum(each.count for each in sent))
+
+    def results_of(self, end: int, count: int) -> list[Sent | Failed]:
+        """Return the result of each message."""
+        if not self._results:
+            found: dict[int, Sent | Failed] = {
+                place: Failed(UNPLACED, error) for place, error in self.failed.items()
+            }
+            for part, places in self._placed:
+                results = part.outcome.results_of(part.end, part.count)
+                found.update(zip(places, results, strict=True))
+            self._results = [found[place] for place in range(len(found))]
+        return self._results[end - count : end]
 
     def _note_one(self) -> None:
         if next(self._waiting_count) == 0:
             self.settle(self)
+
+
+def in_a_row(parts: Sequence[Delivery]) -> list[tuple[Delivery, Sequence[int]]]:
+    """Return deliveries with their places, where those of each follow those of the one before."""
+    ends = list(accumulate(part.count for part in parts))
+    return [(part, range(end - part.count, end)) for part, end in zip(parts, ends, strict=True)]
 
 
 def run_all(actions: list[Callable[[], object]]) -> None:

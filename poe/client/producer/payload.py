@@ -10,7 +10,7 @@ A list of bytes comes out as it went in, looked at but not walked: that is the f
 else becomes a list of `Message`. Nothing here keeps a reference to what a caller may change.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any, NamedTuple, TypeGuard
 
@@ -68,6 +68,16 @@ def parse(data: object, *, empty: bool = False) -> Messages:
 def is_keyed(messages: Messages) -> TypeGuard[list[Message]]:
     """Tell whether any of the messages has a key; then each has its own partition and result."""
     return type(messages[0]) is Message and any(key is not None for _, key, _ in messages)
+
+
+def has_key(message: bytes | Message) -> TypeGuard[Message]:
+    """Tell whether a message has a key."""
+    return type(message) is Message and message.key is not None
+
+
+def some_of(messages: Messages, places: Iterable[int]) -> Messages:
+    """Return the messages at some places."""
+    return [messages[place] for place in places]  # type: ignore[return-value]  # they are of one kind
 
 
 def _is_tuple_of_tuples(data: object) -> TypeGuard[tuple[Any, ...]]:

@@ -377,7 +377,7 @@ class ProducerCore:
                 self.scheduler.close()
                 for topic in self.all_topics():
                     topic.workers.clear()
-                    self.observer.workers(topic)
+                    self.observer.workers(topic.topic)
                 self.observer.close()
         if transport is not None:
             transport.close()
@@ -389,16 +389,7 @@ class ProducerCore:
             for topic in self.all_topics():
                 topic.spool_all()
             self.spooler.close()
-        undelivered: list[Undelivered] = []
-        for topic in self.all_topics():
-            undelivered += topic.fail_pending(error)
-            for queue in topic.queues():
-                undelivered += [
-                    Undelivered(topic.topic, queue.partition, messages, error)
-                    for batch in queue.unsettled()
-                    if (messages := queue.give_up(batch, error))
-                ]
-        return undelivered
+        return [each for topic in self.all_topics() for each in topic.give_up_all(error)]
 
     def statistics(self) -> dict[str, Any]:
         """Return what was counted, and what there is now, or was at the end."""

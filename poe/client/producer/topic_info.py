@@ -1,9 +1,9 @@
 """What a producer tells of its topics and workers, for people and for callbacks."""
 
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from poe.client.producer.transport import TopicMetadata
+from poe.client.producer.transport import Link, TopicMetadata
 from poe.errors import PoeError
 
 
@@ -41,6 +41,29 @@ class WorkerInfo(NamedTuple):
     """Messages that wait to be sent."""
     in_flight_count: int
     """Requests without an answer."""
+
+
+class Carrier(Protocol):
+    """A worker, as a queue sees it."""
+
+    @property
+    def broker(self) -> str:
+        """host:port of its broker."""
+        ...
+
+    @property
+    def state(self) -> WorkerState:
+        """What it is at."""
+        ...
+
+    @property
+    def link(self) -> Link | None:
+        """Its connection, while it has one."""
+        ...
+
+    def info(self, topic: bytes) -> WorkerInfo:
+        """Return it for people."""
+        ...
 
 
 class TopicInfo(NamedTuple):

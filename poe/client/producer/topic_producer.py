@@ -279,11 +279,11 @@ class TopicProducer(GenServer):
         waiting = [message for queue in topic.queues() for message in queue.waiting()]
         topic.enter(TopicState.READY)
         self._hand_over(record)
-        observer.workers(topic)
-        observer.worker_event(Event.TIME_TO_CONNECT, topic, record, time_us)
-        observer.worker_event(Event.WORKER_UP, topic, record, None)
+        observer.workers(topic.topic)
+        observer.worker_event(Event.TIME_TO_CONNECT, topic.topic, record, time_us)
+        observer.worker_event(Event.WORKER_UP, topic.topic, record, None)
         if self._down_since_s is not None and waiting:
-            observer.topic_event(Event.DOWNTIME_REPLAYED, topic, waiting)
+            observer.topic_event(Event.DOWNTIME_REPLAYED, topic.topic, waiting)
 
     def _look_at(self, record: WorkerRecord) -> None:
         """Take note of a connection that serves; one without requests is as good after a while."""
@@ -303,7 +303,7 @@ class TopicProducer(GenServer):
         down_since_s, self._down_since_s = self._down_since_s, None
         if down_since_s is not None:
             time_down_s = record.connected_s - down_since_s
-            self._observer.topic_event(Event.TIME_DOWN, self._topic, int(time_down_s * 1e6))
+            self._observer.topic_event(Event.TIME_DOWN, self._topic.topic, int(time_down_s * 1e6))
 
     def _take_end(self, down: Down) -> None:
         slot, record, _ = self._hired.pop(down.monitor)
@@ -316,8 +316,8 @@ class TopicProducer(GenServer):
             if queue.worker is record:
                 queue.disconnect()
         if was is not WorkerState.CONNECTING:
-            self._observer.worker_event(Event.WORKER_DOWN, self._topic, record, down.reason)
-            self._observer.workers(self._topic)
+            self._observer.worker_event(Event.WORKER_DOWN, self._topic.topic, record, down.reason)
+            self._observer.workers(self._topic.topic)
         if was is not WorkerState.DRAINING:
             self._slots.pop(slot, None)
             self._note_failure(_error_of(down.reason, record))
@@ -331,7 +331,7 @@ class TopicProducer(GenServer):
             if self._down_since_s is None:
                 self._down_since_s = now_s
             else:
-                self._observer.topic_event(Event.WORKER_STILL_DOWN, topic, error)
+                self._observer.topic_event(Event.WORKER_STILL_DOWN, topic.topic, error)
             if str(error) != self._logged or now_s >= self._next_log_s:
                 self._logged, self._next_log_s = str(error), now_s + _LOG_S
                 _log.warning("topic %s: %s; trying again", short_repr(topic.topic), error)

@@ -1,34 +1,27 @@
-"""One topic of a producer: its state, its partitions, and the calls that wait for them to be known.
+"""One topic of a producer: its state, its partitions, and the bound of what waits in a downtime.
 
 Any thread may use it; what it is told of brokers comes from the topic's actor.
 """
 
 import threading
-from typing import cast
+from collections import deque
 
 from poe.client.producer.accumulator import Accumulator
-from poe.client.producer.batch import Batch
-from poe.client.producer.delivery import (
-    Buffered,
-    Delivery,
-    Failed,
-    Gathering,
-    Outcome,
-)
-from poe.client.producer.downtime_order import DowntimeOrder
+from poe.client.producer.batch import Batch, Owner, batches_of
+from poe.client.producer.delivery import UNPLACED, Buffered, Delivery, Failed, Gathering, Outcome
 from poe.client.producer.instrumentation import Instrumentation
 from poe.client.producer.partition_queue import PartitionQueue
 from poe.client.producer.payload import Message, Messages
 from poe.client.producer.producer_options import TopicOptions
-from poe.client.producer.topic_info import TopicInfo, TopicState, Undelivered, WorkerInfo
+from poe.client.producer.topic_info import Carrier, TopicInfo, TopicState, Undelivered, WorkerInfo
 from poe.client.producer.topic_partitions import TopicPartitions
 from poe.client.producer.transport import OutgoingBatch, TopicMetadata
-from poe.client.producer.unplaced_calls import UNPLACED, PendingCall, UnplacedCalls
 from poe.client.producer.worker_record import WorkerRecord
-from poe.client.spool.spooled_queue import SpooledQueue
-from poe.client.spool.spooler import Spooler
-from poe.client.spool.unplaced_batches import Assignment, UnplacedBatches
+from poe.client.spool.spooler import Part, Spooler
 from poe.errors import BrokerDown, Dropped, PoeError
+
+_PARTS_MAX = 10_000
+"""More than the partitions of a call."""
 
 
 class TopicQueues:
@@ -62,24 +55,18 @@ class TopicQueues:
         self._observer = observer
         self._spooler = spooler
         self._partitions = TopicPartitions(
-            self, accumulator, observer, is_numbered=is_numbered, spooler=spooler
+            topic, options, accumulator, observer, is_numbered=is_numbered, spooler=spooler
         )
-        self._is_placing = False
-        """Whether calls have to wait no more for partitions to be known."""
-        self._unplaced: UnplacedCalls | UnplacedBatches
-        if spooler is None:
-            self._unplaced = UnplacedCalls(self, accumulator, observer)
-        else:
-            waiting = cast(SpooledQueue, self._partitions.new_queue(UNPLACED))
-            parts = (waiting, self._partitions.partitioner, accumulator, observer)
-            self._unplaced = UnplacedBatches(self, *parts)
         # One for all, so that what is dropped side by side is one hole.
         self._dropped = Dropped(topic, options.downtime_drop)
-        limit = options.downtime_count
-        self._order = None if limit is None else DowntimeOrder(limit)
-        # So that a call which finds no partitions is behind those that waited for them.
-        self._placing = threading.RLock()
         self._dropping = threading.Lock()
+        self._limit = limit = options.downtime_count
+        # Which queue got how many messages in a downtime, call by call. It does not hear of what
+        # leaves otherwise, as when a call is withdrawn: then the next message of the same queue is
+        # dropped for it. Of what is held each message has one at most; the others are of calls
+        # withdrawn since.
+        self._saved: deque[tuple[Owner, int]] = deque(maxlen=limit and limit + _PARTS_MAX)
+        observer.know(self)
 
     # ---- calls --------------------------------------------------------------------------------
 
@@ -90,66 +77,61 @@ class TopicQueues:
             BufferFull, ProducerClosed: nothing was added.
             PickerFailed: likewise, of a call without keys.
         """
-        if not self._is_placing:
-            with self._placing:
-                if not self._is_placing:
-                    kept = self._unplaced.add(messages, is_due=is_due)
-                    if self.state is TopicState.DOWNTIME:
-                        self._note_saved(messages, kept)
-                    return kept
         delivery = self._partitions.add(messages, is_due=is_due)
         if self.state is TopicState.DOWNTIME:
-            self._note_saved(messages, delivery)
+            self._observer.saved(self.topic, messages)
+            if self._limit is not None:
+                self._saved.extend(
+                    (batch.queue, part.count) for part, batch in batches_of(delivery)
+                )
+                self._drop_excess()
         return delivery
 
-    def _note_saved(self, messages: Messages, delivery: Delivery) -> None:
-        """Keep the bound of a downtime's buffer."""
-        self._observer.saved(self, messages)
-        if self._order is None:
-            return
-        self._order.add(delivery, self._unplaced)
-        self._drop_excess()
+    def _begin_order(self) -> None:
+        """Begin with what there is; it waits in the order of the partitions."""
+        # In one step: who drops meanwhile must not find it empty, and drop nothing.
+        held = [(queue, queue.buffered()[0]) for queue in self._partitions.all_queues()]
+        self._saved = deque(held, maxlen=self._saved.maxlen)
 
     def _drop_excess(self) -> None:
+        """Keep the bound of a downtime's buffer."""
         # One thread drops for all: two would each drop what there is too much. It does not wait,
         # since a callback may hold what the other waits for; that looks again when it has dropped.
-        while self._excess() > 0 and self._dropping.acquire(blocking=False):
+        while (count := self._excess()) > 0 and self._dropping.acquire(blocking=False):
             try:
-                is_any = self._drop(self._excess())
+                is_any = self._drop(count)
             finally:
                 self._dropping.release()
             if not is_any:
                 break
 
     def _excess(self) -> int:
-        assert self._order is not None
-        return sum(holder.unsent_count for holder in self.holders()) - self._order.count_max
+        assert self._limit is not None
+        return sum(queue.unsent_count for queue in self._partitions.all_queues()) - self._limit
 
     def _drop(self, count: int) -> bool:
         """Drop the oldest or newest messages; False: there was none."""
-        assert self._order is not None
         newest = self.options.downtime_drop == "newest"
+        saved = self._saved
         dropped: list[bytes | Message] = []
-        for partition, gone in self._order.drop(count, self._dropped, newest=newest):
-            self._observer.dropped(self.topic, partition, len(gone))
+        while len(dropped) < count:
+            try:
+                queue, held_count = saved.pop() if newest else saved.popleft()
+            except IndexError:  # there is no other, or another thread was faster
+                break
+            wanted = count - len(dropped)
+            if held_count > wanted:
+                (saved.append if newest else saved.appendleft)((queue, held_count - wanted))
+            gone = queue.drop(min(wanted, held_count), self._dropped, newest=newest)
+            self._observer.dropped(self.topic, queue.partition, len(gone))
             dropped += gone
         if dropped:
-            self._observer.overflowing(self, dropped)
+            self._observer.overflowing(self.topic, dropped)
         return bool(dropped)
 
     def withdraw(self, delivery: Delivery, why: PoeError) -> bool:
         """Take a call back; False where not all of it can be, since it may have been sent."""
-        outcome = delivery.outcome
-        if isinstance(outcome, Gathering):
-            withdrawn = [self.withdraw(part, why) for part in outcome.parts]
-            return all(withdrawn)
-        if isinstance(outcome, Batch):
-            return cast(PartitionQueue, outcome.queue).withdraw(delivery, why)
-        call = cast(PendingCall, outcome)
-        with self._placing:
-            if call.placed is not None:
-                return self.withdraw(call.placed, why)
-            return self._unplaced.withdraw(call, why)
+        return self._partitions.withdraw(delivery, why)
 
     # ---- what is known of brokers -------------------------------------------------------------
 
@@ -157,47 +139,31 @@ class TopicQueues:
         """Return the queues of all partitions."""
         return self._partitions.queues()
 
-    def holders(self) -> list[PartitionQueue | UnplacedCalls | UnplacedBatches]:
-        """Return whatever may hold messages."""
-        return [self._unplaced, *self.queues()]
+    def all_queues(self) -> list[PartitionQueue]:
+        """Return those, and the one of what has no partition, first."""
+        return self._partitions.all_queues()
 
     def learn(self, metadata: TopicMetadata) -> None:
         """Take note of partitions, and place the calls that waited for them; none ever goes."""
         self.metadata = metadata
-        with self._placing:
-            self._unplaced.stop()
-            self._partitions.learn(metadata)
-            add = self._partitions.add
-            self._unplaced.place(
-                lambda call: add(call.messages, is_due=call.is_due, is_counted=True)
-            )
-            if self._order is not None:
-                self._order.begin((queue, queue.buffered()[0]) for queue in self.queues())
-            # Only now: who finds it set does not wait for the lock, and would overtake them.
-            self._is_placing = True
+        self._partitions.learn(metadata)
+        if self._limit is not None:
+            self._begin_order()
         self._find_only()
         if self.known.value is None:
             self.known.settle(value=True)
 
     def refuse(self, error: PoeError) -> None:
-        """Take note that nobody will tell the partitions."""
-        self.fail_pending(error)
-        if self._spooler is not None:
-            cast(UnplacedBatches, self._unplaced).refuse(error)
-            self._spooler.fill()
+        """Take note that nobody will tell the partitions: what waits for them fails."""
+        self._partitions.refuse(error)
 
-    def assign(self, spooled: OutgoingBatch, batch: Batch | None) -> Assignment | None:
-        """Return where a batch of the spool goes that has no partition; None: not known yet."""
-        return cast(UnplacedBatches, self._unplaced).assign(spooled, batch)
-
-    def replay_queue(self, partition: int) -> SpooledQueue | None:
-        """Return the queue that sends what the spool has of a partition; None: not known yet."""
-        queues = self._partitions.queues_of(partition)
-        return cast(SpooledQueue, queues[0]) if queues else None
+    def parts_of(self, spooled: OutgoingBatch, batch: Batch | None) -> list[Part] | None:
+        """Return what each partition is to send of a batch of the spool, as `SpooledTopic`."""
+        return self._partitions.parts_of(spooled, batch)
 
     def spool_all(self) -> None:
         """Put into the spool, if there is one, what is not delivered: the producer ends."""
-        for queue in self.holders():
+        for queue in self._partitions.all_queues():
             queue.spool_all()
 
     def widen(self, count: int) -> None:
@@ -212,10 +178,12 @@ class TopicQueues:
 
     def enter(self, state: TopicState, error: PoeError | None = None) -> None:
         """Enter a state, for a reason."""
-        if state is TopicState.DOWNTIME is not self.state and self._order is not None:
-            self._order.begin((holder, holder.buffered()[0]) for holder in self.holders())
+        if state is TopicState.DOWNTIME is not self.state and self._limit is not None:
+            self._begin_order()
         self.state = state
-        self.last_error = error or self.last_error
+        if error is not None:
+            self.last_error = error
+            self._partitions.note_error(error)
         self._find_only()
         if state is TopicState.READY:
             if self.up.value is None:
@@ -225,34 +193,40 @@ class TopicQueues:
         if state is TopicState.DOWNTIME:
             for queue in self.queues():
                 queue.begin_downtime()
-            if self._order is not None:
+            if self._limit is not None:
                 self._drop_excess()  # of what was taken before anybody knew
 
     def flush(self) -> list[Outcome]:
         """Send what waits without waiting for more; return what is to be waited for."""
         outcomes: list[Outcome] = []
-        for queue in self.holders():
+        for queue in self._partitions.all_queues():
             outcomes += queue.unsettled()
             queue.flush()
         return outcomes
 
     def forget(self, error: PoeError) -> None:
         """Tell the copies of deliveries that a fork has made; takes no lock, and calls nobody."""
-        for queue in self.holders():
+        for queue in self._partitions.all_queues():
             for outcome in queue.batches():
                 outcome.abandon(error)
 
-    def fail_pending(self, error: PoeError) -> list[Undelivered]:
-        """Give up the calls whose partition could not be chosen."""
-        with self._placing:
-            failed = self._unplaced.fail(error)
-        return [Undelivered(self.topic, None, messages, error) for messages in failed]
+    def give_up_all(self, error: PoeError) -> list[Undelivered]:
+        """Fail all that is not delivered, and return it."""
+        return [
+            Undelivered(
+                self.topic,
+                None if queue.partition == UNPLACED else queue.partition,
+                messages,
+                error,
+            )
+            for queue in self._partitions.all_queues()
+            for batch in queue.unsettled()
+            if (messages := queue.give_up(batch, error))
+        ]
 
-    def expire(self) -> set[WorkerRecord | None]:
+    def expire(self) -> set[Carrier | None]:
         """Give up what is older than `delivery_timeout_s`; return the workers that had sent it."""
-        with self._placing:
-            self._unplaced.expire()
-        return {queue.worker for queue in self.queues() if queue.expire()}
+        return {queue.worker for queue in self._partitions.all_queues() if queue.expire()}
 
     # ---- for people ---------------------------------------------------------------------------
 
@@ -274,7 +248,7 @@ class TopicQueues:
 
     def info(self) -> TopicInfo:
         """Return what there is to know."""
-        buffered = [queue.buffered() for queue in self.holders()]
+        buffered = [queue.buffered() for queue in self._partitions.all_queues()]
         return TopicInfo(
             self.topic,
             self.state,
@@ -308,13 +282,10 @@ def buffered_of(delivery: Delivery) -> Buffered | list[Buffered | Failed]:
         PickerFailed: none of them does.
     """
     outcome = delivery.outcome
-    if isinstance(outcome, Batch):
-        return Buffered(outcome.queue.partition, delivery.end)
-    if isinstance(outcome, Gathering):
-        parts = [cast(Buffered, buffered_of(part)) for part in outcome.parts]
-        if outcome.refused is None:
-            return parts[-1]
-        if not parts:
-            raise outcome.refused[0].error
-        return [*parts, *outcome.refused]
-    return Buffered(-1, delivery.count)  # the broker has not told the partitions yet
+    parts = [Buffered(batch.queue.partition, part.end) for part, batch in batches_of(delivery)]
+    if not (isinstance(outcome, Gathering) and outcome.is_keyed):
+        return parts[-1]
+    refused = [Failed(UNPLACED, error) for error in outcome.failed.values()]
+    if not parts:
+        raise refused[0].error
+    return [*parts, *refused]

@@ -1,13 +1,10 @@
 """What is known of a worker, for its queues, for people and for callbacks."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from poe.client.producer.partition_queue import PartitionQueue
 from poe.client.producer.topic_info import WorkerInfo, WorkerState
 from poe.client.producer.transport import Link
-
-if TYPE_CHECKING:
-    from poe.client.producer.partition_queue import PartitionQueue
 
 
 @dataclass(eq=False)
@@ -16,7 +13,7 @@ class WorkerRecord:
 
     id: int
     broker: str
-    queues: list["PartitionQueue"] = field(default_factory=list)
+    queues: list[PartitionQueue] = field(default_factory=list)
     state: WorkerState = WorkerState.CONNECTING
     link: Link | None = None
     connected_s: float = 0.0

@@ -11,29 +11,62 @@ back into its queue when it is to be sent, so that the queue's rules for answers
 import logging
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from poe.client.producer.accumulator import Accumulator
 from poe.client.producer.batch import Batch
 from poe.client.producer.callbacks import Event
-from poe.client.producer.delivery import Outcome
+from poe.client.producer.delivery import UNPLACED, Outcome
 from poe.client.producer.instrumentation import Instrumentation
-from poe.client.producer.partition_queue import PartitionQueue
-from poe.client.producer.transport import OutgoingBatch
-from poe.client.producer.unplaced_calls import UNPLACED
+from poe.client.producer.transport import Link, OutgoingBatch
 from poe.client.spool.spool import Spool, SpooledBatch
-from poe.client.spool.unplaced_batches import Assignment, Part
 from poe.errors import Dropped, PoeError, ProducerClosed, SpoolDamaged, StorageError
 from poe.errors.delivery import MAYBE_STORED, NEVER_SENT
-
-if TYPE_CHECKING:
-    from poe.client.producer.topic_queues import TopicQueues
 
 _HAND_BYTES: Final = 16 * 1024 * 1024
 _HAND_COUNT: Final = 256
 _RETRY_S: Final = 1.0
 
 _log = logging.getLogger(__name__)
+
+
+class ReplayQueue(Protocol):
+    """A queue that sends what comes out of the spool."""
+
+    link: Link | None
+
+    def replay(
+        self, batch: Batch, address: int, outgoing: OutgoingBatch, *, is_massaged: bool
+    ) -> None:
+        """Take a batch out of the spool, to be sent; it counts as in the buffer meanwhile."""
+        ...
+
+    def recall(self, batch: Batch) -> None:
+        """Give a batch back to the spool."""
+        ...
+
+    def pump(self) -> None:
+        """Send whatever may be sent now."""
+        ...
+
+
+class Part(NamedTuple):
+    """What of a spooled batch one partition is to send; mostly all of it."""
+
+    queue: ReplayQueue
+    batch: Batch
+    outgoing: OutgoingBatch
+
+
+class SpooledTopic(Protocol):
+    """A topic that has batches in the spool."""
+
+    def parts_of(self, spooled: OutgoingBatch, batch: Batch | None) -> list[Part] | None:
+        """Return what each partition is to send of a batch, which `batch` stands for.
+
+        None: the partitions are not known yet.
+        """
+        ...
 
 
 class _InHand(NamedTuple):
@@ -54,7 +87,7 @@ class Spooler:
     def __init__(
         self,
         spool: Spool,
-        topics: Mapping[bytes | str, "TopicQueues"],
+        topics: Mapping[bytes | str, SpooledTopic],
         accumulator: Accumulator,
         observer: Instrumentation,
     ) -> None:
@@ -65,8 +98,8 @@ class Spooler:
         self._lock = threading.Lock()
         self._known: dict[int, Batch] = {}
         """By address: the batches that callers wait for."""
-        self._assignments: dict[int, Assignment] = {}
-        """By address: where batches go that were added before the partitions were known."""
+        self._parts: dict[int, list[Part]] = {}
+        """By address: of batches that were added before the partitions were known."""
         self._in_hand: dict[int, _InHand] = {}
         self._hand_bytes = 0
         self._next: SpooledBatch | None = None
@@ -112,7 +145,7 @@ class Spooler:
 
     # ---- in -----------------------------------------------------------------------------------
 
-    def keep(self, queue: PartitionQueue, batch: Batch) -> bool:
+    def keep(self, batch: Batch, *, is_connected: bool) -> bool:
         """Store a closed batch, and drop others for it, or itself; False: the disk refuses it."""
         outgoing = batch.outgoing()
         try:
@@ -124,7 +157,7 @@ class Spooler:
                 batch.messages = []
                 dropped = [(each.batch, self._known.pop(each.address, None)) for each in gone]
                 for spooled in gone:
-                    self._assignments.pop(spooled.address, None)
+                    self._parts.pop(spooled.address, None)
         except StorageError as error:
             if not self._is_failing:
                 _log.error("batches stay in memory: %s", str(error))
@@ -138,15 +171,14 @@ class Spooler:
         self._tell_damaged()
         self._observer.spooled(self.count)
         self._look_at_left()
-        if queue.link is not None:
+        if is_connected:
             self._scheduler.call_later(0.0, self.fill)
         return True
 
     def _tell_dropped(self, dropped: OutgoingBatch, batch: Batch | None, side: str) -> None:
         topic, partition, messages, *_ = dropped
         self._observer.dropped(topic, partition, len(messages))
-        if topic in self._topics:
-            self._observer.overflowing(self._topics[topic], list(messages))
+        self._observer.overflowing(topic, list(messages))
         if batch is not None:
             fate = MAYBE_STORED if batch.is_unknown else NEVER_SENT
             batch.settle(Dropped(topic, side, "raise spool_bytes", fate))
@@ -160,7 +192,7 @@ class Spooler:
             lost = [each for each in self._known if any(each in place for place in places)]
             batches = [self._known.pop(address) for address in lost]
             for address, batch in zip(lost, batches, strict=True):
-                self._assignments.pop(address, None)
+                self._parts.pop(address, None)
                 self._spool.count_lost(batch.queue.topic, batch.queue.partition, batch.living_count)
         for batch in batches:
             topic = batch.queue.topic
@@ -177,7 +209,7 @@ class Spooler:
             for part in taken.parts:
                 part.queue.pump()
             topic, _, messages, *_ = taken.spooled.batch
-            self._observer.topic_event(Event.DOWNTIME_REPLAYED, self._topics[topic], messages)
+            self._observer.topic_event(Event.DOWNTIME_REPLAYED, topic, messages)
             if not taken.parts:
                 self._done(taken.spooled.address)
         self._tell_damaged()
@@ -194,7 +226,7 @@ class Spooler:
                 _log.error("%s; trying again", str(error))
                 self._scheduler.call_later(_RETRY_S, self.fill)
             spooled = self._next
-        parts = None if spooled is None else self._parts(spooled)
+        parts = None if spooled is None else self._parts_of(spooled)
         if spooled is None or parts is None or any(part.queue.link is None for part in parts):
             return None  # when a queue gets one, it asks
         with self._lock:
@@ -208,28 +240,20 @@ class Spooler:
                 queue.replay(batch, spooled.address, outgoing, is_massaged=is_massaged)
             return taken
 
-    def _parts(self, spooled: SpooledBatch) -> list[Part] | None:
+    def _parts_of(self, spooled: SpooledBatch) -> list[Part] | None:
         """Return what of a batch is to be sent, and by whom; None: that is not known yet.
 
         Without the lock: a user's function may be asked for partitions.
         """
-        address, (topic, partition, *_) = spooled
-        queues = self._topics.get(topic)
-        if queues is None:
-            return None
-        batch = self._known.get(address)
-        if partition != UNPLACED:
-            queue = queues.replay_queue(partition)
-            if queue is None:
-                return None
-            return [Part(queue, batch or Batch(queue, self._scheduler.now_s()), spooled.batch)]
-        assignment = self._assignments.get(address)
-        if assignment is None:
-            assignment = queues.assign(spooled.batch, batch)
-            if assignment is None:
-                return None
-            self._assignments[address] = assignment
-        return [part for part in assignment.parts_of if part.batch.value is None]
+        address, batch = spooled
+        parts = self._parts.get(address)
+        if parts is None:
+            topic = self._topics.get(batch.topic)
+            parts = None if topic is None else topic.parts_of(batch, self._known.get(address))
+            if parts is None or batch.partition != UNPLACED:
+                return parts
+            self._parts[address] = parts
+        return [part for part in parts if part.batch.value is None]
 
     def done(self, batch: Batch) -> None:
         """Note that a batch was delivered, or will never be."""
@@ -245,7 +269,7 @@ class Spooler:
                 return
             del self._in_hand[address]
             self._known.pop(address, None)
-            self._assignments.pop(address, None)
+            self._parts.pop(address, None)
             self._hand_bytes -= in_hand.spooled.batch.size
             self._spool.done(in_hand.spooled)
         self._observer.spooled(self.count)

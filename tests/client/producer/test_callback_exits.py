@@ -1,6 +1,7 @@
 """A function of the user that ends its program, or its test, does not end the producer."""
 
 import asyncio
+import gc
 import sys
 
 import pytest
@@ -124,6 +125,7 @@ async def test_the_asyncio_producer_contains_them_too(url, error):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_close_tells_what_is_left_even_where_a_task_of_the_user_has_ended_the_loop(caplog):
     """The event loop of an `AsyncProducer` may have any tasks, and asyncio lets some end it."""
 
@@ -144,3 +146,4 @@ def test_close_tells_what_is_left_even_where_a_task_of_the_user_has_ended_the_lo
         (left,) = asyncio.run(run())
     assert left.messages == [b"left"]
     assert "actors have not ended" in caplog.text
+    gc.collect()  # what the loop never came to is told of here, not in another test

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from poe.client.producer.delivery import Delivery, Gathering, RequestOutcome, Sent
+from poe.client.producer.delivery import Delivery, Gathering, RequestOutcome, Sent, in_a_row
 from poe.errors import CallTimeout, ProducerClosed
 
 
@@ -17,6 +17,9 @@ class Pointer(RequestOutcome):
         if isinstance(self.value, Exception):
             raise self.value
         return Sent(b"t", 0, self.value, count)
+
+    def results_of(self, end, count):
+        return [self.result_of(end, 1)] * count
 
 
 def test_result_waits_for_another_thread():
@@ -142,17 +145,17 @@ async def _awaited(delivery):
 def test_a_gathering_is_done_when_all_its_parts_are():
     outcomes = [Pointer(), Pointer()]
     parts = [Delivery(outcome, 1, 1) for outcome in outcomes]
-    whole = Delivery(Gathering(parts, lambda done: [Sent(b"t", 0, len(done), 1)]))
+    whole = Delivery(Gathering(in_a_row(parts), {}, is_keyed=False), 2, 2)
     outcomes[1].settle(2)
     assert not whole.done()
     outcomes[0].settle(1)
-    assert whole.result(0) == [Sent(b"t", 0, 2, 1)]
+    assert whole.result(0) == Sent(b"t", 0, 2, 2)
 
 
 def test_what_follows_from_an_abandoned_outcome_fails_too_and_nobody_is_called():
     outcomes = [Pointer(), Pointer()]
     parts = [Delivery(outcome, 1, 1) for outcome in outcomes]
-    whole = Delivery(Gathering(parts, lambda done: done[0].result(0)))
+    whole = Delivery(Gathering(in_a_row(parts), {}, is_keyed=False), 2, 2)
     called: list[int] = []
     for delivery in (*parts, whole):
         delivery.add_done_callback(partial(note, called, 0))

@@ -221,6 +221,50 @@ def test_a_fork_fails_the_copies_of_calls_that_waited_for_partitions(are_partiti
     assert all(isinstance(each.exception(0), ProducerClosed) for each in deliveries)
 
 
+def test_a_call_with_keys_that_waits_for_partitions_has_a_list_of_where_it_waits():
+    brokers = Brokers(leaders=(0, 1))
+    brokers.error = BrokerDown(TOPIC, "nobody answers")
+    world = World(brokers)
+    plain = world.add(b"a", b"b")
+    keyed = world.add(Message(b"c", b"key 1"), Message(b"d"))
+    assert buffered_of(plain) == Buffered(-1, 2)
+    assert buffered_of(keyed) == [Buffered(-1, 2)]
+    brokers.error = None
+    world.advance(1.0)
+    brokers.run()
+    assert plain.result(0).count == 2
+    assert [each.count for each in keyed.result(0)] == [1, 1]
+
+
+def test_a_call_that_waited_for_partitions_is_withdrawn_from_where_it_went():
+    brokers = Brokers(leaders=(None, None))
+    brokers.error = BrokerDown(TOPIC, "nobody answers")
+    world = World(brokers, strategy="custom")
+    doomed = world.add(*(Message(b"%d" % i, b"%d" % i) for i in range(9)))
+    kept = world.add(b"kept")
+    brokers.error = None
+    world.advance(1.0)
+    assert not doomed.done()
+    assert world.topic.withdraw(doomed, ProducerClosed())
+    assert isinstance(doomed.exception(0), ProducerClosed)
+    assert world.accumulator.count == 1
+    assert not kept.done()
+
+
+def test_of_a_list_with_keys_each_message_that_was_not_dropped_has_its_result():
+    world = World(downtime_count=2)
+    world.brokers.down = {0}
+    world.brokers.lose()
+    world.advance(1.0)
+    delivery = world.add(*(Message(b"%d" % i, b"key") for i in range(4)))
+    world.brokers.down = set()
+    world.advance(10.0)
+    world.brokers.run()
+    first, second, *others = delivery.result(0)
+    assert {type(first.error), type(second.error)} == {Dropped}
+    assert [each.pointer for each in others] == [1, 2]
+
+
 def test_calls_do_not_overtake_those_that_wait_for_partitions():
     threads: list[threading.Thread] = []
 

@@ -132,7 +132,7 @@ class SpooledProducer(RuleBasedStateMachine):
 
     @rule(knows_partitions=st.booleans())
     def close(self, knows_partitions):
-        queues = self.life.topic.holders()
+        queues = self.life.topic.all_queues()
         unsettled = by_partition(m for q in queues for b in q.unsettled() for m in b.messages)
         self.life.topic.spool_all()
         self.life.spooler.close()
