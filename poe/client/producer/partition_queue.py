@@ -471,7 +471,7 @@ class PartitionQueue:
             room.settle(value=True)
 
     def _uses_spool(self) -> bool:
-        """Tell, where storage is not memory, whether the spool has older ones, or nothing leaves."""
+        """Tell of a storage that is not memory: does what is new go there, not to the broker?"""
         return self.link is None or (
             self._spooler is not None and self._spooler.has(self.topic, self.partition)
         )
