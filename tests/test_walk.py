@@ -9,12 +9,12 @@ import pytest
 from tests.python_process import ROOT, environment
 
 LIMITS = {
-    "socket put": 22,
+    "socket put": 21,
     "socket get": 19,
-    "in-process put": 16,
+    "in-process put": 15,
     "in-process next": 14,
-    "restart": 25,
-    "produce_async_batched": 42,
+    "restart": 24,
+    "produce_async_batched": 40,
 }
 """Files entered; of `produce_async_batched` those of the server, too, to which it is sent."""
 
