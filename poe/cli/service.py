@@ -5,6 +5,7 @@ Starting and stopping the node block, so each is done by a thread of its own; th
 clients meanwhile. The service ends by a signal, or when the node's tree gives up.
 """
 
+import gc
 import logging
 import os
 import resource
@@ -138,6 +139,9 @@ class Service:
         # A node can be stopped once it has started, and recovery cannot be interrupted but by the
         # second signal.
         self._starter.join()
+        # To look through all that is there for cycles, once more at the very end, would take a
+        # fifth of the time in which ten thousand topics stop.
+        gc.freeze()
         try:
             self._node.stop(self._drain_timeout_s)
         except CallTimeout:
