@@ -1,6 +1,7 @@
 """Sets up every test run: Hypothesis profiles, a printed seed, and the real logs as input."""
 
 import fcntl
+import gc
 import os
 import random
 import signal
@@ -53,6 +54,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     seed = config.getoption("--hypothesis-seed")
     return f"hypothesis: profile {_profile()}; repeat with --hypothesis-seed={seed}"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Keep what lives until the end out of each collection of garbage that a test asks for."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
