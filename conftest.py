@@ -56,7 +56,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"hypothesis: profile {_profile()}; repeat with --hypothesis-seed={seed}"
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def pytest_collection_finish() -> None:
     """Keep what lives until the end out of each collection of garbage that a test asks for."""
     gc.collect()
     gc.freeze()

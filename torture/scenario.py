@@ -13,12 +13,13 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from torture import network, original
 from torture.mutants import Mutant
@@ -27,6 +28,8 @@ Column = Literal["ci", "release"]
 Need = Literal[
     "root", "loop", "xfs", "gcc", "strace", "erl", "original", "atheris", "cgroup", "network"
 ]
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger("torture")
 _FAILURES_MAX = 100
@@ -135,6 +138,11 @@ class Run:
             if self.mutant and self.failed_count:
                 return
             yield number
+
+    def thinned(self, ways: Iterable[_T], every: int) -> Iterator[_T]:
+        """Yield all of them in the release column; else one in so many, by seed other ones."""
+        step = 1 if self.column == "release" else every
+        return islice(ways, self.seed % step, None, step)
 
     def each(self, do: Callable[[Trial], None]) -> None:
         """Do all trials; one that raises has failed."""
