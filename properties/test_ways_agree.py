@@ -43,7 +43,7 @@ class WaysAgreement(RuleBasedStateMachine):
     def begin(self):
         self.home = Path(mkdtemp(prefix="poe-props-"))
         # The first event loop of a process opens pipes for signals, which stay.
-        LoopSystemBase().event_loop().stop()
+        LoopSystemBase().run_queue.event_loop().stop()
         gc.collect()
         self.descriptors = lasting_descriptors()
         self.kill_count = 0
@@ -187,7 +187,7 @@ class WaysAgreement(RuleBasedStateMachine):
     @rule(name=st.sampled_from(["topic_registry", "appendix_sup"]))
     def kill_what_stores(self, name):
         self.kill_count += 1
-        self.kill(self.node.system.find(name).address)
+        self.kill(self.node.system.actors.find(name).address)
 
     @precondition(lambda self: self.kill_count < KILLS_MAX)
     @rule(name=st.sampled_from(["connection_sup", "listener_sup", "acceptor"]))
@@ -198,7 +198,7 @@ class WaysAgreement(RuleBasedStateMachine):
             children = self.node.system.call("listener_sup", WhichChildren())
             self.kill(next(child.ref for child in children if child.id == ("acceptor", 3)))
         else:
-            self.kill(self.node.system.find(name).address)
+            self.kill(self.node.system.actors.find(name).address)
         self.disconnect()
         wait_until(lambda: is_served(self.node))
         assert self.node.address == port

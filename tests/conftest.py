@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from poe.actors import LoopSystemBase
+from poe.testing import SimulatedClock
 from tests.small_disk import SmallDisk, small_disk
 
 
@@ -12,3 +14,19 @@ def disk(tmp_path) -> Iterator[SmallDisk]:
     """A disk that is full when it is told to be."""
     with small_disk(tmp_path / "disk") as disk:
         yield disk
+
+
+@pytest.fixture
+def system() -> Iterator[LoopSystemBase]:
+    """A system without threads; `advance` moves its time."""
+    base = LoopSystemBase(clock=SimulatedClock())
+    yield base
+    base.shutdown()
+
+
+@pytest.fixture
+def live() -> Iterator[LoopSystemBase]:
+    """A system as in production, with an event loop in a thread of its own."""
+    base = LoopSystemBase()
+    yield base
+    base.shutdown()

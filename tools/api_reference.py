@@ -26,22 +26,18 @@ PACKAGES = (
 # Members that a class has from bases that have no page of their own. The rest of those bases is
 # the runtime's.
 INHERITED = {
-    "GenServer": ("GenServerCallbacks", "GenServerOperations"),
     "HostedSystem": ("SystemCalls",),
-    "LoopSystemBase": (
-        "SystemCalls",
-        "ActorTable.whereis",
-        "ActorTable.is_alive",
-        "RunQueue.advance",
-    ),
+    "LoopSystemBase": ("SystemCalls",),
 }
 
 # What a class has for the runtime, or only because its base has it.
 HIDDEN = {
     *(f"Supervisor.{name}" for name in ("init", "handle_call", "handle_cast", "handle_info")),
     *("Supervisor.terminate", "Crash.enter"),
-    *("LoopSystemBase.request_stop", "LoopSystemBase.shutdown_soon", "CrashingSystem.spawn"),
 }
+FOR_OTHERS = {"ThespianBase"}
+"""Classes whose members are what somebody else's code asks for."""
+
 NOT_MADE_BY_USERS = {"AsyncSocket", "Call", "Crash", "Timer"}
 LATER = "Raises (when awaited):\n"
 
@@ -102,6 +98,8 @@ def _class(target: griffe.Class) -> Iterator[str]:
     members = [each for each in target.members.values() if _is_public(each)]
     members += _inherited(target)
     members = [each for each in members if f"{target.name}.{each.name}" not in HIDDEN]
+    if target.name in FOR_OTHERS:
+        members = []
     are_told = _is_dataclass(target) or any("Enum" in str(base) for base in target.bases)
     attributes = [
         each for each in members if _is_attribute(each) and (are_told or each.docstring is not None)

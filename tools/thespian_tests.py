@@ -1,4 +1,4 @@
-"""Runs Thespian's own functional tests on `simpleSystemBase` and on `LoopSystemBase`, and compares.
+"""Runs Thespian's own functional tests on `simpleSystemBase` and on `ThespianBase`, and compares.
 
 The tests are not part of Poe: the source distribution of the installed version is downloaded with
 pip, or unpacked from a file given with `--sdist`. Each round is a pytest of its own, into which
@@ -68,7 +68,7 @@ class Round:
 
 
 ON_SIMPLE = Round("simpleSystemBase", SIMPLE, SIMPLE)
-ON_LOOP = Round("LoopSystemBase", LOOP, SIMPLE)
+ON_LOOP = Round("ThespianBase", LOOP, SIMPLE)
 ON_LOOP_WITH_THREADS = Round("private() in threads", LOOP, LOOP)
 ROUNDS = {each.title: each for each in (ON_SIMPLE, ON_LOOP, ON_LOOP_WITH_THREADS)}
 
@@ -107,10 +107,10 @@ class Plugin:
 
 
 def _register_loop_base() -> None:
-    from poe.actors import LoopSystemBase  # noqa: PLC0415 - must find the distribution's Thespian
+    from poe.thespian import ThespianBase  # noqa: PLC0415 - must find the distribution's Thespian
 
     module = ModuleType(f"thespian.system.{LOOP}")
-    vars(module)["ActorSystemBase"] = LoopSystemBase
+    vars(module)["ActorSystemBase"] = ThespianBase
     sys.modules[module.__name__] = module
 
 

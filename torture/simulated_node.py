@@ -5,12 +5,16 @@ depends on random numbers alone, so each failure replays.
 """
 
 import contextlib
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
 from poe.actors import ActorRef, Call, Error, GenServer, SimulatedClock
+from poe.actors.message import Entry
+from poe.actors.run_queue import RunQueue
 from poe.broker import (
     AppendixOptions,
     ConnectionOptions,
@@ -70,7 +74,9 @@ class SimulatedNode:
         if self._random is None:
             self.system = SimulatedSystem(clock=self.clock)
         else:
-            self.system = _SlowSystem(self.clock, self._random)
+            self.system = SimulatedSystem(
+                clock=self.clock, run_queue=partial(_SlowQueue, self._random)
+            )
         parts = NodeParts(registry, listener, ScrubberOptions())
         self._sup = _started(self.system.start(NodeSup, parts))
         self._clients = [
@@ -138,16 +144,16 @@ class SimulatedNode:
 
     def kill_actor(self, ref: ActorRef | str, reason: str = "kill") -> None:
         """End an actor without its consent."""
-        cell = self.system.find(ref)
+        cell = self.system.actors.find(ref)
         if cell is not None:
             self.system.exit(cell.address, reason)
 
 
-class _SlowSystem(SimulatedSystem):
-    """Its disk takes its time: a sync covers what was written by its begin, or by its end."""
+class _SlowQueue(RunQueue):
+    """The disk takes its time: a sync covers what was written by its begin, or by its end."""
 
-    def __init__(self, clock: SimulatedClock, random: Random) -> None:
-        super().__init__(clock=clock)
+    def __init__(self, random: Random, clock: SimulatedClock, queue: deque[Entry]) -> None:
+        super().__init__(clock, queue)
         self._random = random
 
     def simulate_work(self, run: Callable[[], object], tell: Callable[[], object]) -> None:

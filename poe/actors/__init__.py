@@ -5,7 +5,8 @@ reasons, links and monitors to Thespian's `Actor`. `poe.thespian` runs the same 
 Thespian's own bases, with a process for each actor.
 """
 
-from poe.actors.address import ActorRef, LoopAddress
+from poe.actors.actor_cell import LoopAddress
+from poe.actors.actor_status import ActorStatus, LoggedMessage
 from poe.actors.async_work import AsyncWork
 from poe.actors.call import Call
 from poe.actors.clock import SimulatedClock
@@ -16,6 +17,7 @@ from poe.actors.message import (
     IGNORE,
     NO_REPLY,
     TIMED_OUT,
+    ActorRef,
     Continue,
     Down,
     Error,
@@ -40,7 +42,6 @@ from poe.actors.reason import (
 )
 from poe.actors.reply_deadline import ReplyDeadline
 from poe.actors.socket_watch import READABLE, SocketWatch
-from poe.actors.system_request import ActorStatus, LoggedMessage
 from poe.actors.timer_queue import Timer
 from poe.actors.work import Work
 from poe.errors import (

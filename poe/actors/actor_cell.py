@@ -1,37 +1,120 @@
-"""What the system keeps of one actor beside the instance: address, queue, parent, links, monitors.
+"""Where an actor is: its address, and the cell that the address leads to.
 
-A cell is also what Thespian calls the actor's `_myRef`: the object through which an `Actor` sends,
-creates children and sets wake-ups. A GenServer uses the same cell for links, monitors and timers.
+A cell is what the system keeps of one actor beside the instance: queue, parent, links, monitors.
 """
 
 from collections import deque
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from weakref import ref as weak
 
-from thespian.actors import ActorExitRequest
+from thespian.actors import ActorAddress
 
-from poe.actors.address import LoopAddress
-from poe.actors.call import Call
-from poe.actors.message import REPLY, DownSignal, ExitSignal, Monitor, Start
+from poe.actors.call import Call, Start
+from poe.actors.message import REPLY, DownSignal, Entry, ExitSignal, Monitor
 from poe.actors.reason import NOPROC, Reason
+from poe.actors.run_queue import RunQueue
 from poe.errors import ActorDead, StartFailed
 
-if TYPE_CHECKING:
-    from poe.actors.loop_base import LoopSystemBase
+
+class Estate(Protocol):
+    """What actors own that may outlive them."""
+
+    def pass_on(self, owner: "ActorCell") -> None:
+        """Give what an actor that has ended leaves behind to its heirs."""
 
 
-class Receiver(Protocol):
-    """Whatever takes messages out of a run queue."""
+class System(Protocol):
+    """What actors need of the system that they live in."""
+
+    run_queue: RunQueue
+    estate: Estate | None
+    """There from the first time that an actor owns such a thing."""
+    has_all_actors: bool
+    """Whether all that an actor can reach lives here, and can be looked at."""
 
     @property
-    def deliver(self) -> Callable[[Any, Any], None]:
-        """Take one message and its sender."""
+    def next_serial(self) -> Callable[[], int]:
+        """Return what counts the actors."""
+
+    def spawn(self, actor_class: Any, parent: "ActorCell | None", name: str | None) -> "ActorCell":  # noqa: ANN401 - of GenServers
+        """Make an actor that waits for its `Start`."""
+        ...
+
+    def find(self, ref: "LoopAddress | str") -> "ActorCell | None":
+        """Return the cell behind an address or a name."""
+
+    def whereis(self, name: str) -> "LoopAddress | None":
+        """Return the address of the actor registered under a name, or None."""
+
+    def register_name(self, name: str, cell: "ActorCell") -> None:
+        """Give a live actor its one name."""
+
+    def unregister_name(self, name: str) -> None:
+        """Free a name; its actor lives on without one."""
+
+    def request_stop(self, cell: "ActorCell", reason: Reason) -> None:
+        """Ask an actor to terminate."""
+
+    def cell_of_nobody(self, name: str) -> "ActorCell":
+        """Return the cell of an actor that does not exist."""
+        ...
+
+    def forget(self, cell: "ActorCell") -> None:
+        """Take an ended actor out of the system."""
+
+    def dead_letter(self, cell: "ActorCell", message: object, sender: object) -> None:
+        """Take a message for an actor that has ended."""
+
+    def tell_status(self, cell: "ActorCell", asker: "LoopAddress") -> None:
+        """Answer a Thespian program that asks for an actor's status."""
 
 
-Entry = tuple[Receiver, Any, Any]
-"""One entry of a run queue: receiver, message, and sender or the marker `REPLY`."""
+class LoopAddress(ActorAddress):  # type: ignore[misc]  # Thespian is untyped
+    """The address of one actor; it leads straight to the actor's cell.
+
+    An address outlives its actor and is never reused: `serial` counts all actors of a system.
+    Two addresses are equal only if they are the same actor of the same system.
+    """
+
+    __slots__ = ("cell", "label", "serial")
+
+    def __init__(self, cell: "ActorCell", serial: int, label: str) -> None:
+        # Thespian's constructor is skipped on purpose: it would store a second copy of the
+        # address in an instance dictionary, 100 bytes for each of 10 000 idle actors.
+        self.cell = cell
+        self.serial = serial
+        self.label = label
+
+    @property
+    def addressDetails(self) -> str:  # noqa: N802 - Thespian's name
+        """Return the text that identifies the actor within its system."""
+        return f"{self.label}.{self.serial}"
+
+    @property
+    def actorAddressString(self) -> str:  # noqa: N802 - Thespian's name
+        """Return the same text; Thespian asks for it under this name."""
+        return self.addressDetails
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __hash__(self) -> int:
+        return self.serial
+
+    def __deepcopy__(self, memo: object) -> "LoopAddress":
+        """Return this address: a copy would be nobody's, and take the whole system along."""
+        return self
+
+    def __str__(self) -> str:
+        return self.addressDetails
+
+    __repr__ = __str__
+
 
 _ENDED = object()
 """Marks the place in the run queue where an actor has ended."""
@@ -62,8 +145,6 @@ class ActorCell:
         "_former_address",
         "address",
         "blocked_by",
-        "children",
-        "globalName",
         "instance",
         "is_linked_to_parent",
         "links",
@@ -72,13 +153,13 @@ class ActorCell:
         "on_end",
         "parent",
         "queue",
-        "source_hash",
+        "run_queue",
         "system",
     )
 
     def __init__(
         self,
-        system: "LoopSystemBase",
+        system: System,
         parent: "ActorCell | None",
         label: str,
         queue: deque[Entry],
@@ -86,19 +167,17 @@ class ActorCell:
         self.system = system
         self.parent = parent
         self.queue = queue
+        self.run_queue = system.run_queue
         self.instance: Any = None
         """The actor, or what receives for something that is none; None from the end on."""
         self.address = LoopAddress(self, system.next_serial(), label)
         self.blocked_by: object = None
-        self.children: dict[ActorCell, None] | None = None
         # Most actors are linked with their parent alone: a set would be a quarter of their memory.
         self.is_linked_to_parent = False
         self.links: set[ActorCell] | None = None
         self.monitors: dict[Monitor, ActorCell] | None = None
         self.name: str | None = None
         self.on_end: Callable[[], object] | None = None
-        self.globalName: str | None = None
-        self.source_hash: str | None = None
 
     def let_go_of_address(self) -> None:
         """Refer to the own address weakly from now on: it refers to this cell.
@@ -119,6 +198,9 @@ class ActorCell:
             address = LoopAddress(self, serial, label)
             self._former_address = weak(address), serial, label
         return address
+
+    def house(self, actor: Any) -> None:  # noqa: ANN401 - whatever lives here
+        """Let an actor know its cell."""
 
     # ---- links, monitors, the end ------------------------------------------------------------
 
@@ -195,7 +277,7 @@ class ActorCell:
             self.monitors = self.monitors or None
 
     def end(self, reason: Reason) -> None:
-        """Take the actor out of the system and tell links, monitors and the Thespian parent.
+        """Take the actor out of the system and tell links and monitors.
 
         Names are free before anyone hears of the end. Calling it twice is harmless.
         """
@@ -257,85 +339,6 @@ class ActorCell:
         else:
             self.system.dead_letter(self, message, sender)
 
-    def exit_children(self) -> None:
-        """Ask the Thespian children to exit; theirs follow."""
-        for child in list(self.children or ()):
-            child.post(ActorExitRequest(), self.address)
-
-    # ---- Thespian's `_myRef` interface ------------------------------------------------------
-
-    def createActor(  # noqa: N802 - Thespian's name
-        self,
-        actor_class: Any,  # noqa: ANN401
-        requirements: Any = None,  # noqa: ANN401
-        global_name: str | None = None,
-        source_hash: str | None = None,
-    ) -> LoopAddress:
-        """Create a child actor, as `Actor.createActor` does."""
-        return self.system.create_child(
-            self, actor_class, requirements, global_name, source_hash or self.source_hash
-        )
-
-    def actor_send(self, target: LoopAddress, message: object) -> None:
-        """Send a Thespian message; `sender` is this actor's address.
-
-        Raises:
-            MailboxFull: too many wait at the target already.
-        """
-        cell = target.cell
-        if cell.blocked_by is not None:
-            cell.admit()
-        cell.queue.append((cell, message, self.address))
-
-    def wakeupAfter(self, period: Any, payload: object = None) -> None:  # noqa: ANN401, N802
-        """Deliver a `WakeupMessage` after `period` (a timedelta or seconds)."""
-        self.system.wakeup_after(self, period, payload)
-
-    def handleDeadLetters(self, address: LoopAddress, enable: bool) -> None:  # noqa: FBT001, N802
-        """Register or unregister this actor as the receiver of dead letters."""
-        self.system.set_dead_letter_handler(address.cell, enabled=enable)
-
-    def registerSourceAuthority(self, address: LoopAddress) -> None:  # noqa: N802
-        """Make this actor the one that validates loaded sources."""
-        self.system.registerSourceAuthority(address)
-
-    def notifyOnSourceAvailability(  # noqa: N802
-        self,
-        address: LoopAddress,
-        enable: bool,  # noqa: FBT001
-    ) -> None:
-        """Tell this actor of loaded and unloaded sources, or stop doing so."""
-        self.system.registerSourceNotifications(address, enable)
-
-    def notifyOnSystemRegistrationChanges(  # noqa: N802
-        self,
-        address: LoopAddress,
-        enable: bool,  # noqa: FBT001
-    ) -> None:
-        """Do nothing: a loop system never joins a convention, as Thespian's simple base."""
-
-    def updateCapability(self, name: str, value: object) -> None:  # noqa: N802
-        """Change a capability of the actor system."""
-        self.system.system.updateCapability(name, value)
-
-    def loadActorSource(self, source: Any) -> str:  # noqa: ANN401, N802
-        """Load a zip file of actor sources and return its hash."""
-        return self.system.loadActorSource(source)
-
-    def unloadActorSource(self, source_hash: str) -> None:  # noqa: N802
-        """Forget a loaded source."""
-        self.system.unloadActorSource(source_hash)
-
-    def preRegisterRemoteSystem(self, address: object, capabilities: object) -> None:  # noqa: N802
-        """Do nothing: there are no remote systems."""
-
-    def deRegisterRemoteSystem(self, address: object) -> None:  # noqa: N802
-        """Do nothing: there are no remote systems."""
-
-    def actorSystemShutdown(self) -> None:  # noqa: N802
-        """Shut the whole system down once the current message is handled."""
-        self.system.shutdown_soon()
-
 
 @cache
 def _without_address(kind: Any) -> Any:  # noqa: ANN401 - a class of cells
@@ -358,3 +361,17 @@ class OutsideCell(ActorCell):
             self.refuse(message, sender)
         else:
             self.instance.deliver(message, sender)
+
+
+def cell_of(ref: Any) -> ActorCell:  # noqa: ANN401 - to be checked
+    """Return the cell behind an address.
+
+    Raises:
+        TypeError: it is none.
+    """
+    try:
+        return ref.cell  # type: ignore[no-any-return]  # what else has none
+    except AttributeError:
+        way_out = "use whereis(name) for the ref" if isinstance(ref, str) else "use what start gave"
+        msg = f"{ref!r} is no actor's ref; {way_out}"
+        raise TypeError(msg) from None

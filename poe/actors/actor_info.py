@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from poe.actors.actor_cell import ActorCell
-from poe.actors.address import LoopAddress
-from poe.actors.call import Call
-from poe.actors.message import REPLY, Start
+from poe.actors.actor_cell import ActorCell, LoopAddress
+from poe.actors.call import Call, Start
+from poe.actors.message import REPLY
+from poe.actors.run_queue import RunQueue
 from poe.actors.server_cell import ServerCell
 
 
@@ -49,9 +48,9 @@ class ActorInfo:
     """Messages that it has not begun with, those that are still on their way included."""
 
 
-def queued_messages(system: Any) -> Counter[object]:  # noqa: ANN401 - a RunQueue, which imports us
+def queued_messages(run_queue: RunQueue) -> Counter[object]:
     """Count the messages on their way by receiver."""
-    return Counter(receiver for receiver, _, sender in system.entries() if sender is not REPLY)
+    return Counter(receiver for receiver, _, sender in run_queue.entries() if sender is not REPLY)
 
 
 def actor_info(ref: LoopAddress, queued: Mapping[object, int]) -> ActorInfo:

@@ -1,59 +1,54 @@
 """The actors of one system: made, found by address or name, and forgotten when they have ended."""
 
 import itertools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
-from poe.actors.actor_cell import ActorCell, OutsideCell, Receiver
-from poe.actors.address import LoopAddress, cell_of
+from poe.actors.actor_cell import ActorCell, Estate, LoopAddress, OutsideCell, cell_of
 from poe.actors.call import Call
-from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
 from poe.actors.hibernation import HibernateAfter
-from poe.actors.message import SystemRequest
+from poe.actors.message import Receiver, SystemRequest
 from poe.actors.reason import NOPROC, Reason
 from poe.actors.run_queue import RunQueue
 from poe.actors.server_cell import ServerCell
 from poe.errors import ActorDead, NameTaken
 
-if TYPE_CHECKING:
-    from poe.actors.loop_base import LoopSystemBase
-
 CellT = TypeVar("CellT", bound=ActorCell)
 
 
-class Estate(Protocol):
-    """What actors own that may outlive them."""
+class Guests(Protocol):
+    """Actors of another kind that live among ours, and hear of what becomes of all."""
 
-    def pass_on(self, owner: ActorCell) -> None:
-        """Give what an actor that has ended leaves behind to its heirs."""
+    def forget(self, cell: ActorCell) -> None:
+        """Hear that an actor has ended."""
+
+    def dead_letter(self, cell: ActorCell, message: object, sender: object) -> None:
+        """Take a message for an actor that has ended."""
+
+    def tell_status(self, cell: ActorCell, asker: LoopAddress) -> None:
+        """Answer one of them that asks for an actor's status."""
+
+    def leave(self) -> None:
+        """Let go of everything, because the system ends."""
 
 
-class ActorTable(RunQueue):
-    """Knows every live actor, and which name belongs to which.
+class ActorTable:
+    """Knows every live actor of a system, and which name belongs to which.
 
     A name belongs to at most one live actor; it is free before anyone hears of the actor's end.
     """
 
-    __slots__ = ("_alive", "_names", "estate", "next_serial")  # as in `RunQueue`
+    has_all_actors: bool = True
+    """Whether all that an actor can reach lives here, and can be looked at."""
 
-    def __init__(self, clock: SimulatedClock | None) -> None:
-        super().__init__(clock)
+    def __init__(self, run_queue: RunQueue) -> None:
+        self.run_queue = run_queue
         self.estate: Estate | None = None
+        self.guests: Guests | None = None
         self.next_serial = itertools.count(1).__next__
         """Counts the actors of this system; safe from any thread."""
+        self.alive: set[ActorCell] = set()
         self._names: dict[str, ActorCell] = {}
-        self._alive: set[ActorCell] = set()
-
-    @property
-    def is_simulated(self) -> bool:
-        """Whether time moves by `advance` alone, and nothing runs beside the actors."""
-        return self._clock is not None
-
-    def simulate_work(self, run: Callable[[], object], tell: Callable[[], object]) -> None:
-        """Have what a thread would do be done in simulated time, and its end be told: at once."""
-        run()
-        tell()
 
     def spawn(
         self, actor_class: type[GenServer], parent: ActorCell | None, name: str | None
@@ -63,7 +58,7 @@ class ActorTable(RunQueue):
             self._check_name(name)
         try:
             label, pinned = actor_class.__name__, actor_class.pinned_to_loop
-            cell = self._new_cell(ServerCell, parent, label, pinned=pinned)
+            cell: ActorCell = self.new_cell(ServerCell, parent, label, pinned=pinned)
         except AttributeError:
             msg = f"{actor_class!r} cannot be started; use a subclass of GenServer, and no instance"
             raise TypeError(msg) from None
@@ -77,38 +72,50 @@ class ActorTable(RunQueue):
             self.register_name(name, cell)
         return cell
 
-    def enliven(self, cell: ActorCell, instance: Any) -> None:  # noqa: ANN401 - a Thespian actor
+    def enliven(self, cell: ActorCell, instance: Any) -> None:  # noqa: ANN401 - an actor
         """Tie an instance to its cell; from now on it receives."""
-        instance._myRef = cell  # noqa: SLF001 - Thespian's own hook
+        cell.house(instance)
         cell.instance = instance
         if isinstance(cell, ServerCell):
             after_s = type(instance).hibernate_after_s
             if after_s is not None:
                 cell.observe_by(HibernateAfter(cell, after_s))
-        self._alive.add(cell)
+        self.alive.add(cell)
 
     def new_outside_cell(self, label: str, mailbox: Receiver) -> ActorCell:
         """Make the address of something that receives but is no actor."""
-        cell = self._new_cell(OutsideCell, None, label)
+        cell = self.new_cell(OutsideCell, None, label)
         cell.instance = mailbox
         cell.let_go_of_address()  # it has no end that would do so
         return cell
 
-    def _new_cell(
+    def new_cell(
         self, kind: type[CellT], parent: ActorCell | None, label: str, *, pinned: bool = False
     ) -> CellT:
-        queue = self._pinned_queue if pinned else self._run_queue
-        # A table is always part of a whole system; only the file is cut in pieces.
-        return kind(cast("LoopSystemBase", self), parent, label, queue)
+        """Make the place of an actor."""
+        run_queue = self.run_queue
+        return kind(self, parent, label, run_queue.pinned if pinned else run_queue.queue)
 
     def forget(self, cell: ActorCell) -> None:
         """Take an ended actor out of all tables."""
         if self.estate is not None:
             self.estate.pass_on(cell)
-        self._alive.discard(cell)
+        self.alive.discard(cell)
         # What still comes is refused by whoever brings it, even when the event loop has ended.
-        cell.queue = self._run_queue
+        cell.queue = self.run_queue.queue
         self._free_name(cell)
+        if self.guests is not None:
+            self.guests.forget(cell)
+
+    def dead_letter(self, cell: ActorCell, message: object, sender: object) -> None:
+        """Drop a message for an actor that has ended, unless somebody collects them."""
+        if self.guests is not None:
+            self.guests.dead_letter(cell, message, sender)
+
+    def tell_status(self, cell: ActorCell, asker: LoopAddress) -> None:
+        """Answer a Thespian program that asks for an actor's status."""
+        if self.guests is not None:
+            self.guests.tell_status(cell, asker)
 
     def find(self, ref: LoopAddress | str) -> ActorCell | None:
         """Return the cell behind an address or a name."""
@@ -166,4 +173,4 @@ class ActorTable(RunQueue):
 
     def cell_of_nobody(self, name: str) -> ActorCell:
         """Return the cell of an actor that does not exist, to stand for a name that nobody has."""
-        return self._new_cell(ActorCell, None, name)
+        return self.new_cell(ActorCell, None, name)

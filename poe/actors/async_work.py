@@ -9,13 +9,12 @@ import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from poe.actors.event_loop import EventLoop
+from poe.actors.gen_server import GenServer
+from poe.actors.server_cell import cell_of_actor
 from poe.errors import LoopBaseOnly
-
-if TYPE_CHECKING:
-    from poe.actors.gen_server import GenServer
 
 
 class AsyncWork:
@@ -30,20 +29,20 @@ class AsyncWork:
 
     __slots__ = ("_coroutine", "_event_loop", "_is_cancelled", "_task", "error", "result")
 
-    def __init__(self, actor: "GenServer", coroutine: Coroutine[Any, Any, Any]) -> None:
-        cell = actor._myRef  # noqa: SLF001 - part of the runtime
+    def __init__(self, actor: GenServer, coroutine: Coroutine[Any, Any, Any]) -> None:
+        cell = cell_of_actor(actor)
         self.result: Any = None
         self.error: Exception | None = None
         self._coroutine = coroutine
         self._task: asyncio.Task[None] | None = None
         self._is_cancelled = False
         self._event_loop: EventLoop | None = None
-        if cell.system.is_simulated:
+        if cell.run_queue.is_simulated:
             with contextlib.suppress(StopIteration):
                 self._run(coroutine).send(None)
             cell.post(self)
             return
-        event_loop: object = cell.system.event_loop()
+        event_loop: object = cell.run_queue.event_loop()
         if not isinstance(event_loop, EventLoop):
             coroutine.close()
             raise LoopBaseOnly("AsyncWork", "use run_blocking, or Work, and asyncio.run in it")
@@ -52,7 +51,7 @@ class AsyncWork:
             coroutine.close()
             return
         self._in_loop(
-            partial(self._begin, partial(cell.system.post_from_outside, cell, self, None))
+            partial(self._begin, partial(cell.run_queue.post_from_outside, cell, self, None))
         )
 
     def cancel(self) -> None:

@@ -5,15 +5,11 @@ a monitor whose notice nobody gets, a call whose reply nobody awaits.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from poe.actors.actor_cell import ActorCell
 from poe.actors.call import Call
 from poe.actors.message import DownSignal, Monitor
 from poe.actors.timer_queue import Timer
-
-if TYPE_CHECKING:
-    from poe.actors.server_cell import ServerCell
 
 
 class Belongings(dict[Timer | Monitor | Call, DownSignal | None]):
@@ -25,7 +21,7 @@ class Belongings(dict[Timer | Monitor | Call, DownSignal | None]):
 
     __slots__ = ("_cell",)
 
-    def __init__(self, cell: "ServerCell") -> None:
+    def __init__(self, cell: ActorCell) -> None:
         super().__init__()
         self._cell = cell
 
@@ -35,7 +31,7 @@ class Belongings(dict[Timer | Monitor | Call, DownSignal | None]):
         Raises:
             ValueError: the delay is negative or has no end, or is no number.
         """
-        timer = self._cell.system.add_timer(delay_s, action)
+        timer = self._cell.run_queue.add_timer(delay_s, action)
         timer.owner = self
         self[timer] = None
         return timer

@@ -1,22 +1,74 @@
-"""A call under way: the request, where its answer goes, and the answer itself.
+"""Requests under way: a call or a start, where its answer goes, and the answer itself.
 
 The same object is the envelope in the server's mailbox, the caller's token for `reply`, and what
 the calling actor awaits; one allocation per call keeps a round trip near one microsecond.
 """
 
 import threading
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from poe.actors.message import REPLY, TIMED_OUT, Monitor
-from poe.errors import CallTimeout
+from poe.actors.message import REPLY, TIMED_OUT, ActorRef, Entry, Monitor
+from poe.actors.reason import KILLED, TIMEOUT, Reason
+from poe.actors.timer_queue import Timer
+from poe.errors import CallTimeout, StartFailed
 from poe.errors.tracebacks import drop_tracebacks
 
-if TYPE_CHECKING:
-    from poe.actors.actor_cell import ActorCell
-    from poe.actors.server_cell import ServerCell
-    from poe.actors.timer_queue import Timer
+
+class Party(Protocol):
+    """An actor as the messages to it know it."""
+
+    queue: deque[Entry]
+    blocked_by: object
+
+    @property
+    def address(self) -> ActorRef:
+        """Return its address."""
+
+    def deliver(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
+        """Take one message."""
+
+    def admit(self) -> None:
+        """Let a message come although the actor is blocked, or raise `MailboxFull`."""
+
+    def abort(self, reason: Reason) -> None:
+        """End the actor wherever it stands."""
+
+    def unlink(self, other: Any) -> None:  # noqa: ANN401 - another one
+        """Undo a link."""
+
+
+class Clock(Protocol):
+    """Whatever tells the time of a system."""
+
+    def monotonic_s(self) -> float:
+        """Return the monotonic time in seconds."""
+        ...
+
+
+class Owner(Protocol):
+    """Keeps what ends with an actor."""
+
+    def add_timer(self, delay_s: float, action: Callable[[], object]) -> Timer:
+        """Run `action` after `delay_s`, unless the actor has ended by then."""
+        ...
+
+    def add_call(self, call: "Call") -> None:
+        """Give a call up if the actor ends before the reply."""
+
+
+class Caller(Party, Protocol):
+    """An actor as its own calls know it."""
+
+    @property
+    def run_queue(self) -> Clock:
+        """Return what runs it."""
+
+    def own(self) -> Owner:
+        """Return what ends with it, to put something in."""
+        ...
 
 
 class Call:
@@ -46,8 +98,8 @@ class Call:
     def __init__(
         self,
         request: object,
-        caller: "ServerCell | None",
-        server: "ActorCell | None",
+        caller: Caller | None,
+        server: Party | None,
         timeout_s: float | None,
     ) -> None:
         self.request = request
@@ -121,6 +173,40 @@ class Call:
             del self  # as in `result`
 
 
+class Start:
+    """The first message of a GenServer: run `init`, then answer the starter."""
+
+    # No frozen dataclass: that takes four times as long to make, for each actor.
+    __slots__ = ("args", "call", "kwargs")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], call: Call) -> None:
+        self.args = args
+        self.kwargs = kwargs
+        self.call = call
+
+    def answer(self, result: object) -> None:
+        """Give the starter the address; `init` must not have returned what means nothing."""
+        server = self.call.server
+        assert server is not None
+        if result is None:
+            self.call.answer(server.address)
+        else:
+            reason = ("bad_return_value", result)
+            self._give_up(reason, reason)
+
+    def expire(self) -> None:
+        """Kill the actor because its `init` takes too long, and tell the starter."""
+        self._give_up(TIMEOUT, KILLED)
+
+    def _give_up(self, reason: Reason, ends_with: Reason) -> None:
+        server = self.call.server
+        assert server is not None
+        self.call.fail(StartFailed(reason))
+        if self.call.caller is not None:
+            server.unlink(self.call.caller)  # the starter is told once
+        server.abort(ends_with)
+
+
 class Response:
     """What an actor awaits when it looks for the reply of a call for some time only."""
 
@@ -152,7 +238,7 @@ class Wait:
 
     __slots__ = ("caller", "is_done", "monitor", "timer", "value")
 
-    def __init__(self, caller: "ActorCell", monitor: "Monitor | None" = None) -> None:
+    def __init__(self, caller: Party, monitor: Monitor | None = None) -> None:
         self.caller = caller
         self.monitor = monitor
         self.is_done = False

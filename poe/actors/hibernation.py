@@ -3,13 +3,10 @@
 Source: OTP gen_server, option `hibernate_after`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from poe.actors.idle_time import become_idle
 from poe.actors.message import HIBERNATE
-
-if TYPE_CHECKING:
-    from poe.actors.server_cell import ServerCell
+from poe.actors.server_cell import ServerCell
 
 
 class HibernateAfter:
@@ -20,7 +17,7 @@ class HibernateAfter:
 
     __slots__ = ("_after_s", "_cell", "_is_set", "_last_s")
 
-    def __init__(self, cell: "ServerCell", after_s: float) -> None:
+    def __init__(self, cell: ServerCell, after_s: float) -> None:
         self._cell = cell
         self._after_s = after_s
         self._last_s = 0.0
@@ -29,7 +26,7 @@ class HibernateAfter:
     def see(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
         """Note when a message came, or a reply that the actor awaits."""
         del message, sender
-        self._last_s = self._cell.system.monotonic_s()
+        self._last_s = self._cell.run_queue.monotonic_s()
         if not self._is_set and self._cell.instance is not None:
             self._is_set = True
             self._cell.own().add_timer(self._after_s, self._look)
@@ -37,9 +34,9 @@ class HibernateAfter:
     def _look(self) -> None:
         cell = self._cell
         self._is_set = False
-        left_s = self._last_s + self._after_s - cell.system.monotonic_s()
+        left_s = self._last_s + self._after_s - cell.run_queue.monotonic_s()
         if left_s <= 0 and not cell.is_busy:
-            become_idle(cell, HIBERNATE)
+            cell.become_idle(HIBERNATE)
         else:
             self._is_set = True
             cell.own().add_timer(max(left_s, self._after_s / 10), self._look)

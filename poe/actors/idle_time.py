@@ -1,4 +1,4 @@
-"""What a GenServer does until its next message: wait for a time-out, or hibernate.
+"""What a GenServer does until its next message: wait for a time-out.
 
 A time-out is a message to the actor itself if no other one comes first. While it runs it observes
 the actor, so that an actor without one pays nothing. Any message ends it; a request of the runtime
@@ -7,33 +7,47 @@ itself starts it over; it never fires while the actor is suspended.
 Source: OTP `gen_server`, time-out and `hibernate` in a callback's result; `spec/otp.md` §2.3.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Protocol
 
-from poe.actors.call import Call
-from poe.actors.message import (
-    HIBERNATE,
-    REPLY,
-    TIMED_OUT,
-    ExitSignal,
-    IdleTimeout,
-    SystemRequest,
-)
+from poe.actors.call import Call, Owner
+from poe.actors.message import REPLY, TIMED_OUT, Entry, ExitSignal, SystemRequest
 from poe.actors.reason import Reason
-
-if TYPE_CHECKING:
-    from poe.actors.server_cell import ServerCell
-    from poe.actors.timer_queue import Timer
+from poe.actors.timer_queue import Timer
 
 
-def become_idle(cell: "ServerCell", then: object) -> None:
-    """Do what a callback's result asks for until the next message, if it asks for something."""
-    if type(then) is IdleTimeout:
-        IdleTime(cell, then.after_s).start()
-    elif then is HIBERNATE:
-        # With messages waiting it would wake at once.
-        cell.mailbox = cell.mailbox or None
-        cell.unanswered = cell.unanswered or None
-        cell.belongings = cell.belongings or None
+class Idler(Protocol):
+    """An actor as its idle time knows it."""
+
+    queue: deque[Entry]
+    blocked_by: object
+    instance: Any
+
+    @property
+    def observers(self) -> Iterable[object] | None:
+        """Return those who see each message before the actor does."""
+
+    @property
+    def is_suspended(self) -> bool:
+        """Tell whether messages wait until the actor is resumed."""
+        ...
+
+    def observe_by(self, observer: Any) -> None:  # noqa: ANN401 - with a `see`
+        """Show each message to an observer from now on."""
+
+    def observe_no_more(self, observer: Any) -> None:  # noqa: ANN401
+        """Undo `observe_by`."""
+
+    def own(self) -> Owner:
+        """Return what ends with the actor."""
+        ...
+
+    def deliver(self, message: Any, sender: Any) -> None:  # noqa: ANN401 - any message
+        """Take one message."""
+
+    def abort(self, reason: Reason) -> None:
+        """End the actor wherever it stands."""
 
 
 class IdleTime:
@@ -44,7 +58,7 @@ class IdleTime:
 
     __slots__ = ("_after_s", "_timer", "cell")
 
-    def __init__(self, cell: "ServerCell", after_s: float) -> None:
+    def __init__(self, cell: Idler, after_s: float) -> None:
         self.cell = cell
         self._after_s = after_s
         self._timer: Timer | None = None
@@ -101,7 +115,7 @@ class TimeUp:
         self._idle_time = idle_time
 
     @property
-    def cell(self) -> "ServerCell":
+    def cell(self) -> Idler:
         """Return the actor's cell."""
         return self._idle_time.cell
 

@@ -9,39 +9,39 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from thespian.actors import ActorSystem
-
-from poe.actors.address import LoopAddress, cell_of
-from poe.actors.call import Call
+from poe.actors.actor_cell import LoopAddress, cell_of
+from poe.actors.actor_table import ActorTable
+from poe.actors.call import Call, Start
 from poe.actors.clock import SimulatedClock
-from poe.actors.gen_server import GenServer
-from poe.actors.gen_server_operations import CALL_TIMEOUT_S
-from poe.actors.message import Cast, DownSignal, ExitSignal, Start
+from poe.actors.gen_server import CALL_TIMEOUT_S, GenServer
+from poe.actors.message import Cast, DownSignal, ExitSignal
 from poe.actors.reason import KILLED, NOPROC, NORMAL, Reason, is_word
+from poe.actors.run_queue import RunQueue
 from poe.actors.server_cell import ServerCell
 from poe.actors.system_calls import SystemCalls
-from poe.actors.thespian_base import ThespianBase
 from poe.errors import ActorDead, CallTimeout, SystemShutDown
 from poe.errors.timeout import limit_of
 
 
-class LoopSystemBase(SystemCalls, ThespianBase):
-    """A Thespian system base, and the runtime of GenServers.
+class LoopSystemBase(SystemCalls):
+    """The runtime of GenServers: actors on one run queue, in one process.
 
-    Its own methods are for application threads, any number of them; inside an actor they raise
+    Its methods are for application threads, any number of them; inside an actor they raise
     `CallFromActor`. `with LoopSystemBase() as system:` shuts it down at the end.
     """
 
-    _is_shut_down = False
-
     def __init__(
-        self,
-        system: ActorSystem | None = None,
-        logDefs: Any = False,  # noqa: ANN401, FBT002, N803 - Thespian's constructor
-        *,
-        clock: SimulatedClock | None = None,
+        self, *, clock: SimulatedClock | None = None, actors: ActorTable | None = None
     ) -> None:
-        super().__init__(system or ActorSystem(self, transientUnique=True), logDefs, clock)
+        """Begin without actors.
+
+        Args:
+            clock: for tests, which move it: nothing runs beside the calls of this object.
+            actors: where they are kept, with what runs them; for tests that change either.
+        """
+        self.actors = ActorTable(RunQueue(clock)) if actors is None else actors
+        self.run_queue = self.actors.run_queue
+        self._is_shut_down = False
 
     def __enter__(self) -> Self:
         return self
@@ -75,21 +75,22 @@ class LoopSystemBase(SystemCalls, ThespianBase):
             SystemShutDown: `shutdown` was called.
         """
         start_timeout_s = limit_of(start_timeout_s, "start_timeout_s")
-        self._enter()
+        run_queue = self.run_queue
+        run_queue.enter()
         try:
             if self._is_shut_down:
                 raise SystemShutDown(actor_class)
-            cell = self.spawn(actor_class, None, name)
+            cell = self.actors.spawn(actor_class, None, name)
             call = Call(None, None, cell, None)
             start = Start(args, kwargs, call)
             cell.queue.append((cell, start, None))
-            self._drain()
+            run_queue.drain()
             if not call.is_done:
                 call.event = threading.Event()
                 if start_timeout_s is not None:
-                    call.timer = self.add_timer(start_timeout_s, start.expire)
+                    call.timer = run_queue.add_timer(start_timeout_s, start.expire)
         finally:
-            self._leave()
+            run_queue.leave()
         return self._outcome(call)  # type: ignore[no-any-return]  # the reply to Start
 
     def call(self, ref: LoopAddress | str, request: object, timeout_s: float | None = 5.0) -> Any:  # noqa: ANN401 - a reply is whatever the server gives
@@ -104,18 +105,19 @@ class LoopSystemBase(SystemCalls, ThespianBase):
         """
         if timeout_s is not None and timeout_s != CALL_TIMEOUT_S:
             timeout_s = limit_of(timeout_s)
-        self._enter()
+        run_queue = self.run_queue
+        run_queue.enter()
         try:
-            cell = self.find(ref)
+            cell = self.actors.find(ref)
             if cell is None:
                 raise SystemShutDown(ref) if self._is_shut_down else ActorDead(ref, NOPROC)
             call = Call(request, None, cell, timeout_s)
             cell.queue.append((cell, call, None))
-            self._drain()
+            run_queue.drain()
             if not call.is_done:
                 call.event = threading.Event()
         finally:
-            self._leave()
+            run_queue.leave()
         return self._outcome(call)
 
     def cast(self, ref: LoopAddress | str, message: object) -> None:
@@ -124,15 +126,15 @@ class LoopSystemBase(SystemCalls, ThespianBase):
         Raises:
             MailboxFull: the receiver is busy or suspended, and as many as its `mailbox_max` wait.
         """
-        cell = self.find(ref)
+        cell = self.actors.find(ref)
         if cell is not None:
-            self.send_from_outside(cell, Cast(message), None)
+            self.run_queue.send_from_outside(cell, Cast(message), None)
 
     def exit(self, ref: LoopAddress | str, reason: Reason) -> None:
         """Send an exit signal that comes from no actor."""
-        cell = self.find(ref)
+        cell = self.actors.find(ref)
         if cell is not None:
-            self.post_from_outside(cell, ExitSignal(None, reason), None)
+            self.run_queue.post_from_outside(cell, ExitSignal(None, reason), None)
 
     def stop(
         self, ref: LoopAddress | str, reason: Reason = NORMAL, timeout_s: float | None = 5.0
@@ -145,19 +147,20 @@ class LoopSystemBase(SystemCalls, ThespianBase):
         """
         timeout_s = limit_of(timeout_s)
         ended, reasons = threading.Event(), list[Reason]()
-        watcher = self.new_outside_cell("stop", _EndWatcher(reasons.append, ended.set))
-        self._enter()
+        watcher = self.actors.new_outside_cell("stop", _EndWatcher(reasons.append, ended.set))
+        run_queue = self.run_queue
+        run_queue.enter()
         try:
-            cell = self.find(ref)
+            cell = self.actors.find(ref)
             if cell is None:
                 raise ActorDead(ref, NOPROC)
             monitor = watcher.monitor(cell)
-            self.request_stop(cell, reason)
-            self._drain()
+            self.actors.request_stop(cell, reason)
+            run_queue.drain()
         finally:
-            self._leave()
+            run_queue.leave()
         if not self._wait(ended, timeout_s):
-            self.run_outside(lambda: cell.drop_monitor(monitor))
+            self.run_queue.run_outside(lambda: cell.drop_monitor(monitor))
             raise CallTimeout(ref, timeout_s or 0.0)
         if is_word(reasons[0], NOPROC):
             raise ActorDead(ref, NOPROC)
@@ -167,35 +170,56 @@ class LoopSystemBase(SystemCalls, ThespianBase):
 
         It is called in whatever thread runs actors then, and must not block or call the system.
         """
-        watcher, cell = self.new_outside_cell("when_ended", _EndWatcher(action)), cell_of(ref)
-        self.run_outside(lambda: watcher.monitor(cell))
+        cell = cell_of(ref)
+        watcher = self.actors.new_outside_cell("when_ended", _EndWatcher(action))
+        self.run_queue.run_outside(lambda: watcher.monitor(cell))
+
+    def whereis(self, name: str) -> LoopAddress | None:
+        """Return the address of the actor registered under a name, or None."""
+        return self.actors.whereis(name)
+
+    def is_alive(self, ref: LoopAddress | str) -> bool:
+        """Tell whether the actor still runs, or whether one has the name."""
+        return self.actors.is_alive(ref)
+
+    def run_outside(self, action: Callable[[], object]) -> None:
+        """Run `action` while no actor runs, then let the actors run."""
+        self.run_queue.run_outside(action)
+
+    def advance(self, seconds: float) -> None:
+        """Move an injected clock on and run what has come due, deadline by deadline."""
+        self.run_queue.advance(seconds)
+
+    def run(self, started: Callable[[], object]) -> None:
+        """Run the event loop in the calling thread until `shutdown`; for services.
+
+        `started` is called first, in the loop; nothing may have used the event loop before.
+        """
+        self.run_queue.run(started)
 
     def shutdown(self) -> None:
         """End every actor without ceremony, then all threads; stop supervisors before.
 
         Inside an actor it returns at once, and the end comes when the actor is done.
         """
-        if self.is_running_here():
-            self.shutdown_soon()
+        if self.run_queue.is_running_here():
+            threading.Thread(target=self.shutdown, name="poe-shutdown").start()
             return
-        self.run_outside(self._kill_all)
+        self.run_queue.run_outside(self._kill_all)
         self._is_shut_down = True
-        self.release_sources()
-        self._stop_event_loop()
+        if self.actors.guests is not None:
+            self.actors.guests.leave()
+        self.run_queue.stop_event_loop()
 
     def _kill_all(self) -> None:
-        for cell in list(self._alive):
+        for cell in list(self.actors.alive):
             # Its own end: whoever waits for an answer of it must not wait for ever.
             cell.abort(KILLED if isinstance(cell, ServerCell) else NORMAL)
-
-    def shutdown_soon(self) -> None:
-        """Shut down as soon as no actor runs; for `Actor.actorSystemShutdown`."""
-        threading.Thread(target=self.shutdown, name="poe-shutdown").start()
 
     def _outcome(self, call: Call) -> Any:  # noqa: ANN401
         """Wait, outside the lock, for a call that was not answered at once."""
         if call.event is not None and not self._wait(call.event, call.timeout_s):
-            self.run_outside(call.expire)
+            self.run_queue.run_outside(call.expire)
         error, call.error = call.error, None
         if error is None:
             return call.value

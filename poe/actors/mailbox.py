@@ -4,14 +4,12 @@ An actor makes its mailbox when the first message has to wait; an idle actor has
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from poe.actors.actor_cell import ActorCell
 from poe.actors.call import Call
 from poe.actors.message import DownSignal, ExitSignal, SystemRequest
 from poe.errors import ActorDead, MailboxFull
-
-if TYPE_CHECKING:
-    from poe.actors.actor_cell import ActorCell
 
 _SIGNALS = frozenset({ExitSignal, DownSignal})
 
@@ -26,7 +24,7 @@ class Mailbox(deque[tuple[Any, Any]]):
     blocked was sent to one that lets nothing wait, and is kept, too.
     """
 
-    def __init__(self, cell: "ActorCell", mailbox_max: int) -> None:
+    def __init__(self, cell: ActorCell, mailbox_max: int) -> None:
         super().__init__()
         self._cell = cell
         self._mailbox_max = mailbox_max

@@ -2,23 +2,34 @@
 
 What reaches a callback: the request or message itself, and in `handle_info` also `Exit`, `Down` and
 `TIMED_OUT`. What a callback returns to the runtime: nothing, a reply, or one of `Stop`, `Continue`,
-`IdleTimeout`, `HIBERNATE`, `Reply`, `Error`, `NO_REPLY`, `IGNORE`. The envelopes `Cast`, `Start`,
+`IdleTimeout`, `HIBERNATE`, `Reply`, `Error`, `NO_REPLY`, `IGNORE`. The envelopes `Cast`,
 `ExitSignal`, `DownSignal` and `SystemRequest` never reach user code.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from poe.actors.reason import KILLED, TIMEOUT, Reason
-from poe.errors import StartFailed
+from thespian.actors import ActorAddress
+
+from poe.actors.reason import Reason
 from poe.errors.timeout import check_delay
 
-if TYPE_CHECKING:
-    from poe.actors.actor_cell import ActorCell
-    from poe.actors.address import ActorRef
-    from poe.actors.call import Call
+ActorRef: TypeAlias = ActorAddress
+"""What user code holds of another actor, on every system base."""
+
+
+class Receiver(Protocol):
+    """Whatever takes messages out of a run queue."""
+
+    @property
+    def deliver(self) -> Callable[[Any, Any], None]:
+        """Take one message and its sender."""
+
+
+Entry = tuple[Receiver, Any, Any]
+"""One entry of a run queue: receiver, message, and sender or the marker `REPLY`."""
 
 
 class Token(Enum):
@@ -95,7 +106,7 @@ class Error:
 class Monitor:
     """One request to hear of an actor's end; each gives one `Down`."""
 
-    ref: "ActorRef"
+    ref: ActorRef
     name: str | None = None
     """The name that was asked for, where it was not a ref; `ref` is then who had it."""
 
@@ -104,7 +115,7 @@ class Monitor:
 class Exit:
     """A linked actor ended, or sent an exit signal; seen by actors that trap exits."""
 
-    ref: "ActorRef | None"
+    ref: ActorRef | None
     reason: Reason
 
 
@@ -112,7 +123,7 @@ class Exit:
 class Down:
     """A monitored actor has ended."""
 
-    ref: "ActorRef"
+    ref: ActorRef
     reason: Reason
     monitor: Monitor
 
@@ -126,62 +137,11 @@ class Cast:
         self.message = message
 
 
-class Start:
-    """The first message of a GenServer: run `init`, then answer the starter."""
-
-    # No frozen dataclass: that takes four times as long to make, for each actor.
-    __slots__ = ("args", "call", "kwargs")
-
-    def __init__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], call: "Call") -> None:
-        self.args = args
-        self.kwargs = kwargs
-        self.call = call
-
-    def answer(self, result: object) -> None:
-        """Give the starter the address; `init` must not have returned what means nothing."""
-        server = self.call.server
-        assert server is not None
-        reason: Reason
-        if result is not None:
-            reason = ("bad_return_value", result)
-        elif has_lost_cell(server):
-            reason = lost_cell(server, None)
-        else:
-            self.call.answer(server.address)
-            return
-        self._give_up(reason, reason)
-
-    def expire(self) -> None:
-        """Kill the actor because its `init` takes too long, and tell the starter."""
-        self._give_up(TIMEOUT, KILLED)
-
-    def _give_up(self, reason: Reason, ends_with: Reason) -> None:
-        server = self.call.server
-        assert server is not None
-        self.call.fail(StartFailed(reason))
-        if self.call.caller is not None:
-            server.unlink(self.call.caller)  # the starter is told once
-        server.abort(ends_with)
-
-
-def has_lost_cell(cell: "ActorCell") -> bool:
-    """Tell whether an actor has overwritten the one attribute that it must not."""
-    return cell.instance._myRef is not cell  # noqa: SLF001 - Thespian's name
-
-
-def lost_cell(cell: "ActorCell", cause: BaseException | None) -> AttributeError:
-    """Return the error that names that attribute."""
-    name = type(cell.instance).__name__
-    error = AttributeError(f"{name} sets _myRef, which is Thespian's; use another name")
-    error.__cause__ = cause
-    return error
-
-
 @dataclass(frozen=True, slots=True)
 class ExitSignal:
     """An exit signal on its way; `linked` when it spreads along a link instead of `exit`."""
 
-    ref: "ActorRef | None"
+    ref: ActorRef | None
     reason: Reason
     linked: bool = False
 
@@ -194,7 +154,7 @@ class DownSignal:
 
     __slots__ = ("monitor", "reason", "ref")
 
-    def __init__(self, ref: "ActorRef", reason: Reason, monitor: Monitor) -> None:
+    def __init__(self, ref: ActorRef, reason: Reason, monitor: Monitor) -> None:
         self.ref = ref
         self.reason = reason
         self.monitor = monitor

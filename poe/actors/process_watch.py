@@ -11,15 +11,13 @@ import subprocess
 import threading
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from poe.actors.call import Wait
+from poe.actors.gen_server import GenServer
 from poe.actors.parent_process import PARENT_VARIABLE, READY, READY_FD_VARIABLE
 from poe.actors.reason import NORMAL, Reason
+from poe.actors.server_cell import cell_of_actor
 from poe.errors import ProcessStartFailed
-
-if TYPE_CHECKING:
-    from poe.actors.gen_server import GenServer
 
 PROCESS_ENDED = object()
 """Tells the actor that its process has ended by itself."""
@@ -42,10 +40,10 @@ class ProcessWatch:
     """
 
     def __init__(
-        self, actor: "GenServer", command: Sequence[str], descriptors: Sequence[int]
+        self, actor: GenServer, command: Sequence[str], descriptors: Sequence[int]
     ) -> None:
-        self._cell = actor._myRef  # noqa: SLF001 - part of the runtime
-        self._event_loop = self._cell.system.event_loop()
+        self._cell = cell_of_actor(actor)
+        self._event_loop = self._cell.run_queue.event_loop()
         self._wait: Wait | None = None
         self._pidfd: int | None = None
         self.end: Reason | None = None
@@ -156,11 +154,11 @@ class ProcessWatch:
         self.end = _reason_of(self._process.wait(timeout_s))
 
     def _tell(self) -> None:
-        system, wait = self._cell.system, self._wait
+        run_queue, wait = self._cell.run_queue, self._wait
         if wait is not None and not wait.is_done:
-            system.run_outside(lambda: wait.finish(None))
+            run_queue.run_outside(lambda: wait.finish(None))
         elif self.end is not None:
-            system.post_from_outside(self._cell, PROCESS_ENDED, None)
+            run_queue.post_from_outside(self._cell, PROCESS_ENDED, None)
 
     def _close_pipe(self) -> None:
         if self._pipe is not None:

@@ -3,13 +3,11 @@
 A timer for each call would cost as much as everything else that a call costs that waits.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from poe.actors.call import Call
+from poe.actors.timer_queue import Timer
 from poe.errors import CallTimeout
-
-if TYPE_CHECKING:
-    from poe.actors.timer_queue import Timer
 
 
 class ReplyDeadline:
@@ -37,7 +35,7 @@ class ReplyDeadline:
         if self._timeout_s is None or caller is None or call.is_done:
             return await call
         self._call = call
-        self._due_s = caller.system.monotonic_s() + self._timeout_s
+        self._due_s = caller.run_queue.monotonic_s() + self._timeout_s
         if self._timer is None:
             self._timer = caller.own().add_timer(self._timeout_s, self._ring)
         try:
@@ -52,7 +50,7 @@ class ReplyDeadline:
         call = self._call
         if call is None or call.caller is None or self._timeout_s is None:
             return
-        rest_s = self._due_s - call.caller.system.monotonic_s()
+        rest_s = self._due_s - call.caller.run_queue.monotonic_s()
         if rest_s > 0:
             self._timer = call.caller.own().add_timer(rest_s, self._ring)
         else:

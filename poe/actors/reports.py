@@ -8,17 +8,16 @@ Source: OTP proc_lib.erl, crash_report/4; gen_server.erl, error_info/8.
 """
 
 import logging
+from collections.abc import Collection
 from traceback import format_exception
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
+from poe.actors.actor_cell import ActorCell
 from poe.actors.call import Call
 from poe.actors.message import Cast, Down, DownSignal
 from poe.actors.reason import Reason
 from poe.errors import PoeError
 from poe.errors.short_text import short_repr
-
-if TYPE_CHECKING:
-    from poe.actors.server_cell import ServerCell
 
 logger = logging.getLogger("poe.actors")
 
@@ -27,11 +26,15 @@ _SHOWN_MAX = 10
 """Waiting messages and links that a report names; it counts all messages."""
 
 
-def report_crash(cell: "ServerCell", reason: Reason, error: BaseException | None) -> None:
+def report_crash(
+    cell: ActorCell,
+    mailbox: Collection[tuple[Any, Any]],
+    reason: Reason,
+    error: BaseException | None,
+) -> None:
     """Log the end of an actor, just before `terminate` runs; `error` is what a callback raised."""
     if not logger.isEnabledFor(logging.ERROR):
         return
-    mailbox = cell.mailbox or ()
     text = reason_text(reason)
     fields = {
         "report": "crash",

@@ -19,11 +19,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
-from poe.actors.actor_cell import ActorCell, Entry, Receiver
-from poe.actors.call import Call
+from poe.actors.call import Call, Party, Start
 from poe.actors.clock import SimulatedClock
 from poe.actors.event_loop import EventLoop
-from poe.actors.message import Start
+from poe.actors.message import Entry, Receiver
 from poe.actors.reason import is_for_program
 from poe.actors.timer_queue import Timer, TimerQueue
 from poe.errors import CallFromActor
@@ -46,40 +45,29 @@ _NESTING_MAX = 16
 
 
 class RunQueue:
-    """Runs actors under one lock.
+    """Runs the actors of one system under one lock.
 
-    Any thread may use `run_outside`, `post_from_outside` and `run_ready`; the rest belongs to the
-    thread that holds `_lock`. Whenever the lock is free, `_run_queue` is empty or the event loop
-    has been told to go on with it.
+    Any thread may use `run_outside`, `post_from_outside`, `send_from_outside`, `run_ready` and,
+    as these do, `enter`, `drain` and `leave`; the rest belongs to the thread that has entered.
+    Whenever nobody has, `queue` is empty or the event loop has been told to go on with it.
     """
 
-    # With those of the classes built on it a system has more than the 30 attributes that CPython
-    # finds fast in an instance's dictionary; without slots a call takes 8 % longer (decision 0008).
-    __slots__ = (
-        "_alarm_s",
-        "_burst",
-        "_clock",
-        "_event_loop",
-        "_hand_overs_left",
-        "_is_owned",
-        "_is_running",
-        "_lock",
-        "_nesting",
-        "_pinned_queue",
-        "_run_queue",
-        "_timers",
-        "_try_lock",
-        "_waiters",
-        "unarmed",
-    )
+    _all: ClassVar[list[weakref.ref["RunQueue"]]] = []
 
-    _systems: ClassVar[list[weakref.ref["RunQueue"]]] = []
+    def __init__(
+        self, clock: SimulatedClock | None = None, queue: deque[Entry] | None = None
+    ) -> None:
+        """Begin with nobody to run.
 
-    def __init__(self, clock: SimulatedClock | None) -> None:
+        Args:
+            clock: runs nothing unless the test says so.
+            queue: what holds the entries; tests have it take them out in another order.
+        """
         self._clock = clock
-        self._run_queue = self._new_queue()
-        self._pinned_queue: deque[Entry] = self._run_queue if clock else deque()
-        self._burst: Iterable[None] = _SIMULATED_BURST if clock else _BURST
+        self.queue: deque[Entry] = deque() if queue is None else queue
+        self.pinned: deque[Entry] = self.queue if clock else deque()
+        """Of actors that are `pinned_to_loop`."""
+        self.burst: Iterable[None] = _SIMULATED_BURST if clock else _BURST
         self._hand_overs_left = _HAND_OVERS_MAX
         self._nesting = 0
         self._lock = threading.RLock()
@@ -88,44 +76,55 @@ class RunQueue:
         self._is_running = False
         self._waiters: list[int] = []
         self.unarmed: deque[Call] = deque()
-        self._timers = TimerQueue()
+        """Calls that were not answered at once, and have no timer yet."""
+        self.timers = TimerQueue()
         self._alarm_s: float | None = None
         self._event_loop: EventLoop | None = None
-        # An injected clock means that nothing runs unless the test says so.
         if clock is None:
-            self._systems.append(weakref.ref(self, self._systems.remove))
-
-    def _new_queue(self) -> deque[Entry]:
-        """Make the run queue; tests have it take entries out in another order."""
-        return deque()
+            self._all.append(weakref.ref(self, self._all.remove))
 
     # ---- the way in ---------------------------------------------------------------------------
 
-    def post_from_outside(self, cell: ActorCell, message: object, sender: object) -> None:
+    def post_from_outside(self, cell: Party, message: object, sender: object) -> None:
         """Send what the runtime itself has to tell, and is never refused, from any thread."""
-        self._enter()
+        self.enter()
         try:
             cell.queue.append((cell, message, sender))
-            self._drain()
+            self.drain()
         finally:
-            self._leave()
+            self.leave()
+
+    def send_from_outside(self, cell: Party, message: object, sender: object) -> None:
+        """Send a message of an application thread and let the actors run.
+
+        Raises:
+            MailboxFull: too many wait for the receiver already.
+        """
+        self.enter()
+        try:
+            if cell.blocked_by is not None:
+                cell.admit()
+            cell.queue.append((cell, message, sender))
+            self.drain()
+        finally:
+            self.leave()
 
     def run_outside(self, action: Callable[[], object]) -> None:
         """Run `action` under the lock, then let the actors run."""
-        self._enter()
+        self.enter()
         try:
             action()
-            self._drain()
+            self.drain()
         finally:
-            self._leave()
+            self.leave()
 
     def run_ready(self) -> None:
         """Deliver what has been left to the event loop's thread."""
-        self._enter()
+        self.enter()
         try:
-            self._drain()
+            self.drain()
         finally:
-            self._leave()
+            self.leave()
 
     def is_running_here(self) -> bool:
         """Tell whether the calling thread is the one that runs actors right now."""
@@ -133,14 +132,14 @@ class RunQueue:
 
     def is_quiet(self) -> bool:
         """Tell whether nothing can happen any more without a message from outside."""
-        return not (self._is_running or self._timers or self._run_queue or self._pinned_queue)
+        return not (self._is_running or self.timers or self.queue or self.pinned)
 
     def entries(self) -> Iterable[Entry]:
         """Tell what is on its way; under the lock."""
-        is_one = self._pinned_queue is self._run_queue
-        return itertools.chain(self._run_queue, () if is_one else self._pinned_queue)
+        is_one = self.pinned is self.queue
+        return itertools.chain(self.queue, () if is_one else self.pinned)
 
-    def _enter(self) -> None:
+    def enter(self) -> None:
         """Take the lock, and give way to those who wait for it."""
         if self._is_running and self._is_owned():
             raise CallFromActor
@@ -150,7 +149,8 @@ class RunQueue:
             self._lock.acquire()
             self._waiters.remove(me)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Let others run actors."""
         self._lock.release()
         if self._is_owned():
             # Ctrl-C came between lock and `try` of an earlier call, which never got here.
@@ -160,8 +160,8 @@ class RunQueue:
             # event loop's thread for seconds. A moment without the GIL lets the other one in. (A
             # fair hand-over was measured: 5.6 us a call with 8 busy threads, against 1.0 us.)
             time.sleep(0)
-        if len(self._systems) > 1:
-            for reference in tuple(self._systems):
+        if len(self._all) > 1:
+            for reference in tuple(self._all):
                 other = reference()
                 if other is not None and other is not self:
                     other.wake_if_idle()
@@ -173,11 +173,11 @@ class RunQueue:
         each time whose queue that is would slow every message down. While actors run here, they
         will find it.
         """
-        if not self._is_running and (self._run_queue or self._pinned_queue):
+        if not self._is_running and (self.queue or self.pinned):
             with self._lock:
                 self.event_loop().wake(self.run_ready)
 
-    def hand_over(self, server: ActorCell, message: Call | Start) -> None:
+    def hand_over(self, server: Party, message: Call | Start) -> None:
         """Send a call or a start: at once where nothing is queued before it, else behind what is.
 
         With an empty queue the server would be next in any case; without the way through the queue
@@ -185,7 +185,7 @@ class RunQueue:
         callers in a coroutine, to which nothing is delivered before they await, and for servers
         that call nobody.
         """
-        queue = self._run_queue
+        queue = self.queue
         if (
             queue
             or server.queue is not queue
@@ -199,7 +199,7 @@ class RunQueue:
         self._nesting += 1
         try:
             server.deliver(message, None)
-        except BaseException as error:  # noqa: BLE001 - an interrupt is raised again by `_drain`
+        except BaseException as error:  # noqa: BLE001 - an interrupt is raised again by `drain`
             # Not through the caller's coroutine: it is no crash of the caller, who learns from
             # the call how the server ended.
             _cut_short(server, error)
@@ -208,12 +208,12 @@ class RunQueue:
         finally:
             self._nesting -= 1
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
         """Deliver until nothing is left that this thread may deliver, or others need a turn."""
-        queue, pinned = self._run_queue, self._pinned_queue
+        queue, pinned = self.queue, self.pinned
         self._is_running = True
         try:
-            for _ in self._burst:
+            for _ in self.burst:
                 if queue:
                     cell, message, sender = queue.popleft()
                 elif pinned and self._is_loop_thread():
@@ -246,9 +246,19 @@ class RunQueue:
             except (TypeError, ValueError) as error:
                 # The caller is to blame, and not who happens to run actors now.
                 call.fail(error)
-                self._drain()
+                self.drain()
 
     # ---- time ---------------------------------------------------------------------------------
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether time moves by `advance` alone, and nothing runs beside the actors."""
+        return self._clock is not None
+
+    def simulate_work(self, run: Callable[[], object], tell: Callable[[], object]) -> None:
+        """Have what a thread would do be done in simulated time, and its end be told: at once."""
+        run()
+        tell()
 
     def monotonic_s(self) -> float:
         """Return the monotonic time in seconds."""
@@ -256,7 +266,7 @@ class RunQueue:
 
     def next_deadline_s(self) -> float | None:
         """Return when the next timer is due, on the clock of `monotonic_s`; None without one."""
-        return self._timers.next_deadline_s()
+        return self.timers.next_deadline_s()
 
     def advance(self, seconds: float) -> None:
         """Move an injected clock on and run what has come due, deadline by deadline."""
@@ -266,16 +276,16 @@ class RunQueue:
         if not seconds >= 0:
             msg = f"advance({seconds}): time does not go back; use 0 or more seconds"
             raise ValueError(msg)
-        self._enter()
+        self.enter()
         try:
             end_s = self.monotonic_s() + seconds
-            self._drain()
-            while (next_s := self._timers.next_deadline_s()) is not None and next_s <= end_s:
+            self.drain()
+            while (next_s := self.timers.next_deadline_s()) is not None and next_s <= end_s:
                 self._clock.advance(max(0.0, next_s - self.monotonic_s()))
-                self._fire_due()
+                self.fire_due()
             self._clock.advance(max(0.0, end_s - self.monotonic_s()))
         finally:
-            self._leave()
+            self.leave()
 
     def event_loop(self) -> EventLoop:
         """Return the event loop; it starts in a thread of its own when first needed."""
@@ -308,7 +318,7 @@ class RunQueue:
             # Its start takes milliseconds. They would be missing at the end: an actor that looks
             # at a clock of its own when it is woken would find that it is too early.
             self.event_loop()
-        timer = self._timers.add(self.monotonic_s() + delay_s, action)
+        timer = self.timers.add(self.monotonic_s() + delay_s, action)
         if self._clock is None and (self._alarm_s is None or timer.deadline_s < self._alarm_s):
             self._alarm_s = timer.deadline_s
             self.event_loop().set_alarm(timer.deadline_s, self._ring)
@@ -316,27 +326,28 @@ class RunQueue:
 
     def _ring(self) -> None:
         """Run what has come due; called by the event loop."""
-        self._enter()
+        self.enter()
         try:
             self._alarm_s = None
-            self._fire_due()
-            next_s = self._timers.next_deadline_s()
+            self.fire_due()
+            next_s = self.timers.next_deadline_s()
             if next_s is not None and next_s != self._alarm_s:
                 self._alarm_s = next_s
                 self.event_loop().set_alarm(next_s, self._ring)
         finally:
-            self._leave()
+            self.leave()
 
-    def _fire_due(self) -> None:
-        while (action := self._timers.pop_due(self.monotonic_s())) is not None:
+    def fire_due(self) -> None:
+        """Run what has come due; by whoever has entered."""
+        while (action := self.timers.pop_due(self.monotonic_s())) is not None:
             action()
-            self._drain()
+            self.drain()
 
-    def _stop_event_loop(self) -> None:
+    def stop_event_loop(self) -> None:
         """End the event loop and its thread; no other system starts it again."""
-        for reference in tuple(self._systems):
+        for reference in tuple(self._all):
             if reference() is self:
-                self._systems.remove(reference)
+                self._all.remove(reference)
         if self._event_loop is not None:
             self._event_loop.stop()
 

@@ -5,23 +5,24 @@ Nothing of it is kept in the instance: whatever attributes a user's class has, t
 called, stopped and looked at. An exception ends the actor with that exception as its reason;
 Thespian's habit of running the message again never applies.
 
-Source: OTP `gen_server`, `proc_lib`; `gen_server.py` names the differences.
+Source: OTP `gen_server` (of its end: terminate/10), `proc_lib`, `sys`; Erlang reference manual,
+"Processes"; `spec/otp.md` §2.5, §2.6 and §3. `gen_server.py` names the differences.
 """
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
+from operator import attrgetter
 from types import CoroutineType
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from thespian.actors import ActorExitRequest, Thespian_StatusReq
 
 from poe.actors.actor_cell import ActorCell
-from poe.actors.actor_end import close, crash, end_now, stop_with
+from poe.actors.actor_status import ActorStatus, Inspector
 from poe.actors.belongings import Belongings
-from poe.actors.call import Call, Wait
-from poe.actors.exit_signals import may_wait, receive_signal
-from poe.actors.idle_time import become_idle
+from poe.actors.call import Call, Start, Wait
+from poe.actors.idle_time import IdleTime
 from poe.actors.mailbox import Mailbox
 from poe.actors.message import (
     HIBERNATE,
@@ -34,21 +35,29 @@ from poe.actors.message import (
     Down,
     DownSignal,
     Error,
+    Exit,
     ExitSignal,
     IdleTimeout,
     Reply,
-    Start,
     Stop,
     SystemRequest,
     Token,
 )
 from poe.actors.reason import (
+    KILL,
+    KILLED,
     NORMAL,
     SHUTDOWN,
+    ActorExit,
     Reason,
     is_for_program,
+    is_orderly,
+    is_word,
+    reason_of,
 )
-from poe.actors.system_request import serve
+from poe.actors.reports import report_crash
+from poe.errors import ActorDead, NotSuspended, StartFailed
+from poe.errors.tracebacks import drop_tracebacks
 
 logger = logging.getLogger("poe.actors")
 
@@ -62,6 +71,14 @@ _THEN = frozenset({Token, Continue, IdleTimeout})
 
 _ENVELOPES = frozenset({ExitSignal, DownSignal, Start, ActorExitRequest, Thespian_StatusReq})
 """Types that `_dispatch` opens; what is neither these nor call or cast is for `handle_info`."""
+
+
+_CELL: Final = "_GenServer__cell"
+"""Where a GenServer keeps its cell. By Python's rule for private names it is out of the way of all
+names that a user's class may have."""
+
+cell_of_actor: Callable[[object], "ServerCell"] = attrgetter(_CELL)
+"""Return the cell that runs a GenServer, whatever names its class has."""
 
 
 class Observer(Protocol):
@@ -103,6 +120,18 @@ class ServerCell(ActorCell):
         self.observers: tuple[Observer, ...] | None = None
         self.stop: Stop | None = None
         self.unanswered: dict[Call, None] | None = None
+
+    def house(self, actor: object) -> None:
+        """Become the cell of a GenServer, as far as that knows."""
+        object.__setattr__(actor, _CELL, self)
+
+    def cast_from_outside(self, message: object) -> None:
+        """Cast to this actor from a thread that runs no actors.
+
+        Raises:
+            MailboxFull: as `GenServer.cast`.
+        """
+        self.run_queue.send_from_outside(self, Cast(message), None)
 
     # ---- the way in ---------------------------------------------------------------------------
 
@@ -149,13 +178,13 @@ class ServerCell(ActorCell):
             self.handling = origin
             if is_for_program(error):
                 raise  # whoever runs actors aborts this one
-            crash(self, error)
+            self._crash(error)
             return
         kind = type(result)
         if kind is CoroutineType:
             self.handling = origin
             self.blocked_by = result
-            self.step(result, None)
+            self._step(result, None)
         elif kind in _DIRECTIVES:
             self.handling = origin
             self._obey(result)
@@ -167,17 +196,17 @@ class ServerCell(ActorCell):
         kind = type(result)
         if kind is CoroutineType:
             self.blocked_by = result
-            self.step(result, None)
+            self._step(result, None)
             return
         if self.stop is not None:
-            end_now(self, self.stop.reason)
+            self._end_now(self.stop.reason)
             return
         if kind is Stop:
-            stop_with(self, result)
+            self._stop_with(result)
             return
         origin = self.handling
         if _is_misplaced(result, origin):
-            stop_with(self, _bad_return(result))
+            self._stop_with(_bad_return(result))
             return
         self.handling = None
         value = _reply_of(result)
@@ -202,13 +231,13 @@ class ServerCell(ActorCell):
             self.blocked_by = self.awaited = then
             self.queue.append((self, then, REPLY))
         else:
-            become_idle(self, then)
+            self.become_idle(then)
 
     def _dispatch(self, message: Any, sender: Any) -> None:  # noqa: ANN401
         """Open an envelope that holds neither call nor cast."""
         kind = type(message)
         if kind is ExitSignal:
-            receive_signal(self, message)
+            self._receive_signal(message)
         elif kind is DownSignal:
             # Otherwise it was taken back meanwhile.
             if self.belongings is not None and message.monitor in self.belongings:
@@ -221,11 +250,9 @@ class ServerCell(ActorCell):
                 init = partial(init, **message.kwargs)
             self.handle(message, init, *message.args)
         elif kind is ActorExitRequest:
-            if message.isRecursive:
-                self.exit_children()
-            stop_with(self, Stop(SHUTDOWN))
+            self._stop_with(Stop(SHUTDOWN))
         else:
-            self.system.send_status(self, sender)
+            self.system.tell_status(self, sender)
 
     # ---- suspended callbacks ------------------------------------------------------------------
 
@@ -239,7 +266,7 @@ class ServerCell(ActorCell):
         """Tell whether messages wait until the actor is resumed."""
         return self.blocked_by is SUSPENDED
 
-    def step(self, coroutine: Coroutine[Any, Any, object], value: Call | Wait | None) -> None:
+    def _step(self, coroutine: Coroutine[Any, Any, object], value: Call | Wait | None) -> None:
         """Run the suspended callback up to its next await, or its end and what that asks for."""
         try:
             awaited = coroutine.send(value)
@@ -255,7 +282,7 @@ class ServerCell(ActorCell):
             if is_for_program(error):
                 raise
             self.blocked_by = None
-            crash(self, error)
+            self._crash(error)
         else:
             if type(awaited) is Call or type(awaited) is Wait:
                 self.awaited = awaited
@@ -265,9 +292,9 @@ class ServerCell(ActorCell):
     def _refuse_awaited(self, coroutine: Coroutine[Any, Any, object], awaited: object) -> None:
         """Crash rather than wait for ever for something that cannot resume an actor."""
         self.blocked_by = None
-        close(coroutine)
+        _close(coroutine)
         kind = type(awaited).__name__
-        crash(self, TypeError(f"an actor awaits calls, wait_down and sleep, not {kind}"))
+        self._crash(TypeError(f"an actor awaits calls, wait_down and sleep, not {kind}"))
 
     def _resume(self, awaited: Call | Wait | Continue) -> None:
         """Go on with what the actor was at, then serve what came meanwhile."""
@@ -276,7 +303,7 @@ class ServerCell(ActorCell):
             self.blocked_by = None
             self.handle(None, self.instance.handle_continue, awaited.argument)
         else:
-            self.step(self.blocked_by, awaited)  # type: ignore[arg-type]  # it is that coroutine
+            self._step(self.blocked_by, awaited)  # type: ignore[arg-type]  # it is that coroutine
         if self.mailbox is not None:
             self._serve_mailbox()
 
@@ -291,8 +318,8 @@ class ServerCell(ActorCell):
     def _receive_while_blocked(self, message: Any, sender: Any) -> None:  # noqa: ANN401
         """Keep a message for later, unless it ends the wait or the actor."""
         kind = type(message)
-        if kind is ExitSignal and not may_wait(self, message):
-            receive_signal(self, message)
+        if kind is ExitSignal and not self._may_wait(message):
+            self._receive_signal(message)
             return
         if kind is DownSignal:
             monitor = message.monitor
@@ -324,20 +351,98 @@ class ServerCell(ActorCell):
         if self.instance is not None:
             self.open_mailbox().admit()
 
+    def become_idle(self, then: object) -> None:
+        """Do what a callback's result asks for until the next message, if it asks for something."""
+        if type(then) is IdleTimeout:
+            IdleTime(self, then.after_s).start()
+        elif then is HIBERNATE:
+            # With messages waiting it would wake at once.
+            self.mailbox = self.mailbox or None
+            self.unanswered = self.unanswered or None
+            self.belongings = self.belongings or None
+
+    # ---- requests of the runtime itself, in any state: OTP's `sys` ----------------------------
+
     def _serve_system(self, call: Call) -> None:
-        """Serve a request of the runtime itself: the state, or a stop in good order."""
         request = cast("SystemRequest", call.request)
         if request.op == "stop":
-            stop_with(self, Stop(request.argument))
+            self._stop_with(Stop(request.argument))
             return
         try:
-            answer = serve(self, request)
+            answer = self._serve(request)
         except Exception as error:  # noqa: BLE001 - the request failed, the actor goes on
             call.fail(error)
             return
         call.answer(answer)
         if request.op == "resume":
             self._serve_mailbox()
+
+    def _serve(self, request: SystemRequest) -> object:
+        """Carry out a request and return its answer; what it raises goes to who asked."""
+        match request.op:
+            case "suspend":
+                self.blocked_by = SUSPENDED
+                return None
+            case "resume":
+                self.blocked_by = None
+                return None
+            case "get_status":
+                return self._status()
+            case "inspect":
+                self._inspect(request.argument)
+                return None
+            case "replace_state" | "change_code":
+                self._change_state(request)
+        return self.instance.get_state() if request.op.endswith("_state") else None
+
+    def _change_state(self, request: SystemRequest) -> None:
+        """Replace the state, or change the code; whatever fails leaves the attributes as they were.
+
+        What they refer to is not copied: it may be large, or a socket.
+        """
+        actor = self.instance
+        is_code = request.op == "change_code"
+        if is_code and not self.is_suspended:
+            raise NotSuspended(self.address)
+        before = actor.get_state()
+        try:
+            if is_code:
+                actor.code_change(request.argument)
+            else:
+                actor.set_state(request.argument(actor.get_state()))
+        except Exception:
+            actor.set_state(before)
+            raise
+
+    def _status(self) -> ActorStatus:
+        inspector = self._inspector()
+        return ActorStatus(
+            actor_class=type(self.instance).__name__,
+            name=self.name,
+            parent=None if self.parent is None else self.parent.address,
+            is_suspended=self.is_suspended,
+            is_busy=self.is_busy,
+            mailbox_length=len(self.mailbox or ()),
+            unanswered_count=len(self.unanswered or ()),
+            links=frozenset(other.address for other in self.linked()),
+            monitors_count=len(self.monitors or ()),
+            messages_in=None if inspector is None else inspector.messages_in,
+            log=() if inspector is None else tuple(inspector.log),
+        )
+
+    def _inspector(self) -> Inspector | None:
+        found = [each for each in self.observers or () if isinstance(each, Inspector)]
+        return found[0] if found else None
+
+    def _inspect(self, log_max: int | None) -> None:
+        before = self._inspector()
+        after = None if log_max is None else Inspector(self, log_max)
+        if before is not None:
+            self.observe_no_more(before)
+        if after is not None:
+            self.observe_by(after)
+
+    # ---- what ends with the actor, and who looks on -------------------------------------------
 
     def own(self) -> Belongings:
         """Return what ends with this actor, to put something in."""
@@ -354,6 +459,102 @@ class ServerCell(ActorCell):
         left = tuple(each for each in self.observers or () if each is not observer)
         self.observers = left or None
 
+    # ---- exit signals -------------------------------------------------------------------------
+
+    def _may_wait(self, signal: ExitSignal) -> bool:
+        """Tell whether a signal is handled in turn: a trapping actor sees it as a message.
+
+        A suspended actor still obeys its parent.
+        """
+        if self.is_suspended and _sender_of(signal) is self.parent:
+            return False
+        is_kill = is_word(signal.reason, KILL) and not signal.linked
+        return bool(self.instance.trap_exits) and not is_kill
+
+    def _receive_signal(self, signal: ExitSignal) -> None:
+        """Obey, trap or ignore an exit signal."""
+        sender = _sender_of(signal)
+        if sender is None and signal.ref is not None:
+            return  # nobody sends such a thing
+        if signal.linked and (
+            sender is None or sender.instance is not None or not self.cut(sender)
+        ):
+            return  # unlinked while the signal was on its way, or no real one
+        if is_word(signal.reason, KILL) and not signal.linked:
+            self._end_now(KILLED)
+        elif not self.instance.trap_exits:
+            if not is_word(signal.reason, NORMAL) or sender is self:
+                self._end_now(signal.reason)
+        elif sender is self.parent:
+            self._stop_with(Stop(signal.reason))
+        else:
+            self.handle(None, self.instance.handle_info, Exit(signal.ref, signal.reason))
+
+    # ---- the end: by an exception, by a wish to stop, or at once -----------------------------
+
+    def _crash(self, error: BaseException) -> None:
+        """End because a callback raised; a failing `init` or `terminate` ends at once."""
+        if type(error) is RuntimeError and error.args == ("no running event loop",):
+            error.add_note("an actor is no asyncio task; use `await self.sleep(seconds)` here")
+        _skip_own_frames(error)
+        reason = reason_of(error)
+        if self.stop is None and type(self.handling) is not Start:
+            self._stop_with(Stop(reason), error)
+        else:
+            if self.stop is not None and not is_orderly(reason):
+                report_crash(self, self.mailbox or (), reason, error)
+            self._end_now(reason)
+        drop_tracebacks(error)
+
+    def _stop_with(self, stop: Stop, error: BaseException | None = None) -> None:
+        """Run `terminate`, then send the reply that goes with the stop, then end."""
+        if type(self.handling) is Start:
+            self._end_now(stop.reason)
+            return
+        if not is_orderly(stop.reason):
+            shown = None if type(error) is ActorExit else error
+            report_crash(self, self.mailbox or (), stop.reason, shown)
+        self.stop = stop
+        self.blocked_by = None  # it may have been suspended
+        try:
+            result = self.instance.terminate(stop.reason)
+        except BaseException as failure:
+            if is_for_program(failure):
+                raise
+            self._crash(failure)
+            return
+        if type(result) is CoroutineType:
+            self.blocked_by = result
+            self._step(result, None)
+        else:
+            self._end_now(stop.reason)
+
+    def _end_now(self, reason: Reason) -> None:
+        """Leave the system; whoever still waits for an answer learns the reason."""
+        if self.instance is None:
+            return
+        blocked_by, self.blocked_by = self.blocked_by, None
+        handling, self.handling = self.handling, None
+        self.awaited = None
+        if type(blocked_by) is CoroutineType:
+            _close(blocked_by)
+        if type(handling) is Start:
+            self.end_unstarted(reason)
+            handling.call.fail(StartFailed(reason))
+        else:
+            stop = self.stop
+            if type(handling) is Call and stop is not None and stop.reply is not NO_REPLY:
+                handling.answer(stop.reply)
+            self.end(reason)
+        dead = ActorDead(self.address, reason)
+        if type(handling) is Call:
+            handling.fail(dead)
+        for call in list(self.unanswered or ()):
+            call.fail(dead)
+        if self.mailbox is not None:
+            self.mailbox.give_up(dead)
+        self.mailbox = self.unanswered = None
+
     def end(self, reason: Reason) -> None:
         """Take the actor out of the system, and with it all that is its own."""
         if self.instance is not None:
@@ -365,7 +566,30 @@ class ServerCell(ActorCell):
 
     def abort(self, reason: Reason) -> None:
         """End wherever the actor stands; whoever waits for an answer of it learns the reason."""
-        end_now(self, reason)
+        self._end_now(reason)
+
+
+def _sender_of(signal: ExitSignal) -> ActorCell | None:
+    """Return who sent a signal; None for an application thread, and for what is no address."""
+    return getattr(signal.ref, "cell", None)
+
+
+def _skip_own_frames(error: BaseException) -> None:
+    """Let a traceback begin with the callback: what runs it says nothing, and holds the call."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_frame.f_globals["__name__"] == __name__:
+        traceback = traceback.tb_next
+    error.__traceback__ = traceback
+
+
+def _close(coroutine: Coroutine[Any, Any, object]) -> None:
+    """End a suspended callback; what its `finally` blocks raise or await is too late to matter."""
+    try:
+        coroutine.close()
+    except BaseException as error:
+        if is_for_program(error):
+            raise
+        logger.warning("a callback that was ended did not end cleanly", exc_info=True)
 
 
 def _is_misplaced(result: Any, origin: Call | Start | None) -> bool:  # noqa: ANN401

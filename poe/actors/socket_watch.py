@@ -10,14 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING
 
 from poe.actors.call import Wait
+from poe.actors.gen_server import GenServer
 from poe.actors.message import TIMED_OUT
-
-if TYPE_CHECKING:
-    from poe.actors.gen_server import GenServer
-
+from poe.actors.server_cell import cell_of_actor
 
 _DISCARDED_BYTES = 128 * 1024
 
@@ -40,29 +37,29 @@ class SocketWatch:
 
     def __init__(
         self,
-        actor: "GenServer",
+        actor: GenServer,
         watched: socket.socket,
         when_closed: Callable[[], object] = lambda: None,
     ) -> None:
         self._when_closed = when_closed
-        self._cell = actor._myRef  # noqa: SLF001 - part of the runtime
+        self._cell = cell_of_actor(actor)
         self._socket = watched
         self._descriptor = watched.fileno()
-        self._system = self._cell.system
-        self._loop = self._system.event_loop().loop
-        self._note_input = self._system.event_loop().wakefulness.note_input
-        self._turns = self._system.event_loop().turns
+        self._run_queue = self._cell.run_queue
+        self._loop = self._run_queue.event_loop().loop
+        self._note_input = self._run_queue.event_loop().wakefulness.note_input
+        self._turns = self._run_queue.event_loop().turns
         self.is_paused = False
         self._is_closed = False
         self._loop.add_reader(self._descriptor, self._readable)
         # The loop may be told in its own thread only, and an actor may be killed in any.
-        close = partial(self._system.run_outside, self.close)
-        self._cell.on_end = partial(self._system.event_loop().wake, close)
+        close = partial(self._run_queue.run_outside, self.close)
+        self._cell.on_end = partial(self._run_queue.event_loop().wake, close)
 
     def _readable(self) -> None:
         self._note_input(self._descriptor)
         if not self._cell.is_busy:
-            self._cell.system.post_from_outside(self._cell, READABLE, None)
+            self._run_queue.post_from_outside(self._cell, READABLE, None)
         elif not self.is_paused:
             # Only now: most peers say nothing before they have their answer, and off and on the
             # loop again costs 5 us.
@@ -94,13 +91,13 @@ class SocketWatch:
 
         Closed before, with bytes that were not received, the socket would be reset.
         """
-        system, loop = self._system, self._loop
+        run_queue, loop = self._run_queue, self._loop
         if not self.is_paused:
             self.pause()
-        deadline_s = system.monotonic_s() + timeout_s
+        deadline_s = run_queue.monotonic_s() + timeout_s
         with suppress(OSError):  # the peer was faster
             self._socket.shutdown(socket.SHUT_WR)
-            while (left_s := deadline_s - system.monotonic_s()) > 0:
+            while (left_s := deadline_s - run_queue.monotonic_s()) > 0:
                 is_there = await self._wait(loop.add_reader, loop.remove_reader, left_s)
                 if not (is_there and self._socket.recv(_DISCARDED_BYTES)):
                     return
@@ -120,12 +117,12 @@ class SocketWatch:
         timeout_s: float,
     ) -> bool:
         wait = Wait(self._cell)
-        system = self._system
+        run_queue = self._run_queue
 
         def ready() -> None:
             if not self._is_closed:
                 remove(self._descriptor)
-                self._turns.add(partial(system.run_outside, partial(wait.finish, None)))
+                self._turns.add(partial(run_queue.run_outside, partial(wait.finish, None)))
 
         wait.timer = self._cell.own().add_timer(timeout_s, wait.expire)
         add(self._descriptor, ready)

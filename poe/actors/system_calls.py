@@ -1,15 +1,15 @@
 """Requests of the runtime to one actor, as calls of application threads: OTP's `sys`.
 
-`system_request.py` is the other end: what the actor does with them.
+The other end is the actor's `ServerCell`.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from poe.actors.address import LoopAddress
+from poe.actors.actor_cell import LoopAddress
+from poe.actors.actor_status import ActorStatus
 from poe.actors.message import SystemRequest
-from poe.actors.system_request import ActorStatus
 
 
 class SystemCalls:

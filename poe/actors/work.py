@@ -14,15 +14,13 @@ from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
+from poe.actors.actor_cell import ActorCell
 from poe.actors.call import Wait
 from poe.actors.event_loop import EventLoop
+from poe.actors.server_cell import cell_of_actor
 from poe.errors import TooMuchWork
-
-if TYPE_CHECKING:
-    from poe.actors.actor_cell import ActorCell
-    from poe.actors.server_cell import ServerCell
 
 WORK_RUNNING_MAX: Final = 16
 """Works of one actor that run at a time; more wait for these."""
@@ -33,12 +31,6 @@ THREADS_MAX: Final = 1024
 _LOOK_S = 0.01
 _DISK_THREADS_MAX = 16
 """One disk needs few; a thread is taken for as long as a stalled disk pleases."""
-
-
-class _Owner(Protocol):
-    """An actor, as far as a work needs to know it."""
-
-    _myRef: "ServerCell"  # noqa: N815 - Thespian's name
 
 
 class _Submits(Protocol):
@@ -63,7 +55,7 @@ class Work:
 
     def __init__(
         self,
-        actor: _Owner,
+        actor: object,
         function: Callable[[], object],
         threads: _Submits | None = None,
         *,
@@ -72,12 +64,12 @@ class Work:
         """Begin.
 
         Args:
-            actor: who is told, in `handle_info`.
+            actor: the GenServer that is told, in `handle_info`.
             function: is called without arguments.
             threads: others than those that all actors share.
             is_awaited: whether the actor awaits the end instead; see `run_blocking`.
         """
-        self._cell = actor._myRef  # noqa: SLF001 - part of the runtime
+        self._cell = cell_of_actor(actor)
         self._function = function
         self._is_cancelled = False
         self._running = Lock()
@@ -85,10 +77,10 @@ class Work:
         self._wait = Wait(self._cell) if is_awaited else None
         self.result: Any = None
         self.error: Exception | None = None
-        if self._cell.system.is_simulated:
-            self._cell.system.simulate_work(self._run, self._tell)
+        if self._cell.run_queue.is_simulated:
+            self._cell.run_queue.simulate_work(self._run, self._tell)
             return
-        event_loop: object = self._cell.system.event_loop()
+        event_loop: object = self._cell.run_queue.event_loop()
         job = self._run
         if isinstance(event_loop, EventLoop):
             job = partial(self._run_and_tell, event_loop)
@@ -101,7 +93,7 @@ class Work:
 
     def wait(self) -> None:
         """Block until it is done; for an actor that is about to end, or has to know now."""
-        if self._cell.system.is_simulated:
+        if self._cell.run_queue.is_simulated:
             self._run()
         with self._running:
             pass
@@ -136,7 +128,7 @@ class Work:
         self._run()
         # By the event loop: a thread that waited here for its turn to run actors would keep others'
         # work waiting, and with it an actor that waits for one of them while actors cannot run.
-        loop.wake(partial(self._cell.system.run_outside, self._tell))
+        loop.wake(partial(self._cell.run_queue.run_outside, self._tell))
 
     def _look(self) -> None:
         """Look again and again whether it is done: a process of Thespian's listens to no thread."""
@@ -225,7 +217,7 @@ class _Shares:
         self._lock = Lock()
         self._of: dict[ActorCell, _Share] = {}
 
-    def submit(self, cell: "ActorCell", job: Callable[[], object]) -> None:
+    def submit(self, cell: ActorCell, job: Callable[[], object]) -> None:
         """Have a thread call `job`, now or after others of the same actor.
 
         Raises:
@@ -241,7 +233,7 @@ class _Shares:
             share.running_count += 1
         self._threads.submit(partial(self._run, cell, share, job))
 
-    def _run(self, cell: "ActorCell", share: _Share, job: Callable[[], object]) -> None:
+    def _run(self, cell: ActorCell, share: _Share, job: Callable[[], object]) -> None:
         job()
         with self._lock:
             if not share.waiting:

@@ -85,7 +85,7 @@ class Service:
 
     def _begin(self) -> None:
         """Take the signals, then start the node; runs in the loop's thread."""
-        loop = self._system.event_loop().loop
+        loop = self._system.run_queue.event_loop().loop
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._on_signal, number)
         loop.add_signal_handler(signal.SIGHUP, tell_of_hangup)
@@ -110,7 +110,7 @@ class Service:
 
     def _on_signal(self, number: signal.Signals) -> None:
         """Drain at the first signal, leave at the second; runs in the loop's thread."""
-        loop = self._system.event_loop().loop
+        loop = self._system.run_queue.event_loop().loop
         for each in _SIGNALS:
             loop.remove_signal_handler(each)
             # The next one does not ask the loop, whose thread waits for actors, and they may wait

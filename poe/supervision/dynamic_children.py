@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 
 from poe.actors import KILL, NOPROC, ActorRef, Error, GenServer
-from poe.actors.gen_server_operations import operations_of
+from poe.actors.gen_server import operations_of
 from poe.actors.reason import is_word
 from poe.actors.reports import reason_text
 from poe.errors import ChildStartFailed

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poe.actors import KILL, NOPROC, SHUTDOWN, TIMED_OUT, ActorRef
-from poe.actors.gen_server_operations import GenServerOperations
+from poe.actors.gen_server import GenServer
 from poe.actors.message import Cast
 from poe.actors.reason import is_for_program, is_word
 from poe.errors import ChildStartFailed, StartFailed
@@ -39,7 +39,7 @@ _STARTED = (ActorRef, Started)
 
 
 async def start(
-    supervisor: GenServerOperations,
+    supervisor: GenServer,
     spec: ChildSpec,
     extra_args: tuple[Any, ...] = (),
     extra_kwargs: Mapping[str, Any] | None = None,
@@ -83,7 +83,7 @@ def ref_of(started: ActorRef | Started | None) -> ActorRef | None:
     return started.ref if type(started) is Started else started
 
 
-async def stop(supervisor: GenServerOperations, spec: ChildSpec, ref: ActorRef) -> None:
+async def stop(supervisor: GenServer, spec: ChildSpec, ref: ActorRef) -> None:
     """Stop a child and wait until it is gone; its exit is consumed."""
     signal = stop_signal(spec)
     monitor = supervisor.monitor(ref)
@@ -104,12 +104,12 @@ def stop_signal(spec: ChildSpec) -> str:
     return KILL if spec.shutdown_s == BRUTAL_KILL else SHUTDOWN
 
 
-def retry_later(supervisor: GenServerOperations, child: Hashable) -> None:
+def retry_later(supervisor: GenServer, child: Hashable) -> None:
     """Queue another try to restart a child behind all that waits already, however much it is."""
     supervisor.ref.cell.post(Cast(Retry(child)))
 
 
-def has_ended(supervisor: GenServerOperations, ref: ActorRef) -> bool:
+def has_ended(supervisor: GenServer, ref: ActorRef) -> bool:
     """Tell whether a child has ended, as a message says; of one that lives, log the message.
 
     OTP believes whatever looks like an exit, and starts a second child beside the first one. Here

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from poe.actors import LoopAddress, LoopSystemBase
+from poe.actors import LoopAddress
 from poe.actors.actor_info import ActorInfo, ActorState, actor_info, queued_messages, role_of
 from poe.actors.server_cell import ServerCell
 from poe.errors.short_text import short_repr
@@ -81,22 +81,22 @@ def tree(root: LoopAddress, *, all_rows: bool = False) -> list[TreeRow]:
     if not _can_be_seen(root):
         msg = f"tree takes the ref of an actor of a LoopSystemBase, not {root!r}; see `whereis`"
         raise TypeError(msg)
-    system = root.cell.system
+    run_queue = root.cell.run_queue
     rows: list[TreeRow] = []
 
     def look() -> None:
         alike_max = None if all_rows else ALIKE_MAX
-        rows.extend(islice(_rows(root, queued_messages(system), alike_max), ROWS_MAX))
+        rows.extend(islice(_rows(root, queued_messages(run_queue), alike_max), ROWS_MAX))
 
-    if system.is_running_here():
+    if run_queue.is_running_here():
         look()
     else:
-        system.run_outside(look)
+        run_queue.run_outside(look)
     return rows
 
 
 def _can_be_seen(root: object) -> bool:
-    return isinstance(root, LoopAddress) and isinstance(root.cell.system, LoopSystemBase)
+    return isinstance(root, LoopAddress) and root.cell.system.has_all_actors
 
 
 def _rows(

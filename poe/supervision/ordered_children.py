@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from poe.actors import ActorRef, Error, GenServer
-from poe.actors.gen_server_operations import operations_of
+from poe.actors.gen_server import operations_of
 from poe.actors.reports import reason_text
 from poe.errors import ChildStartFailed, InvalidChildSpec
 from poe.supervision.api import (

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from poe.actors import Timer
-from poe.actors.gen_server_operations import GenServerOperations
+from poe.actors.gen_server import GenServer
 from poe.supervision.backoff import Backoff
 
 
@@ -35,7 +35,7 @@ class _Wait:
 class RestartDelays:
     """Owns the waits of one supervisor's children; holds nothing of children without back-off."""
 
-    def __init__(self, supervisor: GenServerOperations) -> None:
+    def __init__(self, supervisor: GenServer) -> None:
         self._supervisor = supervisor
         self._waits: dict[Hashable, _Wait] = {}
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from poe.actors import IGNORE, SHUTDOWN, Call, Error, Exit, GenServer, LoopAddress, Stop
+from poe.actors.server_cell import cell_of_actor
 from poe.errors import InvalidChildSpec, UnknownRequest
 from poe.supervision.api import (
     CountChildren,
@@ -95,9 +96,9 @@ class Supervisor(GenServer):
         flags, specs = split_configuration(configuration)
         check_children(flags, specs)
         for warning in unreachable_limits(flags, specs):
-            logger.warning("%s: %s", self._myRef.address, warning)
+            logger.warning("%s: %s", cell_of_actor(self).address, warning)
         children = _keep(self, flags, specs)
-        self._myRef.behaviour = SupervisorBehaviour((args, kwargs), children)
+        cell_of_actor(self).behaviour = SupervisorBehaviour((args, kwargs), children)
         failure = await children.start_all()
         return None if failure is None else Stop((SHUTDOWN, failure))
 
@@ -114,7 +115,7 @@ class Supervisor(GenServer):
                 became simple_one_for_one or was it; nothing has changed.
         """
         del argument
-        behaviour: SupervisorBehaviour = self._myRef.behaviour
+        behaviour: SupervisorBehaviour = cell_of_actor(self).behaviour
         args, kwargs = behaviour.arguments
         configuration = self.configure(*args, **kwargs)
         if configuration is IGNORE:
@@ -130,7 +131,7 @@ class Supervisor(GenServer):
     async def handle_call(self, request: object, caller: Call) -> object:
         """Answer a request of `poe.supervision.api`."""
         del caller
-        children = self._myRef.behaviour.children
+        children = cell_of_actor(self).behaviour.children
         if isinstance(request, SupervisorRequest):
             # Its constructor has done so, unless it was made another way.
             try:
@@ -159,14 +160,14 @@ class Supervisor(GenServer):
     async def handle_cast(self, message: object) -> Stop | None:
         """Go on with a restart that had failed."""
         if isinstance(message, Retry) and is_hashable(message.child):
-            children = self._myRef.behaviour.children
+            children = cell_of_actor(self).behaviour.children
             return _go_on(is_running=await children.on_retry(message.child))
         _refuse(self, "cast", message)
         return None
 
     async def handle_info(self, message: object) -> Stop | None:
         """Handle the exit of a child, or the end of a child's wait for its restart."""
-        children = self._myRef.behaviour.children
+        children = cell_of_actor(self).behaviour.children
         if type(message) is Exit and (message.ref is None or type(message.ref) is LoopAddress):
             return _go_on(is_running=await children.on_exit(message.ref, message.reason))
         if type(message) is RestartDue and is_hashable(message.child):
@@ -178,7 +179,7 @@ class Supervisor(GenServer):
     async def terminate(self, reason: object) -> None:
         """Stop all children."""
         del reason
-        await self._myRef.behaviour.children.stop_all()
+        await cell_of_actor(self).behaviour.children.stop_all()
 
 
 @dataclass(slots=True)
@@ -207,7 +208,7 @@ def _refuse(supervisor: Supervisor, way: str, message: object) -> UnknownRequest
 
 
 def _log_unexpected(supervisor: Supervisor, way: str, message: object) -> None:
-    address, kind = supervisor._myRef.address, type(message).__name__  # noqa: SLF001 - part of the runtime
+    address, kind = cell_of_actor(supervisor).address, type(message).__name__
     logger.error("%s ignores an unexpected %s: %s", address, way, kind)
 
 

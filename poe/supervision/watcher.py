@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from poe.actors import KILL, NO_REPLY, NORMAL, ActorRef, Call, Down, GenServer, Stop
-from poe.actors.gen_server_operations import GenServerOperations
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class Watcher(GenServer):
         return Stop(NORMAL)
 
 
-async def living(supervisor: GenServerOperations, refs: Iterable[ActorRef]) -> set[ActorRef]:
+async def living(supervisor: GenServer, refs: Iterable[ActorRef]) -> set[ActorRef]:
     """Return those of `refs` whose actor is alive at this moment."""
     watcher = await supervisor.start_link(Watcher, refs)
     assert watcher is not None

@@ -10,7 +10,7 @@ atoms. Lists and dictionaries are no keys here, since they can change.
 
 from typing import Any
 
-from poe.actors.address import LoopAddress
+from poe.actors.actor_cell import LoopAddress
 from poe.errors import InvalidTableArgument
 
 ALLOWED = "None, a boolean, number, string, bytes, address of an actor, or a tuple of those"

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from poe.actors.actor_cell import ActorCell
-from poe.actors.address import LoopAddress
+from poe.actors.actor_cell import ActorCell, LoopAddress
 from poe.errors import TableNameTaken
 from poe.tables.rows import Rows, TableKind, copied
 

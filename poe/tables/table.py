@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from poe.actors.actor_cell import ActorCell
-from poe.actors.address import LoopAddress
+from poe.actors.actor_cell import ActorCell, LoopAddress
 from poe.actors.gen_server import GenServer
 from poe.errors import InvalidTableArgument, TableAccessDenied, TableGone
 from poe.tables.registry import TableAccess, TableRecord, TableRegistry

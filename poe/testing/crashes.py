@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from poe.actors import ActorExit, GenServer, LoopAddress, LoopSystemBase
+from poe.actors import ActorExit, GenServer, LoopAddress, LoopSystemBase, SimulatedClock
 from poe.actors.actor_cell import ActorCell
+from poe.actors.actor_table import ActorTable
+from poe.actors.run_queue import RunQueue
 
 _MESSAGE_CALLBACKS: Final = ("handle_call", "handle_cast", "handle_info")
 _CALLBACKS: Final = ("init", *_MESSAGE_CALLBACKS, "handle_continue", "terminate")
@@ -41,13 +43,41 @@ class Crash:
             raise reason if isinstance(reason, Exception) else ActorExit(reason)
 
 
+class CrashingActors(ActorTable):
+    """The actors of a system, some of whose classes are to crash."""
+
+    def __init__(self, run_queue: RunQueue) -> None:
+        super().__init__(run_queue)
+        self._orders: dict[type[GenServer], list[Crash]] = {}
+
+    def order(self, actor_class: type[GenServer], crash: Crash) -> None:
+        """Have each actor of a class that is started from now on obey."""
+        self._orders.setdefault(actor_class, []).append(crash)
+
+    def spawn(
+        self, actor_class: type[GenServer], parent: ActorCell | None, name: str | None
+    ) -> ActorCell:
+        """Make an actor that obeys the orders for its class."""
+        orders = self._orders.get(actor_class)
+        return super().spawn(
+            _crashing(actor_class, orders) if orders else actor_class, parent, name
+        )
+
+
 class CrashingSystem(LoopSystemBase):
     """A `LoopSystemBase` whose actors can be made to crash."""
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - those of `LoopSystemBase`
-        # Before actors are made, which the base does.
-        self._orders: dict[type[GenServer], list[Crash]] = {}
-        super().__init__(**options)
+    def __init__(
+        self, *, clock: SimulatedClock | None = None, run_queue: RunQueue | None = None
+    ) -> None:
+        """Begin without actors.
+
+        Args:
+            clock: for tests, which move it: nothing runs beside the calls of this object.
+            run_queue: what runs the actors, in place of one with that clock.
+        """
+        self._crashing = CrashingActors(RunQueue(clock) if run_queue is None else run_queue)
+        super().__init__(actors=self._crashing)
 
     def crash(
         self,
@@ -87,23 +117,14 @@ class CrashingSystem(LoopSystemBase):
         callbacks = _MESSAGE_CALLBACKS if callback is None else (callback,)
         crash = Crash(callbacks, at, times, InjectedCrash() if reason is None else reason)
         if isinstance(actor, type):
-            self._orders.setdefault(actor, []).append(crash)
+            self._crashing.order(actor, crash)
             return crash
-        cell = self.find(actor)  # type: ignore[arg-type]  # Thespian's part is untyped
+        cell = self._crashing.find(actor)  # type: ignore[arg-type]  # it is no class
         if cell is None or not isinstance(cell.instance, GenServer):
             msg = f"{actor} is no actor that runs; order a crash of its class instead"
             raise ValueError(msg)
         cell.instance.__class__ = _crashing(type(cell.instance), [crash])
         return crash
-
-    def spawn(
-        self, actor_class: type[GenServer], parent: ActorCell | None, name: str | None
-    ) -> ActorCell:
-        """Make an actor that obeys the orders for its class."""
-        orders = self._orders.get(actor_class)
-        return super().spawn(
-            _crashing(actor_class, orders) if orders else actor_class, parent, name
-        )
 
 
 def _check_count(name: str, value: object) -> None:

@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from poe.actors import LoopAddress, SimulatedClock
-from poe.actors.actor_cell import Entry
-from poe.actors.call import Call
+from poe.actors.call import Call, Start
 from poe.actors.idle_time import TimeUp
-from poe.actors.message import REPLY, DownSignal, ExitSignal, Start
+from poe.actors.message import REPLY, DownSignal, Entry, ExitSignal
+from poe.actors.run_queue import RunQueue
 from poe.errors import OptionError
 from poe.testing.crashes import CrashingSystem
 
@@ -47,12 +47,26 @@ class SimulatedSystem(CrashingSystem):
         TypeError: the seed is no whole number.
     """
 
-    def __init__(self, *, clock: SimulatedClock | None = None, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        clock: SimulatedClock | None = None,
+        seed: int | None = None,
+        run_queue: Callable[[SimulatedClock, deque[Entry]], RunQueue] = RunQueue,
+    ) -> None:
+        """Begin without actors.
+
+        Args:
+            clock: the time; None: one of its own.
+            seed: chooses the order; None: the usual one.
+            run_queue: makes what runs the actors.
+        """
         if seed is not None and not isinstance(seed, int):
             msg = f"seed is {seed!r}; use a whole number, or None for the usual order"
             raise TypeError(msg)
         self.seed = seed
-        super().__init__(clock=clock or SimulatedClock())
+        queue = deque[Entry]() if seed is None else _ShuffledQueue(seed)
+        super().__init__(run_queue=run_queue(clock or SimulatedClock(), queue))
 
     def __enter__(self) -> Self:
         return self
@@ -78,13 +92,13 @@ class SimulatedSystem(CrashingSystem):
             raise AssertionError(msg)
 
     def _pass_time(self, condition: Callable[[], object], timeout_s: float) -> bool:
-        end_s = self.monotonic_s() + timeout_s
+        end_s = self.run_queue.monotonic_s() + timeout_s
         while not condition():
-            next_s = self.next_deadline_s()
+            next_s = self.run_queue.next_deadline_s()
             if next_s is None or next_s > end_s:
-                self.advance(end_s - self.monotonic_s())
+                self.advance(end_s - self.run_queue.monotonic_s())
                 return bool(condition())
-            self.advance(max(0.0, next_s - self.monotonic_s()))
+            self.advance(max(0.0, next_s - self.run_queue.monotonic_s()))
         return True
 
     def _wait(self, event: threading.Event, timeout_s: float | None) -> bool:
@@ -94,9 +108,6 @@ class SimulatedSystem(CrashingSystem):
             msg = "the call has no time limit, and no timer will ever bring its answer"
             raise AssertionError(msg)
         return False
-
-    def _new_queue(self) -> deque[Entry]:
-        return super()._new_queue() if self.seed is None else _ShuffledQueue(self.seed)
 
 
 def try_seeds(test: Callable[[SimulatedSystem], object], count: int = 100) -> None:

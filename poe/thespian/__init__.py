@@ -1,6 +1,7 @@
 """Thespian beside Poe's own runtime: its bases, its sockets, its programs.
 
-`HostedSystem` runs GenServers on Thespian's own bases, with a process for each actor.
+`ThespianBase` runs Thespian's programs among the actors of a `LoopSystemBase`. `HostedSystem` runs
+GenServers on Thespian's own bases, with a process for each actor.
 `loopback_tcp_system` is Thespian's TCP base with every socket on 127.0.0.1. `ThespianService` is
 the actor by which Thespian's programs put and read topics; `Responder` is its base, for your own.
 """
@@ -12,6 +13,7 @@ from poe.errors import LoopBaseOnly, NotPicklable, RemoteFailure
 
 if TYPE_CHECKING:
     from poe.thespian.hosted_system import HostedSystem
+    from poe.thespian.loop.base import ThespianBase
     from poe.thespian.loopback_tcp import loopback_tcp_system
     from poe.thespian.responder import Responder
     from poe.thespian.service import NODE_CAPABILITY, SERVICE_NAME, ThespianService
@@ -21,6 +23,7 @@ _LATE = {
     "NODE_CAPABILITY": "service",
     "Responder": "responder",
     "SERVICE_NAME": "service",
+    "ThespianBase": "loop.base",
     "ThespianService": "service",
     "loopback_tcp_system": "loopback_tcp",
 }
@@ -34,6 +37,7 @@ __all__ = [
     "NotPicklable",
     "RemoteFailure",
     "Responder",
+    "ThespianBase",
     "ThespianService",
     "loopback_tcp_system",
 ]

@@ -19,11 +19,10 @@ from typing import Any, Self
 
 from thespian.actors import ActorSystem
 
-from poe.actors.actor_cell import ActorCell
-from poe.actors.address import LoopAddress
-from poe.actors.call import Call
+from poe.actors.actor_cell import ActorCell, LoopAddress
+from poe.actors.call import Call, Start
 from poe.actors.gen_server import GenServer
-from poe.actors.message import Cast, DownSignal, ExitSignal, Start
+from poe.actors.message import Cast, DownSignal, ExitSignal
 from poe.actors.reason import NOPROC, NORMAL, Reason, is_word
 from poe.actors.system_calls import SystemCalls
 from poe.errors import ActorDead, CallTimeout, OptionError
@@ -33,7 +32,7 @@ from poe.thespian.hosted.host_system import HostSystem
 from poe.thespian.hosted.name_server import NameServer
 from poe.thespian.hosted.packet import Op, Packet
 from poe.thespian.hosted.pid_watch import wait_for_end
-from poe.thespian.hosted.remote_cell import RemoteCell
+from poe.thespian.hosted.remote_actors import RemoteCell
 
 _BASES = ("simpleSystemBase", "multiprocQueueBase")
 
@@ -62,12 +61,12 @@ class HostedSystem(SystemCalls):
         self._is_over = threading.Event()
         self._thespian = _start_thespian(base, capabilities, self._is_over)
         self._actors = HostSystem(_ApplicationOutlet(self._thespian))
-        self._actors.is_one_process = is_one_process
+        self._actors.remote.is_one_process = is_one_process
         self._group = 0
         try:
-            self._actors.be_at(self._own_route())
+            self._actors.remote.be_at(self._own_route())
             self._actors.names = self._start(NameServer, (), {}, None)
-            if not self._actors.is_one_process:
+            if not self._actors.remote.is_one_process:
                 self._group = os.getpgid(self.pid_of(self._actors.names))
                 assert self._group != os.getpgid(0), "the admin has left the application's group"
         except BaseException:
@@ -82,7 +81,7 @@ class HostedSystem(SystemCalls):
 
     def _own_route(self) -> object:
         base = self._thespian._systemBase  # noqa: SLF001 - Thespian has no public way
-        if self._actors.is_one_process:
+        if self._actors.remote.is_one_process:
             return base.actorRegistry["System:ExternalRequester"].address
         return base.transport.myAddress
 
@@ -124,7 +123,7 @@ class HostedSystem(SystemCalls):
             start = Start(args, kwargs, call)
             cell.post(start)
             if timeout_s is not None:
-                call.timer = self._actors.add_timer(timeout_s, start.expire)
+                call.timer = self._actors.host_queue.add_timer(timeout_s, start.expire)
         return self._outcome(call)
 
     def call(self, ref: LoopAddress | str, request: object, timeout_s: float | None = 5.0) -> Any:  # noqa: ANN401 - a reply is whatever the server gives
@@ -174,7 +173,7 @@ class HostedSystem(SystemCalls):
         finally:
             with self._lock:
                 cell.drop_monitor(monitor)
-                self._actors.drop(watcher)
+                self._actors.remote.drop(watcher)
 
     def is_alive(self, ref: LoopAddress, timeout_s: float | None = 5.0) -> bool:
         """Tell whether the actor still runs; its host answers, once it is not busy.
@@ -194,7 +193,7 @@ class HostedSystem(SystemCalls):
 
     def pid_of(self, ref: LoopAddress) -> int:
         """Return the process that the actor lives in, for tools and tests."""
-        _, pid = self._actors.place_of(ref)
+        _, pid = self._actors.remote.place_of(ref)
         return pid
 
     def shutdown(self) -> None:
@@ -202,15 +201,15 @@ class HostedSystem(SystemCalls):
         with self._lock:
             if self._group:
                 base = self._thespian._systemBase  # noqa: SLF001 - its thread, its processes
-                _kill_group(self._group, self._actors.known_pids())
+                _kill_group(self._group, self._actors.remote.known_pids())
                 _reap_leader(self._group, getattr(base, "admin_process", None))
                 self._group = 0
                 base.transport.close()
             elif self._thespian._systemBase is not None:  # noqa: SLF001
                 self._thespian.shutdown()
             self._is_over.set()
-            self._actors.end_all()
-            self._actors.take_turn()
+            self._actors.remote.end_all()
+            self._actors.host_queue.take_turn()
 
     # ---- waiting ------------------------------------------------------------------------------
 
@@ -223,7 +222,7 @@ class HostedSystem(SystemCalls):
     def _post(self, cell: ActorCell, message: object) -> None:
         with self._lock:
             cell.post(message)
-            self._actors.take_turn()
+            self._actors.host_queue.take_turn()
 
     def _outcome(self, call: Call) -> Any:  # noqa: ANN401 - a reply
         if not self._wait_until(lambda: call.is_done, call.timeout_s):
@@ -236,7 +235,7 @@ class HostedSystem(SystemCalls):
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             with self._lock:
-                self._actors.take_turn()
+                self._actors.host_queue.take_turn()
                 if is_done():
                     return True
                 has_arrived = self._listen()
@@ -254,9 +253,9 @@ class HostedSystem(SystemCalls):
         if isinstance(packet, Packet):
             self._actors.receive(packet, None)
         else:
-            for pid in self._actors.processes.take_ended():
+            for pid in self._actors.remote.processes.take_ended():
                 self._actors.receive(Packet(Op.GONE, number=pid), None)
-        self._actors.take_turn()
+        self._actors.host_queue.take_turn()
         return isinstance(packet, Packet)
 
 

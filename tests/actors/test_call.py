@@ -116,7 +116,7 @@ def test_a_late_error_is_raised_at_the_caller(system):
     server = system.start(Late)
     caller = start_caller(system, server)
     error = ActorDead("x", "y")
-    in_actor(system, lambda puppet: puppet.send(server, error))
+    in_actor(system, lambda puppet: server.cell.post(error, puppet.ref))
     assert log_of(system, caller) == [("error", error)]
 
 
@@ -305,4 +305,4 @@ def test_waiting_for_the_response_of_an_actor_that_ends_raises_its_reason(system
     system.cast(asker, ask)
     system.exit(server, "kill")
     assert log_of(system, asker) == ["told"]
-    assert system.next_deadline_s() is None
+    assert system.run_queue.next_deadline_s() is None

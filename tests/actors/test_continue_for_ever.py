@@ -86,7 +86,7 @@ def test_a_shutdown_ends_it(live):
 
 
 def test_it_can_be_ended_in_simulated_time_too(system):
-    system._burst = (None,) * 1_000  # noqa: SLF001 - it is 300 times as much
+    system.run_queue.burst = (None,) * 1_000
     goer, other = system.start(Goer), system.start(Puppet)
     assert system.call(other, lambda *_: "served") == "served"
     system.exit(goer, "kill")

@@ -39,6 +39,7 @@ from poe.supervision import (
 )
 from poe.testing import SimulatedSystem
 from tests.actors.puppet import Puppet
+from tests.thespian.loop import thespians
 
 
 class Foreign:
@@ -76,7 +77,7 @@ READ_ONLY = frozenset({"ref", "parent", "name"})
 
 # Every name that a subclass inherits, every slot of a cell, and what the runtime once used.
 NAMES = sorted(
-    {name for name in dir(PartitionSupervisor) if not name.startswith("__")}
+    {name for name in dir(PartitionSupervisor) if not name.startswith(("__", "_GenServer__"))}
     | {slot for kind in (ActorCell, ServerCell) for slot in kind.__slots__}
     | {
         *("_awaited", "_coroutine", "_handling", "_idle_time", "_inspector", "_is_suspended"),
@@ -151,7 +152,7 @@ def use(system, ref):
     waiting = system.start(Asker, ref)
     system.cast(waiting, "ask")
     system.cast(ref, "cast")
-    system.post_from_outside(ref.cell, "info", None)
+    system.run_queue.post_from_outside(ref.cell, "info", None)
     system.cast(ref, "while busy")
     for request in (system.get_status, system.get_state, system.suspend, system.resume):
         tried(lambda request=request: request(ref))
@@ -203,7 +204,7 @@ def test_an_attribute_of_any_name_harms_its_own_actor_at_most(system, name, valu
             system.stop(ref, timeout_s=20)
         assert not system.is_alive(ref)
         assert system.call(neighbour, "well?") == "well?"
-    assert len(system._timers) <= 1  # noqa: SLF001 - the neighbour's
+    assert len(system.run_queue.timers) <= 1
 
 
 # ---- supervisors ---------------------------------------------------------------------------------
@@ -281,12 +282,12 @@ class Plain(Actor):  # type: ignore[misc]  # Thespian is untyped
 
 @pytest.mark.parametrize("name", sorted({*NAMES, *dir(Plain)} - {"__class__", "__dict__"}))
 def test_a_plain_actor_with_an_attribute_of_any_name_harms_nobody(system, name):
-    neighbour, plain = system.start(Neighbour), system.system.createActor(Plain)
-    system.system.tell(plain, (name, threading.Event()))
-    system.system.tell(plain, "hello")
+    neighbour, plain = system.start(Neighbour), thespians.actor_system_of(system).createActor(Plain)
+    thespians.actor_system_of(system).tell(plain, (name, threading.Event()))
+    thespians.actor_system_of(system).tell(plain, "hello")
     system.cast(plain, "hello")
     assert system.call(neighbour, "well?") == "well?"
-    system.system.tell(plain, ActorExitRequest())
+    thespians.actor_system_of(system).tell(plain, ActorExitRequest())
     assert not system.is_alive(plain)
     assert system.call(neighbour, "well?") == "well?"
 
@@ -294,10 +295,10 @@ def test_a_plain_actor_with_an_attribute_of_any_name_harms_nobody(system, name):
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"receiveMessage"}))
 def test_a_plain_actor_whose_class_has_an_attribute_of_any_name_answers(system, name):
     kind = type("Shadower", (Plain,), {name: 5})
-    plain = system.system.createActor(kind)
-    if name in ("send", "myAddress"):
-        system.system.tell(plain, "hello")  # Thespian's own, which the actor uses itself
+    plain = thespians.actor_system_of(system).createActor(kind)
+    if name in ("send", "myAddress"):  # Thespian's own, which the actor uses itself
+        thespians.actor_system_of(system).tell(plain, "hello")
     else:
-        assert system.system.ask(plain, "hello", 0.0) == "hello"
-    system.system.tell(plain, ActorExitRequest())
+        assert thespians.actor_system_of(system).ask(plain, "hello", 0.0) == "hello"
+    thespians.actor_system_of(system).tell(plain, ActorExitRequest())
     assert not system.is_alive(plain)

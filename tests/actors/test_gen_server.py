@@ -136,7 +136,7 @@ def test_casts_and_messages_reach_their_callbacks_in_the_order_they_were_sent(sy
     def send(puppet):
         for number in range(3):
             puppet.cast(ref, number)
-            puppet.send(ref, number)
+            ref.cell.post(number, puppet.ref)
 
     in_actor(system, send)
     assert log_of(system, ref) == [(way, n) for n in range(3) for way in ("cast", "info")]
@@ -261,7 +261,7 @@ def test_two_full_actors_do_not_tell_each_other_for_ever(system):
     for ref in (first, second):
         system.cast(ref, 1)
         system.cast(ref, 2)
-    system.post_from_outside(first.cell, "one too many", second)
+    system.run_queue.post_from_outside(first.cell, "one too many", second)
     assert system.is_alive(first)
 
 

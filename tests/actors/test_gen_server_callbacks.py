@@ -30,7 +30,7 @@ def test_a_cast_without_handle_cast_crashes_the_actor(system, bare):
 
 
 def test_a_message_without_handle_info_is_logged_and_dropped(system, bare, caplog):
-    system.post_from_outside(bare.cell, "message", None)
+    system.run_queue.post_from_outside(bare.cell, "message", None)
     assert system.is_alive(bare)
     assert "dropped an unexpected str" in caplog.text
 

@@ -32,7 +32,7 @@ def test_a_suspended_actor_keeps_its_messages_in_order_until_it_is_resumed(syste
     system.suspend(ref)
     system.suspend(ref)
     system.cast(ref, 1)
-    system.post_from_outside(ref.cell, 2, None)
+    system.run_queue.post_from_outside(ref.cell, 2, None)
     assert system.get_state(ref)["log"] == []
     system.resume(ref)
     system.resume(ref)
@@ -272,7 +272,7 @@ async def sleep_for_ever(puppet):
 def test_killed_actor_leaves_no_timer_of_what_it_waited_for(system):
     ref = system.start(Puppet)
     system.cast(ref, sleep_for_ever)
-    assert not system.is_quiet()
+    assert not system.run_queue.is_quiet()
     system.exit(ref, KILL)
     assert not system.is_alive(ref)
-    assert system.is_quiet()
+    assert system.run_queue.is_quiet()

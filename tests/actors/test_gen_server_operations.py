@@ -248,7 +248,7 @@ def test_messages_sent_before_the_end_arrive_before_the_down(system):
     system.call(watcher, lambda puppet, _: puppet.monitor(ref) and None)
 
     def say_goodbye(puppet):
-        puppet.send(watcher, "goodbye")
+        watcher.cell.post("goodbye", puppet.ref)
         return Stop("boom")
 
     system.cast(ref, say_goodbye)

@@ -43,7 +43,7 @@ def test_each_message_begins_the_time_anew_with_one_timer_for_all(system):
     assert has_mailbox(ref)
     system.advance(3)
     assert not has_mailbox(ref)
-    assert system.next_deadline_s() is None
+    assert system.run_queue.next_deadline_s() is None
 
 
 def test_an_actor_that_waits_in_a_callback_does_not_hibernate(system):
@@ -66,4 +66,4 @@ def test_an_actor_that_has_ended_is_left_alone(system):
     ref, _ = start_used(system)
     system.exit(ref, "kill")
     system.advance(10)
-    assert system.next_deadline_s() is None
+    assert system.run_queue.next_deadline_s() is None

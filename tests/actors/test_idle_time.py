@@ -38,7 +38,7 @@ def test_each_callback_may_ask_for_an_idle_time_out(system, way, result):
     if way == "cast":
         system.cast(ref, result)
     elif way == "info":
-        system.post_from_outside(ref.cell, result, None)
+        system.run_queue.post_from_outside(ref.cell, result, None)
     elif way == "call":
         system.cast(system.start(Puppet), lambda puppet: puppet.call(ref, lambda p, _: result(p)))
     system.advance(0.99)
@@ -99,7 +99,7 @@ def test_any_message_ends_it(system, way):
     if way == "cast":
         system.cast(ref, "message")
     elif way == "info":
-        system.post_from_outside(ref.cell, "message", None)
+        system.run_queue.post_from_outside(ref.cell, "message", None)
     else:
         system.call(ref, lambda *_: None)
     system.advance(10)
@@ -210,7 +210,7 @@ def test_an_actor_that_ends_leaves_no_time_out_behind(system, reason):
     system.advance(10)
     assert not system.is_alive(ref)
     assert TIME_OUT not in log
-    assert system.is_quiet()
+    assert system.run_queue.is_quiet()
 
 
 def stop_request():

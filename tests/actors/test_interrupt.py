@@ -77,15 +77,15 @@ def test_a_supervisor_replaces_the_interrupted_child(system):
     system.start(Supervisor, SupervisorFlags(), [spec])
     with pytest.raises(KeyboardInterrupt):
         system.call("child", "interrupt")
-    system.run_ready()
+    system.run_queue.run_ready()
     assert system.call("child", "again") == 1
 
 
 def test_an_interrupt_between_lock_and_work_is_healed_by_the_next_call(system):
     ref = system.start(Interrupted)
-    system._enter()  # noqa: SLF001 - as if Ctrl-C had come right after it
+    system.run_queue.enter()
     assert system.call(ref, "more") == 1
-    assert not system.is_running_here()
+    assert not system.run_queue.is_running_here()
 
 
 def test_an_interrupt_while_a_time_out_is_handled_ends_the_actor():

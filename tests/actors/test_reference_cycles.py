@@ -18,6 +18,8 @@ from poe.actors import (
     Stop,
 )
 from poe.actors.actor_cell import ActorCell
+from poe.actors.actor_table import ActorTable
+from poe.actors.run_queue import RunQueue
 from poe.errors import ActorDead, CallTimeout, StartFailed
 from tests.waiting import wait_until
 
@@ -228,15 +230,16 @@ def uncollected():
 def test_an_actor_that_has_ended_leaves_nothing_behind(end):
     made: list[weakref.ref[object]] = []
 
-    class Watched(LoopSystemBase):
+    class Watched(ActorTable):
         def enliven(self, cell, instance):
             made.extend((weakref.ref(instance), weakref.ref(cell.address)))
             super().enliven(cell, instance)
 
-    with Watched(clock=SimulatedClock()) if end not in LIVE else Watched() as system:
+    actors = Watched(RunQueue(None if end in LIVE else SimulatedClock()))
+    with LoopSystemBase(actors=actors) as system:
         before = count_cells()
         end(system)
-        system.run_ready()
+        system.run_queue.run_ready()
         wait_until(lambda: [each() for each in made if each() is not None] == [])
         assert made
         assert count_cells() == before

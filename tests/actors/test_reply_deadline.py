@@ -53,12 +53,12 @@ def test_one_timer_serves_many_calls(system):
     for _ in range(5):
         system.advance(0.3)
         system.cast(gate, "late")
-        timers.append(len(system._timers))  # noqa: SLF001
+        timers.append(len(system.run_queue.timers))
         system.advance(0.4)
     assert [said for _, said in log] == ["late"] * 5
     assert timers == [2] * 5  # with the one for the pause between two calls
     system.advance(1)
-    assert len(system._timers) == 0  # noqa: SLF001
+    assert len(system.run_queue.timers) == 0
 
 
 def test_without_a_time_it_waits_for_ever(system, server):

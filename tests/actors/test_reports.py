@@ -33,7 +33,7 @@ def test_a_crash_report_names_the_actor_its_parent_its_links_and_what_waits(syst
 
 async def crash_with_messages_waiting(puppet):
     puppet.cast(puppet.ref, SECRET)
-    puppet.send(puppet.ref, SECRET)
+    puppet.ref.cell.post(SECRET)
     helper = await puppet.start_link(Puppet)
     puppet.unlink(helper)
     puppet.cast(helper, lambda other: other.call(puppet.ref, SECRET) and None)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from poe.actors import GenServer, LoopSystemBase
+from poe.actors.run_queue import RunQueue
 from poe.errors import CallFromActor
 from tests.actors.puppet import PinnedPuppet, Puppet, in_actor, log_of
 from tests.waiting import wait_until
@@ -81,7 +82,7 @@ def test_calls_that_are_answered_at_once_leave_no_timer_behind(system):
             await puppet.call(counter, 1)
 
     in_actor(system, call_often)
-    assert system.is_quiet()
+    assert system.run_queue.is_quiet()
 
 
 def test_the_blocking_interface_is_refused_inside_an_actor(system):
@@ -103,7 +104,7 @@ def test_the_blocking_interface_is_refused_inside_an_actor(system):
 def test_a_pinned_actor_runs_in_the_thread_of_the_loop(live):
     ident = live.call(live.start(PinnedPuppet), lambda *_: threading.get_ident())
     assert ident != threading.get_ident()
-    assert ident == live.event_loop().thread_ident
+    assert ident == live.run_queue.event_loop().thread_ident
 
 
 def test_messages_to_a_pinned_actor_keep_their_order(live):
@@ -123,12 +124,12 @@ def test_a_pinned_and_a_free_actor_call_each_other(live):
     async def ask(puppet, _):
         return await puppet.call(free, lambda *_: threading.get_ident())
 
-    assert live.call(pinned, ask) == live.event_loop().thread_ident
+    assert live.call(pinned, ask) == live.run_queue.event_loop().thread_ident
 
     async def ask_pinned(puppet, _):
         return await puppet.call(pinned, lambda *_: threading.get_ident())
 
-    assert live.call(free, ask_pinned) == live.event_loop().thread_ident
+    assert live.call(free, ask_pinned) == live.run_queue.event_loop().thread_ident
 
 
 def test_real_timers_fire_in_order_and_not_too_early(live):
@@ -181,11 +182,11 @@ def test_a_pipe_wakes_a_pinned_actor_through_the_loop(live):
     arrived = threading.Event()
 
     def watch(puppet, _):
-        loop = live.event_loop().loop
+        loop = live.run_queue.event_loop().loop
 
         def readable():
             loop.remove_reader(reader)
-            live.post_from_outside(puppet.ref.cell, lambda _: arrived.set(), None)
+            live.run_queue.post_from_outside(puppet.ref.cell, lambda _: arrived.set(), None)
 
         loop.add_reader(reader, readable)
 
@@ -196,7 +197,7 @@ def test_a_pipe_wakes_a_pinned_actor_through_the_loop(live):
     os.close(writer)
 
 
-class NotesStart(LoopSystemBase):
+class NotesStart(RunQueue):
     """Knows when its event loop was ready."""
 
     ready_s = 0.0
@@ -208,8 +209,8 @@ class NotesStart(LoopSystemBase):
 
 
 def test_the_start_of_the_event_loop_is_not_part_of_a_delay():
-    base = NotesStart()
+    run_queue = NotesStart()
     timers = []
-    base.run_outside(lambda: timers.append(base.add_timer(60, lambda: None)))
-    assert timers[0].deadline_s - 60 >= base.ready_s > 0
-    base.shutdown()
+    run_queue.run_outside(lambda: timers.append(run_queue.add_timer(60, lambda: None)))
+    assert timers[0].deadline_s - 60 >= run_queue.ready_s > 0
+    run_queue.stop_event_loop()

@@ -94,7 +94,7 @@ def test_the_socket_of_a_killed_actor_is_closed_and_leaves_the_loop(live, pair):
 def on_loop(live, action):
     """Run `action` in the loop's thread and return its result."""
     results: list[object] = []
-    live.event_loop().wake(lambda: results.append(action()))
+    live.run_queue.event_loop().wake(lambda: results.append(action()))
     wait_until(lambda: results)
     return results[0]
 

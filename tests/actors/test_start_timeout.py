@@ -55,7 +55,7 @@ def test_an_init_that_needs_no_time_leaves_no_timer_behind(system):
         return await puppet.start_link(Puppet, start_timeout_s=2)
 
     assert system.is_alive(in_actor(system, start))
-    assert system.next_deadline_s() is None
+    assert system.run_queue.next_deadline_s() is None
 
 
 def test_a_start_from_outside_has_a_time_limit_too(live):

@@ -37,7 +37,7 @@ def test_an_inspected_actor_counts_and_keeps_the_last_messages_without_their_con
     ref = system.start(Puppet)
     system.inspect(ref, log_max=2)
     system.cast(ref, SECRET)
-    system.tell(ref, SECRET)
+    system.run_outside(lambda: ref.cell.post(SECRET))
     system.advance(1.5)
     caller = system.start(Puppet)
 

@@ -137,7 +137,7 @@ def is_served(node):
 
 def kill(node, name):
     """End the actor of a name without its consent."""
-    node.system.exit(node.system.find(name).address, "kill")
+    node.system.exit(node.system.actors.find(name).address, "kill")
 
 
 def read_by_next(node, topic, pointer=0):

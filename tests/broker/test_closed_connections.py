@@ -76,7 +76,7 @@ def kill(node, peer):
 def crash(node, peer):
     del peer
     vars(connections()[0])["_budget"] = None  # as a bug in it would
-    node.system.post_from_outside(connection_ref(node).cell, object(), None)
+    node.system.run_queue.post_from_outside(connection_ref(node).cell, object(), None)
     node.system.exit(connection_ref(node), ValueError("boom"))
 
 

@@ -49,12 +49,12 @@ def test_after_five_restarts_within_a_minute_it_can_only_be_read(sim):
 
 
 def test_other_topics_and_their_actors_stay(sim):
-    before = {*sim.servers(), sim.system.find("topic_registry").address}
+    before = {*sim.servers(), sim.system.actors.find("topic_registry").address}
     bad = [ref for ref, _ in dict(sim.node.status())[BAD]]
     crash(sim, 6)
     sim.node.put(GOOD, b"after")
     assert messages(sim, GOOD) == [b"before", b"after"]
-    after = {*sim.servers(), sim.system.find("topic_registry").address}
+    after = {*sim.servers(), sim.system.actors.find("topic_registry").address}
     assert before - after == {*bad}
 
 

@@ -197,7 +197,7 @@ def test_a_listener_that_is_killed_again_and_again_ends_the_node_at_last(serve):
     ended = threading.Event()
     node.when_ended(lambda reason: ended.set())
     while not ended.is_set():
-        cell = node.system.find("listener_sup")
+        cell = node.system.actors.find("listener_sup")
         if cell is not None:
             node.system.exit(cell.address, "kill")
     assert not node.is_running

@@ -47,7 +47,7 @@ def test_a_registry_that_was_restarted_has_one_tick(sim):
     sim.advance(3)  # nothing that was put is left to be written or synced
     start_s = sim.clock.monotonic_s()
     ticks_count = 0
-    while (next_s := sim.system.next_deadline_s()) <= start_s + 10:
+    while (next_s := sim.system.run_queue.next_deadline_s()) <= start_s + 10:
         sim.advance(next_s - sim.clock.monotonic_s())
         ticks_count += 1
     assert ticks_count == 20
@@ -55,7 +55,7 @@ def test_a_registry_that_was_restarted_has_one_tick(sim):
 
 def test_the_end_of_somebody_unknown_is_told_and_ends_nobody(sim, caplog):
     """In the original it ended the dispatcher, and with that the application."""
-    registry = sim.system.find("topic_registry").address
+    registry = sim.system.actors.find("topic_registry").address
     servers = sim.servers()
     stranger = sim.frame_reads
 
@@ -67,7 +67,7 @@ def test_the_end_of_somebody_unknown_is_told_and_ends_nobody(sim, caplog):
     assert "some bug" in caplog.text
     assert texts(sim) == [0, 1, 2, 3, 4, 5]
     assert sim.servers() == servers
-    assert sim.system.find("topic_registry").address is registry
+    assert sim.system.actors.find("topic_registry").address is registry
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -100,10 +100,10 @@ def test_all_appendix_servers_at_once_are_replaced(sim):
 
 @pytest.mark.parametrize("name", ["topic_registry", "appendix_sup"])
 def test_a_part_of_the_tree_that_is_killed_is_replaced_and_all_data_is_there(sim, name):
-    dead = sim.system.find(name).address
+    dead = sim.system.actors.find(name).address
     sim.kill(name)
     sim.advance(0.6)
-    assert sim.system.find(name).address != dead
+    assert sim.system.actors.find(name).address != dead
     assert sim.node.is_running
     assert texts(sim) == [0, 1, 2, 3, 4, 5]
     sim.node.put(TOPIC, b"6")
@@ -114,10 +114,10 @@ def test_a_part_of_the_tree_that_is_killed_is_replaced_and_all_data_is_there(sim
 def test_a_server_that_dies_while_its_supervisor_is_away_comes_back_without_the_registry_ending(
     sim,
 ):
-    registry = sim.system.find("topic_registry").address
+    registry = sim.system.actors.find("topic_registry").address
 
     def kill_both():
-        for ref in [sim.system.find("appendix_sup").address, *sim.servers_now]:
+        for ref in [sim.system.actors.find("appendix_sup").address, *sim.servers_now]:
             ref.cell.post(ExitSignal(None, "kill"))
 
     sim.servers_now = sim.servers()
@@ -126,7 +126,7 @@ def test_a_server_that_dies_while_its_supervisor_is_away_comes_back_without_the_
     assert texts(sim) == [0, 1, 2, 3, 4, 5]
     sim.node.put(TOPIC, b"6")
     assert texts(sim) == [0, 1, 2, 3, 4, 5, 6]
-    assert sim.system.find("topic_registry").address == registry
+    assert sim.system.actors.find("topic_registry").address == registry
 
 
 class Describes(GenServer):

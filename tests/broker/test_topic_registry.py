@@ -101,7 +101,7 @@ def test_a_new_registry_meets_a_broken_topic_as_a_new_node_does(broker):
     broker.start()
     check_served(broker, *TOPICS)
     path = break_newest(broker, b"b")
-    broker.system.exit(broker.system.find(REGISTRY).address, "kill")
+    broker.system.exit(broker.system.actors.find(REGISTRY).address, "kill")
     broker.start_registry()
     check_served(broker, b"a", b"c")
     assert all(path in str(error) for error in refusals(broker, b"b"))
@@ -112,7 +112,7 @@ def test_a_new_registry_meets_a_broken_topic_as_a_new_node_does(broker):
 def test_a_new_topic_that_gets_no_server_and_cannot_be_removed_is_made_at_the_next_put(broker):
     """An empty list of segments was left of it, at which the registry ended with each put."""
     broker.start()
-    registry = broker.system.find(REGISTRY).address
+    registry = broker.system.actors.find(REGISTRY).address
     FragileServer.broken = {f"topics/new/{SimulatedWall(broker.clock).now_us()}"}
     broker.files.fail(0, errno.EIO, "unlink", is_for_ever=True)
     with pytest.raises(ChildStartFailed):
@@ -122,7 +122,7 @@ def test_a_new_topic_that_gets_no_server_and_cannot_be_removed_is_made_at_the_ne
     broker.system.advance(0.1)
     broker.put(b"new", b"2")
     assert broker.texts(b"new") == [b"2"]
-    assert broker.system.find(REGISTRY).address is registry
+    assert broker.system.actors.find(REGISTRY).address is registry
 
 
 @pytest.mark.parametrize("operation", ["unlink", "remove_folder"])

@@ -148,7 +148,7 @@ class Stuck:
         self.system.run_outside(self.wait_for_a_dead_disk)
 
     def wait_for_a_dead_disk(self):
-        self.system.event_loop().wake(lambda: self.system.run_outside(lambda: None))
+        self.system.run_queue.event_loop().wake(lambda: self.system.run_outside(lambda: None))
         print("stuck", flush=True)
         time.sleep(60)
 

@@ -57,7 +57,7 @@ class Process(GenServer):
             result = True if value is None else value
         except ActorDead as error:
             result = "error", error.reason
-        self.send(self.ref, (task, result))
+        self.ref.cell.post((task, result), self.ref)
 
     def handle_info(self, message: Any) -> Any:
         """End as told, or note what came."""
@@ -69,7 +69,7 @@ class Process(GenServer):
         if isinstance(message, Read):
             self._world.note("msg", self._name, self._plain(message.message))
         else:
-            self.send(self.ref, Read(message))
+            self.ref.cell.post(Read(message), self.ref)
         return None
 
     def _plain(self, message: object) -> object:
@@ -184,7 +184,7 @@ class ProcessFamily:
         if ref is None:
             return NOT_RUNNING
         how, reason = command.get("how", "exit"), term(command.get("reason", "normal"))
-        self._world.system.tell(ref, Die(how, reason))
+        self._world.send(ref, Die(how, reason))
         return "ok"
 
     def _do_send(self, command: Command) -> object:
@@ -196,7 +196,7 @@ class ProcessFamily:
         def send(process: Process) -> object:
             if target is None:
                 return BADARG
-            process.send(target, message)
+            target.cell.post(message, process.ref)
             return "ok"
 
         return self._in(key(command["from"]), send)

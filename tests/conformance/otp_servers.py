@@ -135,7 +135,7 @@ class Server(GenServer):
             self.v = term(action.get("set", self.v))
             self._term = term(action.get("term", self._term))
         if "send_self" in action:
-            self.send(self.ref, term(action["send_self"]))
+            self.ref.cell.post(term(action["send_self"]), self.ref)
         if action.get("reply_to") in self._callers:
             self.reply(self._callers[action["reply_to"]], term(action.get("v")))
         if "raise" in action:
@@ -236,7 +236,7 @@ class ServerFamily:
 
     def _do_gs_info(self, command: Command) -> object:
         message = Act(command["a"]) if "a" in command else term(command["msg"])
-        self._world.system.tell(self._server(command), message)
+        self._world.send(self._server(command), message)
         return "ok"
 
     def _do_gs_stop(self, command: Command) -> object:

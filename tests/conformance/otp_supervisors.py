@@ -163,7 +163,7 @@ class SupervisorFamily:
         if command["kind"] == "cast":
             self._world.run(lambda main: main.cast(supervisor, "unexpected"))
         else:
-            self._world.system.tell(supervisor, "unexpected")
+            self._world.send(supervisor, "unexpected")
         return "ok"
 
     def _do_change_code(self, command: Command) -> Ret:

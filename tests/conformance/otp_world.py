@@ -123,13 +123,17 @@ class World:
         self._events: list[Event] = []
         self._names: dict[ActorRef, str] = {}
         self._counts: defaultdict[Hashable, int] = defaultdict(int)
-        self._observer = Observer(self.system, None, "observer", self.main.cell.queue)
+        self._observer = Observer(self.system.actors, None, "observer", self.main.cell.queue)
         self._observer.instance = self.main.cell.instance
         self._observer.heard = self._on_end
 
     def close(self) -> None:
         """End all actors."""
         self.system.shutdown()
+
+    def send(self, ref: ActorRef, message: object) -> None:
+        """Send an actor a message that is neither call nor cast."""
+        self.system.run_queue.send_from_outside(ref.cell, message, None)
 
     # ---- actors and their names ---------------------------------------------------------------
 
@@ -189,7 +193,7 @@ class World:
         """Let time pass from timer to timer until something is so, for `timeout_s` at most."""
         end_s = None if timeout_s is None else self.clock.monotonic_s() + timeout_s
         while not is_done():
-            next_s = self.system.next_deadline_s()
+            next_s = self.system.run_queue.next_deadline_s()
             if next_s is None or (end_s is not None and next_s > end_s):
                 return
             self.system.advance(max(0.0, next_s - self.clock.monotonic_s()))
@@ -219,7 +223,7 @@ class World:
         elif how == "signal":
             self.as_stranger(lambda stranger: stranger.exit(ref, reason))
         else:
-            self.system.tell(ref, Die(how, reason))
+            self.send(ref, Die(how, reason))
         if not self.system.is_alive(ref):
             return "ok"
         if how != "signal":

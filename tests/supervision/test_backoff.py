@@ -140,7 +140,7 @@ def test_terminate_cancels_the_wait_and_other_requests_see_a_restarting_child(wo
         with pytest.raises(ChildRequestRefused, match="restarting"):
             world.ask(supervisor, request)
     world.ask(supervisor, TerminateChild("a"))
-    assert world.base.next_deadline_s() is None
+    assert world.base.run_queue.next_deadline_s() is None
     world.base.advance(10)
     assert world.slots(supervisor) == {"a": None}
     world.ask(supervisor, DeleteChild("a"))

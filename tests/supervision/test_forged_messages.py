@@ -37,7 +37,7 @@ def start(world, strategy):
 
 
 def send(world, supervisor, message):
-    world.base.system.tell(supervisor, message)
+    world.base.run_queue.send_from_outside(supervisor.cell, message, None)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

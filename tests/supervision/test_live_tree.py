@@ -178,7 +178,7 @@ def test_messages_that_wait_are_counted_and_a_stopping_actor_is_told(world):
     assert column(tree(slow), "state", "mailbox_length") == [("suspended", 1)]
     world.base.resume(slow)
     world.base.advance(1)
-    world.base.run_outside(lambda: world.base.request_stop(slow.cell, "normal"))
+    world.base.run_outside(lambda: world.base.actors.request_stop(slow.cell, "normal"))
     assert column(tree(slow), "state") == [("stopping",)]
     world.base.advance(1)
     assert column(tree(slow), "actor", "state") == [("Slow", "ended")]

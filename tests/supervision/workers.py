@@ -178,7 +178,7 @@ class World:
     @property
     def now_s(self) -> float:
         """The simulated time."""
-        return self.base.monotonic_s()
+        return self.base.run_queue.monotonic_s()
 
     def watch(self, ref: ActorRef) -> ActorRef:
         self.base.cast(self.coroner, ref)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from poe.actors import Down, LoopSystemBase, SimulatedClock, Stop
+from poe.actors import Down, Stop
 from poe.errors import InvalidTableArgument, TableAccessDenied, TableGone, TableNameTaken
 from poe.tables import ANY, END_OF_TABLE, CounterStep, Table, TableAccess, TableKind
 from poe.tables.table import TableTransfer
@@ -10,20 +10,6 @@ from tests.actors.puppet import Puppet, in_actor, log_of
 
 SETS = [TableKind.SET, TableKind.ORDERED_SET]
 BAGS = [TableKind.BAG, TableKind.DUPLICATE_BAG]
-
-
-@pytest.fixture
-def system():
-    """A system without threads; `advance` moves its time."""
-    with LoopSystemBase(clock=SimulatedClock()) as base:
-        yield base
-
-
-@pytest.fixture
-def live():
-    """A system as in production, with an event loop in a thread of its own."""
-    with LoopSystemBase() as base:
-        yield base
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ class LoopScheduler:
     """The event loop's time, for queues."""
 
     def __init__(self, system: LoopSystemBase) -> None:
-        self._event_loop = system.event_loop()
+        self._event_loop = system.run_queue.event_loop()
         self._thread_ident = self._event_loop.thread_ident
         callback_threads.add(self._thread_ident)
 
@@ -179,7 +179,7 @@ class ProducerCore:
             if self._system is None:
                 self._start()
             assert self._system is not None
-            return self._system.event_loop().loop
+            return self._system.run_queue.event_loop().loop
 
     def topic(self, name: bytes | str) -> TopicQueues:
         """Return a topic, which begins when it is first asked for.

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from poe.actors import ActorRef, AsyncWork, Down, GenServer, Monitor, Reason, Timer
+from poe.actors.server_cell import cell_of_actor
 from poe.client.producer.callbacks import Event
 from poe.client.producer.instrumentation import Instrumentation
 from poe.client.producer.partition_queue import PartitionQueue
@@ -254,7 +255,7 @@ class TopicProducer(GenServer):
                 queue.connect(record)
             elif queue.worker is not record:
                 drained = _Drained(queue, record)
-                if queue.drain(partial(self._myRef.system.cast, self.ref, drained)):
+                if queue.drain(partial(cell_of_actor(self).cast_from_outside, drained)):
                     self._take_drained(queue, record)
 
     def _take_drained(self, queue: PartitionQueue, record: WorkerRecord) -> None:

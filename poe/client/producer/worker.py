@@ -1,9 +1,9 @@
 """The worker: the actor that owns one connection to a broker."""
 
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from poe.actors import ActorRef, AsyncWork, Exit, GenServer, Reason, Stop
+from poe.actors.server_cell import cell_of_actor
 from poe.client.producer.topic_info import WorkerState
 from poe.client.producer.transport import Broker, Link, Transport
 from poe.client.producer.worker_record import WorkerRecord
@@ -39,8 +39,7 @@ class Worker(GenServer):
         self._record = record
         self._owner = owner
         self._begun_s = self.monotonic_s()
-        system = self._myRef.system
-        tell = partial(system.cast, self.ref)
+        tell = cell_of_actor(self).cast_from_outside
         self._connecting = AsyncWork(
             self, transport.connect(broker, lambda reason: tell(_Lost(reason)))
         )

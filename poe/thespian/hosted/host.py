@@ -24,7 +24,7 @@ from poe.actors.reason import KILLED, SHUTDOWN
 from poe.thespian.hosted.host_system import HostSystem
 from poe.thespian.hosted.packet import Op, Packet
 from poe.thespian.hosted.pid_watch import wait_for_end
-from poe.thespian.hosted.remote_cell import RemoteCell
+from poe.thespian.hosted.remote_actors import RemoteCell
 
 logger = logging.getLogger("poe.actors")
 
@@ -67,7 +67,7 @@ class Host(Actor):  # type: ignore[misc]  # Thespian is untyped
         system = self._system
         kind = type(message)
         if kind is Packet:
-            system.be_at(self.myAddress)
+            system.remote.be_at(self.myAddress)
             system.receive(message, sender)
             if message.op is Op.CREATE:
                 self._guard_against_orphanhood()
@@ -80,23 +80,23 @@ class Host(Actor):  # type: ignore[misc]  # Thespian is untyped
 
     def _take_turn(self) -> None:
         system = self._system
-        for pid in system.processes.take_ended():
+        for pid in system.remote.processes.take_ended():
             # Behind what has arrived: the last words of the process may be among it.
             self.send_to_self(Packet(Op.GONE, number=pid))
-        system.take_turn()
+        system.host_queue.take_turn()
         # Without the application somebody has to stay, to end Thespian's own processes at last.
         is_last = system.is_top and system.is_orphaned
         if system.is_over() and not (self._children or self._is_leaving or is_last):
             self._is_leaving = True
             system.say_goodbye()
-            system.add_timer(LINGER_S, self.leave)
+            system.host_queue.add_timer(LINGER_S, self.leave)
         self._set_alarm()
 
     def _set_alarm(self) -> None:
         """Ask Thespian for a wake-up when the next timer or look at processes is due."""
-        now_s = self._system.monotonic_s()
-        due_s = self._system.next_deadline_s()
-        if len(self._system.processes):
+        now_s = self._system.host_queue.monotonic_s()
+        due_s = self._system.host_queue.next_deadline_s()
+        if len(self._system.remote.processes):
             due_s = (
                 now_s + POLL_INTERVAL_S if due_s is None else min(due_s, now_s + POLL_INTERVAL_S)
             )
@@ -116,9 +116,9 @@ class Host(Actor):  # type: ignore[misc]  # Thespian is untyped
         main = self._system.main
         if main is not None and main.instance is not None:
             main.post(ActorExitRequest(recursive=request.isRecursive))
-            self._system.take_turn()
+            self._system.host_queue.take_turn()
             main.abort(SHUTDOWN)
-            self._system.take_turn()
+            self._system.host_queue.take_turn()
 
     def _guard_against_orphanhood(self) -> None:
         """End this process, busy or not, some time after the one that started it has ended."""

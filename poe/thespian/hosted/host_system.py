@@ -4,27 +4,31 @@ It is the usual table and run queue with one main actor, and helpers of that act
 runs nobody by itself: its host gives it what arrives, and lets it take a turn.
 """
 
+import itertools
 import logging
 import os
+import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from poe.actors.actor_cell import ActorCell
-from poe.actors.address import LoopAddress, cell_of
-from poe.actors.call import Call
+from poe.actors.actor_cell import ActorCell, LoopAddress, cell_of
+from poe.actors.actor_table import ActorTable
+from poe.actors.call import Call, Start
+from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
-from poe.actors.message import Cast, ExitSignal, Start
+from poe.actors.message import Cast, ExitSignal, Receiver
 from poe.actors.reason import KILLED, NOPROC, is_for_program
+from poe.actors.run_queue import RunQueue
 from poe.actors.server_cell import ServerCell
 from poe.errors import LoopBaseOnly, MailboxFull, NotPicklable, StartFailed
 from poe.thespian.hosted.name_server import Register, Unregister
 from poe.thespian.hosted.named_cell import NamedCell
 from poe.thespian.hosted.packet import ANSWERED, Op, Packet, when_done
 from poe.thespian.hosted.pickling import decode, encode
-from poe.thespian.hosted.remote_cell import RemoteCell
-from poe.thespian.hosted.remote_table import Outlet, RemoteTable
+from poe.thespian.hosted.remote_actors import Outlet, RemoteActors, RemoteCell
 
 logger = logging.getLogger("poe.actors")
 
@@ -46,12 +50,49 @@ class Birth:
     """Started by the application."""
 
 
-class HostSystem(RemoteTable):
+class RealClock(SimulatedClock):
+    """The real monotonic clock; the host sees to it that a turn comes when a timer is due."""
+
+    def monotonic_s(self) -> float:
+        """Return the time in seconds."""
+        return time.monotonic()
+
+
+class HostQueue(RunQueue):
+    """Runs the actors of one host, when that lets it take a turn."""
+
+    def __init__(self, wake: Callable[[], object]) -> None:
+        """Begin with nobody to run; `wake` asks for another turn."""
+        super().__init__(RealClock())
+        self.burst = BURST
+        self._wake = wake
+
+    def take_turn(self) -> None:
+        """Run what has come due and what is queued."""
+        self.drain()
+        self.fire_due()
+
+    def event_loop(self) -> Any:  # noqa: ANN401 - the part of `EventLoop` that a run queue needs
+        """Return what a run queue asks for another turn."""
+        return self
+
+    def wake(self, callback: Callable[[], object]) -> None:
+        """Take another turn soon, behind what has arrived."""
+        del callback
+        self._wake()
+
+
+class HostSystem(ActorTable):
     """The main actor of one host, its helpers, and what comes for them from elsewhere."""
 
+    has_all_actors = False
+
     def __init__(self, outlet: Outlet) -> None:
-        super().__init__(outlet)
-        self._burst = BURST
+        self.host_queue = HostQueue(lambda: outlet.send_to_self(Packet(Op.TURN)))
+        super().__init__(self.host_queue)
+        # Different from those of all hosts; calls are numbered with them, too.
+        self.next_serial = itertools.count(secrets.randbits(40) << 20).__next__
+        self.remote = RemoteActors(self, outlet)
         self.names: LoopAddress | None = None
         self.main: ActorCell | None = None
         self._spawner: object = None
@@ -82,42 +123,41 @@ class HostSystem(RemoteTable):
             os.getpid(),
             is_top=self.main is None,
         )
-        content = encode(self, birth)
+        content = encode(self.remote, birth)
         serial = self.next_serial()
-        child = RemoteCell(self, serial, actor_class.__name__, None, 0)
-        child.route = self.outlet.create_host(child)
-        self.adopt(child)
-        self.send(child.route, Packet(Op.CREATE, serial, body=content))
+        child = self.remote.found(serial, actor_class.__name__)
+        self.remote.send(child.route, Packet(Op.CREATE, serial, body=content))
         return child
 
     def enliven(self, cell: ActorCell, instance: Any) -> None:  # noqa: ANN401 - a GenServer
         """Tie an instance to its cell; from now on it receives."""
         super().enliven(cell, instance)
-        self.keep(cell)
+        self.remote.keep(cell)
+
+    def new_outside_cell(self, label: str, mailbox: Receiver) -> ActorCell:
+        """Make the address of something that receives but is no actor."""
+        cell = super().new_outside_cell(label, mailbox)
+        self.remote.keep(cell)
+        return cell
 
     def forget(self, cell: ActorCell) -> None:
         """Take an ended actor out of all tables; its name is freed before anyone hears of it."""
         if isinstance(cell, RemoteCell):
-            self._watched.discard(cell)
+            self.remote.unwatch(cell)
             return
         name, cell.name = cell.name, None
         super().forget(cell)
-        self.drop(cell)
+        self.remote.drop(cell)
         if name is not None and self.names is not None:
             call = Call(Unregister(name, cell.address), None, self.names.cell, None)
             self.names.cell.deliver(call, None)
-            self._unsent = []
-            when_done(call, self._send_unsent)
-
-    def _send_unsent(self, _: Call) -> None:
-        unsent, self._unsent = self._unsent, None
-        for route, packet in unsent or ():
-            self.outlet.send_packet(route, packet)
+            self.remote.hold_back()
+            when_done(call, lambda _: self.remote.let_go())
 
     def find(self, ref: LoopAddress | str) -> ActorCell | None:
         """Return the cell behind an address, or one that looks for the owner of a name."""
         if isinstance(ref, str):
-            return NamedCell(self, ref)
+            return NamedCell(self, ref, self.names)
         return cell_of(ref)
 
     def dead_letter(self, cell: ActorCell, message: object, sender: object) -> None:
@@ -133,13 +173,13 @@ class HostSystem(RemoteTable):
             self._held.append((packet, route))
             return
         try:
-            value = decode(self, packet.body) if packet.body else None
+            value = decode(self.remote, packet.body) if packet.body else None
         except NotPicklable as error:
             self._receive_garbled(packet, route, error)
             return
         match packet.op:
             case Op.ANSWER | Op.FAIL:
-                self.end_call(packet, value)
+                self.remote.end_call(packet, value)
             case Op.HELLO | Op.ENDED | Op.GONE:
                 self._receive_news(packet, route, value)
             case Op.CREATE:
@@ -148,10 +188,10 @@ class HostSystem(RemoteTable):
             case Op.TURN:
                 pass
             case _:
-                cell = self._local.get(packet.target)
+                cell = self.remote.local.get(packet.target)
                 if cell is None:
-                    content = encode(self, NOPROC)
-                    self.send(route, Packet(Op.ENDED, packet.target, body=content))
+                    content = encode(self.remote, NOPROC)
+                    self.remote.send(route, Packet(Op.ENDED, packet.target, body=content))
                 else:
                     self._receive_for(cell, packet, route, value)
 
@@ -184,7 +224,7 @@ class HostSystem(RemoteTable):
                 ActorCell.drop_link(value.cell, cell)
             case Op.MONITOR:
                 value.cell.monitor(cell)
-                self.watch_host_of(value.cell)
+                self.remote.watch_host_of(value.cell)
             case Op.DEMONITOR:
                 _drop_monitors(cell, {value.cell})
 
@@ -201,7 +241,7 @@ class HostSystem(RemoteTable):
             cell.post(message, sender)
 
     def _answered(self, call: Call, packet: Packet, route: object) -> Call:
-        when_done(call, partial(self.answer, route, packet.number))
+        when_done(call, partial(self.remote.answer, route, packet.number))
         return call
 
     def _receive_garbled(self, packet: Packet, route: object, error: NotPicklable) -> None:
@@ -209,7 +249,7 @@ class HostSystem(RemoteTable):
         if packet.op in ANSWERED:
             self._answered(Call(None, None, None, None), packet, route).fail(error)
         elif packet.op in (Op.ANSWER, Op.FAIL):
-            self.end_call(packet, error)
+            self.remote.end_call(packet, error)
         elif packet.op is Op.ENDED:
             self._receive_news(packet, route, error)
         elif packet.op is Op.CREATE:
@@ -221,9 +261,8 @@ class HostSystem(RemoteTable):
 
     def _receive_news(self, packet: Packet, route: object, value: object) -> None:
         if packet.op is Op.GONE:
-            for cell in [cell for cell in self._watched if cell.pid == packet.number]:
-                cell.end(KILLED)
-            for local in list(self._local.values()):
+            self.remote.end_process(packet.number)
+            for local in list(self.remote.local.values()):
                 watchers = (local.monitors or {}).values()
                 _drop_monitors(local, {each for each in watchers if _is_in(packet.number, each)})
             if packet.number == self.spawner_pid and self.main is not None:
@@ -232,7 +271,7 @@ class HostSystem(RemoteTable):
                 ref = None if parent is None else parent.address
                 self.main.post(ExitSignal(ref, KILLED))
             return
-        remote = self._remote.get(packet.target)
+        remote = self.remote.of(packet.target)
         if remote is None:
             return
         if packet.op is Op.HELLO:
@@ -244,14 +283,14 @@ class HostSystem(RemoteTable):
 
     def _create(self, serial: int, birth: Birth, route: object) -> None:
         self.is_top = birth.is_top
-        self.is_one_process = birth.spawner_pid == os.getpid()
-        if not self.is_one_process:
+        self.remote.is_one_process = birth.spawner_pid == os.getpid()
+        if not self.remote.is_one_process:
             self.spawner_pid = birth.spawner_pid
-            self.processes.add(birth.spawner_pid)
+            self.remote.processes.add(birth.spawner_pid)
         self.names = birth.names
         self._name = birth.name
         actor_class = birth.actor_class
-        cell = self._new_cell(ServerCell, None if birth.parent is None else birth.parent.cell, "")
+        cell = self.new_cell(ServerCell, None if birth.parent is None else birth.parent.cell, "")
         cell.address = LoopAddress(cell, serial, actor_class.__name__)
         self.main = cell
         try:
@@ -263,17 +302,21 @@ class HostSystem(RemoteTable):
             instance = GenServer()
         self.enliven(cell, instance)
         self._spawner = route
-        self.send(route, Packet(Op.HELLO, serial, os.getpid()))
+        self.remote.send(route, Packet(Op.HELLO, serial, os.getpid()))
 
     def is_over(self) -> bool:
         """Tell whether the main actor has ended and everybody was told."""
-        return self.main is not None and self.main.instance is None and self._unsent is None
+        return (
+            self.main is not None and self.main.instance is None and not self.remote.is_holding_back
+        )
 
     def say_goodbye(self) -> None:
         """Tell the spawner; a start that failed left it without any other news."""
         if self.main is not None:
-            content = encode(self, NOPROC)
-            self.send(self._spawner, Packet(Op.ENDED, self.main.address.serial, body=content))
+            content = encode(self.remote, NOPROC)
+            self.remote.send(
+                self._spawner, Packet(Op.ENDED, self.main.address.serial, body=content)
+            )
 
     def _start(self, cell: ActorCell, packet: Packet, route: object, value: Any) -> None:  # noqa: ANN401
         """Run `init`, once the actor has its name; what comes meanwhile waits."""
@@ -303,21 +346,33 @@ class HostSystem(RemoteTable):
         for packet, route in held or ():
             self.receive(packet, route)
 
-    # ---- turns --------------------------------------------------------------------------------
+    # ---- what needs all actors in one process -------------------------------------------------
 
-    def take_turn(self) -> None:
-        """Run what has come due and what is queued."""
-        self._drain()
-        self._fire_due()
+    def whereis(self, name: str) -> LoopAddress | None:
+        """Refuse: the answer would have to come from another process.
 
-    def event_loop(self) -> Any:  # noqa: ANN401 - the part of `EventLoop` that a run queue needs
-        """Return what a run queue asks for another turn."""
-        return self
+        Raises:
+            LoopBaseOnly: always.
+        """
+        del name
+        raise LoopBaseOnly("whereis", "call, cast or monitor the actor by its name")
 
-    def wake(self, callback: Callable[[], object]) -> None:
-        """Take another turn soon, behind what has arrived."""
-        del callback
-        self.outlet.send_to_self(Packet(Op.TURN))
+    def register_name(self, name: str, cell: ActorCell) -> None:
+        """Refuse: the answer would have to come from another process.
+
+        Raises:
+            LoopBaseOnly: always.
+        """
+        raise LoopBaseOnly("register", f"start {cell.address.label} with name={name!r}")
+
+    def unregister_name(self, name: str) -> None:
+        """Refuse, as `register_name`.
+
+        Raises:
+            LoopBaseOnly: always.
+        """
+        del name
+        raise LoopBaseOnly("unregister", "a name is free when its actor has ended")
 
 
 def _is_in(pid: int, cell: ActorCell) -> bool:

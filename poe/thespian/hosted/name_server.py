@@ -6,12 +6,12 @@ hears of the end of its actor: the host of that actor tells the name server firs
 
 from dataclasses import dataclass
 
-from poe.actors.address import LoopAddress
+from poe.actors.actor_cell import LoopAddress
 from poe.actors.call import Call
 from poe.actors.gen_server import GenServer
 from poe.actors.message import Down, Error, Monitor
 from poe.errors import NameTaken
-from poe.thespian.hosted.remote_cell import RemoteCell
+from poe.thespian.hosted.remote_actors import RemoteCell
 
 
 @dataclass(frozen=True, slots=True)

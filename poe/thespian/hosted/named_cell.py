@@ -1,28 +1,25 @@
 """The cell that stands for whoever has a name: it asks once, then passes on what it was given."""
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
-from poe.actors.actor_cell import ActorCell
+from poe.actors.actor_cell import ActorCell, LoopAddress
+from poe.actors.actor_table import ActorTable
 from poe.actors.call import Call
 from poe.actors.message import Monitor
 from poe.actors.reason import NOPROC
 from poe.thespian.hosted.name_server import Lookup
 from poe.thespian.hosted.packet import when_done
 
-if TYPE_CHECKING:
-    from poe.actors.loop_base import LoopSystemBase
-    from poe.thespian.hosted.host_system import HostSystem
-
 
 class NamedCell(ActorCell):
     """Used for one operation by name, or a few at the same moment; then it is dropped."""
 
-    def __init__(self, home: "HostSystem", name: str) -> None:
-        super().__init__(cast("LoopSystemBase", home), None, name, home.run_queue)
+    def __init__(self, actors: ActorTable, name: str, names: LoopAddress | None) -> None:
+        """Ask the name server, whose address is `names`."""
+        super().__init__(actors, None, name, actors.run_queue.queue)
         self._kept: list[tuple[Any, Any]] = []
         self._owner: ActorCell | None = None
         self.instance = self
-        names = home.names
         if names is None:
             self.end(NOPROC)
             return

@@ -10,7 +10,7 @@ import io
 import pickle
 from typing import Any, Protocol
 
-from poe.actors.address import LoopAddress
+from poe.actors.actor_cell import LoopAddress
 from poe.errors import NotPicklable, RemoteFailure
 
 

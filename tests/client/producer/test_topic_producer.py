@@ -109,7 +109,7 @@ class World:
         self.system.cast("topic_starter", self.topic)
 
     def now_s(self):
-        return self.system.monotonic_s()
+        return self.system.run_queue.monotonic_s()
 
     def call_later(self, delay_s, action):
         heapq.heappush(self._due, (self.now_s() + delay_s, next(self._order), action))

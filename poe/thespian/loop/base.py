@@ -1,4 +1,4 @@
-"""The part of the loop base that Thespian's `ActorSystem` speaks to.
+"""Thespian's system base on Poe's runtime: what its `ActorSystem` speaks to.
 
 Creation of plain actors, global names, wake-ups, dead letters, status, capabilities, and loaded
 sources. Source loading is Thespian's own code, inherited from its simple base.
@@ -10,9 +10,10 @@ import sys
 import time
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from thespian.actors import (
+    ActorSystem,
     ActorSystemException,
     ChildActorExited,
     DeadEnvelope,
@@ -29,26 +30,23 @@ from thespian.system.sourceLoader import loadModuleFromHashSource
 from thespian.system.timing import ExpirationTimer
 from thespian.system.utilis import actualActorClass, withPossibleInitArgs
 
-from poe.actors.actor_cell import ActorCell
-from poe.actors.actor_table import ActorTable
-from poe.actors.address import LoopAddress
-from poe.actors.call import Call
-from poe.actors.clock import SimulatedClock
+from poe.actors import LoopSystemBase
+from poe.actors.actor_cell import ActorCell, LoopAddress
+from poe.actors.call import Call, Start
 from poe.actors.gen_server import GenServer
-from poe.actors.message import Cast, DownSignal, ExitSignal, Start
-from poe.actors.outside import OutsideContext, to_seconds
+from poe.actors.message import Cast, DownSignal, ExitSignal
 from poe.actors.server_cell import ServerCell
-from poe.actors.thespian_delivery import ThespianCell
 from poe.actors.timer_queue import Timer
-
-if TYPE_CHECKING:
-    from thespian.actors import ActorSystem
+from poe.thespian.loop.cell import ThespianCell
+from poe.thespian.loop.outside import OutsideContext, to_seconds
 
 logger = logging.getLogger("Thespian")
 
 
-class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignore[misc]  # untyped
-    """Thespian's side of `LoopSystemBase`; never used alone.
+class ThespianBase(simpleSystemBase.ActorSystemBase):  # type: ignore[misc]  # untyped
+    """A Thespian system base whose actors live among the GenServers of a runtime.
+
+    `system` is Thespian's `ActorSystem` on it. The end of one is the end of the other: `shutdown`.
 
     It inherits only the handling of loaded sources and capabilities from Thespian's simple base;
     `__init__` sets what that code uses instead of calling its constructor.
@@ -56,14 +54,23 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
 
     def __init__(
         self,
-        system: "ActorSystem",
-        log_definitions: Any,  # noqa: ANN401
-        clock: SimulatedClock | None,
+        system: ActorSystem | None = None,
+        logDefs: Any = False,  # noqa: ANN401, FBT002, N803 - Thespian's constructor
+        *,
+        runtime: LoopSystemBase | None = None,
     ) -> None:
-        super().__init__(clock)
-        if log_definitions is not False:
-            simpleSystemBase.dictConfig(log_definitions or simpleSystemBase.defaultLoggingConfig)
-        self.system = system
+        """Begin without plain actors.
+
+        Args:
+            system: Thespian's, as it hands it to a base that it makes; None: one is made.
+            logDefs: as Thespian's; False leaves logging as it is.
+            runtime: where the actors are to live; one runtime has one base. None: one is made.
+        """
+        if logDefs is not False:
+            simpleSystemBase.dictConfig(logDefs or simpleSystemBase.defaultLoggingConfig)
+        self.runtime = runtime = LoopSystemBase() if runtime is None else runtime
+        self._actors, self._run_queue = runtime.actors, runtime.run_queue
+        self.system = system = system or ActorSystem(self, transientUnique=True)
         self.dead_letter_handler: ActorCell | None = None
         self._sources: dict[str, Any] = {}
         self._sourceAuthority: LoopAddress | None = None
@@ -71,11 +78,11 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
         self._globalNames: dict[str, LoopAddress] = {}
         self._wakeups: dict[ActorCell, dict[Timer, Any]] = {}
         self._private_count = 0
-        self._system_cell = self.new_outside_cell("ActorSys", _SystemReceiver(self))
+        self._system_cell = self._actors.new_outside_cell("ActorSys", _SystemReceiver(self))
         self.system_address = self._system_cell.address
         system.systemAddress = self.system_address
-        self._outside = OutsideContext(self, "ExternalRequester")
-        self._bad_actor = self.new_outside_cell("BadActor", _Discard())
+        self._outside = OutsideContext(self._actors, "ExternalRequester", self.newPrimaryActor)
+        self._bad_actor = self._actors.new_outside_cell("BadActor", _Discard())
         system.capabilities.update(
             {
                 "Python Version": tuple(sys.version_info),
@@ -87,27 +94,14 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
                 "AllowRemoteActorSources": "No",
             }
         )
+        assert self._actors.guests is None, "the runtime has a Thespian base already"
+        self._actors.guests = self
 
     # ---- external interface -------------------------------------------------------------------
 
     def tell(self, actor: Any, message: object) -> None:  # noqa: ANN401
         """Send a message from outside and let the actors run."""
         self._outside.tell(actor, message)
-
-    def send_from_outside(self, cell: ActorCell, message: object, sender: object) -> None:
-        """Send a message of an application thread and let the actors run.
-
-        Raises:
-            MailboxFull: too many wait for the receiver already.
-        """
-        self._enter()
-        try:
-            if cell.blocked_by is not None:
-                cell.admit()
-            cell.queue.append((cell, message, sender))
-            self._drain()
-        finally:
-            self._leave()
 
     def ask(self, actor: Any, message: object, timeout: Any) -> Any:  # noqa: ANN401
         """Send a message from outside and wait for the next answer."""
@@ -120,7 +114,9 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
     def external_clone(self) -> OutsideContext:
         """Make the endpoint of a `private()` context."""
         self._private_count += 1
-        return OutsideContext(self, f"ExternalRequester:{self._private_count}")
+        return OutsideContext(
+            self._actors, f"ExternalRequester:{self._private_count}", self.newPrimaryActor
+        )
 
     # ---- actors -------------------------------------------------------------------------------
 
@@ -132,7 +128,7 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
         source_hash: str | None,
     ) -> LoopAddress:
         """Create a top-level actor from outside."""
-        self._enter()
+        self._run_queue.enter()
         try:
             known = self._globalNames.get(global_name) if global_name else None
             if known is not None:
@@ -143,14 +139,14 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
             if cell.instance is None:
                 return self._bad_actor.address
             self._publish(cell, global_name)
-            self._drain()
+            self._run_queue.drain()
             return cell.address
         finally:
-            self._leave()
+            self._run_queue.leave()
 
     def create_child(
         self,
-        parent: ActorCell,
+        parent: ThespianCell,
         actor_class: Any,  # noqa: ANN401
         requirements: Any,  # noqa: ANN401
         global_name: str | None,
@@ -164,13 +160,13 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
         if cell.instance is None:
             parent.post(ChildActorExited(cell.address), self.system_address)
         else:
-            parent.children = parent.children or {}
             parent.children[cell] = None
             self._publish(cell, global_name)
         return cell.address
 
     def _publish(self, cell: ActorCell, global_name: str | None) -> None:
-        cell.globalName = global_name
+        if isinstance(cell, ThespianCell):
+            cell.globalName = global_name
         if global_name:
             self._globalNames[global_name] = cell.address
 
@@ -209,33 +205,30 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
             logger.warning("Actor total creation error", exc_info=True)
             if is_primary:
                 raise
-        is_server = isinstance(instance, GenServer)
-        cell: ActorCell = self._new_cell(
-            ServerCell if is_server else ThespianCell,
-            parent,
-            label,
-            pinned=is_server and actor_class.pinned_to_loop,
-        )
-        cell.source_hash = source_hash
+        if isinstance(instance, GenServer):
+            pinned = type(instance).pinned_to_loop
+            server = self._actors.new_cell(ServerCell, parent, label, pinned=pinned)
+            self._actors.enliven(server, instance)
+            server.post(Start((), {}, Call(None, None, server, None)))
+            return server
+        cell = self._actors.new_cell(ThespianCell, parent, label)
+        cell.base, cell.source_hash = self, source_hash
         if instance is not None:
-            self.enliven(cell, instance)
-            if is_server:
-                cell.post(Start((), {}, Call(None, None, cell, None)))
+            self._actors.enliven(cell, instance)
         return cell
 
     def forget(self, cell: ActorCell) -> None:
         """Take an ended actor out of all tables, and tell the actor that created it."""
-        super().forget(cell)
         for timer in list(self._wakeups.pop(cell, ())):
             timer.cancel()
-        if cell.globalName:
-            self._globalNames.pop(cell.globalName, None)
+        for name in [name for name, ref in self._globalNames.items() if ref is cell.address]:
+            del self._globalNames[name]
         if self.dead_letter_handler is cell:
             self.dead_letter_handler = None
         if cell.address in self._sourceNotifications:
             self._sourceNotifications.remove(cell.address)
         parent = cell.parent
-        if parent is not None and parent.children is not None and cell in parent.children:
+        if isinstance(parent, ThespianCell) and cell in parent.children:
             del parent.children[cell]
             parent.post(ChildActorExited(cell.address), self.system_address)
 
@@ -262,16 +255,16 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
 
     # ---- time, status -------------------------------------------------------------------------
 
-    def wakeup_after(self, cell: ActorCell, period: Any, payload: object) -> None:  # noqa: ANN401
+    def wakeup_after(self, cell: ThespianCell, period: Any, payload: object) -> None:  # noqa: ANN401
         """Deliver a `WakeupMessage` to an actor later."""
         delay_s = to_seconds(period) or 0.0
         delay = period if isinstance(period, timedelta) else timedelta(seconds=delay_s)
         message = WakeupMessage(delay, payload)
-        timer = self.add_timer(delay_s, lambda: cell.post(message, cell.address))
+        timer = self._run_queue.add_timer(delay_s, lambda: cell.post(message, cell.address))
         timer.owner = self._wakeups.setdefault(cell, {})
         timer.owner[timer] = ExpirationTimer(delay)
 
-    def send_status(self, cell: ActorCell, sender: LoopAddress) -> None:
+    def tell_status(self, cell: ActorCell, asker: LoopAddress) -> None:
         """Answer a status request for an actor, or for the system itself."""
         if cell is self._system_cell:
             status = Thespian_SystemStatus(
@@ -283,7 +276,7 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
             status = Thespian_ActorStatus(
                 cell.address, type(cell.instance).__name__, self.system_address
             )
-            for child in cell.children or ():
+            for child in cell.children if isinstance(cell, ThespianCell) else ():
                 status.addChild(child.address)
         status.addWakeups(
             [
@@ -292,7 +285,7 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
                 for rest in timers.values()
             ]
         )
-        sender.cell.post(status, cell.address)
+        asker.cell.post(status, cell.address)
 
     # ---- loaded sources -----------------------------------------------------------------------
 
@@ -309,16 +302,30 @@ class ThespianBase(ActorTable, simpleSystemBase.ActorSystemBase):  # type: ignor
             self._sourceAuthority.cell.post(
                 ValidateSource(source_hash, content), self.system_address
             )
-            if not self.is_running_here():
-                self.run_ready()
+            if not self._run_queue.is_running_here():
+                self._run_queue.run_ready()
         return source_hash
 
     def load_validated(self, message: ValidatedSource) -> None:
         """Make a source usable that the authority has accepted."""
         self._loadValidatedActorSource(message.sourceHash, message.sourceZip)
 
-    def release_sources(self) -> None:
-        """Forget all loaded sources."""
+    def update_capability(self, name: str, value: object) -> None:
+        """Change a capability of the actor system."""
+        self.system.updateCapability(name, value)
+
+    # ---- the end ------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """End every actor of the runtime, then all threads."""
+        self.runtime.shutdown()
+
+    def shutdown_soon(self) -> None:
+        """Shut down as soon as no actor runs; for `Actor.actorSystemShutdown`."""
+        self.runtime.shutdown()
+
+    def leave(self) -> None:
+        """Forget all loaded sources, because the runtime ends."""
         for source_hash in list(self._sources):
             self.unloadActorSource(source_hash)
 
@@ -334,7 +341,7 @@ class _SystemReceiver:
         if isinstance(message, ValidatedSource):
             self._base.load_validated(message)
         elif isinstance(message, Thespian_StatusReq):
-            self._base.send_status(self._base.system_address.cell, sender)
+            self._base.tell_status(self._base.system_address.cell, sender)
 
 
 class _Discard:

@@ -17,6 +17,14 @@ from thespian.actors import (
 from thespian.initmsgs import initializing_messages
 from thespian.troupe import troupe
 
+from poe.thespian import ThespianBase
+
+
+def actor_system_of(runtime):
+    """Thespian's system among the actors of a runtime; one for each."""
+    base = runtime.actors.guests or ThespianBase(runtime=runtime)
+    return base.system
+
 
 class EchoActor(Actor):
     """Gives every message back, except those of the system."""

@@ -7,13 +7,13 @@ every `private()` context has its own, so that threads do not take each other's 
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from thespian.system import isInternalActorSystemMessage
 
-if TYPE_CHECKING:
-    from poe.actors.address import LoopAddress
-    from poe.actors.loop_base import LoopSystemBase
+from poe.actors.actor_cell import LoopAddress
+from poe.actors.actor_table import ActorTable
 
 
 class OutsideMailbox:
@@ -42,13 +42,15 @@ class OutsideMailbox:
 class OutsideContext:
     """What `ActorSystem` and its `private()` contexts speak to: one mailbox and its address."""
 
-    def __init__(self, base: "LoopSystemBase", label: str) -> None:
-        self._base = base
+    def __init__(self, actors: ActorTable, label: str, create: Callable[..., LoopAddress]) -> None:
+        """Make the mailbox; `create` makes top-level actors."""
+        self._run_queue = actors.run_queue
+        self._create = create
         self._mailbox = OutsideMailbox()
-        self._cell = base.new_outside_cell(label, self._mailbox)
+        self._cell = actors.new_outside_cell(label, self._mailbox)
 
     @property
-    def address(self) -> "LoopAddress":
+    def address(self) -> LoopAddress:
         """Return the address that answers are sent to."""
         return self._cell.address
 
@@ -58,7 +60,7 @@ class OutsideContext:
         Raises:
             MailboxFull: too many wait for the actor already.
         """
-        self._base.send_from_outside(actor.cell, message, self._cell.address)
+        self._run_queue.send_from_outside(actor.cell, message, self._cell.address)
 
     def ask(self, actor: Any, message: object, timeout: Any) -> Any:  # noqa: ANN401
         """Send a message and wait for the next answer from any actor."""
@@ -73,7 +75,7 @@ class OutsideContext:
             message = self._mailbox.take(0)
             if message is not None:
                 return message
-            if deadline_s is None and self._base.is_quiet():
+            if deadline_s is None and self._run_queue.is_quiet():
                 return None
             remaining_s = None if deadline_s is None else deadline_s - time.monotonic()
             if remaining_s is not None and remaining_s <= 0:
@@ -86,7 +88,7 @@ class OutsideContext:
 
     def newPrimaryActor(self, *args: Any) -> Any:  # noqa: ANN401, N802 - Thespian's name
         """Create a top-level actor; it belongs to the system, not to this context."""
-        return self._base.newPrimaryActor(*args)
+        return self._create(*args)
 
     def exit_context(self) -> None:
         """End a `private()` context."""

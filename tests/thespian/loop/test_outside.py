@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from thespian.actors import ActorExitRequest
 
-from poe.actors.outside import OutsideMailbox, to_seconds
-from tests.actors import thespians
+from poe.thespian.loop.outside import OutsideMailbox, to_seconds
+from tests.thespian.loop import thespians
 from tests.waiting import wait_until
 
 
@@ -42,15 +42,15 @@ def test_messages_of_the_system_stay_inside():
 
 
 def test_listen_without_a_deadline_waits_for_what_a_timer_will_send(live):
-    sleeper = live.system.createActor(thespians.Sleeper)
-    live.system.tell(sleeper, 0.01)
-    assert live.system.listen() == "awake"
+    sleeper = thespians.actor_system_of(live).createActor(thespians.Sleeper)
+    thespians.actor_system_of(live).tell(sleeper, 0.01)
+    assert thespians.actor_system_of(live).listen() == "awake"
 
 
 def test_the_address_of_an_ended_context_takes_nothing_more(live):
-    echo = live.system.createActor(thespians.EchoActor)
-    context = live.external_clone()
+    echo = thespians.actor_system_of(live).createActor(thespians.EchoActor)
+    context = live.actors.guests.external_clone()
     context.exit_context()
     context.tell(echo, "hello")
-    wait_until(live.is_quiet)
+    wait_until(live.run_queue.is_quiet)
     assert context.listen(0.0) is None

@@ -4,13 +4,13 @@ import pytest
 from thespian.actors import PoisonMessage
 
 from poe.actors import ActorDead, LoopSystemBase, SimulatedClock
-from tests.actors import thespians
 from tests.actors.puppet import Puppet
+from tests.thespian.loop import thespians
 
 
 @pytest.fixture
 def actor_system():
-    system = LoopSystemBase(clock=SimulatedClock()).system
+    system = thespians.actor_system_of(LoopSystemBase(clock=SimulatedClock()))
     yield system
     system.shutdown()
 
@@ -36,27 +36,27 @@ def test_poison_goes_to_the_actor_that_sent_the_message(actor_system):
 
 
 def test_a_cast_reaches_a_plain_actor_as_a_message(system):
-    echo = system.system.createActor(thespians.EchoActor)
+    echo = thespians.actor_system_of(system).createActor(thespians.EchoActor)
     ref = system.start(Puppet)
     system.call(ref, lambda puppet, _: puppet.cast(echo, "hello"))
     assert system.get_state(ref)["log"] == [("info", "hello")]
 
 
 def test_a_call_to_a_plain_actor_fails_instead_of_waiting_in_vain(system):
-    echo = system.system.createActor(thespians.EchoActor)
+    echo = thespians.actor_system_of(system).createActor(thespians.EchoActor)
     with pytest.raises(TypeError, match="no GenServer"):
         system.call(echo, "request")
 
 
 @pytest.mark.parametrize(("reason", "is_alive"), [("normal", True), ("boom", False)])
 def test_an_exit_signal_ends_a_plain_actor_unless_it_is_normal(system, reason, is_alive):
-    echo = system.system.createActor(thespians.EchoActor)
+    echo = thespians.actor_system_of(system).createActor(thespians.EchoActor)
     system.exit(echo, reason)
     assert system.is_alive(echo) is is_alive
 
 
 def test_a_link_to_a_plain_actor_works_both_ways(system):
-    echo = system.system.createActor(thespians.EchoActor)
+    echo = thespians.actor_system_of(system).createActor(thespians.EchoActor)
     ref = system.start(Puppet)
     system.call(ref, lambda puppet, _: puppet.link(echo))
     system.exit(echo, "boom")
