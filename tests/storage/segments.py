@@ -54,3 +54,8 @@ def names_in(folder: Path) -> list[str]:
 def wait_for_line(program):
     """Wait until a program started with a pipe has written a line."""
     return program.stdout.readline()
+
+
+def some_of(size: int) -> range:
+    """Return one in seven numbers below a size: over a few records, each byte of a record."""
+    return range(0, size, 7)

@@ -32,6 +32,7 @@ from tests.storage.segments import (
     path_of,
     read_all,
     reopen,
+    some_of,
 )
 from torture.layers.crash_state import after_kill
 from torture.layers.memory import MemoryFiles
@@ -430,17 +431,16 @@ def damaged(base, offset):
     path_of(base, "seq").write_bytes(content)
 
 
-def test_every_flipped_bit_and_every_cut_of_the_receipts_is_found(tmp_path, layer):
+def test_a_flipped_bit_or_a_cut_of_the_receipts_is_found(tmp_path, layer):
     filled(layer).close()
     path = path_of(tmp_path, "seq")
     whole = path.read_bytes()
     [check] = check_segments(layer)
     assert not check.damage
-    cuts = [whole[:size] for size in range(len(whole))]
+    cuts = [whole[:size] for size in some_of(len(whole))]
     flips = [
-        whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :]
-        for at in range(len(whole))
-        for bit in range(8)
+        whole[: bit // 8] + bytes([whole[bit // 8] ^ 1 << bit % 8]) + whole[bit // 8 + 1 :]
+        for bit in some_of(8 * len(whole))
     ]
     for content in (*cuts, *flips, whole + bytes(64)):
         path.write_bytes(content)

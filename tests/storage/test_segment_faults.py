@@ -186,9 +186,10 @@ def live(segment, acknowledged):
                 getattr(segment, action)()
 
 
-@pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EIO])
-@pytest.mark.parametrize("is_for_ever", [False, True])
-@pytest.mark.parametrize("ack", ["flushed", "memory"])
+@pytest.mark.parametrize(
+    ("error_number", "is_for_ever", "ack"),
+    [(errno.ENOSPC, False, "flushed"), (errno.EIO, True, "memory")],
+)
 def test_whichever_call_fails_exactly_the_accepted_batches_are_stored(
     tmp_path, error_number, is_for_ever, ack
 ):

@@ -307,7 +307,7 @@ def test_a_folder_that_gets_our_name_for_the_topic_is_sound(tmp_path):
         store.close()
 
 
-@pytest.mark.parametrize("bit", range(SUM_ENTRY_BYTES * 8))
+@pytest.mark.parametrize("bit", range(0, SUM_ENTRY_BYTES * 8, 13))
 def test_a_first_entry_with_a_wrong_bit_is_damage_and_nothing_is_moved(tmp_path, bit):
     closed(tmp_path, counts=(3,))
     [path] = tmp_path.glob("topics/t/*_sum")

@@ -17,7 +17,7 @@ from poe.storage import RealFiles, SegmentOptions, Store
 from poe.storage.formats.store_meta import Event, Kind, StoreMeta, decode_events, encode_event
 from tests.broker.nodes import descriptors
 from tests.storage.faulty_files import FaultyFiles
-from tests.storage.segments import NOW, names_in, read_all
+from tests.storage.segments import NOW, names_in, read_all, some_of
 from torture.layers.memory import MemoryFiles
 
 U64 = st.integers(0, 2**64 - 1)
@@ -117,7 +117,7 @@ def test_whatever_becomes_of_the_events_all_messages_are_there(tmp_path, kind):
     closed_store(tmp_path)
     path = tmp_path / "store.meta"
     whole = path.read_bytes()
-    for at in range(len(whole)):
+    for at in some_of(len(whole)):
         content = bytearray(whole)
         content[at] ^= 0x40
         path.write_bytes(content if kind == "flipped" else whole[:at])
