@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from platformdirs import user_data_path
 
@@ -26,6 +26,7 @@ from poe.broker import (
     ScrubberOptions,
 )
 from poe.errors import OptionError, UnknownOption
+from poe.option import Range, check_options
 from poe.storage import SegmentOptions, StoreOptions, TopicOptions
 
 TOML_FILE = "poe.toml"
@@ -53,17 +54,14 @@ class ServiceOptions:
     isolation: Literal["none", "process"] = "none"
     """`process` runs the node in a process of its own, restarted when it dies."""
 
-    thespian_port: int | None = None
+    thespian_port: Annotated[int | None, Range(1, 65535)] = None
     """Offer the node to Thespian programs: admin port, on 127.0.0.1.
     Off by default: whoever can connect to loopback can then run code as the server's user.
     """
 
     def __post_init__(self) -> None:
         """Reject what is none."""
-        if self.isolation not in {"none", "process"}:
-            raise OptionError("isolation", self.isolation, "none or process")
-        if self.thespian_port is not None and not 1 <= self.thespian_port <= 65535:  # noqa: PLR2004 - 16 bits
-            raise OptionError("thespian_port", self.thespian_port, '1 to 65535, or "none"')
+        check_options(self)
 
     def check_is_default(self) -> None:
         """Refuse what an embedded node would take no notice of.

@@ -9,6 +9,7 @@ from platformdirs import user_data_path
 
 from poe.config import Config, option_choices, option_parts, option_types, parse_option
 from poe.errors import OptionError, UnknownOption
+from poe.option import Range, allowed
 from poe.storage import TopicOptions
 from tests.python_process import ROOT
 
@@ -312,6 +313,36 @@ def test_the_documented_defaults_are_the_real_ones():
     assert documented.pop("dir") == "the user's data folder"
     real = {name: str(value).lower() for name, value in load().as_dict().items()}
     assert documented == {name: value for name, value in real.items() if name != "dir"}
+
+
+def test_the_documented_units_are_the_real_ones():
+    document = (ROOT / "docs" / "configuration.md").read_text()
+    documented = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", document, re.MULTILINE))
+    for part in option_parts():
+        for name, each in allowed(part).items():
+            if each.literals:
+                assert documented[name] == ", ".join(f"`{word}`" for word in each.literals), name
+            elif each.range is not None:
+                assert documented[name] == each.range.unit or each.range.words(is_whole=True), name
+
+
+@pytest.mark.parametrize("part", option_parts())
+def test_what_is_no_number_is_refused_wherever_there_is_a_range(part):
+    for name, each in allowed(part).items():
+        if each.range is not None:
+            for value in (float("nan"), float("inf"), -1, True, "5", b"", [5]):
+                with pytest.raises(OptionError) as caught:
+                    part(**{name: value})
+                assert caught.value.key == name
+                assert caught.value.allowed == str(each)
+
+
+def test_a_range_says_what_it_takes():
+    assert Range(1024, 2**31, unit="bytes").words(is_whole=True) == "1024 to 2^31 (bytes)"
+    assert Range(0, 2**40 - 1).words(is_whole=True) == "0 to 2^40 - 1"
+    assert Range(0, 65535).words(is_whole=True) == "0 to 65535"
+    assert Range(above=True, unit="s").words(is_whole=False) == "more than 0 (finite s)"
+    assert [Range(1, 3).holds(value) for value in (0, 1, 3, 3.1)] == [False, True, True, False]
 
 
 def test_an_error_of_text_names_what_the_user_wrote():

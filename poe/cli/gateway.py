@@ -24,6 +24,7 @@ from poe.cli.output import OutputFailed, write_line
 from poe.cli.service import notify, raise_descriptor_limit
 from poe.errors import HttpMissing, OptionError
 from poe.gateway.http.options import GatewayOptions
+from poe.option import help_of
 
 _log = logging.getLogger("poe.cli")
 
@@ -82,9 +83,9 @@ def gateway_command() -> Callable[..., ExitCode]:
     """Return `gateway` with a parameter for each option, for typer to read."""
     signature = inspect.signature(gateway)
     own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-    kinds, help_of = get_type_hints(GatewayOptions), field_docstrings(GatewayOptions)
+    kinds, texts = get_type_hints(GatewayOptions), field_docstrings(GatewayOptions)
     parameters = [
-        _parameter(each.name, kinds[each.name], help_of.get(each.name, ""), each.default)
+        _parameter(each.name, kinds[each.name], texts.get(each.name, ""), each.default)
         for each in fields(GatewayOptions)
         if kinds[each.name] in {int, float, str, bool, tuple[str, ...]}
     ]
@@ -108,7 +109,7 @@ def _parameter(name: str, kind: type, help_text: str, default: object) -> inspec
         kind = list[str]
     else:
         parser = None if kind is str else number(flag, kind, 0)
-        help_text = f"{help_text}  [default: {default}]"
+        help_text = help_of(GatewayOptions, name, help_text, default)
         option = typer.Option(flag, help=help_text, metavar=_METAVARS[kind], parser=parser)
     annotation = Annotated[kind | None, option]  # type: ignore[valid-type]  # made at run time
     return inspect.Parameter(

@@ -24,6 +24,7 @@ from poe.cli.thespian_gateway import ThespianGateway
 from poe.config import Config, option_choices, option_parts, parse_option
 from poe.errors import OptionError
 from poe.node import Node
+from poe.option import help_of
 
 _log = logging.getLogger("poe.cli")
 
@@ -92,27 +93,28 @@ def serve_command() -> Callable[..., ExitCode]:
 
 
 def _options() -> dict[str, tuple[str, str]]:
-    """Return the help and the default of each option."""
-    rows = {"dir": (field_docstrings(Config).get("dir", ""), _DIR_DEFAULT)}
+    """Return the help of each option, without and with its range and default."""
+    text = field_docstrings(Config).get("dir", "")
+    rows = {"dir": (text, help_of(Config, "dir", text, _DIR_DEFAULT))}
     for part in option_parts():
-        help_of = field_docstrings(part)
+        texts = field_docstrings(part)
         for field in fields(part):
             default = "none" if field.default in (None, ()) else str(field.default)
-            rows[field.name] = (help_of.get(field.name, ""), default)
+            text = texts.get(field.name, "")
+            rows[field.name] = (text, help_of(part, field.name, text, default))
     return rows
 
 
-def _parameter(name: str, help_text: str, default: str) -> inspect.Parameter:
+def _parameter(name: str, text: str, whole_text: str) -> inspect.Parameter:
     """Describe one option to typer: a switch when it is true or false, else text that we parse."""
     flag = "--" + name.replace("_", "-")
     choices = option_choices(name)
     if bool in choices:
         switch = f"{flag}/--no-{flag.removeprefix('--')}"
-        annotation: Any = Annotated[bool | None, typer.Option(switch, help=help_text)]
+        annotation: Any = Annotated[bool | None, typer.Option(switch, help=text)]
     else:
         words = [_METAVARS.get(each, str(each)) for each in choices if each is not NoneType]
-        help_text = f"{help_text}  [default: {default}]"
-        option = typer.Option(flag, help=help_text, metavar="|".join(words))
+        option = typer.Option(flag, help=whole_text, metavar="|".join(words))
         annotation = Annotated[str | None, option]
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation

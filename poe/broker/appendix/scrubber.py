@@ -8,10 +8,11 @@ files itself. What it finds is logged; a reader is told of it by the read itself
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from poe.actors import GenServer
-from poe.errors import NoDescriptors, OptionError, StorageError
+from poe.errors import NoDescriptors, StorageError
+from poe.option import Range, check_options
 from poe.storage import Store
 
 logger = logging.getLogger("poe.broker")
@@ -32,13 +33,12 @@ class ScrubberOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    scrub_rate: int = 4 * 1024 * 1024
+    scrub_rate: Annotated[int, Range(0, 2**40 - 1, unit="bytes per second")] = 4 * 1024 * 1024
     """Bytes per second; 0 leaves damage to be found by who reads it."""
 
     def __post_init__(self) -> None:
-        """Reject rates that are none."""
-        if not 0 <= self.scrub_rate < 2**40:
-            raise OptionError("scrub_rate", self.scrub_rate, "0 to 2^40 - 1 (bytes per second)")
+        """Reject what is not allowed."""
+        check_options(self)
 
 
 class Scrubber(GenServer):

@@ -9,9 +9,8 @@ Source: appendix_server.erl; the index process and the sleep/wake handshake are 
 """
 
 import logging
-import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from poe.actors import NO_REPLY, Call, Error, Exit, GenServer, Reason, Stop, Timer, Work, is_orderly
 from poe.broker.appendix.group_sync import GroupSync, SyncAlarm
@@ -38,6 +37,7 @@ from poe.broker.appendix.message import (
 )
 from poe.broker.appendix.sync_rounds import SyncRounds
 from poe.errors import CorruptRecord, OptionError, StorageError, WriteFailed
+from poe.option import Range, check_options
 from poe.storage import Clock, FreeSpace, Segment
 from poe.topic_name import topic_text
 
@@ -71,16 +71,16 @@ class AppendixOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    count_limit: int = 100_000
+    count_limit: Annotated[int, Range(1, unit="messages")] = 100_000
     """Messages in a segment; a fast producer may double it."""
 
-    size_limit: int = 67_108_864
+    size_limit: Annotated[int, Range(1, 2**40 - 1, unit="bytes")] = 67_108_864
     """Bytes in a segment; looked at as `count_limit`."""
 
-    worker_timeout: float = 1.0
+    worker_timeout: Annotated[float, Range(above=True, unit="seconds")] = 1.0
     """Seconds without a request until hibernation."""
 
-    sync_interval: float = 1.0
+    sync_interval: Annotated[float, Range(0, unit="seconds")] = 1.0
     """Seconds until what was put is synced, unasked: what a power cut may cost; 0 is never."""
 
     read: Literal["flushed", "synced"] = "flushed"
@@ -92,18 +92,7 @@ class AppendixOptions:
 
     def __post_init__(self) -> None:
         """Reject limits that no segment could keep."""
-        if self.count_limit < 1:
-            raise OptionError("count_limit", self.count_limit, "1 or more (messages)")
-        if not 1 <= self.size_limit < 2**40:
-            raise OptionError("size_limit", self.size_limit, "1 to 2^40 - 1 (bytes)")
-        if not 0 < self.worker_timeout < math.inf:
-            raise OptionError("worker_timeout", self.worker_timeout, "more than 0 (finite seconds)")
-        if self.read not in ("flushed", "synced"):
-            raise OptionError("read", self.read, "flushed or synced")
-        if self.on_corrupt not in ("close", "skip"):
-            raise OptionError("on_corrupt", self.on_corrupt, "close or skip")
-        if not 0 <= self.sync_interval < math.inf:
-            raise OptionError("sync_interval", self.sync_interval, "0 or more (seconds)")
+        check_options(self)
         if self.read == "synced" and not self.sync_interval:
             raise OptionError("sync_interval", 0, "more than 0 (seconds) with read synced")
 

@@ -7,11 +7,10 @@ memory here. A peer with many requests at once is served a few at a turn, so tha
 """
 
 import logging
-import math
 import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from poe.actors import READABLE, SHUTDOWN, Call, Exit, GenServer, Reason, SocketWatch, Stop
 from poe.broker.connection.byte_budget import ByteBudget, Holding, Room
@@ -21,8 +20,9 @@ from poe.broker.connection.reply import make_reply
 from poe.broker.connection.reply_sender import ReplySender
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.request_handler import RequestHandler
-from poe.errors import ConnectionClosed, OptionError, Overloaded, PoeError, RemoteProtocolError
+from poe.errors import ConnectionClosed, Overloaded, PoeError, RemoteProtocolError
 from poe.errors.tracebacks import drop_tracebacks
+from poe.option import Range, check_options
 from poe.protocol import (
     FRAME_MAX,
     ControlRequest,
@@ -60,8 +60,6 @@ _TURN_S = 1.0
 _TURN_BYTES = 1024 * 1024
 """What a frame must grow by in each second while others wait for the memory that it takes."""
 
-_FRAME_MAX_MIN = 1024
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
@@ -71,33 +69,24 @@ class ConnectionOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    frame_max: int = FRAME_MAX
+    frame_max: Annotated[int, Range(1024, 2**31, unit="bytes")] = FRAME_MAX
     """Bytes in one frame, received or sent."""
 
-    frame_timeout: float = 10.0
+    frame_timeout: Annotated[float, Range(above=True, unit="seconds")] = 10.0
     """Seconds that an unfinished frame may take, plus a second for each 16 KiB received of it."""
 
-    send_timeout: float = 30.0
+    send_timeout: Annotated[float, Range(above=True, unit="seconds")] = 30.0
     """Seconds that a peer may take no bytes of a reply."""
 
-    put_timeout: float = 30.0
+    put_timeout: Annotated[float, Range(above=True, unit="seconds")] = 30.0
     """Seconds that a put or a sync may wait for its disk; then the peer is told: it may be done."""
 
-    idle_timeout: float = 600.0
+    idle_timeout: Annotated[float, Range(0, unit="seconds")] = 600.0
     """Seconds without a request until a connection is closed; 0 keeps it for ever."""
 
     def __post_init__(self) -> None:
         """Reject limits that no frame could keep."""
-        if not _FRAME_MAX_MIN <= self.frame_max <= 2**31:
-            raise OptionError("frame_max", self.frame_max, "1024 to 2^31 (bytes)")
-        if not 0 < self.frame_timeout < math.inf:
-            raise OptionError("frame_timeout", self.frame_timeout, "more than 0 (finite seconds)")
-        if not 0 < self.send_timeout < math.inf:
-            raise OptionError("send_timeout", self.send_timeout, "more than 0 (finite seconds)")
-        if not 0 < self.put_timeout < math.inf:
-            raise OptionError("put_timeout", self.put_timeout, "more than 0 (finite seconds)")
-        if not 0 <= self.idle_timeout < math.inf:
-            raise OptionError("idle_timeout", self.idle_timeout, "0 or more (seconds); 0 is never")
+        check_options(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import socket
 from collections import deque
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from poe.actors import KILL, READABLE, SHUTDOWN, GenServer, Reason, SocketWatch
 from poe.broker.appendix.message import ReleaseWaiting
@@ -26,7 +26,8 @@ from poe.broker.connection.listen_address import ListenAddress
 from poe.broker.connection.spare_descriptor import SpareDescriptor
 from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.registry.routing_table import RoutingTable
-from poe.errors import OptionError, Overloaded, PoeError
+from poe.errors import Overloaded, PoeError
+from poe.option import Range, check_options
 from poe.protocol import ErrorReply
 from poe.supervision import (
     ChildKind,
@@ -47,7 +48,6 @@ _ACCEPTS_PER_TURN = 16
 _PAUSE_S = 0.2
 _FILES_RESERVED = 16
 """Descriptors that clients leave to segments: what one needs to be opened, a few times over."""
-_IN_FLIGHT_MIN = 64 * 1024
 _LINGER_S = 1.0
 """How long a client that was refused has to read why."""
 _LEAVING_MAX = 100
@@ -79,7 +79,7 @@ class ListenerOptions:
     host: str = "127.0.0.1"
     """Address to listen on; others than loopback need `insecure`, for nothing is encrypted."""
 
-    port: int | None = 5555
+    port: Annotated[int | None, Range(0, 65535)] = 5555
     """0 takes any free port.
 
     None means no listener, for a node that only its own process uses.
@@ -88,30 +88,20 @@ class ListenerOptions:
     insecure: bool = False
     """Allow an address that others can reach."""
 
-    connections_max: int = 10_000
+    connections_max: Annotated[int, Range(1, unit="connections")] = 10_000
     """Clients at a time; more are told so and closed."""
 
-    connections_per_address_max: int | None = None
+    connections_per_address_max: Annotated[int | None, Range(1, unit="connections")] = None
     """The same for each address that clients come from; None sets no limit."""
 
-    in_flight_max: int = 268_435_456
+    in_flight_max: Annotated[int, Range(65536, unit="bytes")] = 268_435_456
     """Bytes in memory of unfinished requests and replies, of all clients together."""
 
     def __post_init__(self) -> None:
         """Reject addresses that would open the node to others by accident."""
-        if self.port is not None and not 0 <= self.port <= 65535:  # noqa: PLR2004 - 16 bits
-            raise OptionError("port", self.port, "0 to 65535")
+        check_options(self)
         if not self.insecure:
             self.address  # noqa: B018 - refuses one that others can reach
-        if self.connections_max < 1:
-            raise OptionError("connections_max", self.connections_max, "1 or more")
-        per_address_max = self.connections_per_address_max
-        if per_address_max is not None and per_address_max < 1:
-            raise OptionError(
-                "connections_per_address_max", per_address_max, "1 or more, or 'none'"
-            )
-        if self.in_flight_max < _IN_FLIGHT_MIN:
-            raise OptionError("in_flight_max", self.in_flight_max, "65536 or more (bytes)")
 
     @cached_property
     def address(self) -> ListenAddress:

@@ -10,10 +10,9 @@ lands behind a bound that is already recorded (the original lost messages there)
 
 import contextlib
 import logging
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer
 from poe.actors.reason import is_word
@@ -41,6 +40,7 @@ from poe.errors import (
     TopicReadOnly,
     UnknownTopic,
 )
+from poe.option import Range, check_options
 from poe.storage import Clock, Messages, Producers, PutKey, Segment, Store
 from poe.supervision import terminate_child, which_children
 
@@ -61,20 +61,20 @@ class RegistryOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    check_interval: float = 0.5
+    check_interval: Annotated[float, Range(above=True, unit="seconds")] = 0.5
     """Seconds between looks at the writers' limits."""
 
-    max_age: float | None = None
+    max_age: Annotated[float | None, Range(above=True, unit="seconds")] = None
     """Seconds after which data is deleted; None keeps it for ever."""
 
     archive_dir: Path | None = None
     """Folder that segments are archived into before `max_age` deletes them; None deletes at once.
     Needs Spark."""
 
-    topics_max: int = 100_000
+    topics_max: Annotated[int, Range(1, unit="topics")] = 100_000
     """Topics in all; puts onto more are refused."""
 
-    topic_creation_rate: int | None = None
+    topic_creation_rate: Annotated[int | None, Range(1, unit="topics per second")] = None
     """New topics in a second; None sets no limit."""
 
     auto_create: bool = True
@@ -82,18 +82,10 @@ class RegistryOptions:
 
     def __post_init__(self) -> None:
         """Reject periods that are none."""
-        if not 0 < self.check_interval < math.inf:
-            raise OptionError("check_interval", self.check_interval, "more than 0 (finite seconds)")
-        if self.max_age is not None and not 0 < self.max_age < math.inf:
-            raise OptionError("max_age", self.max_age, 'more than 0 (finite seconds), or "none"')
+        check_options(self)
         if self.archive_dir is not None and self.max_age is None:
             allowed = "none, or set max_age, too: what is about to expire is archived"
             raise OptionError("archive_dir", str(self.archive_dir), allowed)
-        if self.topics_max < 1:
-            raise OptionError("topics_max", self.topics_max, "1 or more")
-        if self.topic_creation_rate is not None and self.topic_creation_rate < 1:
-            allowed = "1 or more (topics per second), or 'none'"
-            raise OptionError("topic_creation_rate", self.topic_creation_rate, allowed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,18 @@
 """The options of the gateway: where it listens, what bounds its memory, how it produces."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 from poe.broker.connection.listen_address import ListenAddress
 from poe.errors import OptionError
 from poe.gateway.http.edit import Edit
 from poe.gateway.http.guard import allowed_host, allowed_origin
+from poe.option import Range, check_options
 
 DOWN_WAIT_S = 0.25
 """How long a request waits for a broker that lately could not be reached."""
-_PORT_MAX = 65535
 _LISTS: tuple[tuple[str, Callable[[object], str], str], ...] = (
     ("allowed_hosts", allowed_host, "names or addresses without a port, as gateway.example"),
     ("allowed_origins", allowed_origin, "scheme, host and port alone, as https://app.example:8443"),
@@ -36,7 +36,7 @@ class GatewayOptions:
     host: str = "127.0.0.1"
     """Address to listen on; others than loopback need `insecure`, for nothing is encrypted."""
 
-    port: int = 8000
+    port: Annotated[int, Range(0, 65535)] = 8000
     """0 takes any free port."""
 
     insecure: bool = False
@@ -48,56 +48,56 @@ class GatewayOptions:
     allowed_origins: tuple[str, ...] = ()
     """Origins such as https://app.example, whose pages may use the gateway from a browser."""
 
-    body_max: int = 1 << 20
+    body_max: Annotated[int, Range(1)] = 1 << 20
     """Bytes of a request's body; a greater one is refused with 413."""
 
-    messages_max: int = 10_000
+    messages_max: Annotated[int, Range(1)] = 10_000
     """Messages of one request, likewise."""
 
-    in_flight_max: int = 64 << 20
+    in_flight_max: Annotated[int, Range(1)] = 64 << 20
     """Bytes of all bodies that are being received or worked on; beyond it 503."""
 
-    connections_max: int = 1000
+    connections_max: Annotated[int, Range(1)] = 1000
     """Clients at a time; more are answered 503 and closed."""
 
-    topics_max: int = 1000
+    topics_max: Annotated[int, Range(1)] = 1000
     """Topics that clients may post to, each with a connection to the broker; beyond it 503."""
 
-    followers_max: int = 100
+    followers_max: Annotated[int, Range(1)] = 100
     """Clients that follow topics, each with a connection to the broker; beyond it 503."""
 
-    head_timeout_s: float = 10.0
+    head_timeout_s: Annotated[float, Range(above=True, unit="seconds")] = 10.0
     """Seconds for a request line and headers to arrive, from connecting or their first byte."""
 
-    body_timeout_s: float = 30.0
+    body_timeout_s: Annotated[float, Range(above=True, unit="seconds")] = 30.0
     """Seconds for a body to arrive; then 408. So long, too, a client may take no data."""
 
-    keep_alive_s: int = 75
+    keep_alive_s: Annotated[int, Range(1, unit="seconds")] = 75
     """Seconds that a connection may be idle between two requests."""
 
-    connect_timeout_s: float = 2.0
+    connect_timeout_s: Annotated[float, Range(above=True, unit="seconds")] = 2.0
     """Seconds that a request waits for a broker to be reached, but 0.25 s after one could not be
     reached; then 503."""
 
-    sync_timeout_s: float = 30.0
+    sync_timeout_s: Annotated[float, Range(above=True, unit="seconds")] = 30.0
     """Seconds that /sync waits for the broker; then 504, and it may still be delivered."""
 
-    read_timeout_s: float = 10.0
+    read_timeout_s: Annotated[float, Range(above=True, unit="seconds")] = 10.0
     """Seconds that a read, or a look whether the broker is there, may take; then 504."""
 
-    read_count_max: int = 1000
+    read_count_max: Annotated[int, Range(1)] = 1000
     """Messages that one GET returns at most, and without `limit` 100."""
 
     edit: Edit | None = None
     """Function that sees each post first: `edit(Post) -> Post | Answer | Rejection`."""
 
-    edit_timeout_s: float = 5.0
+    edit_timeout_s: Annotated[float, Range(above=True, unit="seconds")] = 5.0
     """Seconds that it may take; then 503, and nothing is produced."""
 
-    retry_after_s: int = 1
+    retry_after_s: Annotated[int, Range(1, unit="seconds")] = 1
     """What Retry-After says in answers 429 and 503."""
 
-    drain_timeout_s: int = 5
+    drain_timeout_s: Annotated[int, Range(1, unit="seconds")] = 5
     """Seconds that requests under way get when the gateway is to stop."""
 
     producer: Mapping[str, Any] = field(default_factory=dict)
@@ -110,21 +110,11 @@ class GatewayOptions:
 
     def __post_init__(self) -> None:
         """Reject what would open the gateway to others by accident, and numbers that bound none."""
-        if not 0 <= self.port <= _PORT_MAX:
-            raise OptionError("port", self.port, "0 to 65535")
+        check_options(self)
         if not self.insecure:
             self.address  # noqa: B018 - refuses one that others can reach
         for name, parse, allowed in _LISTS:
             object.__setattr__(self, name, _list(name, getattr(self, name), parse, allowed))
-        for each in fields(self):
-            if not (each.name.endswith(("_max", "_s")) and each.type in {int, float}):
-                continue
-            value, least = getattr(self, each.name), 1 if each.type is int else 0
-            if isinstance(value, bool) or not isinstance(value, (int, each.type)):
-                raise OptionError(each.name, value, "a number")
-            # Asked this way round, the number that is none (nan) is refused, too.
-            if not value >= least or (value == 0 and each.type is float):
-                raise OptionError(each.name, value, f"{least} or more" if least else "more than 0")
         if self.edit is not None and not callable(self.edit):
             raise OptionError("edit", self.edit, "a function, or None")
 

@@ -1,9 +1,10 @@
 """The options of segments."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
 from poe.errors import InvalidTopicName, OptionError
+from poe.option import Range, check_options
 from poe.storage.recovery.recovery import RecoveryMode
 from poe.storage.segment.topic_options import AckLevel, TopicOptions
 from poe.topic_name import NamePolicy, folder_bytes, folder_name
@@ -19,10 +20,10 @@ class SegmentOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    message_max: int = 16 * 1024 * 1024
+    message_max: Annotated[int, Range(1, _MESSAGE_LIMIT, unit="bytes")] = 16 * 1024 * 1024
     """Largest message, in bytes."""
 
-    buffer_count_max: int = 100
+    buffer_count_max: Annotated[int, Range(1, unit="messages")] = 100
     """Messages that wait in memory before they are written, with `ack="memory"`."""
 
     ack: AckLevel = "flushed"
@@ -46,22 +47,7 @@ class SegmentOptions:
 
     def __post_init__(self) -> None:
         """Reject what no segment could keep."""
-        if not 1 <= self.message_max <= _MESSAGE_LIMIT:
-            raise OptionError(
-                key="message_max", value=self.message_max, allowed="1 to 2^32 - 8 (bytes)"
-            )
-        if self.buffer_count_max < 1:
-            raise OptionError(
-                key="buffer_count_max", value=self.buffer_count_max, allowed="1 or more (messages)"
-            )
-        for key, choices in (
-            ("ack", get_args(AckLevel)),
-            ("names", get_args(NamePolicy)),
-            ("verify", ("once", "always", "never")),
-            ("recovery", ("point-in-time", "strict", "salvage")),
-        ):
-            if getattr(self, key) not in choices:
-                raise OptionError(key, getattr(self, key), " or ".join(choices))
+        check_options(self)
         for each in self.topics:
             try:
                 folder_name(folder_bytes(each.topic), self.names)

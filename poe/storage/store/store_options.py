@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import dataclass
+from typing import Annotated
 
 from poe.errors import OptionError
+from poe.option import Range, check_options
 
 _STORE_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
@@ -16,7 +18,7 @@ class StoreOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    min_free: int = 128 * 1024 * 1024
+    min_free: Annotated[int, Range(0, unit="bytes")] = 128 * 1024 * 1024
     """Bytes free on the disk, below which puts are refused; 0 fills it."""
 
     allow_network_file_system: bool = False
@@ -34,8 +36,7 @@ class StoreOptions:
 
     def __post_init__(self) -> None:
         """Reject what is none."""
-        if self.min_free < 0:
-            raise OptionError("min_free", self.min_free, "0 or more (bytes)")
+        check_options(self)
         if self.store_id is not None and not _STORE_ID.fullmatch(self.store_id):
             allowed = "the 32 hexadecimal digits that `poe check` tells, or 'none'"
             raise OptionError("store_id", self.store_id, allowed)

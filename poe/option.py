@@ -1,0 +1,117 @@
+"""What an option may be, said once, at its field: the check and the help read it there.
+
+class ConnectionOptions:
+frame_timeout: Annotated[float, Range(0, above=True, unit="seconds")] = 10.0
+
+def __post_init__(self) -> None:
+check_options(self)
+"""
+
+import math
+from dataclasses import dataclass, fields
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from poe.errors import OptionError
+
+_PLAIN_MAX = 1 << 20
+_NEAR_POWER = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The numbers that an option may be: `least` to `most`, both allowed unless it says `above`."""
+
+    least: int = 0
+    most: float = math.inf
+    above: bool = False
+    """Whether `least` itself is too little."""
+
+    unit: str = ""
+
+    def holds(self, value: object) -> bool:
+        """Tell whether it is such a number; what is infinite, or none (nan), never is."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        is_enough = value > self.least if self.above else value >= self.least
+        return is_enough and value <= self.most and value < math.inf
+
+    def words(self, *, is_whole: bool) -> str:
+        """Say what is allowed; of numbers with a fraction, that infinity is not."""
+        unit = f" ({self.unit})" if self.unit else ""
+        if self.most < math.inf:
+            return f"{self.least} to {_number(int(self.most))}{unit}"
+        if not is_whole:
+            unit = f" (finite {self.unit})"
+        return (f"more than {self.least}" if self.above else f"{self.least} or more") + unit
+
+
+def _number(number: int) -> str:
+    """Write a number near a power of two as people know it: 2^31, 2^40 - 1."""
+    power = number.bit_length() - (number.bit_count() == 1)
+    below = (1 << power) - number
+    if number < _PLAIN_MAX or below > _NEAR_POWER:
+        return str(number)
+    return f"2^{power} - {below}" if below else f"2^{power}"
+
+
+class Allowed(NamedTuple):
+    """What one option may be, as far as that is more than its type."""
+
+    range: Range | None
+    literals: tuple[str, ...]
+    is_whole: bool
+    """Whether a number has no fraction."""
+
+    may_be_none: bool
+
+    def __str__(self) -> str:
+        words = " or ".join(self.literals)
+        if self.range is not None:
+            words = self.range.words(is_whole=self.is_whole)
+        return f'{words}, or "none"' if words and self.may_be_none else words
+
+    def holds(self, value: object) -> bool:
+        """Tell whether it may be that value."""
+        if value is None and self.may_be_none:
+            return True
+        if self.range is not None:
+            return (isinstance(value, int) or not self.is_whole) and self.range.holds(value)
+        return not self.literals or value in self.literals
+
+
+@cache
+def allowed(kind: Any) -> dict[str, Allowed]:  # noqa: ANN401 - a dataclass
+    """Return what each field of a class of options may be."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: _allowed(hints[field.name]) for field in fields(kind)}
+
+
+def _allowed(hint: Any) -> Allowed:  # noqa: ANN401 - any type
+    found = None
+    if get_origin(hint) is Annotated:
+        hint, *notes = get_args(hint)
+        found = next(each for each in notes if isinstance(each, Range))
+    types = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+    literals = [each for kind in types if get_origin(kind) is Literal for each in get_args(kind)]
+    return Allowed(found, tuple(literals), float not in types, NoneType in types)
+
+
+def help_of(kind: type, name: str, text: str, default: object) -> str:
+    """Return the help of an option: what it is for, its range if it has one, and its default."""
+    found = allowed(kind)[name]
+    words = f"  [{found}]" if found.range is not None else ""
+    return f"{text}{words}  [default: {default}]"
+
+
+def check_options(options: Any) -> None:  # noqa: ANN401 - a dataclass
+    """Refuse what an option must not be.
+
+    Raises:
+        OptionError: names the option, and says what is allowed.
+    """
+    for name, each in allowed(type(options)).items():  # type: ignore[arg-type]  # it is hashable
+        value = getattr(options, name)
+        if not each.holds(value):
+            raise OptionError(name, value, str(each))
