@@ -9,6 +9,7 @@ import errno
 import os
 import tomllib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -31,7 +32,7 @@ from poe.storage.formats import segment_lock, store_meta, sum_file
 from poe.storage.real_files import RealFile, RealFiles
 from poe.storage.recovery import recovery
 from poe.storage.recovery.survey import Survey
-from poe.storage.segment import segment, segment_files, segment_options
+from poe.storage.segment import durability, segment, segment_files, segment_options
 from poe.storage.segment.data_file import DataFile
 from poe.storage.segment.sum_writer import SumWriter
 from poe.storage.slab_log import record as slab_record
@@ -184,11 +185,12 @@ def _end_before_sync(patch: Patch) -> None:
     seal = segment.Segment.seal
 
     def end(self: segment.Segment) -> None:
-        was_writer = self.is_writer and not self.is_idle
+        was_writer = self.role is segment.Role.WRITER
         seal(self)
-        sums = self._sums
+        sums = self.durability.extent.sums
         if was_writer and sums is not None and not sums.flags & sum_file.Flag.CLEAN:
-            content, self._sums = sum_file.closing(sums, self.size_bytes, self.pointer_high or 0)
+            content, ended = sum_file.closing(sums, self.size_bytes, self.pointer_high or 0)
+            self.durability.extent = replace(self.durability.extent, sums=ended)
             files = self._files.files
             files.open(self.path + "_sum", "r+").write_at(content, sums.size_bytes)
 
@@ -241,19 +243,22 @@ def _ignore_write_errors(patch: Patch) -> None:
 def _ignore_sync_errors(patch: Patch) -> None:
     """Believe the second sync after one that failed."""
 
-    def ignore(_: Any, sync: Callable[[], None], __: object) -> None:
-        with contextlib.suppress(StorageError):
-            sync()
+    def ignore(_: Any, sync: Callable[[], None], *__: object) -> Callable[[], None]:
+        def run() -> None:
+            with contextlib.suppress(StorageError):
+                sync()
 
-    patch(segment.Segment, "_sync", ignore)
+        return run
+
+    patch(durability.Durability, "_with_names", ignore)
 
 
 def _keep_what_failed(patch: Patch) -> None:
     """Have what waited for a failing sync put again, and leave the first copy where it is."""
 
     def begin_cut(self: segment.Segment, failure: str) -> Callable[[], None]:
-        self.failure = failure
-        self.has_failed_to_sync = False
+        self.fail(failure)
+        self.durability.begin_anew()
         self.seal()
         return self.begin_sync()
 

@@ -100,7 +100,7 @@ class _Victim:
             self.store = open_store(self._files, self._options)
         elif segments and step.kind == "sync":
             for segment in segments:
-                if segment.is_locked:
+                if segment.durability.is_locked:
                     segment.sync()
             self._syncs.setdefault(step.topic, _Sync()).begin(segments[-1])
         elif segments and step.kind == "rotate" and segments[-1].count:

@@ -134,7 +134,7 @@ def test_a_sync_without_a_descriptor_costs_no_segment_and_stores_nothing_twice(b
 
 
 def test_a_segment_that_is_followed_by_none_for_want_of_a_descriptor_is_no_second_failure(broker):
-    broker.store.topics[TOPIC][-1].failure = "I/O error"
+    broker.store.topics[TOPIC][-1].fail("I/O error")
     broker.fail("open", error_number=errno.EMFILE)
     broker.put(TOPIC, b"1")
     assert broker.files.failed_count == 1

@@ -54,7 +54,7 @@ def test_a_sync_that_failed_is_neither_repeated_nor_believed(tmp_path):
     layer.fail(0, errno.EIO, "sync")
     with pytest.raises(WriteFailed):
         sync()
-    assert segment.has_failed_to_sync
+    assert segment.durability.has_failed
     segment.append([b"2"], NOW)
     segment.flush()
     segment.close()
@@ -68,7 +68,7 @@ def test_a_sync_that_could_not_open_the_folder_is_made_again(tmp_path):
     layer.fail(0, errno.EMFILE, "sync_folder")
     with pytest.raises(NoDescriptors):
         segment.sync()
-    assert not segment.has_failed_to_sync
+    assert not segment.durability.has_failed
     assert segment.failure == ""
     layer.heal()
     segment.sync()

@@ -49,7 +49,7 @@ def test_a_cut_leaves_what_was_synced_and_is_durable(tmp_path, layer):
     assert sizes(tmp_path) == {"data": 2 * 14, "index": 2 * 12, "sum": 64 + 2 * 48}
     assert not path_of(tmp_path, "lock").exists()
     assert not segment.is_writer
-    assert not segment.has_failed_to_sync
+    assert not segment.durability.has_failed
     assert [check.damage for check in check_segments(layer)] == [[]]
 
 

@@ -450,18 +450,18 @@ def test_a_segment_is_closed_after_the_one_before_it(tmp_path):
     first, second = two_segments(tmp_path)
     second.seal()
     second.sync()
-    assert second.is_locked
+    assert second.durability.is_locked
     first.sync()
-    assert not first.is_locked
+    assert not first.durability.is_locked
     second.sync()
-    assert not second.is_locked
+    assert not second.durability.is_locked
 
 
 def test_closing_a_segment_makes_those_before_it_durable(tmp_path):
     first, second = two_segments(tmp_path)
     second.close()
-    assert not first.is_locked
-    assert not second.is_locked
+    assert not first.durability.is_locked
+    assert not second.durability.is_locked
     assert stored_after_cut(tmp_path) == [b"first", b"second", b"third"]
 
 
@@ -473,8 +473,8 @@ def test_a_full_disk_when_a_segment_ends_is_no_failed_sync(tmp_path):
     sync = segment.begin_sync()
     layer.fail(0, errno.ENOSPC, "write_at")
     sync()
-    assert segment.is_locked
-    assert not segment.has_failed_to_sync
+    assert segment.durability.is_locked
+    assert not segment.durability.has_failed
     segment.close()
     assert not path_of(tmp_path, "lock").exists()
     assert read_all(reopen(layer)) == [(NOW, b"a")]
@@ -489,7 +489,7 @@ def test_a_failing_disk_when_a_segment_ends_is_a_failed_sync(tmp_path):
     layer.fail(0, errno.EIO, "write_at")
     with pytest.raises(WriteFailed):
         sync()
-    assert segment.has_failed_to_sync
+    assert segment.durability.has_failed
     segment.close()
     assert path_of(tmp_path, "lock").exists()
     assert read_all(segment) == read_all(reopen(layer)) == [(NOW, b"a")]
@@ -570,7 +570,7 @@ def sealed_segment(store, topic=b"t"):
     segment = store.create_segment(topic, NOW)
     segment.append([b"m"], NOW)
     segment.seal()
-    segment.owner = segment.path
+    segment.durability.belong_to(segment.path)
     return segment
 
 
@@ -580,20 +580,20 @@ def test_sealed_segments_end_in_their_order_and_are_synced_once(tmp_path):
     first, second, third = (sealed_segment(store) for _ in range(3))
     for segment in (third, second):
         segment.sync()
-        assert segment.is_locked
-        assert segment.is_behind_others
+        assert segment.durability.is_locked
+        assert segment.durability.is_behind_others
     first.sync()
-    assert not first.is_locked
-    assert first.take_next() == second.path
-    assert first.take_next() is None
+    assert not first.durability.is_locked
+    assert first.durability.take_next() == second.path
+    assert first.durability.take_next() is None
     # All of it is durable already: nothing but its end is written, and synced.
     layer.fail(2, errno.EIO, "sync")
     second.sync()
     layer.heal()
-    assert not second.is_locked
-    assert not second.is_behind_others
+    assert not second.durability.is_locked
+    assert not second.durability.is_behind_others
     third.sync()
-    assert not third.is_locked
+    assert not third.durability.is_locked
     store.close()
 
 
@@ -617,7 +617,7 @@ def test_a_segment_that_goes_on_behind_its_last_sync_is_synced_again_when_it_is_
     monkeypatch.setattr(os, "fdatasync", sync)
     segment.sync()
     assert "data" in synced
-    assert not segment.is_locked
+    assert not segment.durability.is_locked
     store.close()
 
 

@@ -327,7 +327,7 @@ def test_receipts_that_cannot_be_synced_fail_the_sync(layer):
     layer.fail(1, errno.EIO, "sync")
     with pytest.raises(WriteFailed, match="_seq"):
         segment.sync()
-    assert segment.has_failed_to_sync
+    assert segment.durability.has_failed
 
 
 # ---- what a new segment is told of --------------------------------------------------------------

@@ -104,7 +104,7 @@ def test_after_a_failure_each_segment_is_synced_by_itself(error_number):
         sync()
     assert files.done.count("sync_all") == 1
     assert files.done.count("sync") == 2 * len(segments)
-    assert not any(segment.has_failed_to_sync for segment in segments)
+    assert not any(segment.durability.has_failed for segment in segments)
     syncs = [segment.begin_sync(store.shared_sync) for segment in segments]
     for sync in syncs:
         sync()

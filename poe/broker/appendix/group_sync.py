@@ -54,6 +54,7 @@ class GroupSync:
         "_group",
         "_interval_s",
         "_is_cutting",
+        "_is_retry",
         "_moved",
         "_rounds",
         "_segment",
@@ -83,11 +84,12 @@ class GroupSync:
         self._syncing: list[tuple[Call, object]] = []
         self._moved: list[Call] = []
         self._is_cutting = False
+        self._is_retry = segment.is_retry  # and no sync has gone well since
         self._to_be_visible = (0, 0, 0)
         self.work: Work | None = None
         """A sync, or what makes a cut durable; nothing else may change the files meanwhile."""
         self.is_dirty = segment.count > 0
-        segment.owner = server.ref
+        segment.durability.belong_to(server.ref)
         self.is_due = False
         """Something was put since the last sync began."""
         self.visible: tuple[int, int] | None = None
@@ -158,16 +160,16 @@ class GroupSync:
     def sync_unasked(self) -> None:
         """Sync what nobody waits for, so that a power cut costs little."""
         self._timer = None
-        if not self.is_dirty or self._segment.has_failed_to_sync:
+        if not self.is_dirty or self._segment.durability.has_failed:
             return
-        if self.work is None and not self._segment.is_behind_others:
+        if self.work is None and not self._segment.durability.is_behind_others:
             self._sync()
         else:
             self.mark_dirty()
 
     def sync_early(self) -> None:
         """Sync what was put, unless a sync runs or has failed."""
-        if self.work is None and not self._segment.has_failed_to_sync:
+        if self.work is None and not self._segment.durability.has_failed:
             self._sync()
 
     def end(self) -> None:
@@ -189,6 +191,7 @@ class GroupSync:
         elif isinstance(error, NoDescriptors):
             self._put_off(error)
         elif error is not None:
+            self._segment.fail(str(error))
             if not self._cut(str(error)):
                 self._refuse(str(error))
         else:
@@ -204,11 +207,11 @@ class GroupSync:
                 self._server.reply(caller, MOVED)
 
     def _note_synced(self) -> None:
-        self._segment.is_retry = False
-        if self._segment.is_locked:
+        self._is_retry = False
+        if self._segment.durability.is_locked:
             self.mark_dirty()  # it waits for the segment before it to be durable, or for room
         else:
-            owner = cast("ActorRef | None", self._segment.take_next())
+            owner = cast("ActorRef | None", self._segment.durability.take_next())
             if owner is not None:
                 self._server.cast(owner, SyncAlarm.FIRST)
         if self.visible is not None:
@@ -247,7 +250,7 @@ class GroupSync:
     def _sync(self) -> None:
         """Have a thread sync all that was put so far, for all who wait."""
         self._syncing, self._group = self._group, []
-        if self._segment.has_failed_to_sync:
+        if self._segment.durability.has_failed:
             self._refuse("an earlier sync of it failed")
             return
         self._to_be_visible = _extent(self._segment)
@@ -284,7 +287,7 @@ class GroupSync:
     def _end_cut(self) -> None:
         """Have what was cut off put again; but not for ever, if one segment after another fails."""
         segment = self._segment
-        if segment.is_retry:
+        if self._is_retry:
             self._refuse(segment.failure)
             return
         self.is_dirty = self.is_due = False
@@ -308,7 +311,7 @@ class GroupSync:
 
     def _refuse(self, reason: str) -> None:
         self.is_dirty = True
-        if self._segment.has_failed_to_sync:
+        if self._segment.durability.has_failed:
             # It is acknowledged, and no sync will ever cover it. Hidden, it would be lost.
             self.visible = None
             self._segment.distrust()

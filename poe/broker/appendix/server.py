@@ -164,7 +164,7 @@ class AppendixServer(GenServer):
             elif kind is Put and isinstance(error, WriteFailed):
                 # The next put goes elsewhere. A full disk is another matter: it gets room.
                 logger.error("%s", error)
-                self._segment.failure = str(error)
+                self._segment.fail(str(error))
             return Error(error)
 
     def handle_cast(self, message: Any) -> None:  # noqa: ANN401
@@ -220,7 +220,7 @@ class AppendixServer(GenServer):
         segment = self._segment
         if self._space.is_refusing:
             self._space.check(segment.path, self.monotonic_s())
-        if not segment.is_writer or segment.failure:
+        if segment.failure or not segment.is_writer:
             return self._sync.send_on(caller) if segment.failure else MOVED
         pointer = segment.append(request.messages, self._clock.now_us(), request.put_id)
         if not self._is_touched:
@@ -265,7 +265,7 @@ class AppendixServer(GenServer):
             return
         if not segment.is_writer or segment.failure or segment.is_in_place():
             return
-        segment.failure = "its data file was removed, renamed or replaced"
+        segment.fail("its data file was removed, renamed or replaced")
         logger.error("segment %s: %s; %d messages can be read as long as it is open",
                      segment.path, segment.failure, segment.count)  # fmt: skip
         self.cast(REGISTRY, LimitReached(self._topic, self.ref))
@@ -284,8 +284,9 @@ class AppendixServer(GenServer):
 
     def _end_sync(self) -> None:
         """Answer those who waited for a sync, and begin the next one; after a failure, rotate."""
-        sync, has_failed = self._sync, self._segment.failure != ""
+        sync = self._sync
         sync.end()
+        has_failed = self._segment.failure != ""
         if sync.visible is not None or has_failed:
             self._release_waiting()
         if not has_failed:
@@ -390,7 +391,7 @@ class AppendixServer(GenServer):
             return None
         if sync.work is None:
             segment.seal()
-        is_wanted = segment.is_locked or sync.work is not None
+        is_wanted = segment.durability.is_locked or sync.work is not None
         return sync.join(caller, None) if is_wanted else None
 
     def describe_role(self) -> str:

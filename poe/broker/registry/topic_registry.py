@@ -288,8 +288,11 @@ class TopicRegistry(GenServer):
             self._disk_failures.end(topic)
         return self._routes[topic].writer
 
-    async def _add_writer(self, topic: bytes, bound: int | None) -> None:
-        segment = self._store.create_segment(topic, self._clock.now_us())
+    async def _add_writer(
+        self, topic: bytes, bound: int | None, *, after_failure: bool = False
+    ) -> None:
+        now_us = self._clock.now_us()
+        segment = self._store.create_segment(topic, now_us, after_failure=after_failure)
         logger.info("starting empty appendix server writing to %r", segment.path)
         try:
             ref = await self._servers.start(topic, segment)
@@ -329,8 +332,7 @@ class TopicRegistry(GenServer):
         failed = self._routes[topic].writer
         with self._disk_failures.trying(topic, self._servers.owned[failed][1].failure):
             bound = await self.call(failed, Seal(), timeout_s=None)
-            await self._add_writer(topic, bound or 0)
-        self._servers.owned[self._routes[topic].writer][1].is_retry = True
+            await self._add_writer(topic, bound or 0, after_failure=True)
         if bound is None:
             self._routes.drop(topic, failed)  # nothing of it was ever durable
             self._servers.delete_segment(topic, await self._servers.end(failed))

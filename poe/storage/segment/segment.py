@@ -7,44 +7,141 @@ Strategy: data goes to the file at once, index entries and sums follow in larger
 hibernates is a few numbers.
 """
 
+import contextlib
 from collections.abc import Callable
-from typing import Self
+from enum import Enum, auto
+from typing import Final, Self
 
 import numpy as np
 
 from poe.errors import (
+    CorruptRecord,
     PointerOutOfRange,
+    ReadFailed,
     SegmentSealed,
+    StorageError,
     StorageFull,
     TopicDamaged,
 )
-from poe.storage.files import Files
+from poe.storage.files import Files, FileSlice, IndexedSlice
 from poe.storage.formats.index import OFFSET_MAX
-from poe.storage.formats.receipt_file import PutKey
-from poe.storage.formats.record import POINTER_MAX, Messages, Numbers, encode_record, encode_records
+from poe.storage.formats.receipt_file import PutKey, Receipt
+from poe.storage.formats.record import (
+    POINTER_MAX,
+    Messages,
+    Numbers,
+    encode_record,
+    encode_records,
+)
 from poe.storage.formats.store_meta import StoreMeta
-from poe.storage.formats.sum_file import Flag
-from poe.storage.segment.durable_segment import DurableSegment
+from poe.storage.formats.sum_file import Flag, SumState
+from poe.storage.recovery.recovery import Extent
+from poe.storage.segment.durability import Durability
+from poe.storage.segment.producers import LastPut, Producers
+from poe.storage.segment.receipts import Receipts
+from poe.storage.segment.record_reader import RecordReader
 from poe.storage.segment.segment_files import SegmentFiles
 from poe.storage.segment.segment_options import SegmentOptions
+from poe.storage.segment.segment_writer import SegmentWriter
+from poe.storage.segment.verification import Verification
+from poe.storage.shared_sync import SharedSync
+
+Visible = tuple[int, int]
+"""The first records of a segment, and their bytes."""
 
 
-class Segment(DurableSegment):
+class Role(Enum):
+    """What a segment is to its topic."""
+
+    READER = auto()
+    """It takes no more."""
+
+    IDLE_WRITER = auto()
+    """The writer, as it was closed: nothing has come since."""
+
+    WRITER = auto()
+
+
+# Names of their own: a member of an enum is looked up by a function, which puts would feel.
+_READER: Final = Role.READER
+_IDLE_WRITER: Final = Role.IDLE_WRITER
+_WRITER: Final = Role.WRITER
+
+
+class Segment:
     """A run of records with rising pointers; a writer takes more of them, a reader does not.
 
     Always:
 
         timestamp <= pointer_low <= pointer_high      (the pointers are None while it is empty)
         flushed bytes + buffered bytes == size_bytes  (nothing is buffered but with ack="memory")
+        receipts of its own cover all sequenced puts in its data
 
     Life: `create` makes a writer, `open` a reader. `seal` and `unseal` change the role, `hibernate`
     closes the files until the next request opens them by itself, `destroy` removes them. A
     `FileSlice` outlives all of this. One thread at a time may call it. On an error it is as before.
 
+    Data that was found on disk is compared with its sums before it is read for the first time. An
+    index, or sums, that turn out not to fit their own hashes are made anew from the data.
+
     Source: appendix_server.erl; its process and its index process are one object here.
     """
 
-    __slots__ = ()
+    __slots__ = (
+        "_files",
+        "_is_at_rest",
+        "_reader",
+        "_sums",
+        "_verification",
+        "_writer",
+        "count",
+        "damage",
+        "damaged_path",
+        "durability",
+        "failure",
+        "given_pointer",
+        "is_retry",
+        "last_pointer",
+        "options",
+        "pointer_low",
+        "receipts",
+        "role",
+        "size_bytes",
+    )
+
+    def __init__(self, files: SegmentFiles, options: SegmentOptions, extent: Extent) -> None:
+        """Stand for files that were found, or made."""
+        self.options = options
+        self.role = Role.READER
+        self.failure = ""
+        """What its disk failed of: its topic has to go on in a new segment."""
+        self.is_retry = False
+        """Whether it was made in place of one that has failed."""
+        self.durability = Durability(files, extent)
+        # Its own, or of a segment before it, while it is no writer and has none.
+        self.receipts: Receipts | None = None
+        self._files = files
+        self._reader: RecordReader | None = None
+        self._writer: SegmentWriter | None = None
+        self._verification: Verification | None = None
+        self._sums: SumState | None = None  # of a writer asleep: where they go on
+        self._is_at_rest = False  # as a writer asleep, whose files have their exact sizes
+        self._take(extent)
+        self.given_pointer = self.last_pointer  # the highest one, of what was cut off, too
+
+    def _take(self, extent: Extent) -> None:
+        """Be what was found or made, or is left of a writer."""
+        self._is_at_rest = False
+        self.count = extent.count
+        self.size_bytes = extent.size_bytes
+        self.pointer_low = extent.pointer_low if extent.count else None
+        # The next pointer exceeds it; only while the segment is empty it is of no message.
+        self.last_pointer = extent.pointer_high if extent.count else self.timestamp - 1
+        self.damage = extent.damage
+        self.damaged_path = self.path  # of a segment before this one, where that is damaged
+        self._sums = extent.sums
+        if extent.count and extent.sums is not None:
+            self._verify()
 
     @classmethod
     def create(  # noqa: PLR0913
@@ -55,12 +152,14 @@ class Segment(DurableSegment):
         options: SegmentOptions,
         meta: StoreMeta | None = None,
         *,
-        before: DurableSegment | None = None,
+        before: Self | None = None,
+        is_retry: bool = False,
     ) -> Self:
         """Make the files of an empty segment in the folder of its topic, and be its writer.
 
         No pointer of the segment will be less than `timestamp`, which names the files. It knows the
-        sequenced puts that the segment `before` it knows, which was sealed and synced.
+        sequenced puts that the segment `before` it knows, which was sealed and synced. With
+        `is_retry` it stands in for that one, which has failed.
 
         Raises:
             StorageFull: no room; nothing is left behind.
@@ -70,17 +169,17 @@ class Segment(DurableSegment):
         is_synced = options.ack == "fsync"
         earlier = [] if before is None else before.receipts_for(timestamp)
         # With "fsync" what is in front of the new segment is durable, if it was acknowledged.
-        after_pointer = 0 if before is None or is_synced else before.pending_pointer
+        after_pointer = 0 if before is None or is_synced else before.durability.pending_pointer
         extent, receipts = place.make(earlier, after_pointer, is_synced=is_synced)
-        segment = cls(place, timestamp, options, extent)
-        segment._before = before
-        if before is not None:
-            before._after = segment  # noqa: SLF001 - of its own class
-        segment.is_writer = True
-        segment._are_names_synced = is_synced
+        segment = cls(place, options, extent)
+        segment.durability.begin(extent, are_names_synced=is_synced)
+        segment.role = Role.WRITER
+        segment.is_retry = is_retry
         segment.receipts = receipts
-        if before is not None and before.receipts is not None:
-            before.receipts.forget()
+        if before is not None:
+            segment.durability.follow(before.durability)
+            if before.receipts is not None:
+                before.receipts.forget()
         return segment
 
     @classmethod
@@ -117,10 +216,37 @@ class Segment(DurableSegment):
         extent = extent or place.recover(options.recovery, before_pointer=before_pointer)
         if extent is None:
             return None
-        segment = cls(place, timestamp, options, extent)
+        segment = cls(place, options, extent)
         if has_receipts and place.has_receipts():
             segment.receipts = place.receipts()
         return segment
+
+    @property
+    def path(self) -> str:
+        """That of its files, less `_data`."""
+        return self._files.path
+
+    @property
+    def timestamp(self) -> int:
+        """Names the files, and is not greater than any pointer."""
+        return self._files.timestamp
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether it is not sealed; asking wakes nothing."""
+        return self.role is not _READER
+
+    @property
+    def pointer_high(self) -> int | None:
+        """Pointer of the newest record, None when there is none; asking wakes nothing."""
+        return self.last_pointer if self.count else None
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether its files are open."""
+        return self._reader is not None
+
+    # ---- puts ------------------------------------------------------------------------------------
 
     def append(  # noqa: C901, PLR0912 - the hot path, where each call more would be felt
         self, messages: Messages, now_us: int, put: PutKey | None = None
@@ -141,9 +267,9 @@ class Segment(DurableSegment):
             ReadFailed: the files could not be opened again.
             PointerOutOfRange: pointers would exceed 56 bits.
         """
-        if not self.is_writer:
+        if self.role is _READER:
             raise SegmentSealed(self.path)
-        if put is not None and (stored := self._find(put)) is not None:
+        if put is not None and (stored := (self.receipts or Producers()).find(put)) is not None:
             return stored
         writer, options = self._writer or self._wake_writer(), self.options
         index = writer.index
@@ -183,9 +309,252 @@ class Segment(DurableSegment):
             sums.cut(size_bytes, self.count, last_pointer)
         return last_pointer
 
+    def _append_with_receipt(
+        self, writer: SegmentWriter, put: PutKey, pointer: int, data: bytes | memoryview, count: int
+    ) -> None:
+        """Write the receipt of a batch, then the batch: who is killed in between leaves neither."""
+        if self.receipts is None:
+            self.receipts = self._files.make_receipts([], self.size_bytes)
+        self.receipts.write(put, pointer, self.size_bytes + len(data), data)
+        try:
+            writer.data.append(data, count)
+        except StorageError:
+            self.receipts.take_back()
+            raise
+        self.receipts.confirm()
+
+    def last_put(self, producer: bytes) -> LastPut | None:
+        """Tell the newest sequenced put of a producer onto the topic; only the newest segment can.
+
+        Raises:
+            ReadFailed: the receipts cannot be read.
+        """
+        return None if self.receipts is None else self.receipts.last(producer)
+
+    def flush(self) -> None:
+        """Hand everything to the kernel: buffered data, then waiting index entries and sums.
+
+        Raises:
+            StorageFull: no room on the disk.
+            WriteFailed: another failure.
+        """
+        if self._writer is not None:
+            self._writer.flush(self.pointer_high or 0)
+
     def skip_to(self, pointer: int) -> None:
         """Give no pointer up to this one, which was given to what is gone."""
         self.given_pointer = max(self.given_pointer, pointer)
+
+    # ---- reads -----------------------------------------------------------------------------------
+
+    def read(
+        self, pointer: int, limit: int, bytes_max: int, visible: Visible | None = None
+    ) -> FileSlice | None:
+        """Find the records that follow a pointer.
+
+        Args:
+            pointer: 0 to 2^56 - 1; of the last message seen, stored or not.
+            limit: records at most.
+            bytes_max: bytes at most, though one record is found however large it is.
+            visible: what may be found; all by default.
+
+        Returns:
+            A slice of one or more records; None when nothing follows or the limit is 0.
+
+        Raises:
+            PointerOutOfRange: it is no pointer.
+            ReadFailed: the files cannot be opened or mapped.
+            CorruptRecord: what is stored there is not what was written; its pointer tells from
+                where to go on.
+        """
+        reader = self._reader_behind(pointer) if limit > 0 else None
+        if reader is None:
+            return None
+        if self._verification is None:
+            return reader.find(pointer, limit, bytes_max, *(visible or self._flushed_extent()))
+        return self._read_verified(pointer, limit, bytes_max, visible)
+
+    def next(self, pointer: int, visible: Visible | None = None) -> tuple[int, bytes] | None:
+        """Read the message that follows a pointer, and its pointer; None when nothing follows.
+
+        Raises:
+            PointerOutOfRange: it is no pointer.
+            ReadFailed: the files cannot be opened or read.
+            CorruptRecord: what is stored there is not what was written; its pointer tells from
+                where to go on.
+        """
+        reader = self._reader_behind(pointer)
+        if reader is None:
+            return None
+        if self._verification is not None:
+            self._read_verified(pointer, 1, 1, visible)
+            reader = self._reader or self._wake()
+        return reader.next(pointer, *(visible or self._flushed_extent()))
+
+    def read_range(
+        self, pointer: int, last: int, limit: int, bytes_max: int, visible: Visible | None = None
+    ) -> IndexedSlice | None:
+        """Find the records that follow `pointer` up to `last`, as `read` does, with their entries.
+
+        Raises:
+            PointerOutOfRange, ReadFailed, CorruptRecord: as `read`.
+        """
+        visible = self._visible_up_to(pointer, last, visible)
+        found = None if visible is None else self.read(pointer, limit, bytes_max, visible)
+        if found is None:
+            return None
+        assert self._reader is not None
+        stop = found.number + found.record_count
+        return IndexedSlice(self._reader.index.entries(found.number, stop), found)
+
+    def span(
+        self, pointer: int, last: int, limit: int, bytes_max: int, visible: Visible | None = None
+    ) -> FileSlice | None:
+        """Find records as `read_range` does, by the index alone: the data is not compared.
+
+        Raises:
+            PointerOutOfRange, ReadFailed, CorruptRecord: as `read`.
+        """
+        visible = self._visible_up_to(pointer, last, visible)
+        if visible is None or limit <= 0:
+            return None
+        assert self._reader is not None
+        return self._reader.find(pointer, limit, bytes_max, *visible)
+
+    def _visible_up_to(self, pointer: int, last: int, visible: Visible | None) -> Visible | None:
+        """Wake to read behind `pointer`, and tell what may be found up to `last`.
+
+        None, and no waking, where nothing follows. The index is compared with its sums first.
+        """
+        if pointer >= last or self._reader_behind(pointer) is None:
+            return None
+        if self._verification is not None:
+            try:
+                self._verification.open()
+            except CorruptRecord:
+                self._mend()
+        reader = self._reader or self._wake()
+        extent = visible or self._flushed_extent()
+        return extent if last >= self.last_pointer else reader.extent_up_to(last, *extent)
+
+    def _reader_behind(self, pointer: int) -> RecordReader | None:
+        """Wake to read behind a pointer; None, and no waking, when nothing follows it."""
+        if not 0 <= pointer <= POINTER_MAX:
+            raise PointerOutOfRange(pointer)
+        if pointer >= self.last_pointer or self.count == 0:
+            return None
+        return self._reader or self._wake()
+
+    def _read_verified(
+        self, pointer: int, limit: int, bytes_max: int, visible: Visible | None
+    ) -> FileSlice | None:
+        """Find records as `read` does, and no more of them than were compared with their sums."""
+        try:
+            return self._find_verified(pointer, limit, bytes_max, visible)
+        except CorruptRecord as error:
+            if error.path.endswith("_data"):
+                raise
+        self._mend()
+        return self._find_verified(pointer, limit, bytes_max, visible)
+
+    def _find_verified(
+        self, pointer: int, limit: int, bytes_max: int, visible: Visible | None
+    ) -> FileSlice | None:
+        reader = self._reader or self._wake()
+        extent = visible or self._flushed_extent()
+        verification = self._verification
+        if verification is None:
+            return reader.find(pointer, limit, bytes_max, *extent)
+        found = verification.find(reader, pointer, limit, bytes_max, *extent)
+        if verification.is_over:
+            self._verification = None
+        return found
+
+    def _flushed_extent(self) -> tuple[int, int]:
+        """Write what is buffered, and tell how many records and bytes can be read."""
+        data = None if self._writer is None else self._writer.data
+        if data is None or data.buffered_count == 0:
+            return self.count, self.size_bytes
+        # On a full disk readers still get what was written before.
+        with contextlib.suppress(StorageError):
+            data.flush()
+        return self.count - data.buffered_count, data.flushed_bytes
+
+    def _verify(self) -> None:
+        """From now on compare what is read with the sums, as `verify` asks for.
+
+        After a failed sync it is each time: the kernel holds pages that it could not write for
+        clean, and when it has dropped them, it reads what was on the disk before.
+        """
+        if self.options.verify != "never":
+            is_once = self.options.verify == "once" and not self.durability.has_failed
+            self._verification = self._files.verification(is_once=is_once)
+
+    def _mend(self) -> None:
+        """Make index and sums anew where they do not fit, as a thorough recovery does."""
+        with self.durability.ending:
+            self._make_anew()
+
+    def _make_anew(self) -> None:
+        self.hibernate()
+        extent = self._files.recover(self.options.recovery, is_thorough=True)
+        if extent is None:
+            raise ReadFailed(self.path, "its files are gone, or were those of another segment")
+        known_damage = self.damage  # of the segments before it, too
+        self._take(extent)
+        self.damage += known_damage
+        self.durability.found(extent)
+        if self.receipts is not None:
+            self.receipts.forget()
+        if self.is_writer:
+            self._files.lock(self.size_bytes)
+            self._own_receipts()
+            self._begin_writing()
+            self.durability.begin(extent)
+
+    # ---- durability ------------------------------------------------------------------------------
+
+    def begin_sync(self, shared: SharedSync | None = None) -> Callable[[], None]:
+        """Write what waits; return what makes all data, sums and names durable, in any thread.
+
+        Where nobody waits for that it may be `shared` with others.
+
+        The index is not made so, it can be made from the data. Both raise StorageError. What was
+        not durable before the latter did may then never be, as `durability.has_failed` tells from
+        then on; but after NoDescriptors it may be tried again. Batches may be appended meanwhile,
+        but the segment is to hibernate or be sealed afterwards only. What makes something else of a
+        sealed one waits while its end is written.
+        """
+        if self.role is not _WRITER:
+            return self.durability.readers_sync(self._reader, shared)
+        writer = self._writer or self._wake_writer()
+        sync = writer.begin_sync(self.pointer_high or 0, self.receipts)
+        extent = self._extent(writer.sums.state)
+        return self.durability.writers_sync(sync, writer.sums, extent, self.receipts, shared)
+
+    def sync(self) -> None:
+        """Make all data durable, here and now; raises as `begin_sync`."""
+        self.begin_sync()()
+
+    def receipts_for(self, timestamp: int) -> list[Receipt]:
+        """Return what the next segment is to be told of, which is durable from then on.
+
+        For that can be taken back no more; only of a sealed segment.
+
+        Raises:
+            StorageError: as `begin_sync`.
+        """
+        if self.receipts is None:
+            return []
+        if self.durability.is_to_end:
+            self.durability.sync_in_order(
+                self._reader
+            )  # what comes behind a hole is cut off, durable or not
+        return self.receipts.earlier(timestamp)
+
+    def fail(self, reason: str) -> None:
+        """Note that its disk has failed: the topic is to go on in a new segment."""
+        self.failure = reason
 
     def begin_cut(self, failure: str) -> Callable[[], None]:
         """Give up what no good sync has covered, and be a reader of the rest; for a failed writer.
@@ -194,15 +563,22 @@ class Segment(DurableSegment):
         any thread: on files that are opened anew, since those that failed are not believed again.
         Both raise StorageError; what was given up may then be back after the next start.
         """
-        self.failure = failure
+        self.fail(failure)
         self.given_pointer = max(self.given_pointer, self.last_pointer)
         self._forget_files()
-        self.has_failed_to_sync = False
-        self._take(self._synced)
+        self.durability.begin_anew()
+        self._take(self.durability.extent)
         if self.receipts is not None:
             self.receipts.rewind()
         self.seal()
         return self.begin_sync()
+
+    def distrust(self) -> None:
+        """Of a reader of which a sync has failed: compare what is read with the sums each time."""
+        if not self.is_writer:
+            self._verify()
+
+    # ---- life ------------------------------------------------------------------------------------
 
     def seal(self) -> None:
         """Become a reader: write what waits, and cut the files to their exact size.
@@ -215,12 +591,13 @@ class Segment(DurableSegment):
             WriteFailed: another failure.
             ReadFailed: the files could not be opened again.
         """
-        if not self.is_writer:
+        if self.role is Role.READER:
             return
-        if self.is_idle:
+        if self.role is Role.IDLE_WRITER:
             self._files.unlock()
-            self.is_writer = self.is_idle = False
-            self._files.note_sealed(self._extent(self._sums))
+            self.role = Role.READER
+            self.durability.found(self._extent(self._sums))
+            self._files.note_sealed(self.durability.extent)
             return
         has_receipts = self.receipts is not None and self.receipts.path == self.path
         if has_receipts or not self._is_at_rest:
@@ -228,15 +605,11 @@ class Segment(DurableSegment):
             writer.finish(self.pointer_high or 0, self.receipts)
             self._sums = writer.sums.state
             self._writer = None
-        self.is_locked = True
-        self.is_writer = self._is_all_synced = self._is_at_rest = False
-        if self.has_failed_to_sync:
+        self.role = Role.READER
+        self._is_at_rest = False
+        self.durability.seal(self._extent(self._sums))
+        if self.durability.has_failed:
             self.distrust()
-
-    def distrust(self) -> None:
-        """Of a reader of which a sync has failed: compare what is read with the sums each time."""
-        if not self.is_writer:
-            self._verify()
 
     def unseal(self) -> None:
         """Become the writer again; only the newest segment of a topic may.
@@ -248,28 +621,80 @@ class Segment(DurableSegment):
             FormatNotSupported: a newer version has written it.
             TopicDamaged: with `recovery="strict"`, data of the topic was found to be damaged.
         """
-        with self._ending:
+        with self.durability.ending:
             if not self.is_writer:
                 self._become_writer()
 
     def _become_writer(self) -> None:
         self.check_damage()
         self._forget_files()
-        self._is_all_synced = False
-        sums = self._sums
-        is_closed = sums is not None and bool(sums.flags & Flag.CLEAN) and not self.is_locked
-        if self._sums is None:
-            self._sums = self._files.adopt()
+        sums = self.durability.extent.sums
+        is_closed = sums is not None and bool(sums.flags & Flag.CLEAN)
+        is_idle = is_closed and not self.durability.is_locked
+        if sums is None:
+            sums = self._files.adopt()
         else:
             self._files.check_format()
         self._files.lock(self.size_bytes)
         self._own_receipts()
-        if not is_closed:
+        if is_idle:
+            self.role = Role.IDLE_WRITER
+        else:
             self._begin_writing()
-        self.is_locked = False
-        self.is_idle = is_closed
-        self.is_writer = True
-        self._synced = self._extent(self._sums)
+        self._sums = sums
+        self.durability.begin(self._extent(sums))
+
+    def follow(self, before: "Segment") -> None:
+        """Take into account what was recovered of the segment before it, as this one was."""
+        if self.count == 0:
+            # Files of others may have names that are less than pointers before them.
+            self.last_pointer = max(self.last_pointer, before.last_pointer)
+        if self.receipts is None:
+            self.receipts = before.receipts
+        if before.damage:
+            self.damage = before.damage + self.damage
+            self.damaged_path = before.damaged_path
+
+    def hibernate(self) -> None:
+        """Write what waits and close the files; the next request opens them again by itself.
+
+        Raises:
+            StorageFull: no room for what waits; the segment stays awake.
+            WriteFailed: another failure; likewise.
+        """
+        if self._writer is not None:
+            self._writer.rest(self.pointer_high or 0)
+            self._is_at_rest = True
+        self._forget_files()
+
+    def close(self) -> None:
+        """Seal, sync and hibernate; what lies on disk then is complete.
+
+        After a sync that failed it stays locked, and the next start looks what is there.
+
+        Raises:
+            StorageFull: no room for what waits.
+            WriteFailed: another failure.
+            ReadFailed: the files could not be opened again.
+        """
+        self.seal()
+        if self.durability.is_to_end:
+            self.durability.sync_in_order(self._reader)
+        self.hibernate()
+
+    def destroy(self) -> None:
+        """Remove the files; the segment is an empty reader from then on, slices go on to work.
+
+        Raises:
+            WriteFailed: a file cannot be removed.
+        """
+        self.durability.leave()
+        self._forget_files()
+        self.role = Role.READER
+        self.count = self.size_bytes = 0
+        self.pointer_low = None
+        self.receipts = None
+        self._files.remove()
 
     def is_in_place(self) -> bool:
         """Tell whether the data file has its name still; one that is not open may have it."""
@@ -284,44 +709,59 @@ class Segment(DurableSegment):
         if self.damage and self.options.recovery == "strict":
             raise TopicDamaged(self.damaged_path, self.damage[0])
 
-    def close(self) -> None:
-        """Seal, sync and hibernate; what lies on disk then is complete.
+    # ---- files -----------------------------------------------------------------------------------
 
-        After a sync that failed it stays locked, and the next start looks what is there.
+    def _extent(self, sums: SumState | None) -> Extent:
+        """Tell what it holds, and where its sums go on."""
+        low, high = self.pointer_low or 0, self.pointer_high or 0
+        return Extent(self.count, self.size_bytes, low, high, sums, self.damage)
 
-        Raises:
-            StorageFull: no room for what waits.
-            WriteFailed: another failure.
-            ReadFailed: the files could not be opened again.
+    def _own_receipts(self) -> None:
+        """Have receipts of its own, ready for what is about to be put, where its topic has any."""
+        receipts = self.receipts
+        if receipts is None:
+            return
+        if receipts.path == self.path:
+            receipts.prepare(self.size_bytes)
+        else:
+            earlier = receipts.earlier(self.last_pointer)
+            self.receipts = self._files.make_receipts(earlier, self.size_bytes)
+
+    def _begin_writing(self) -> None:
+        """Have the lock survive a power cut, before it is needed.
+
+        Not when it is made: a start would wait for the disk once for each topic.
         """
-        self.seal()
-        if self.is_locked and not self.has_failed_to_sync:
-            self._sync_in_order()
-        self.hibernate()
+        self._files.sync_lock()
+        self.role = Role.WRITER
 
-    def destroy(self) -> None:
-        """Remove the files; the segment is an empty reader from then on, slices go on to work.
+    def _wake(self) -> RecordReader:
+        """Open the files."""
+        if self.role is not _WRITER:
+            self._reader = self._files.open_reader(self.count)
+            return self._reader
+        assert self._sums is not None
+        self._is_at_rest = False
+        self._reader, self._writer = self._files.open_writer(
+            self.count, self.size_bytes, self._sums, self.options.waiting_count_max
+        )
+        return self._reader
 
-        Raises:
-            WriteFailed: a file cannot be removed.
-        """
-        self.leave()
-        self._forget_files()
-        self.is_writer = False
-        self.count = self.size_bytes = 0
-        self.pointer_low = None
-        self.receipts = None
-        self._files.remove()
+    def _wake_writer(self) -> SegmentWriter:
+        if self.role is _IDLE_WRITER:
+            self._begin_writing()
+        self._wake()
+        assert self._writer is not None
+        return self._writer
 
-    def leave(self) -> None:
-        """Have nothing more to do with the files, for which another object is about to stand.
-
-        A thread may still sync for this one, and must not remove the lock of the other. Nor does it
-        keep those before it, which may be gone, as long as the one behind it is not synced.
-        """
-        with self._ending:
-            self.is_locked = False
-            self._before = self._after = None
+    def _forget_files(self) -> None:
+        if self._writer is not None:
+            self._sums = self._writer.sums.state
+        if self._verification is not None:
+            self._verification.forget()
+        if self.receipts is not None:
+            self.receipts.close()
+        self._reader = self._writer = None
 
 
 def _consecutive(first: int, count: int) -> Numbers:

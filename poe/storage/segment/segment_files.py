@@ -237,18 +237,19 @@ class SegmentFiles:
         with reading(self.path):
             return open_maybe(self.files, self.path + "_sum", "r+")
 
-    def begin_sync(
-        self, reader: RecordReader, sums: OpenFile | None, *, has_receipts: bool
-    ) -> Callable[[], None]:
-        """Return what makes a sealed segment durable, with its index, in any thread.
+    def begin_sync(self, reader: RecordReader | None, sums: OpenFile | None) -> Callable[[], None]:
+        """Return what makes a segment that is not written to durable, in any thread.
+
+        `reader` has data and index, if those are open.
 
         Raises:
-            ReadFailed: the receipts cannot be opened. What is returned raises WriteFailed.
+            ReadFailed: a file cannot be opened. What is returned raises WriteFailed.
         """
         with reading(self.path):
-            receipts = open_maybe(self.files, self.path + "_seq", "r+") if has_receipts else None
+            opened = reader or RecordReader.open(self.files, self.path, "r", 0)
+            receipts = open_maybe(self.files, self.path + "_seq", "r+")
         # The sums last, which say that the others are durable.
-        files = [reader.file, reader.index.file, *filter(None, [receipts, sums])]
+        files = [opened.file, opened.index.file, *filter(None, [receipts, sums])]
         return partial(self._sync, files)
 
     def write_end(

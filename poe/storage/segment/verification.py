@@ -7,14 +7,16 @@ index is compared as a whole, before anything is looked up in it.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import pairwise
 
 from poe.errors import CorruptRecord
 from poe.storage.failure import reading
-from poe.storage.files import Files, OpenFile
+from poe.storage.files import Files, FileSlice, OpenFile
 from poe.storage.formats.sum_file import Flag, SumEntry, hash_of
 from poe.storage.recovery.recovery import read_sums
 from poe.storage.recovery.survey import read_index_of
+from poe.storage.segment.record_reader import RecordReader
 
 BYTES_MAX = 4 << 20
 """Hashed for one read at most, but for the entry that it begins in: half a millisecond."""
@@ -38,9 +40,10 @@ class Verification:
         self._path = path
         self._store_id = store_id
         self._is_once = is_once
-        self._entries: list[SumEntry] = []
-        self._ends: list[int] = []
-        self._is_verified = bytearray()
+        # Of 100 000 segments that rest, empty lists would be megabytes.
+        self._entries: Sequence[SumEntry] = ()
+        self._ends: Sequence[int] = ()
+        self._is_verified: bytes | bytearray = b""
 
     @property
     def is_over(self) -> bool:
@@ -73,7 +76,32 @@ class Verification:
         self._ends = [entry.end for entry in entries]
         # An entry that covers nothing, as the last one does, is no read's to compare.
         covers_nothing = bytearray(end == start for start, end in pairwise([0, *self._ends]))
-        self._is_verified += covers_nothing[len(self._is_verified) :]
+        self._is_verified = bytearray(self._is_verified) + covers_nothing[len(self._is_verified) :]
+
+    def find(  # noqa: PLR0913, PLR0917 - a reader, and what it is asked for
+        self,
+        reader: RecordReader,
+        pointer: int,
+        limit: int,
+        bytes_max: int,
+        count: int,
+        size_bytes: int,
+    ) -> FileSlice | None:
+        """Find records as `RecordReader.find` does, and no more than were compared with their sums.
+
+        Raises:
+            CorruptRecord: what lies there is not what was written.
+            ReadFailed: a file cannot be read.
+        """
+        self.open()
+        found = reader.find(pointer, limit, bytes_max, count, size_bytes)
+        if found is None:
+            return None
+        end = found.offset + found.length
+        sound_end = self.check(reader.file, found.offset, end)
+        if sound_end == end:
+            return found
+        return reader.find(pointer, limit, sound_end - found.offset, count, size_bytes)
 
     def check(self, data: OpenFile, offset: int, end: int) -> int:
         """Compare data with its sums from an offset on; return up to where, `end` at most.
@@ -83,12 +111,13 @@ class Verification:
             ReadFailed: the data cannot be read.
         """
         with reading(self._path):
-            room = BYTES_MAX
+            room, known = BYTES_MAX, self._is_verified
+            assert isinstance(known, bytearray)
             for number in range(bisect_right(self._ends, offset), len(self._ends)):
                 start = self._ends[number - 1] if number else 0
                 if start >= end:
                     break
-                if self._is_verified[number]:
+                if known[number]:
                     continue
                 if room <= 0:
                     return start
@@ -99,7 +128,7 @@ class Verification:
                     if start <= offset:
                         raise self._corrupt(number, start)
                     return start
-                self._is_verified[number] = self._is_once
+                known[number] = self._is_once
         return end
 
     def _corrupt(self, number: int, start: int) -> CorruptRecord:
@@ -113,4 +142,4 @@ class Verification:
 
     def forget(self) -> None:
         """Let go of what was read; what was found sound is remembered."""
-        self._entries, self._ends = [], []
+        self._entries = self._ends = ()

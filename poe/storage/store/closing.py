@@ -40,7 +40,7 @@ def _end(sealed: list[Segment]) -> list[tuple[Segment, SumState | None]]:
     ended = []
     for segment in sealed:
         try:
-            ended.append((segment, segment.end_behind_sync()))
+            ended.append((segment, segment.durability.end_behind_sync()))
         except StorageError as error:
             _log.info("segment %s is closed by itself: %s", segment.path, error)
     return ended
@@ -54,7 +54,7 @@ def _unlock(topics: list[list[tuple[Segment, SumState | None]]]) -> None:
     """Unlock the segments of some topics, all of which is durable."""
     for ended in topics:
         for segment, sums in ended:
-            segment.unlock_behind_sync(sums)
+            segment.durability.unlock_behind_sync(sums)
 
 
 def _seal(segment: Segment) -> bool:
@@ -64,4 +64,4 @@ def _seal(segment: Segment) -> bool:
     except StorageError as error:
         _log.info("segment %s is not sealed yet: %s", segment.path, error)
         return False
-    return segment.is_to_end
+    return segment.durability.is_to_end

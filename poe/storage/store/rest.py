@@ -83,7 +83,7 @@ def note_rest(files: Files, meta: StoreMeta, segments: list[Segment]) -> tuple[E
         event = meta.live.get((folder, segment.timestamp))
         if event is None or event.kind is not Kind.SEAL:
             return None
-        if segment.is_locked or segment.damage or segment.is_writer:
+        if segment.durability.is_locked or segment.damage or segment.is_writer:
             return None
         events.append(event)
     with contextlib.suppress(OSError):

@@ -10,6 +10,7 @@ A segment that is deleted meanwhile ends early, as if there had been no more in 
 import mmap
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -315,24 +316,14 @@ class _OpenSegment:
         """Yield records, see `SharedFolder.read`."""
         extent = self._reader.extent_up_to(last, self._count, self._size_bytes)
         chunk_bytes = _CHUNK_BYTES if with_data else COUNT_MAX
+        find = self._reader.find
         if self._verification is not None:
             self._verification.open()
-        while (found := self._reader.find(after, _CHUNK_COUNT, chunk_bytes, *extent)) is not None:
-            if self._verification is not None and with_data:
-                found = self._verified(found, after, extent)
+            if with_data:
+                find = partial(self._verification.find, self._reader)
+        while (found := find(after, _CHUNK_COUNT, chunk_bytes, *extent)) is not None:
             yield self._records(found, with_data=with_data)
             after = found.last_pointer
-
-    def _verified(self, found: FileSlice, after: int, extent: tuple[int, int]) -> FileSlice:
-        """Return the records found that were compared with the sums, the first ones or all."""
-        assert self._verification is not None
-        end = found.offset + found.length
-        sound_end = self._verification.check(self._reader.file, found.offset, end)
-        if sound_end < end:
-            sound = self._reader.find(after, _CHUNK_COUNT, sound_end - found.offset, *extent)
-            assert sound is not None
-            return sound
-        return found
 
     def _records(self, found: FileSlice, *, with_data: bool) -> StoredRecords:
         offset, end = found.offset, found.offset + found.length

@@ -179,7 +179,7 @@ class Store:
         """
         self._floors.lift(topic, self.last_pointer(topic))
         for segment in self.topics.loaded.pop(topic, ()):
-            segment.leave()
+            segment.durability.leave()
         self.topics.recover(topic)
 
     def check_sizes(self, messages: Messages) -> None:
@@ -197,11 +197,11 @@ class Store:
         given = (max(segment.last_pointer, segment.given_pointer) for segment in segments)
         return max(floor, *given, 0)
 
-    def create_segment(self, topic: bytes, now_us: int) -> Segment:
+    def create_segment(self, topic: bytes, now_us: int, *, after_failure: bool = False) -> Segment:
         """Add a segment to a topic, new or known, as its writer; the one before it is sealed first.
 
         When it raises, the topic may be left without a writer; the next call tries again. Nothing
-        is left of a new topic.
+        is left of a new topic. `after_failure`: the disk has failed the one before it.
 
         Raises:
             InvalidTopicName: the topic cannot be a folder.
@@ -227,7 +227,8 @@ class Store:
             with writing(folder):
                 self._files.make_folder(folder)
             place = self._files, folder, timestamp, options, self._meta
-            segment = Segment.create(*place, before=segments[-1] if segments else None)
+            before = segments[-1] if segments else None
+            segment = Segment.create(*place, before=before, is_retry=after_failure)
         except StorageError:
             if not segments:
                 remove_folder(self._files, folder)
@@ -252,14 +253,14 @@ class Store:
         if at:
             others[at - 1].close()  # what is repaired ends, as far as anybody can see, by itself
         segment.hibernate()
-        segment.leave()
+        segment.durability.leave()
         folder = segment.path.rpartition("/")[0]
         repaired = Segment.open(self._files, folder, segment.timestamp, segment.options, self._meta)
         if repaired is None:
             self._floors.lift(topic, segment.last_pointer)
             self.removals.note_lost(topic, _extents([segment]))
         if repaired is not None and at:
-            _follow(repaired, others[at - 1])
+            repaired.follow(others[at - 1])
         self.topics[topic] = others[:at] + ([repaired] if repaired else []) + others[at + 1 :]
         return repaired
 
@@ -554,7 +555,7 @@ def _recover_segments(
         if segment is None:
             continue
         if segments:
-            _follow(segment, segments[-1])
+            segment.follow(segments[-1])
         segments.append(segment)
     return segments
 
@@ -563,18 +564,6 @@ def remove_folder(files: Files, folder: str) -> None:
     """Remove the folder of a topic that has no segment; files that are not ours keep it."""
     with contextlib.suppress(OSError):
         files.remove_folder(folder)
-
-
-def _follow(segment: Segment, before: Segment) -> None:
-    """Have a recovered segment take into account what was recovered of the one before it."""
-    if segment.count == 0:
-        # Files of others may have names that are less than pointers before them.
-        segment.last_pointer = max(segment.last_pointer, before.last_pointer)
-    if segment.receipts is None:
-        segment.receipts = before.receipts
-    if before.damage:
-        segment.damage = before.damage + segment.damage
-        segment.damaged_path = before.damaged_path
 
 
 def _lock_base(files: Files) -> tuple[OpenFile, str]:
