@@ -14,7 +14,7 @@ LIMITS = {
     "in-process put": 15,
     "in-process next": 14,
     "restart": 24,
-    "produce_async_batched": 40,
+    "produce_async_batched": 37,
 }
 """Files entered; of `produce_async_batched` those of the server, too, to which it is sent."""
 

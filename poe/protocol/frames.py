@@ -158,9 +158,7 @@ class FrameReader:
                     self._start = frame_end
                     self.pending_bytes = pending_bytes - frame_size
                 return message_type, view[start + HEADER_SIZE : frame_end]
-        if pending_bytes:
-            self._keep_unfinished()
-        return None
+        return self._unfinished() if pending_bytes else None
 
     def explained(self, error: RemoteProtocolError, peer: str) -> RemoteProtocolError:
         """Return the error for a client whose server sends what is no frame: it shows the bytes.
@@ -190,6 +188,11 @@ class FrameReader:
 
     def _unread(self) -> memoryview:
         return self._view[self._start : self._start + self.pending_bytes]
+
+    def _unfinished(self) -> tuple[int, memoryview] | None:
+        """Return a frame that begins as none does; None: what is there is the begin of one."""
+        self._keep_unfinished()
+        return None
 
     def _keep_unfinished(self) -> None:
         """Keep what is there of a frame, in memory in proportion to what was received of it."""

@@ -37,14 +37,9 @@ class ReplyReader(FrameReader):
 
     __slots__ = ()
 
-    def next_frame(self) -> tuple[int, memoryview] | None:
-        """Return type and body of the next whole frame, as `FrameReader` does.
-
-        Raises:
-            FrameTooLarge, RemoteProtocolError: as there.
-        """
+    def _unfinished(self) -> tuple[int, memoryview] | None:
         try:
-            return super().next_frame()
+            return super()._unfinished()
         except RemoteProtocolError:
             # It writes these few bytes at once. To wait for the last of them where they come apart
             # would be to wait for ever for a server that sends no more.

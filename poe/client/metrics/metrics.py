@@ -5,7 +5,6 @@ modules that speak to StatsD, Prometheus and OpenTelemetry are loaded when they 
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, cast
@@ -64,7 +63,7 @@ class Sink(Protocol):
 
 
 class Metrics:
-    """The measurements of a producer; one thread at a time calls it. Errors of sinks are logged."""
+    """The sinks of a producer; one thread at a time calls it. Errors of sinks are logged."""
 
     def __init__(
         self, client_id: str, sinks: Sequence[Sink], clock: Callable[[], float] = time.monotonic
@@ -72,68 +71,32 @@ class Metrics:
         self._client_id = client_id
         self._sinks = sinks
         self._contained = Contained(clock)
-        self.totals: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
-        """All that was counted, over all topics, also where there is no sink."""
 
-    def sent(self, topic: bytes, partition: int, broker: object, count: int, size: int) -> None:
-        """Count a batch of `count` messages and `size` bytes that went to a connection."""
-        counts = {"messages_sent": count, "bytes_sent": size, "batches_sent": 1}
-        self._add(topic, partition, broker, counts)
+    def add(self, topic: bytes, partition: int, broker: str, counts: Mapping[str, int]) -> None:
+        """Add to some of `COUNTERS`; `broker` is empty where none is concerned."""
+        labels = self._labels(topic, partition, broker)
+        for sink in self._sinks:
+            self._contained.call("metrics", sink.add, labels, counts)
 
-    def retried(self, topic: bytes, partition: int, broker: object, count: int) -> None:
-        """Count messages that are sent again."""
-        self._add(topic, partition, broker, {"messages_retried": count})
+    def delivered(self, topic: bytes, partition: int, broker: str, time_s: float) -> None:
+        """Tell that a batch was acknowledged `time_s` after it was sent first."""
+        labels = self._labels(topic, partition, broker)
+        for sink in self._sinks:
+            self._contained.call("metrics", sink.observe, labels, "delivery_seconds", time_s)
 
-    def delivered(
-        self, topic: bytes, partition: int, broker: object, count: int, time_s: float
-    ) -> None:
-        """Count the messages of a batch that was acknowledged `time_s` after it was sent first."""
-        self._add(topic, partition, broker, {"messages_delivered": count})
-        if self._sinks:
-            labels = self._labels(topic, partition, broker)
-            for sink in self._sinks:
-                self._contained.call("metrics", sink.observe, labels, "delivery_seconds", time_s)
-
-    def failed(self, topic: bytes, partition: int, count: int) -> None:
-        """Count messages that are given up."""
-        self._add(topic, partition, "", {"messages_failed": count})
-
-    def dropped(self, topic: bytes, partition: int, count: int) -> None:
-        """Count messages that fall out of the buffer of a downtime."""
-        self._add(topic, partition, "", {"messages_dropped": count})
-
-    def buffered(self, count: int) -> None:
-        """Tell how many messages the producer has in memory."""
-        self._set(Labels(self._client_id), "messages_buffered", count)
-
-    def spooled(self, count: int) -> None:
-        """Tell how many messages the producer has on disk."""
-        self._set(Labels(self._client_id), "messages_spooled", count)
-
-    def workers(self, topic: bytes, count: int) -> None:
-        """Tell how many workers a topic has."""
-        self._set(Labels(self._client_id, _text(topic)), "workers", count)
+    def set(self, gauge: str, value: int, topic: bytes = b"") -> None:
+        """Set one of `GAUGES`, of a topic or of the whole producer."""
+        labels = Labels(self._client_id, _text(topic))
+        for sink in self._sinks:
+            self._contained.call("metrics", sink.set, labels, gauge, value)
 
     def close(self) -> None:
         """Close the sinks."""
         for sink in self._sinks:
             self._contained.call("metrics", sink.close)
 
-    def _add(self, topic: bytes, partition: int, broker: object, counts: Mapping[str, int]) -> None:
-        totals = self.totals
-        for name in counts:
-            totals[name] += counts[name]
-        if self._sinks:
-            labels = self._labels(topic, partition, broker)
-            for sink in self._sinks:
-                self._contained.call("metrics", sink.add, labels, counts)
-
-    def _set(self, labels: Labels, gauge: str, value: int) -> None:
-        for sink in self._sinks:
-            self._contained.call("metrics", sink.set, labels, gauge, value)
-
-    def _labels(self, topic: bytes, partition: int, broker: object) -> Labels:
-        return Labels(self._client_id, _text(topic), str(partition), str(broker))
+    def _labels(self, topic: bytes, partition: int, broker: str) -> Labels:
+        return Labels(self._client_id, _text(topic), str(partition), broker)
 
 
 def sinks_of(asked: Sequence[Any]) -> list[Sink]:

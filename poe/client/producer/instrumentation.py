@@ -1,12 +1,13 @@
 """Tells callbacks and metrics what happens to batches and workers of one producer."""
 
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from poe.client.metrics.metrics import Metrics, sinks_of
+from poe.client.metrics.metrics import COUNTERS, Metrics, sinks_of
 from poe.client.producer.accumulator import Accumulator
-from poe.client.producer.batch import Batch
+from poe.client.producer.batch import Batch, Owner
 from poe.client.producer.callbacks import Callbacks, Event, massaged
 from poe.client.producer.delivery import UNPLACED
 from poe.client.producer.failure_log import FailureLog
@@ -42,12 +43,14 @@ class Instrumentation:
         self, options: ProducerOptions, accumulator: Accumulator, *, takes_empty: bool
     ) -> None:
         self.callbacks = Callbacks(options.callbacks)
-        self.metrics = Metrics(options.client_id, sinks_of(options.metrics))
+        self.totals: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
+        """All that was counted, over all topics."""
         self.takes_empty = takes_empty
         """Whether values may be empty."""
         self._accumulator = accumulator
         self._failures = FailureLog(accumulator.scheduler)
-        self._has_sinks = bool(options.metrics)
+        sinks = sinks_of(options.metrics)
+        self._metrics = Metrics(options.client_id, sinks) if sinks else None
         self._is_told = bool(options.callbacks)
         self._lock = threading.Lock()
         self._topics: dict[bytes, Told] = {}
@@ -59,7 +62,8 @@ class Instrumentation:
     def close(self) -> None:
         """Tell the rest; the producer has ended."""
         self._failures.close()
-        self.metrics.close()
+        if self._metrics is not None:
+            self._metrics.close()
 
     # ---- batches ------------------------------------------------------------------------------
 
@@ -77,28 +81,29 @@ class Instrumentation:
 
     def sent(self, batch: Batch) -> None:
         """Tell of a batch that was given to a connection."""
-        queue, count = batch.queue, batch.living_count
-        with self._lock:
-            self.metrics.sent(queue.topic, queue.partition, _broker(batch), count, batch.size)
+        count = batch.living_count
+        counts = {"messages_sent": count, "bytes_sent": batch.size, "batches_sent": 1}
+        self._count(batch.queue, counts, broker=_broker(batch))
         if self._is_told and Event.FLUSH in self.callbacks:
             self._fire(Event.FLUSH, batch, count)
 
     def ended(self, batch: Batch, value: int | PoeError) -> None:
         """Tell of a batch that was delivered or given up."""
-        topic, partition, count = batch.queue.topic, batch.queue.partition, batch.living_count
+        queue, count = batch.queue, batch.living_count
         if isinstance(value, PoeError):
-            if partition == UNPLACED:
-                self.refused(topic, count, value)
+            if queue.partition == UNPLACED:
+                self.refused(queue.topic, count, value)
                 return
-            with self._lock:
-                self.metrics.failed(topic, partition, count)
-                self._tell_buffered()
-            self._log(topic, count, value)
+            self._count(queue, {"messages_failed": count})
+            self._log(queue.topic, count, value)
         else:
-            time_s = self._accumulator.scheduler.now_s() - batch.sent_s
-            with self._lock:
-                self.metrics.delivered(topic, partition, _broker(batch), count, time_s)
-                self._tell_buffered()
+            broker = _broker(batch)
+            self._count(queue, {"messages_delivered": count}, broker=broker)
+            if self._metrics is not None:
+                time_s = self._accumulator.scheduler.now_s() - batch.sent_s
+                with self._lock:
+                    self._metrics.delivered(queue.topic, queue.partition, broker, time_s)
+        self._tell_buffered()
         if not self._is_told:
             return
         if Event.FLUSHED_REPLIED in self.callbacks:
@@ -108,16 +113,13 @@ class Instrumentation:
 
     def refused(self, topic: bytes, count: int, error: PoeError) -> None:
         """Tell of messages that are given up before they have a partition."""
-        with self._lock:
-            self.metrics.failed(topic, UNPLACED, count)
+        self._add(topic, UNPLACED, "", {"messages_failed": count})
         self._log(topic, count, error)
         self.topic_event(Event.FAILED, topic, error)
 
     def retried(self, batch: Batch) -> None:
         """Tell of a batch that will be sent again."""
-        queue = batch.queue
-        with self._lock:
-            self.metrics.retried(queue.topic, queue.partition, _broker(batch), batch.living_count)
+        self._count(batch.queue, {"messages_retried": batch.living_count}, broker=_broker(batch))
 
     def _log(self, topic: bytes, count: int, error: PoeError) -> None:
         if not isinstance(error, ProducerClosed):  # `close` tells those
@@ -133,8 +135,7 @@ class Instrumentation:
 
     def saved(self, topic: bytes, messages: Messages) -> None:
         """Tell of a call whose messages wait for the end of a downtime."""
-        with self._lock:
-            self._tell_buffered()
+        self._tell_buffered()
         self.topic_event(Event.DOWNTIME_SAVED, topic, messages)
 
     def overflowing(self, topic: bytes, messages: list[bytes | Message]) -> None:
@@ -144,13 +145,11 @@ class Instrumentation:
 
     def dropped(self, topic: bytes, partition: int, count: int) -> None:
         """Count messages that fall out of a full downtime buffer."""
-        with self._lock:
-            self.metrics.dropped(topic, partition, count)
+        self._add(topic, partition, "", {"messages_dropped": count})
 
     def spooled(self, count: int) -> None:
         """Tell how many messages are on disk."""
-        with self._lock:
-            self.metrics.spooled(count)
+        self._set("messages_spooled", count)
 
     # ---- topics and workers -------------------------------------------------------------------
 
@@ -169,13 +168,29 @@ class Instrumentation:
         """Tell how many workers a topic has."""
         workers = self._topics[topic].workers
         ready = sum(worker.state is WorkerState.READY for worker in workers)
+        self._set("workers", ready, topic)
+        self._tell_buffered()
+
+    # ---- counts -------------------------------------------------------------------------------
+
+    def _count(self, queue: Owner, counts: Mapping[str, int], broker: str = "") -> None:
+        self._add(queue.topic, queue.partition, broker, counts)
+
+    def _add(self, topic: bytes, partition: int, broker: str, counts: Mapping[str, int]) -> None:
+        totals = self.totals
         with self._lock:
-            self.metrics.workers(topic, ready)
-            self._tell_buffered()
+            for name in counts:
+                totals[name] += counts[name]
+            if self._metrics is not None:
+                self._metrics.add(topic, partition, broker, counts)
 
     def _tell_buffered(self) -> None:
-        if self._has_sinks:
-            self.metrics.buffered(self._accumulator.count)
+        self._set("messages_buffered", self._accumulator.count)
+
+    def _set(self, gauge: str, value: int, topic: bytes = b"") -> None:
+        if self._metrics is not None:
+            with self._lock:
+                self._metrics.set(gauge, value, topic)
 
 
 def _broker(batch: Batch) -> str:

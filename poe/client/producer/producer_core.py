@@ -112,8 +112,9 @@ class LoopScheduler:
     """The event loop's time, for queues."""
 
     def __init__(self, system: LoopSystemBase) -> None:
-        self._event_loop = system.run_queue.event_loop()
-        self._thread_ident = self._event_loop.thread_ident
+        event_loop = system.run_queue.event_loop()
+        self._loop = event_loop.loop
+        self._thread_ident = event_loop.thread_ident
         callback_threads.add(self._thread_ident)
 
     now_s = staticmethod(time.monotonic)
@@ -121,8 +122,10 @@ class LoopScheduler:
 
     def call_later(self, delay_s: float, action: Callable[[], object]) -> None:
         """Call `action` in the loop's thread; from any thread."""
-        loop = self._event_loop
-        loop.wake(partial(loop.loop.call_later, delay_s, action))
+        loop = self._loop
+        # Its end may come in between, and then nothing is due any more.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(loop.call_later, delay_s, action)
 
     def close(self) -> None:
         """Take note that the loop has ended."""
@@ -397,7 +400,7 @@ class ProducerCore:
 
     def _count(self) -> dict[str, Any]:
         return {
-            **self.observer.metrics.totals,
+            **self.observer.totals,
             "messages_buffered": self.accumulator.count,
             "bytes_buffered": self.accumulator.size,
             "messages_spooled": 0 if self.spooler is None else self.spooler.count,

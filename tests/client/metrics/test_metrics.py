@@ -10,8 +10,9 @@ import pytest
 from poe.client import Producer
 from poe.client.metrics.metrics import COUNTERS, Labels, Metrics, sinks_of
 from poe.client.metrics.statsd import StatsdSink, metric_name
-from poe.errors import OptionError
+from poe.errors import InvalidMessage, OptionError, Overloaded
 from poe.testing.broker import broker
+from tests.client.simulated import QueueWorld
 
 
 class Clock:
@@ -56,30 +57,40 @@ def lines_of(receiver):
 
 def tell_of_everything(metrics):
     """A short life of a producer."""
-    metrics.sent(b"orders", 3, 7, 10, 1000)
-    metrics.retried(b"orders", 3, 7, 10)
-    metrics.delivered(b"orders", 3, 7, 10, 0.25)
-    metrics.failed(b"orders", 3, 2)
-    metrics.dropped(b"orders", 3, 4)
-    metrics.buffered(5)
-    metrics.spooled(6)
-    metrics.workers(b"orders", 2)
+    counts = {"messages_sent": 10, "bytes_sent": 1000, "batches_sent": 1}
+    metrics.add(b"orders", 3, "7", counts)
+    metrics.add(b"orders", 3, "7", {"messages_retried": 10})
+    metrics.add(b"orders", 3, "7", {"messages_delivered": 10})
+    metrics.delivered(b"orders", 3, "7", 0.25)
+    metrics.add(b"orders", 3, "", {"messages_failed": 2})
+    metrics.add(b"orders", 3, "", {"messages_dropped": 4})
+    metrics.set("messages_buffered", 5)
+    metrics.set("messages_spooled", 6)
+    metrics.set("workers", 2, b"orders")
     metrics.close()
 
 
 def test_totals_are_kept_without_any_sink():
-    metrics = Metrics("poe", [])
-    assert metrics.totals == dict.fromkeys(COUNTERS, 0)
-    for _ in range(2):
-        tell_of_everything(metrics)
-    assert metrics.totals == {
-        "messages_sent": 20,
-        "bytes_sent": 2000,
-        "batches_sent": 2,
-        "messages_retried": 20,
-        "messages_delivered": 20,
-        "messages_failed": 4,
-        "messages_dropped": 8,
+    world = QueueWorld()
+    assert world.observer.totals == dict.fromkeys(COUNTERS, 0)
+    link = world.connect()
+    world.queue.add([b"a", b"bc"], is_due=True)
+    link.refuse(Overloaded("in_flight_max", 1))
+    link.answer()
+    world.time.advance(1.0)
+    link.run()
+    world.queue.add([b"d"], is_due=True)
+    link.refuse(InvalidMessage(1, 0))
+    link.answer()
+    world.observer.dropped(b"t", 0, 4)
+    assert world.observer.totals == {
+        "messages_sent": 5,
+        "bytes_sent": 7,
+        "batches_sent": 3,
+        "messages_retried": 2,
+        "messages_delivered": 2,
+        "messages_failed": 1,
+        "messages_dropped": 4,
     }
 
 
@@ -89,7 +100,7 @@ def test_a_sink_that_fails_is_logged_once_a_second_and_stops_nothing(caplog, sta
     with caplog.at_level(logging.ERROR, "poe.client.producer.contained"):
         tell_of_everything(metrics)
         clock.now_s += 1
-        metrics.workers(b"orders", 1)
+        metrics.set("workers", 1, b"orders")
     assert [record.getMessage() for record in caplog.records] == [
         "metrics raised (1 have so far)",
         "metrics raised (11 have so far)",

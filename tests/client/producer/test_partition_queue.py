@@ -432,7 +432,7 @@ def test_messages_that_are_given_up_are_logged_once_a_second(caplog):
     world.time.advance(10.0)
     counts = [int(each.getMessage().split()[2]) for each in caplog.records]
     assert counts == [1, 4, 1]
-    assert world.observer.metrics.totals["messages_failed"] == sum(counts)
+    assert world.observer.totals["messages_failed"] == sum(counts)
 
 
 def test_callbacks_are_told_of_batches():

@@ -310,7 +310,7 @@ def test_a_downtime_keeps_only_so_many_messages_before_partitions_are_known_too(
     deliveries = {message: world.add(message) for message in messages}
     assert [each for each in messages if not deliveries[each].done()] == kept
     assert world.accumulator.count == 3
-    assert world.observer.metrics.totals["messages_dropped"] == 2
+    assert world.observer.totals["messages_dropped"] == 2
     brokers.error = None
     world.advance(1.0)
     brokers.run()
@@ -358,7 +358,7 @@ def test_messages_that_the_picker_refuses_are_told_counted_and_called_back():
     assert isinstance(buffered[1].error, PickerFailed)
     with pytest.raises(PickerFailed):
         buffered_of(world.add(Message(b"d", b"bad")))
-    assert world.observer.metrics.totals["messages_failed"] == 2
+    assert world.observer.totals["messages_failed"] == 2
     assert [(told[0], told[1], type(told[-1])) for told in failed] == [
         ("failed", world.topic, PickerFailed)
     ] * 2
@@ -379,7 +379,7 @@ def test_calls_without_partitions_are_given_up_in_the_end():
     with pytest.raises(DeliveryTimeout, match="nobody answers"):
         old.result(0)
     assert failed == [old.exception(0)]
-    assert world.observer.metrics.totals["messages_failed"] == 1
+    assert world.observer.totals["messages_failed"] == 1
     assert not young.done()
 
 

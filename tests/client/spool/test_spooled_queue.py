@@ -166,7 +166,7 @@ class SpooledProducer(RuleBasedStateMachine):
 
     @invariant()
     def nothing_has_failed_that_was_not_refused(self):
-        assert self.refused or self.life.observer.metrics.totals["messages_failed"] == 0
+        assert self.refused or self.life.observer.totals["messages_failed"] == 0
 
     def teardown(self):
         if not self.life.queues:

@@ -107,7 +107,7 @@ def test_what_was_delivered_before_a_kill_counts_as_delivered_when_it_comes_agai
     assert world.life.spooler.count == 12
     world.deliver()
     assert [server.log for server in world.servers] == [numbers(0, 3), numbers(0, 9)]
-    totals = world.life.observer.metrics.totals
+    totals = world.life.observer.totals
     assert (totals["messages_delivered"], totals["messages_failed"]) == (12, 0)
 
 
@@ -156,7 +156,7 @@ def test_what_the_spool_drops_fails_is_counted_and_called_back(drop):
     reached = [each for event, extra in events if event != Event.DROPPED for each in extra]
     assert dropped == len(failed)
     assert reached == [b"%d" % number for number in failed]
-    assert world.life.observer.metrics.totals["messages_dropped"] == len(failed)
+    assert world.life.observer.totals["messages_dropped"] == len(failed)
     world.deliver()
     kept = [number for number in range(100) if number not in failed]
     assert world.log == [b"%d" % number for number in kept]
@@ -222,7 +222,7 @@ def test_what_was_under_way_when_the_disk_became_full_stays_in_front(written_cou
     world.life.links[0].refuse(refusal)
     world.life.run(world.time)
     assert world.log == numbers(0 if refusal.retriable else 1, 5)
-    totals = world.life.observer.metrics.totals
+    totals = world.life.observer.totals
     assert totals["messages_failed"] == (0 if refusal.retriable else 1)
 
 
@@ -374,7 +374,7 @@ def test_a_picker_that_fails_later_fails_its_messages_and_no_others(pause_s):
     assert sent.pointer == 1
     with pytest.raises(PickerFailed):
         bad.result(0)
-    assert world.life.observer.metrics.totals["messages_failed"] == 2
+    assert world.life.observer.totals["messages_failed"] == 2
     assert (world.life.accumulator.count, world.life.accumulator.size) == (0, 0)
 
 
@@ -387,7 +387,7 @@ def test_a_topic_that_is_refused_for_good_is_not_kept_in_the_spool(pause_s):
     with pytest.raises(InvalidTopicName):
         delivery.result(0)
     assert (world.life.accumulator.count, world.life.spooler.count) == (0, 0)
-    assert world.life.observer.metrics.totals["messages_failed"] == 1
+    assert world.life.observer.totals["messages_failed"] == 1
 
 
 def test_what_a_full_disk_refuses_before_the_partitions_are_known_keeps_its_order():
