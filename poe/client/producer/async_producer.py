@@ -5,16 +5,16 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast, overload
+from typing import Any, Self, TypeVar, overload
 
 from poe.client.producer.block_end import log_undelivered, patience_s
 from poe.client.producer.delivery import Buffered, Delivery, Failed, Outcome, Result, Sent
-from poe.client.producer.producer_core import ProducerCore
+from poe.client.producer.producer_core import ProducerCore, Steps
 from poe.client.producer.topic_info import TopicInfo, Undelivered, WorkerInfo
-from poe.client.producer.topic_queues import TopicQueues, buffered_of
+from poe.client.producer.topic_queues import buffered_of
 from poe.client.producer.transport import TopicMetadata
 from poe.client.timeouts import TimeoutQueue, deadline_of, end
-from poe.errors import BrokerDown, BufferFull
+from poe.errors import BufferFull
 from poe.errors.timeout import check_timeout
 
 T = TypeVar("T")
@@ -60,11 +60,7 @@ class AsyncProducer:
     async def produce_sync(
         self, topic: bytes | str, data: object, timeout_s: float | None = None
     ) -> Result:
-        """Send at once, and return where the messages are once the broker has answered.
-
-        Raises:
-            PoeError: as `Producer.produce_sync`.
-        """
+        """Send at once, and wait for the answer, see `Producer.produce_sync`."""
         core = self._core
         limit_s = timeout_s
         if limit_s is None:
@@ -100,29 +96,17 @@ class AsyncProducer:
         await future
 
     async def produce_async(self, topic: bytes | str, data: object) -> Delivery:
-        """Send at once, and return what can be awaited for what became of it.
-
-        Raises:
-            PoeError: as `Producer.produce_async`.
-        """
+        """Send at once, and return what can be awaited, see `Producer.produce_async`."""
         return await self._add(topic, data, is_due=True)
 
     async def produce_async_batched(self, topic: bytes | str, data: object) -> Delivery:
-        """Add to a batch, which leaves at `batch_count`, `batch_bytes` or `linger_s`.
-
-        Raises:
-            PoeError: as `Producer.produce_async`.
-        """
+        """Add to a batch, see `Producer.produce_async_batched`."""
         return await self._add(topic, data, is_due=False)
 
     async def produce_sync_batched(
         self, topic: bytes | str, data: object
     ) -> Buffered | list[Buffered | Failed]:
-        """Add to a batch, and return how many messages that has now.
-
-        Raises:
-            PoeError: as `Producer.produce_sync_batched`.
-        """
+        """Add to a batch, and return how many messages that has now, see `Producer`."""
         return buffered_of(await self._add(topic, data, is_due=False))
 
     publish = produce_async
@@ -137,14 +121,7 @@ class AsyncProducer:
         try:
             return core.add(topic, data, is_due=is_due)
         except BufferFull:
-            end_s = core.blocks_until_s(topic, deadline_s)
-        while True:
-            room = core.accumulator.room()
-            try:
-                return core.add(topic, data, is_due=is_due)
-            except BufferFull:
-                if not await _wait(room, end_s):
-                    raise
+            return await _run(core.add_when_room(topic, data, is_due=is_due, deadline_s=deadline_s))
 
     # ---- threads ------------------------------------------------------------------------------
 
@@ -165,15 +142,8 @@ class AsyncProducer:
     async def pick(
         self, topic: bytes | str, function: Callable[[WorkerInfo], T] | None = None
     ) -> WorkerInfo | T:
-        """Return the worker of the partition that the next call goes to, or `function` of it.
-
-        Raises:
-            BrokerDown: there is none.
-        """
-        queues = await self._ready(topic, _TIMEOUT_S)
-        worker = queues.pick()
-        if worker is None:
-            raise BrokerDown(queues.topic, "its partition has no worker")
+        """Return the worker of the next call's partition, see `Producer.pick`."""
+        worker = await _run(self._core.pick(topic))
         return worker if function is None else function(worker)
 
     async def prepare(
@@ -182,62 +152,30 @@ class AsyncProducer:
         function: Callable[[TopicInfo], T] | None = None,
         timeout_s: float | None = _TIMEOUT_S,
     ) -> TopicInfo | T:
-        """Connect before the first message; return what is known then, or `function` of it.
-
-        Raises:
-            BrokerDown: no broker can be reached in time; the topic goes on trying.
-            InvalidTopicName, LocalProtocolError: no topic there can have this name.
-        """
-        info = (await self._ready(topic, timeout_s)).info()
+        """Connect before the first message, see `Producer.prepare`."""
+        info = (await _run(self._core.ready(topic, timeout_s))).info()
         return info if function is None else function(info)
 
     async def metadata(
         self, topic: bytes | str, timeout_s: float | None = _TIMEOUT_S
     ) -> TopicMetadata:
-        """Return brokers and partitions, as they were last asked for.
-
-        Raises:
-            BrokerDown: nobody has told them in time.
-            LocalProtocolError: as `prepare`, on Kafka.
-        """
-        deadline_s = deadline_of(timeout_s)
-        queues = self._core.topic(topic)
-        if not await _wait(queues.known, deadline_s):
-            raise queues.unreachable()
-        return cast(TopicMetadata, queues.metadata)
+        """Return brokers and partitions, see `Producer.metadata`."""
+        return await _run(self._core.metadata(topic, timeout_s))
 
     async def info(self, topic: bytes | str) -> TopicInfo:
         """Return the state of a topic, without waiting for anything."""
         return self._core.topic(topic).info()
 
-    async def _ready(self, topic: bytes | str, timeout_s: float | None) -> TopicQueues:
-        deadline_s = deadline_of(timeout_s)
-        queues = self._core.topic(topic)
-        if not await _wait(queues.up, deadline_s):
-            raise queues.unreachable()
-        queues.check_taken()
-        return queues
-
     # ---- end ----------------------------------------------------------------------------------
 
     async def flush(self, timeout_s: float | None = None) -> bool:
-        """Send all that waits, and wait for the answers; False where some have not come in time.
-
-        It waits for what was there when it was called; None sets no limit.
-        """
-        deadline_s = deadline_of(timeout_s)
-        for outcome in self._core.flush():
-            if not await _wait(outcome, deadline_s):
-                return False
-        return True
+        """Send all that waits, and wait for the answers, see `Producer.flush`."""
+        return await _run(self._core.flush(timeout_s))
 
     async def close(self, timeout_s: float | None = None) -> list[Undelivered]:
-        """Deliver what waits, end, and return what was not delivered. Twice is harmless.
+        """Deliver what waits, end, and return what was not delivered, see `Producer.close`.
 
-        An `async with` block logs what was not delivered, as does this where it is cancelled.
-
-        Args:
-            timeout_s: how long delivering may take; None: option `close_timeout_s`.
+        Where it is cancelled, it logs what was not delivered.
         """
         core = self._core
         limit_s = check_timeout(core.options.close_timeout_s if timeout_s is None else timeout_s)
@@ -253,6 +191,16 @@ class AsyncProducer:
     async def statistics(self) -> dict[str, Any]:
         """Return counts: of messages sent, delivered, failed, dropped, retried, buffered."""
         return self._core.statistics()
+
+
+async def _run(steps: Steps[T]) -> T:
+    """Return what a call comes to; it waits in this task."""
+    try:
+        wait = next(steps)
+        while True:
+            wait = steps.send(await _wait(wait.outcome, wait.deadline_s))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # what `Steps` says
 
 
 async def _wait(outcome: Outcome | Delivery, deadline_s: float) -> bool:

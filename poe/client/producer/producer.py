@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast, overload
+from typing import Any, Self, TypeVar, overload
 
 from poe.client.producer.block_end import log_undelivered, patience_s
 from poe.client.producer.delivery import (
@@ -14,12 +14,12 @@ from poe.client.producer.delivery import (
     Sent,
     check_may_block,
 )
-from poe.client.producer.producer_core import ProducerCore
+from poe.client.producer.producer_core import ProducerCore, Steps
 from poe.client.producer.topic_info import TopicInfo, Undelivered, WorkerInfo
-from poe.client.producer.topic_queues import TopicQueues, buffered_of
+from poe.client.producer.topic_queues import buffered_of
 from poe.client.producer.transport import TopicMetadata
 from poe.client.timeouts import deadline_of
-from poe.errors import BrokerDown, BufferFull, CallTimeout
+from poe.errors import BufferFull, CallTimeout
 from poe.errors.timeout import check_timeout
 
 T = TypeVar("T")
@@ -128,7 +128,7 @@ class Producer:
         try:  # as `_add` does; one call less, where each counts
             return self._core.add(topic, data, is_due=False)
         except BufferFull:
-            return self._add_when_room(topic, data, is_due=False)
+            return _run(self._core.add_when_room(topic, data, is_due=False))
 
     def produce_sync_batched(
         self, topic: bytes | str, data: object
@@ -155,22 +155,7 @@ class Producer:
         try:
             return self._core.add(topic, data, is_due=is_due)
         except BufferFull:
-            return self._add_when_room(topic, data, is_due=is_due, deadline_s=deadline_s)
-
-    def _add_when_room(
-        self, topic: bytes | str, data: object, *, is_due: bool, deadline_s: float | None = None
-    ) -> Delivery:
-        core = self._core
-        end_s = core.blocks_until_s(topic, deadline_s)
-        while True:
-            room = core.accumulator.room()
-            try:
-                return core.add(topic, data, is_due=is_due)
-            except BufferFull as full:
-                try:
-                    room.wait(end_s - time.monotonic())
-                except CallTimeout:
-                    raise full from None
+            return _run(self._core.add_when_room(topic, data, is_due=is_due, deadline_s=deadline_s))
 
     # ---- topics -------------------------------------------------------------------------------
 
@@ -182,10 +167,7 @@ class Producer:
         Raises:
             BrokerDown: there is none.
         """
-        queues = self._ready(topic, _TIMEOUT_S)
-        worker = queues.pick()
-        if worker is None:
-            raise BrokerDown(queues.topic, "its partition has no worker")
+        worker = _run(self._core.pick(topic))
         return worker if function is None else function(worker)
 
     def prepare(
@@ -200,7 +182,7 @@ class Producer:
             BrokerDown: no broker can be reached in time; the topic goes on trying.
             InvalidTopicName, LocalProtocolError: no topic there can have this name.
         """
-        info = self._ready(topic, timeout_s).info()
+        info = _run(self._core.ready(topic, timeout_s)).info()
         return info if function is None else function(info)
 
     def metadata(self, topic: bytes | str, timeout_s: float | None = _TIMEOUT_S) -> TopicMetadata:
@@ -210,27 +192,11 @@ class Producer:
             BrokerDown: nobody has told them in time.
             LocalProtocolError: as `prepare`, on Kafka.
         """
-        limit_s = check_timeout(timeout_s)
-        queues = self._core.topic(topic)
-        try:
-            queues.known.wait(limit_s)
-        except CallTimeout:
-            raise queues.unreachable() from None
-        return cast(TopicMetadata, queues.metadata)
+        return _run(self._core.metadata(topic, timeout_s))
 
     def info(self, topic: bytes | str) -> TopicInfo:
         """Return the state of a topic, without waiting for anything."""
         return self._core.topic(topic).info()
-
-    def _ready(self, topic: bytes | str, timeout_s: float | None) -> TopicQueues:
-        limit_s = check_timeout(timeout_s)
-        queues = self._core.topic(topic)
-        try:
-            queues.up.wait(limit_s)
-        except CallTimeout:
-            raise queues.unreachable() from None
-        queues.check_taken()
-        return queues
 
     # ---- end ----------------------------------------------------------------------------------
 
@@ -240,13 +206,7 @@ class Producer:
         It waits for what was there when it was called; None sets no limit.
         """
         check_may_block("flush")
-        deadline_s = deadline_of(timeout_s)
-        for outcome in self._core.flush():
-            try:
-                outcome.wait(deadline_s - time.monotonic())
-            except CallTimeout:
-                return False
-        return True
+        return _run(self._core.flush(timeout_s))
 
     def close(self, timeout_s: float | None = None) -> list[Undelivered]:
         """Deliver what waits, end, and return what was not delivered. Twice is harmless.
@@ -271,3 +231,18 @@ class Producer:
     def statistics(self) -> dict[str, Any]:
         """Return counts: of messages sent, delivered, failed, dropped, retried, buffered."""
         return self._core.statistics()
+
+
+def _run(steps: Steps[T]) -> T:
+    """Return what a call comes to; it waits in this thread."""
+    try:
+        wait = next(steps)
+        while True:
+            try:
+                wait.outcome.wait(wait.deadline_s - time.monotonic())
+            except CallTimeout:
+                wait = steps.send(False)
+            else:
+                wait = steps.send(True)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # what `Steps` says

@@ -11,14 +11,15 @@ producer_sup               rest_for_one
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 from poe.actors import ActorRef, Continue, GenServer, LoopSystemBase
 from poe.client.metrics.metrics import sinks_of
@@ -28,15 +29,17 @@ from poe.client.producer.delivery import Delivery, Outcome, callback_threads
 from poe.client.producer.instrumentation import Instrumentation
 from poe.client.producer.payload import parse
 from poe.client.producer.producer_options import ProducerOptions
-from poe.client.producer.topic_info import TopicState, Undelivered
+from poe.client.producer.topic_info import TopicState, Undelivered, WorkerInfo
 from poe.client.producer.topic_producer import ProducerParts, TopicSup
 from poe.client.producer.topic_queues import TopicQueues
-from poe.client.producer.transport import Transport, transport_of
+from poe.client.producer.transport import TopicMetadata, Transport, transport_of
 from poe.client.spool.spool import Spool
 from poe.client.spool.spooler import Spooler
+from poe.client.timeouts import deadline_of
 from poe.errors import (
     ActorDead,
     BrokerDown,
+    BufferFull,
     CallTimeout,
     DeliveryTimeout,
     PoeError,
@@ -53,10 +56,14 @@ from poe.supervision import (
     start_dynamic_child,
 )
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 
 _TOPIC_SUP = "topic_sup"
 _TOPIC_STARTER = "topic_starter"
+_TIMEOUT_S = 5.0
+"""As long as ekaf's calls wait."""
 
 _of_parents: list[object] = []
 """What a fork has copied of the parent: never used again, and never torn down, since its event loop
@@ -132,8 +139,19 @@ class LoopScheduler:
         callback_threads.discard(self._thread_ident)
 
 
+class Wait(NamedTuple):
+    """What a call waits for, and until when by the monotonic clock."""
+
+    outcome: Outcome
+    deadline_s: float
+
+
+Steps: TypeAlias = Generator[Wait, bool, T]
+"""A call that waits, as data: it yields a `Wait` each time, and gets whether that was in time."""
+
+
 class ProducerCore:
-    """One producer without its callers' style: what may block is done by those."""
+    """One producer without its callers' style: it says what to wait for, and they wait."""
 
     _transport: Transport | None
 
@@ -287,14 +305,21 @@ class ProducerCore:
         messages = parse(data, empty=self.takes_empty or topic.options.envelope)
         return topic.add(messages, is_due=is_due)
 
-    def blocks_until_s(self, name: bytes | str, deadline_s: float | None) -> float:
-        """Return until when a call may wait for room in the buffer, by the monotonic clock."""
+    def add_when_room(
+        self, name: bytes | str, data: object, *, is_due: bool, deadline_s: float | None = None
+    ) -> Steps[Delivery]:
+        """Do the same, waiting for room; up to `deadline_s`, and no longer than the options say."""
         options = self.topic(name).options
-        now_s = time.monotonic()
-        if options.on_full == "raise" or threading.get_ident() in callback_threads:
-            return now_s
-        end_s = now_s + options.block_timeout_s
-        return end_s if deadline_s is None else min(end_s, deadline_s)
+        end_s = time.monotonic()
+        if options.on_full != "raise" and threading.get_ident() not in callback_threads:
+            end_s = min(end_s + options.block_timeout_s, deadline_s or math.inf)
+        while True:
+            room = self.accumulator.room()
+            try:
+                return self.add(name, data, is_due=is_due)
+            except BufferFull:
+                if not (yield Wait(room, end_s)):
+                    raise
 
     def wait(self, delivery: Delivery, deadline_s: float) -> None:
         """Block until a call is answered; receive the answer in this thread, if that is possible.
@@ -336,16 +361,50 @@ class ProducerCore:
         seen = f" ({topic.last_error})" if topic.last_error else ""
         return CallTimeout(f"the broker of topic {topic.topic!r}{seen}", timeout_s)
 
+    # ---- topics -------------------------------------------------------------------------------
+
+    def ready(self, name: bytes | str, timeout_s: float | None) -> Steps[TopicQueues]:
+        """Return a topic once it has a worker, or raise as `Producer.prepare`."""
+        deadline_s = deadline_of(timeout_s)
+        topic = self.topic(name)
+        if not (yield Wait(topic.up, deadline_s)):
+            raise topic.unreachable()
+        topic.check_taken()
+        return topic
+
+    def pick(self, name: bytes | str) -> Steps[WorkerInfo]:
+        """Return the worker of the next call without a key, or raise as `Producer.pick`."""
+        topic = yield from self.ready(name, _TIMEOUT_S)
+        worker = topic.pick()
+        if worker is None:
+            raise BrokerDown(topic.topic, "its partition has no worker")
+        return worker
+
+    def metadata(self, name: bytes | str, timeout_s: float | None) -> Steps[TopicMetadata]:
+        """Return brokers and partitions of a topic, or raise as `Producer.metadata`."""
+        deadline_s = deadline_of(timeout_s)
+        topic = self.topic(name)
+        if not (yield Wait(topic.known, deadline_s)):
+            raise topic.unreachable()
+        assert topic.metadata is not None
+        return topic.metadata
+
     # ---- end ----------------------------------------------------------------------------------
 
     def all_topics(self) -> list[TopicQueues]:
         """Return each topic once."""
         return list({id(topic): topic for topic in list(self.topics.values())}.values())
 
-    def flush(self) -> list[Outcome]:
-        """Send all that waits; return what is to be waited for."""
+    def flush(self, timeout_s: float | None) -> Steps[bool]:
+        """Send all that waits, and wait for the answers; False where some do not come in time."""
+        deadline_s = deadline_of(timeout_s)
         outcomes = [outcome for topic in self.all_topics() for outcome in topic.flush()]
-        return outcomes if self.spooler is None else [*outcomes, *self.spooler.unsettled()]
+        if self.spooler is not None:
+            outcomes += self.spooler.unsettled()
+        for outcome in outcomes:
+            if not (yield Wait(outcome, deadline_s)):
+                return False
+        return True
 
     def refuse(self) -> bool:
         """Take no more calls; False where this was called before: who did so ends it."""
