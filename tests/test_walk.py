@@ -13,7 +13,7 @@ LIMITS = {
     "socket get": 19,
     "in-process put": 15,
     "in-process next": 14,
-    "restart": 24,
+    "restart": 19,
     "produce_async_batched": 37,
 }
 """Files entered; of `produce_async_batched` those of the server, too, to which it is sent."""
