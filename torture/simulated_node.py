@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from poe.actors import ActorRef, Call, Error, GenServer, SimulatedClock
+from poe.actors import ActorRef, Call, Error, GenServer
 from poe.actors.message import Entry
 from poe.actors.run_queue import RunQueue
 from poe.broker import (
@@ -33,7 +33,7 @@ from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import ActorDead, PoeError, ReadFailed, SyncFailed
 from poe.storage import SegmentOptions, Store, decode_records
 from poe.storage.store import store
-from poe.testing import SimulatedSystem
+from poe.testing import SimulatedClock, SimulatedSystem
 from torture.checker import Put, Record, Stored
 from torture.layers.simulated_disk import SimulatedDisk
 from torture.workload import START_US, Ack

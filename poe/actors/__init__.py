@@ -9,7 +9,6 @@ from poe.actors.actor_cell import LoopAddress
 from poe.actors.actor_status import ActorStatus, LoggedMessage
 from poe.actors.async_work import AsyncWork
 from poe.actors.call import Call
-from poe.actors.clock import SimulatedClock
 from poe.actors.gen_server import GenServer
 from poe.actors.loop_base import LoopSystemBase
 from poe.actors.message import (
@@ -35,13 +34,10 @@ from poe.actors.reason import (
     NOPROC,
     NORMAL,
     SHUTDOWN,
-    TIMEOUT,
     ActorExit,
     Reason,
     is_orderly,
 )
-from poe.actors.reply_deadline import ReplyDeadline
-from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.actors.timer_queue import Timer
 from poe.actors.work import Work
 from poe.errors import (
@@ -63,10 +59,8 @@ __all__ = [
     "NOPROC",
     "NORMAL",
     "NO_REPLY",
-    "READABLE",
     "SHUTDOWN",
     "TIMED_OUT",
-    "TIMEOUT",
     "ActorDead",
     "ActorExit",
     "ActorRef",
@@ -91,9 +85,6 @@ __all__ = [
     "ProcessStartFailed",
     "Reason",
     "Reply",
-    "ReplyDeadline",
-    "SimulatedClock",
-    "SocketWatch",
     "StartFailed",
     "Stop",
     "SystemShutDown",

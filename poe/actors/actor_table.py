@@ -1,13 +1,22 @@
 """The actors of one system: made, found by address or name, and forgotten when they have ended."""
 
 import itertools
+from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from poe.actors.actor_cell import ActorCell, Estate, LoopAddress, OutsideCell, cell_of
+from poe.actors.actor_cell import (
+    ActorCell,
+    Estate,
+    LoopAddress,
+    OutsideCell,
+    System,
+    cell_of,
+)
 from poe.actors.call import Call
 from poe.actors.gen_server import GenServer
 from poe.actors.hibernation import HibernateAfter
-from poe.actors.message import Receiver, SystemRequest
+from poe.actors.message import Entry, Receiver, SystemRequest
 from poe.actors.reason import NOPROC, Reason
 from poe.actors.run_queue import RunQueue
 from poe.actors.server_cell import ServerCell
@@ -90,11 +99,21 @@ class ActorTable:
         return cell
 
     def new_cell(
-        self, kind: type[CellT], parent: ActorCell | None, label: str, *, pinned: bool = False
+        self,
+        kind: Callable[[System, ActorCell | None, str, deque[Entry]], CellT],
+        parent: ActorCell | None,
+        label: str,
+        *,
+        pinned: bool = False,
     ) -> CellT:
         """Make the place of an actor."""
         run_queue = self.run_queue
         return kind(self, parent, label, run_queue.pinned if pinned else run_queue.queue)
+
+    def take_in(self, guests: Guests) -> None:
+        """Let actors of another kind live here; of one kind at most."""
+        assert self.guests is None, "other guests live here already"
+        self.guests = guests
 
     def forget(self, cell: ActorCell) -> None:
         """Take an ended actor out of all tables."""

@@ -202,22 +202,6 @@ class GenServer:
             cell.run_queue.unarmed.append(call)
         return call
 
-    def call_leaf(self, ref: LoopAddress, request: object) -> Call:
-        """Send a request to a server that calls nobody itself, without a time-out.
-
-        Unlike that of `call`, it `is_done` on return within a plain callback, too, where nothing is
-        queued before the server. A server that calls back would do so into the middle of it.
-
-        Raises (when awaited):
-            ActorDead: as `call`.
-        """
-        cell, server = self.__cell, ref.cell
-        call = Call(request, cell, server, None)
-        cell.run_queue.hand_over(server, call)
-        if not call.is_done:
-            cell.run_queue.unarmed.append(call)
-        return call
-
     def cast(self, ref: LoopAddress | str, message: object) -> None:
         """Send a message that expects no answer; a dead receiver is no error.
 

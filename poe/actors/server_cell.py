@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, cast
 
 from thespian.actors import ActorExitRequest, Thespian_StatusReq
 
-from poe.actors.actor_cell import ActorCell
+from poe.actors.actor_cell import ActorCell, LoopAddress
 from poe.actors.actor_status import ActorStatus, Inspector
 from poe.actors.belongings import Belongings
 from poe.actors.call import Call, Start, Wait
@@ -124,6 +124,23 @@ class ServerCell(ActorCell):
     def house(self, actor: object) -> None:
         """Become the cell of a GenServer, as far as that knows."""
         object.__setattr__(actor, _CELL, self)
+
+    def call_leaf(self, ref: LoopAddress, request: object) -> Call:
+        """Call, on behalf of this actor, a server that calls nobody itself, without a time-out.
+
+        Unlike what `GenServer.call` makes, it `is_done` on return within a plain callback, too,
+        where nothing is queued before the server. A server that calls back would do so into the
+        middle of that callback.
+
+        Raises (when awaited):
+            ActorDead: as `GenServer.call`.
+        """
+        server, run_queue = ref.cell, self.run_queue
+        call = Call(request, self, server, None)
+        run_queue.hand_over(server, call)
+        if not call.is_done:
+            run_queue.unarmed.append(call)
+        return call
 
     def cast_from_outside(self, message: object) -> None:
         """Cast to this actor from a thread that runs no actors.

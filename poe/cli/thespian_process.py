@@ -20,7 +20,8 @@ from poe.cli.hangup import tell_hangups
 from poe.cli.log import start_logging
 from poe.cli.sentence import sentence_of
 from poe.errors import CallTimeout, PoeError
-from poe.thespian import NODE_CAPABILITY, SERVICE_NAME, ThespianService, loopback_tcp_system
+from poe.thespian import ThespianService, loopback_tcp_system
+from poe.thespian.service import NODE_CAPABILITY, SERVICE_NAME
 
 _log = logging.getLogger("poe.gateway")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from poe.actors import LoopAddress
+from poe.actors.actor_cell import LoopAddress
 from poe.actors.actor_info import ActorInfo, ActorState, actor_info, queued_messages, role_of
 from poe.actors.server_cell import ServerCell
 from poe.errors.short_text import short_repr

@@ -3,7 +3,7 @@
 Nothing of Poe itself imports this package.
 """
 
-from poe.actors import SimulatedClock
+from poe.actors.clock import SimulatedClock
 from poe.testing.broker import broker
 from poe.testing.crashes import Crash, CrashingSystem, InjectedCrash
 from poe.testing.simulated_system import SimulatedSystem, try_seeds

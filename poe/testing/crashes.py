@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from poe.actors import ActorExit, GenServer, LoopAddress, LoopSystemBase, SimulatedClock
-from poe.actors.actor_cell import ActorCell
+from poe.actors import ActorExit, GenServer, LoopSystemBase
+from poe.actors.actor_cell import ActorCell, LoopAddress
 from poe.actors.actor_table import ActorTable
+from poe.actors.clock import SimulatedClock
 from poe.actors.run_queue import RunQueue
 
 _MESSAGE_CALLBACKS: Final = ("handle_call", "handle_cast", "handle_info")

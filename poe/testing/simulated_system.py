@@ -14,8 +14,9 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final, Self
 
-from poe.actors import LoopAddress, SimulatedClock
+from poe.actors.actor_cell import LoopAddress
 from poe.actors.call import Call, Start
+from poe.actors.clock import SimulatedClock
 from poe.actors.idle_time import TimeUp
 from poe.actors.message import REPLY, DownSignal, Entry, ExitSignal
 from poe.actors.run_queue import RunQueue

@@ -1,9 +1,9 @@
 """Thespian beside Poe's own runtime: its bases, its sockets, its programs.
 
 `ThespianBase` runs Thespian's programs among the actors of a `LoopSystemBase`. `HostedSystem` runs
-GenServers on Thespian's own bases, with a process for each actor.
-`loopback_tcp_system` is Thespian's TCP base with every socket on 127.0.0.1. `ThespianService` is
-the actor by which Thespian's programs put and read topics; `Responder` is its base, for your own.
+GenServers on Thespian's own bases, with a process for each actor. `loopback_tcp_system` is
+Thespian's TCP base with every socket on 127.0.0.1. `ThespianService` is the actor by which
+Thespian's programs put and read topics.
 """
 
 import importlib
@@ -15,14 +15,10 @@ if TYPE_CHECKING:
     from poe.thespian.hosted_system import HostedSystem
     from poe.thespian.loop.base import ThespianBase
     from poe.thespian.loopback_tcp import loopback_tcp_system
-    from poe.thespian.responder import Responder
-    from poe.thespian.service import NODE_CAPABILITY, SERVICE_NAME, ThespianService
+    from poe.thespian.service import ThespianService
 
 _LATE = {
     "HostedSystem": "hosted_system",
-    "NODE_CAPABILITY": "service",
-    "Responder": "responder",
-    "SERVICE_NAME": "service",
     "ThespianBase": "loop.base",
     "ThespianService": "service",
     "loopback_tcp_system": "loopback_tcp",
@@ -30,13 +26,10 @@ _LATE = {
 """Imported when first used: nobody needs all of them, and some load multiprocessing, 3 MB."""
 
 __all__ = [
-    "NODE_CAPABILITY",
-    "SERVICE_NAME",
     "HostedSystem",
     "LoopBaseOnly",
     "NotPicklable",
     "RemoteFailure",
-    "Responder",
     "ThespianBase",
     "ThespianService",
     "loopback_tcp_system",

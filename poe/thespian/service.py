@@ -10,9 +10,10 @@ from collections.abc import Callable
 from operator import methodcaller
 from typing import Any
 
+from thespian.actors import Actor, ActorSystemMessage
+
 from poe import protocol
 from poe.errors import LocalProtocolError, PoeError
-from poe.thespian.responder import Responder
 
 SERVICE_NAME = "poe"
 """Global name of the actor."""
@@ -37,7 +38,7 @@ _ARGUMENTS: dict[str, set[str]] = {
 _REQUESTS = "; ".join(" ".join([op, *sorted(names)]) for op, names in _ARGUMENTS.items())
 
 
-class ThespianService(Responder):
+class ThespianService(Actor):  # type: ignore[misc]  # Thespian is untyped
     """Answers `{"result": …}`, or `{"error": {"code", "name", "message", "retriable"}}`.
 
     Requests:
@@ -54,20 +55,26 @@ class ThespianService(Responder):
     def __init__(self, capabilities: dict[str, Any]) -> None:
         self._host, self._port = capabilities[NODE_CAPABILITY]
 
-    def answer(self, message: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever a client sends
-        """Serve one request."""
-        try:
-            request = _request_of(message)
-            with protocol.socket(self._host, self._port, timeout_s=_TIMEOUT_S) as connection:
-                return {"result": request(connection)}
-        except PoeError as error:
-            told = {
-                "code": error.code,
-                "name": type(error).__name__,
-                "message": str(error),
-                "retriable": error.retriable,
-            }
-            return {"error": told}
+    def receiveMessage(self, message: Any, sender: Any) -> None:  # noqa: ANN401, N802
+        """Answer whatever is not of Thespian's own making."""
+        if not isinstance(message, ActorSystemMessage):
+            self.send(sender, _answer(message, self._host, self._port))
+
+
+def _answer(message: Any, host: str, port: int) -> dict[str, Any]:  # noqa: ANN401 - of a client
+    """Serve one request; what is raised here Thespian would try a second time."""
+    try:
+        request = _request_of(message)
+        with protocol.socket(host, port, timeout_s=_TIMEOUT_S) as connection:
+            return {"result": request(connection)}
+    except PoeError as error:
+        told = {
+            "code": error.code,
+            "name": type(error).__name__,
+            "message": str(error),
+            "retriable": error.retriable,
+        }
+        return {"error": told}
 
 
 def _request_of(message: Any) -> Callable[[protocol.Socket], Any]:  # noqa: ANN401

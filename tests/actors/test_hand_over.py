@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from poe.actors import ActorDead, GenServer, LoopSystemBase, SimulatedClock
+from poe.actors import ActorDead, GenServer, LoopSystemBase
+from poe.actors.server_cell import cell_of_actor
+from poe.testing import SimulatedClock
 from tests.actors.puppet import Puppet
 
 
@@ -146,9 +148,9 @@ def test_a_server_that_calls_nobody_answers_at_once_within_a_plain_callback():
     done: list[bool] = []
 
     def ask(puppet):
-        done.append(puppet.call_leaf(recorder, 1).is_done)
+        done.append(cell_of_actor(puppet).call_leaf(recorder, 1).is_done)
         puppet.cast(recorder, "before the second")
-        done.append(puppet.call_leaf(recorder, 2).is_done)
+        done.append(cell_of_actor(puppet).call_leaf(recorder, 2).is_done)
 
     system.cast(system.start(Puppet), ask)
     system.advance(0)
@@ -162,6 +164,9 @@ def test_a_dead_server_fails_the_call_at_once():
     system.exit(dead, "kill")
     system.advance(0)
     errors: list[object] = []
-    system.cast(system.start(Puppet), lambda puppet: errors.append(puppet.call_leaf(dead, 1).error))
+    system.cast(
+        system.start(Puppet),
+        lambda puppet: errors.append(cell_of_actor(puppet).call_leaf(dead, 1).error),
+    )
     system.advance(0)
     assert [type(error) for error in errors] == [ActorDead]

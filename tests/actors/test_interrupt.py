@@ -5,14 +5,7 @@ from contextlib import nullcontext, suppress
 
 import pytest
 
-from poe.actors import (
-    ActorDead,
-    GenServer,
-    IdleTimeout,
-    LoopSystemBase,
-    SimulatedClock,
-    StartFailed,
-)
+from poe.actors import ActorDead, GenServer, IdleTimeout, LoopSystemBase, StartFailed
 from poe.errors import ChildStartFailed
 from poe.supervision import (
     ChildSpec,
@@ -22,6 +15,7 @@ from poe.supervision import (
     WhichChildren,
     call_supervisor,
 )
+from poe.testing import SimulatedClock
 from tests.actors.puppet import Puppet
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from poe.actors import NO_REPLY, ActorDead, CallTimeout, LoopSystemBase, SimulatedClock
+from poe.actors import NO_REPLY, ActorDead, CallTimeout, LoopSystemBase
+from poe.testing import SimulatedClock
 from tests.actors.puppet import PinnedPuppet, Puppet, child_of
 from tests.waiting import wait_until
 

@@ -7,20 +7,12 @@ import weakref
 
 import pytest
 
-from poe.actors import (
-    NO_REPLY,
-    Error,
-    GenServer,
-    IdleTimeout,
-    LoopSystemBase,
-    Reply,
-    SimulatedClock,
-    Stop,
-)
+from poe.actors import NO_REPLY, Error, GenServer, IdleTimeout, LoopSystemBase, Reply, Stop
 from poe.actors.actor_cell import ActorCell
 from poe.actors.actor_table import ActorTable
 from poe.actors.run_queue import RunQueue
 from poe.errors import ActorDead, CallTimeout, StartFailed
+from poe.testing import SimulatedClock
 from tests.waiting import wait_until
 
 

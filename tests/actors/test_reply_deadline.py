@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from poe.actors import NO_REPLY, Call, CallTimeout, ReplyDeadline
+from poe.actors import NO_REPLY, Call, CallTimeout
+from poe.actors.reply_deadline import ReplyDeadline
 from tests.actors.puppet import Gate, Puppet
 
 

@@ -6,16 +6,9 @@ import threading
 
 import pytest
 
-from poe.actors import (
-    NO_REPLY,
-    AsyncWork,
-    GenServer,
-    LoopSystemBase,
-    SimulatedClock,
-    TooMuchWork,
-    Work,
-)
+from poe.actors import NO_REPLY, AsyncWork, GenServer, LoopSystemBase, TooMuchWork, Work
 from poe.actors.work import WORK_MAX, WORK_RUNNING_MAX
+from poe.testing import SimulatedClock
 from tests.waiting import wait_until
 
 DEADLINE_S = 20

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from poe.actors import READABLE, GenServer, SocketWatch
+from poe.actors import GenServer
+from poe.actors.socket_watch import READABLE, SocketWatch
 from tests.waiting import wait_until
 
 

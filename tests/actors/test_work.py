@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from poe.actors import GenServer, LoopSystemBase, SimulatedClock, Work
+from poe.actors import GenServer, LoopSystemBase, Work
+from poe.testing import SimulatedClock
 from tests.waiting import wait_until
 
 

@@ -4,7 +4,6 @@ import errno
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from poe.actors import SimulatedClock
 from poe.broker import (
     AppendixOptions,
     LocalRequest,
@@ -26,7 +25,7 @@ from poe.supervision import (
     SupervisorFlags,
     call_supervisor,
 )
-from poe.testing import SimulatedSystem
+from poe.testing import SimulatedClock, SimulatedSystem
 from tests.broker.nodes import (
     BYTES_MAX,
     SimulatedWall,

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from poe import Node, protocol
-from poe.actors import Call, Error, GenServer, SimulatedClock
+from poe.actors import Call, Error, GenServer
 from poe.broker import RoutingTable
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import ConnectFailed, ConnectionClosed, PoeError
 from poe.storage import decode_records
-from poe.testing import SimulatedSystem
+from poe.testing import SimulatedClock, SimulatedSystem
 
 START_US = 1_700_000_000_000_000
 KILLING = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

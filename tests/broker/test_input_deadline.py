@@ -2,9 +2,9 @@
 
 import pytest
 
-from poe.actors import GenServer, SimulatedClock
+from poe.actors import GenServer
 from poe.broker.connection.input_deadline import LATE, QUIET, InputDeadline
-from poe.testing import SimulatedSystem
+from poe.testing import SimulatedClock, SimulatedSystem
 
 FRAME_TIMEOUT_S = 10.0
 IDLE_TIMEOUT_S = 600.0

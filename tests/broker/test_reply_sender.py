@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from poe.actors import GenServer, SocketWatch
+from poe.actors import GenServer
+from poe.actors.socket_watch import SocketWatch
 from poe.broker.connection.reply_sender import ReplySender
 from poe.errors import ConnectionClosed
 from poe.storage import FileSlice, RealFiles

@@ -2,8 +2,9 @@
 
 import pytest
 
-from poe.actors import LoopSystemBase, SimulatedClock
+from poe.actors import LoopSystemBase
 from poe.broker import RoutingTable
+from poe.testing import SimulatedClock
 from tests.broker.nodes import FrameReads
 
 TOPIC = b"t"

@@ -19,10 +19,10 @@ from poe.actors import (
     Down,
     GenServer,
     LoopSystemBase,
-    SimulatedClock,
 )
 from poe.actors.actor_cell import ActorCell
 from poe.errors import ActorDead, CallTimeout
+from poe.testing import SimulatedClock
 from tests.conformance.otp_terms import Terms, text
 
 LIMIT_S = 3.0

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from poe.actors import Down, GenServer, LoopSystemBase, SimulatedClock, Stop
+from poe.actors import Down, GenServer, LoopSystemBase, Stop
 from poe.tables import TableTransfer
+from poe.testing import SimulatedClock
 from tests.conformance.otp_tables import Command, TablesFamily, transfer_term
 from tests.testing.json_text import json_text
 

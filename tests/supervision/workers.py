@@ -4,15 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from poe.actors import (
-    IGNORE,
-    ActorRef,
-    Down,
-    GenServer,
-    LoopSystemBase,
-    SimulatedClock,
-    Stop,
-)
+from poe.actors import IGNORE, ActorRef, Down, GenServer, LoopSystemBase, Stop
 from poe.errors import PoeError
 from poe.supervision import (
     ChildKind,
@@ -25,6 +17,7 @@ from poe.supervision import (
     WhichChildren,
     call_supervisor,
 )
+from poe.testing import SimulatedClock
 
 HANGS = 1e9
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeAlias
 
-from poe.actors import READABLE, SHUTDOWN, Call, Exit, GenServer, Reason, SocketWatch, Stop
+from poe.actors import SHUTDOWN, Call, Exit, GenServer, Reason, Stop
+from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.broker.connection.byte_budget import ByteBudget, Holding, Room
 from poe.broker.connection.frame_input import FrameInput, Scratch
 from poe.broker.connection.input_deadline import TURN, InputAlarm, InputDeadline

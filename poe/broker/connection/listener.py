@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar
 
-from poe.actors import KILL, READABLE, SHUTDOWN, GenServer, Reason, SocketWatch
+from poe.actors import KILL, SHUTDOWN, GenServer, Reason
+from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.broker.appendix.message import ReleaseWaiting
 from poe.broker.connection.byte_budget import ByteBudget
 from poe.broker.connection.client_count import ClientCount

@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 
-from poe.actors import SocketWatch
+from poe.actors.socket_watch import SocketWatch
 from poe.errors import ConnectionClosed
 from poe.storage import FileSlice, OpenFile
 

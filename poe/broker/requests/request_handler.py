@@ -12,7 +12,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from poe.actors import Call, GenServer, ReplyDeadline
+from poe.actors import Call, GenServer
+from poe.actors.reply_deadline import ReplyDeadline
+from poe.actors.server_cell import cell_of_actor
 from poe.broker.appendix.message import (
     MOVED,
     FindLastPut,
@@ -64,7 +66,7 @@ class RequestHandler:
     memory; None is for those of the own process.
     """
 
-    __slots__ = ("_is_wanted", "_put_timeout_s", "actor", "deadline", "room", "routes")
+    __slots__ = ("_cell", "_is_wanted", "_put_timeout_s", "actor", "deadline", "room", "routes")
 
     def __init__(
         self,
@@ -75,6 +77,7 @@ class RequestHandler:
         room: Room | None = None,
     ) -> None:
         self.actor = actor
+        self._cell = cell_of_actor(actor)
         self.routes = routes
         self._is_wanted = is_wanted
         self._put_timeout_s = put_timeout_s
@@ -89,7 +92,7 @@ class RequestHandler:
         route = self.routes.get(topic)
         if route is None:
             return None
-        return self.actor.call_leaf(route.refs[-1], Put(messages, put))
+        return self._cell.call_leaf(route.refs[-1], Put(messages, put))
 
     def begin_get(self, topic: bytes, pointer: int, limit: int, bytes_max: int) -> Call | None:
         """Make the call that a get usually takes; None when the topic has no route.
@@ -100,7 +103,7 @@ class RequestHandler:
         if route is None:
             return None
         reader = route.reader(pointer) if route.bounds else route.refs[-1]
-        return self.actor.call_leaf(reader, Get(pointer, limit, bytes_max))
+        return self._cell.call_leaf(reader, Get(pointer, limit, bytes_max))
 
     async def put(
         self,

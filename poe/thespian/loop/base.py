@@ -94,8 +94,7 @@ class ThespianBase(simpleSystemBase.ActorSystemBase):  # type: ignore[misc]  # u
                 "AllowRemoteActorSources": "No",
             }
         )
-        assert self._actors.guests is None, "the runtime has a Thespian base already"
-        self._actors.guests = self
+        self._actors.take_in(self)
 
     # ---- external interface -------------------------------------------------------------------
 
@@ -211,8 +210,7 @@ class ThespianBase(simpleSystemBase.ActorSystemBase):  # type: ignore[misc]  # u
             self._actors.enliven(server, instance)
             server.post(Start((), {}, Call(None, None, server, None)))
             return server
-        cell = self._actors.new_cell(ThespianCell, parent, label)
-        cell.base, cell.source_hash = self, source_hash
+        cell = self._actors.new_cell(partial(ThespianCell, self, source_hash), parent, label)
         if instance is not None:
             self._actors.enliven(cell, instance)
         return cell

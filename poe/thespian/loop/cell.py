@@ -88,11 +88,10 @@ class ThespianCell(ActorCell):
 
     __slots__ = ("base", "children", "globalName", "source_hash")
 
-    base: Base
-    source_hash: str | None
-
-    def __init__(self, *args: Any) -> None:  # noqa: ANN401 - those of `ActorCell`
+    def __init__(self, base: Base, source_hash: str | None, *args: Any) -> None:  # noqa: ANN401 - those of `ActorCell`
         super().__init__(*args)
+        self.base = base
+        self.source_hash = source_hash
         self.children: dict[ActorCell, None] = {}
         self.globalName: str | None = None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from poe.actors import LoopSystemBase, SimulatedClock
+from poe.actors import LoopSystemBase
 from poe.client.producer.accumulator import Accumulator
 from poe.client.producer.delivery import Buffered, Failed
 from poe.client.producer.instrumentation import Instrumentation
@@ -26,6 +26,7 @@ from poe.errors import (
     PickerFailed,
     ProducerClosed,
 )
+from poe.testing import SimulatedClock
 from tests.client.simulated import SimulatedLink, StoringServer
 
 TOPIC = b"t"

@@ -3,7 +3,8 @@
 import pytest
 from thespian.actors import PoisonMessage
 
-from poe.actors import ActorDead, LoopSystemBase, SimulatedClock
+from poe.actors import ActorDead, LoopSystemBase
+from poe.testing import SimulatedClock
 from tests.actors.puppet import Puppet
 from tests.thespian.loop import thespians
 
