@@ -9,8 +9,8 @@ import pytest
 from tests.python_process import ROOT, environment
 
 LIMITS = {
-    "socket put": 21,
-    "socket get": 19,
+    "socket put": 20,
+    "socket get": 18,
     "in-process put": 15,
     "in-process next": 14,
     "restart": 19,

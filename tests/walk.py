@@ -66,8 +66,9 @@ def main() -> None:
         found["in-process next"] = walk.of(lambda: poe.next(b"topic", 0))
         host, port = node.address
         with socket.create_connection((host, port)) as connection:
-            found["socket put"] = walk.of(lambda: exchange(connection, put_request()))
-            found["socket get"] = walk.of(lambda: exchange(connection, get_request()))
+            put, get = put_request(), get_request()
+            found["socket put"] = walk.of(lambda: exchange(connection, put))
+            found["socket get"] = walk.of(lambda: exchange(connection, get))
         with Producer(f"poe://{host}:{port}", linger_s=0.001) as producer:
             batched = producer.produce_async_batched
             found["produce_async_batched"] = walk.of(lambda: batched(b"topic", MESSAGE).result(10))
