@@ -42,15 +42,14 @@ class Timer:
         action, self.action = self.action, None
         return action
 
-    def __lt__(self, other: "Timer") -> bool:
-        return self.deadline_s < other.deadline_s
-
 
 class TimerQueue:
     """Timers by deadline, in monotonic seconds; not thread-safe, the system's lock guards it."""
 
     def __init__(self) -> None:
-        self._heap: list[Timer] = []
+        # With the number of each timer, none of them is ever compared with another in Python.
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._number = 0
         self._cancelled = 0
 
     def __len__(self) -> int:
@@ -59,27 +58,29 @@ class TimerQueue:
     def add(self, deadline_s: float, action: Callable[[], object]) -> Timer:
         """Arrange for `action()` at `deadline_s`."""
         timer = Timer(self, deadline_s, action)
-        heapq.heappush(self._heap, timer)
+        self._number += 1
+        heapq.heappush(self._heap, (deadline_s, self._number, timer))
         return timer
 
     def next_deadline_s(self) -> float | None:
         """Return the earliest deadline, or None when no timer is pending."""
-        while self._heap and self._heap[0].action is None:
-            heapq.heappop(self._heap)
+        heap = self._heap
+        while heap and heap[0][2].action is None:
+            heapq.heappop(heap)
             self._cancelled -= 1
-        return self._heap[0].deadline_s if self._heap else None
+        return heap[0][0] if heap else None
 
     def pop_due(self, now_s: float) -> Callable[[], object] | None:
         """Take the earliest action whose deadline has come, or None."""
         deadline_s = self.next_deadline_s()
         if deadline_s is None or deadline_s > now_s:
             return None
-        return heapq.heappop(self._heap).take_action()
+        return heapq.heappop(self._heap)[2].take_action()
 
     def count_cancelled(self) -> None:
         """Note that a timer of the heap was cancelled, and sweep when they outnumber the rest."""
         self._cancelled += 1
         if self._cancelled > _SWEEP_MIN and self._cancelled * 2 > len(self._heap):
-            self._heap = [timer for timer in self._heap if timer.action is not None]
+            self._heap = [each for each in self._heap if each[2].action is not None]
             heapq.heapify(self._heap)
             self._cancelled = 0
