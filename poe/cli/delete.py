@@ -17,7 +17,7 @@ from poe.cli.argument import number, topic_name
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, is_terminal, write_error, write_line
 from poe.errors import ConfigError
-from poe.protocol.records import POINTER_MAX
+from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
 
 TopicArgument = Annotated[

@@ -33,6 +33,7 @@ from poe.cli.output import (
 from poe.cli.sentence import sentence_of
 from poe.errors import CorruptRecord, PoeError, UnknownTopic
 from poe.protocol import FOLLOW_WAIT_S, Record, Socket
+from poe.record import POINTER_MAX
 
 _BATCH_COUNT = 1000
 
@@ -71,7 +72,7 @@ def read(  # noqa: PLR0913 - a command line option each
         int | None,
         typer.Option(
             metavar="POINTER",
-            parser=number("--pointer", int, 0, 2**56 - 1),
+            parser=number("--pointer", int, 0, POINTER_MAX),
             help="Read what follows this pointer.",
             show_default=False,
         ),

@@ -4,7 +4,7 @@ from typing import Any
 
 from poe.errors import LocalProtocolError, PointerOutOfRange
 from poe.errors.timeout import check_delay
-from poe.protocol.records import POINTER_MAX
+from poe.record import POINTER_MAX
 
 LIMIT_MAX = (1 << 32) - 1
 """Records that one request can ask for."""

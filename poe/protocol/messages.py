@@ -21,15 +21,11 @@ from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
 from poe.protocol.frames import FRAME_MAX, TYPE_SIZE, frame_header
 from poe.protocol.put_id import PUT_ID_SIZE, PutId
 from poe.protocol.ranges import IndexedReply, RangeRequest
-from poe.protocol.records import (
-    POINTER_SIZE,
-    Record,
-    join_records,
-    split_records,
-)
+from poe.protocol.records import Record, join_records, split_records
+from poe.record import POINTER_BYTES
 
 _LIMIT_SIZE = 4
-_TOPIC_START = POINTER_SIZE + _LIMIT_SIZE
+_TOPIC_START = POINTER_BYTES + _LIMIT_SIZE
 _TOPIC_LENGTH_SIZE = 4
 _pack_header = Struct(">IH").pack
 _pack_put_header = Struct(">IHI").pack
@@ -71,7 +67,7 @@ class PointerRequest(_PointerFields):
         check_pointer(self.pointer)
         check_limit(self.limit)
         body = (
-            self.pointer.to_bytes(POINTER_SIZE, "big")
+            self.pointer.to_bytes(POINTER_BYTES, "big")
             + self.limit.to_bytes(_LIMIT_SIZE, "big")
             + topic_bytes(self.topic)
         )
@@ -259,7 +255,7 @@ class PutReply:
     @staticmethod
     def frame(pointer: int) -> bytes:
         """Return the frame for a pointer, without making the value first."""
-        return _PUT_REPLY_HEADER + pointer.to_bytes(POINTER_SIZE, "big")
+        return _PUT_REPLY_HEADER + pointer.to_bytes(POINTER_BYTES, "big")
 
     def encode(self) -> bytes:
         """Return the frame."""
@@ -272,13 +268,13 @@ class PutReply:
         Raises:
             RemoteProtocolError: the body is not 7 bytes.
         """
-        if len(body) != POINTER_SIZE:
-            msg = f"put reply of {len(body)} bytes, not {POINTER_SIZE}"
+        if len(body) != POINTER_BYTES:
+            msg = f"put reply of {len(body)} bytes, not {POINTER_BYTES}"
             raise RemoteProtocolError(msg)
         return cls(int.from_bytes(body, "big"))
 
 
-_PUT_REPLY_HEADER = frame_header(PutReply.MESSAGE_TYPE, POINTER_SIZE)
+_PUT_REPLY_HEADER = frame_header(PutReply.MESSAGE_TYPE, POINTER_BYTES)
 
 
 Request = PointerRequest | PutRequest | RangeRequest | ControlRequest

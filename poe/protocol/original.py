@@ -15,16 +15,16 @@ from typing import Final
 from poe.errors import RemoteProtocolError
 from poe.protocol.frames import HEADER_SIZE, FrameReader
 from poe.protocol.messages import REQUESTS, DataReply, PointerRequest, PutRequest
-from poe.protocol.records import POINTER_SIZE
+from poe.record import POINTER_BYTES
 
-HEAD_SIZE: Final = HEADER_SIZE + POINTER_SIZE + 4
+HEAD_SIZE: Final = HEADER_SIZE + POINTER_BYTES + 4
 """Bytes at the begin of a request that tell whether the original knows it."""
 PROBE: Final = PointerRequest(b"is-this-the-original", 0, 2).encode()
 """What to ask a server to find out."""
 _UNKNOWN_TOPIC: Final = bytes(5) + bytes([DataReply.MESSAGE_TYPE])
 _LIMIT_MIN = 2
 _TYPE = Struct(">4xH")
-_LIMIT = Struct(f">{HEADER_SIZE + POINTER_SIZE}xI")
+_LIMIT = Struct(f">{HEADER_SIZE + POINTER_BYTES}xI")
 _LACKING = {
     "ControlRequest": "control requests",
     "RangeRequest": "range requests",

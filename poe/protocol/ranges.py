@@ -15,12 +15,7 @@ import numpy.typing as npt
 from poe.errors import CorruptRecord, RemoteProtocolError
 from poe.protocol.arguments import range_arguments
 from poe.protocol.frames import SCRATCH_SIZE, frame_header
-from poe.protocol.records import (
-    POINTER_MAX,
-    POINTER_SIZE,
-    RECORD_HEADER_SIZE,
-    SIZE_SIZE,
-)
+from poe.record import POINTER_BYTES, RECORD_HEADER_BYTES, are_sound
 
 RANGE_COUNT_MAX = 1 << 18
 """Records in one reply; their entries take 3 MiB of the server's memory."""
@@ -32,8 +27,6 @@ ENTRY_SIZE = 12
 _NUMBERS = Struct(">7s7sII")
 _COUNT = Struct(">I")
 _ENTRY = np.dtype([("pointer_and_offset_high", ">u8"), ("offset_low", ">u4")])
-# As in `records.py`: a pointer is read with the last byte of the size before it.
-_POINTER_AT = RECORD_HEADER_SIZE - 8
 
 
 class _RangeFields(NamedTuple):
@@ -70,7 +63,7 @@ class RangeRequest(_RangeFields):
             PointerOutOfRange: a pointer does not fit 56 bits.
         """
         topic = range_arguments(*self)["topic"]
-        pointers = (each.to_bytes(POINTER_SIZE, "big") for each in (self.pointer, self.last))
+        pointers = (each.to_bytes(POINTER_BYTES, "big") for each in (self.pointer, self.last))
         body: bytes = _NUMBERS.pack(*pointers, self.limit, self.bytes_max) + topic
         return frame_header(self.MESSAGE_TYPE, len(body)) + body
 
@@ -125,7 +118,7 @@ class IndexedRecords:
         starts = np.full(count + 1, len(data))
         starts[:-1] = (offsets - offsets[:1]).astype(np.int64)
         if count:
-            is_sound = _are_sound(pointers, starts, data)
+            is_sound = are_sound(pointers, starts, data) & (np.diff(starts) > RECORD_HEADER_BYTES)
             if not is_sound.all():
                 count = int(is_sound.argmin())
                 if not count:
@@ -190,26 +183,3 @@ class IndexedReply:
             body = memoryview(bytes(body))
         entries, data = body[_COUNT.size : entries_end], body[entries_end:]
         return cls(IndexedRecords.of(entries, data.toreadonly()))
-
-
-def _are_sound(
-    pointers: npt.NDArray[np.uint64], starts: npt.NDArray[np.int64], data: memoryview
-) -> npt.NDArray[np.bool_]:
-    """Tell of each record whether its header says what the entries do."""
-    place_count = len(data) - RECORD_HEADER_SIZE + 1
-    if place_count < 1:
-        return np.zeros(len(pointers), np.bool_)
-    places = starts[:-1].clip(0, place_count - 1)
-    # A header may lie anywhere: all places as fields, of which those at the starts are taken.
-    size_fields = np.ndarray((place_count,), ">u4", data, 0, (1,))[places]
-    pointer_fields = np.ndarray((place_count,), ">u8", data, _POINTER_AT, (1,))[places]
-    sizes = np.diff(starts)
-    is_sound: npt.NDArray[np.bool_] = (
-        (places == starts[:-1])
-        & (sizes > RECORD_HEADER_SIZE)
-        & (size_fields == sizes - SIZE_SIZE)
-        & (pointer_fields & np.uint64(POINTER_MAX) == pointers)
-        & (starts[1:] <= len(data))
-    )
-    is_sound[1:] &= pointers[1:] > pointers[:-1]
-    return is_sound

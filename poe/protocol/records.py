@@ -1,12 +1,7 @@
 """The records of one data reply: join and split them.
 
 Records travel exactly as they lie on disk, so that the server can send a part of a data file
-without reading it. Only clients look inside.
-
-Layout of a record (big-endian):
-    size     u32   bytes that follow: 7 + len(message)
-    pointer  u56   strictly increasing
-    message  bytes
+without reading it. Only clients look inside; the layout is in `poe/record.py`.
 
 Source: poe_protocol.erl, `decode_data/1`.
 """
@@ -17,20 +12,20 @@ from struct import Struct
 import numpy as np
 
 from poe.errors import CorruptRecord
-
-SIZE_SIZE = 4
-POINTER_SIZE = 7
-RECORD_HEADER_SIZE = SIZE_SIZE + POINTER_SIZE
-POINTER_MAX = (1 << 56) - 1
+from poe.record import (
+    POINTER_BYTES,
+    POINTER_MAX,
+    RECORD_HEADER_BYTES,
+    SIZE_BYTES,
+    WIDE_POINTER_AT,
+    encode_header,
+    pointer_fields,
+)
 
 Record = tuple[int, bytes]
 """Pointer and message."""
 
-# The pointer is read as 8 bytes that begin with the last byte of the size, which is masked away:
-# numpy and struct know no number of 7 bytes.
-_POINTER_OFFSET = RECORD_HEADER_SIZE - 8
-_POINTER_FIELD = np.dtype(">u8")
-_SIZE_FIELD = np.dtype((np.void, SIZE_SIZE))
+_SIZE_FIELD = np.dtype((np.void, SIZE_BYTES))
 _unpack_size = Struct(">I").unpack_from
 _unpack_pointer = Struct(">Q").unpack_from
 
@@ -39,11 +34,7 @@ def join_records(records: Iterable[Record]) -> bytes:
     """Return the records' bytes, back to back."""
     parts: list[bytes] = []
     for pointer, message in records:
-        parts += (
-            (POINTER_SIZE + len(message)).to_bytes(SIZE_SIZE, "big"),
-            pointer.to_bytes(POINTER_SIZE, "big"),
-            message,
-        )
+        parts += (encode_header(len(message), pointer), message)
     return b"".join(parts)
 
 
@@ -58,22 +49,22 @@ def split_records(data: memoryview) -> list[Record]:
     Raises:
         CorruptRecord: no record can be trusted; the offset counts from the begin of the data.
     """
-    if len(data) < RECORD_HEADER_SIZE:
+    if len(data) < RECORD_HEADER_BYTES:
         return walk_records(data)
     (size,) = _unpack_size(data, 0)
-    stride = SIZE_SIZE + size
-    message_size = size - POINTER_SIZE
+    stride = SIZE_BYTES + size
+    message_size = size - POINTER_BYTES
     count, rest = divmod(len(data), stride)
     if rest or message_size < 1:
         return walk_records(data)
     sizes = np.ndarray((count,), _SIZE_FIELD, data, 0, (stride,))
-    if sizes.tobytes() != bytes(data[:SIZE_SIZE]) * count:
+    if sizes.tobytes() != bytes(data[:SIZE_BYTES]) * count:
         return walk_records(data)
-    pointers = np.ndarray((count,), _POINTER_FIELD, data, _POINTER_OFFSET, (stride,)) & POINTER_MAX
+    pointers = pointer_fields(data, count, 0, stride) & POINTER_MAX
     if not (pointers[1:] > pointers[:-1]).all():
         return walk_records(data)
     message_field = np.dtype((np.void, message_size))
-    messages = np.ndarray((count,), message_field, data, RECORD_HEADER_SIZE, (stride,))
+    messages = np.ndarray((count,), message_field, data, RECORD_HEADER_BYTES, (stride,))
     return list(zip(pointers.tolist(), messages.tolist(), strict=True))
 
 
@@ -88,11 +79,11 @@ def walk_records(data: memoryview) -> list[Record]:
     last_pointer = -1
     records: list[Record] = []
     while offset < end:
-        start = offset + RECORD_HEADER_SIZE
-        stop = offset + SIZE_SIZE + _unpack_size(data, offset)[0] if start <= end else end + 1
+        start = offset + RECORD_HEADER_BYTES
+        stop = offset + SIZE_BYTES + _unpack_size(data, offset)[0] if start <= end else end + 1
         pointer = 0
         if start <= stop <= end:
-            pointer = _unpack_pointer(data, offset + _POINTER_OFFSET)[0] & POINTER_MAX
+            pointer = _unpack_pointer(data, offset + WIDE_POINTER_AT)[0] & POINTER_MAX
         if stop < start or stop > end or pointer <= last_pointer:
             # What is wrong may be the record before: its size, or its pointer.
             return _all_but_last(records)

@@ -7,7 +7,7 @@ between: what was removed behind its pointer, and before the first message that 
 from typing import Any, NamedTuple, Self
 
 from poe.errors import RemoteProtocolError
-from poe.protocol.records import POINTER_MAX
+from poe.record import POINTER_MAX
 
 
 class Removed(NamedTuple):

@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 
 from poe.errors import UnknownTopic
 from poe.protocol import Removed, Span
+from poe.record import RECORD_HEADER_BYTES
 from poe.spark.archive_writer import SCHEMA
-from poe.spark.arrow_batches import HEADER_BYTES, ArrowBatches
+from poe.spark.arrow_batches import ArrowBatches
 from poe.spark.planning import SegmentRange, names_of
 from poe.spark.segments import Segments
 from poe.storage import POINTER_MAX, Archive, ArchivedFile, Manifest, RowGroup
@@ -202,7 +203,7 @@ def _range_of(topic: str, timestamp: int, manifest: Manifest) -> SegmentRange:
 
 def _record_bytes(archived: Manifest | RowGroup) -> int:
     """Tell the bytes of messages as records, as others count them."""
-    return archived.size_bytes + HEADER_BYTES * archived.count
+    return archived.size_bytes + RECORD_HEADER_BYTES * archived.count
 
 
 def _overlaps(groups: Iterable[RowGroup], whole: SegmentRange) -> bool:

@@ -7,9 +7,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from poe.errors import OptionError
-
-HEADER_BYTES = 11
-"""Before each message: size and pointer."""
+from poe.record import RECORD_HEADER_BYTES
 
 Numbers = npt.NDArray[np.uint64]
 
@@ -89,7 +87,7 @@ def _messages(starts: Numbers, data: memoryview) -> pa.Array:
     count = len(starts) - 1
     offsets = np.empty(2 * count + 1, np.int32)
     offsets[::2] = starts
-    offsets[1::2] = offsets[:-1:2] + HEADER_BYTES
+    offsets[1::2] = offsets[:-1:2] + RECORD_HEADER_BYTES
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     both = pa.Array.from_buffers(pa.binary(), 2 * count, buffers)
     return both.take(pa.array(np.arange(1, 2 * count, 2, dtype=np.int32)))

@@ -12,6 +12,7 @@ Folders, each of which imports from those below it only:
     (here)     the layer of files; and `slab_log`, a log of its own, beside recovery
 """
 
+from poe.record import POINTER_MAX
 from poe.storage.archive import (
     Archive,
     ArchivedFile,
@@ -21,7 +22,7 @@ from poe.storage.archive import (
 from poe.storage.clock import Clock, SystemClock
 from poe.storage.files import Files, FileSlice, FolderEntry, IndexedSlice, Mode, OpenFile
 from poe.storage.formats.receipt_file import PutKey
-from poe.storage.formats.record import POINTER_MAX, Messages, RecordBatch, decode_records
+from poe.storage.formats.record import Messages, RecordBatch, decode_records
 from poe.storage.formats.store_meta import Event, read_store_id
 from poe.storage.real_files import RealFiles
 from poe.storage.segment.producers import PRODUCER_BYTES, LastPut, Producers

@@ -26,7 +26,7 @@ from poe.protocol import (
     topic_bytes,
 )
 from poe.protocol.arguments import LIMIT_MAX
-from poe.protocol.records import POINTER_MAX
+from poe.record import POINTER_MAX
 from tests.protocol.streams import body_of, feed, whole_frame
 
 # Written by hand from the table of formats.

@@ -20,7 +20,8 @@ from poe.protocol import (
     decode_request,
 )
 from poe.protocol.arguments import LIMIT_MAX
-from poe.protocol.records import POINTER_MAX, join_records
+from poe.protocol.records import join_records
+from poe.record import POINTER_MAX
 from tests.protocol.streams import body_of, feed, records_of, scramble, whole_frame
 
 # Written by hand from the table of formats.

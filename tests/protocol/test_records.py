@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from poe.errors import CorruptRecord
-from poe.protocol.records import POINTER_MAX, join_records, split_records, walk_records
+from poe.protocol.records import join_records, split_records, walk_records
+from poe.record import POINTER_MAX
 
 POINTERS = st.integers(0, POINTER_MAX)
 

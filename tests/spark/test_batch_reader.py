@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan, LessThanOrEqual, StringStartsWith
 
 from poe.errors import CorruptRecord, DataLost, OptionError, UnknownTopic
-from poe.spark.arrow_batches import HEADER_BYTES
+from poe.record import RECORD_HEADER_BYTES
 from poe.spark.data_source import SCHEMA
 from poe.spark.read_options import EPOCH
 from poe.storage.formats.index import encode_entries
@@ -74,7 +74,7 @@ def test_counts_are_a_row_for_each_segment_and_no_message_is_read(topics):
     ]  # fmt: skip
     assert [row["first"] for row in rows] == [*pointers[:10:3], other[0]]
     assert [row["last"] for row in rows] == [*pointers[2:9:3], pointers[9], other[1]]
-    assert {row["bytes"] // row["count"] for row in rows} == {HEADER_BYTES + len("t1")}
+    assert {row["bytes"] // row["count"] for row in rows} == {RECORD_HEADER_BYTES + len("t1")}
     segments = dict.fromkeys(batch_table(**named | {"counts": "false", "includeSegment": "true"})
         ["segment"].to_pylist())  # fmt: skip
     assert [row["segment"] for row in rows] == list(segments)

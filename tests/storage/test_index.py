@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poe.errors import ReadFailed, StorageFull
+from poe.record import POINTER_MAX
 from poe.storage.formats.index import OFFSET_MAX, Index, decode_entry, encode_entries
-from poe.storage.formats.record import POINTER_MAX
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import files_at
 

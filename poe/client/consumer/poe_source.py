@@ -22,7 +22,7 @@ from poe.errors import (
 )
 from poe.protocol import FOLLOW_WAIT_S, RANGE_COUNT_MAX, IndexedRecords, Removed
 from poe.protocol.arguments import check_pointer
-from poe.protocol.records import POINTER_MAX, RECORD_HEADER_SIZE
+from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
 
 _log = logging.getLogger(__name__)
 
@@ -307,7 +307,7 @@ class _PartitionReader:
         pointers = records.pointers.tolist()
         data = bytes(records.data)
         starts = records.starts.tolist()
-        values = [data[start + RECORD_HEADER_SIZE : end] for start, end in pairwise(starts)]
+        values = [data[start + RECORD_HEADER_BYTES : end] for start, end in pairwise(starts)]
         if self._options.envelope:
             return self._unwrapped(pointers, values)
         self._pointer = self._seen = pointers[-1]

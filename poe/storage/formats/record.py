@@ -3,12 +3,8 @@
 Strategy: a batch is encoded at once. Messages of equal size become the rows of a matrix, headers
 its first columns; messages of mixed sizes get their headers from numpy and are joined in C. Either
 way no Python code runs per message. Batches of equal count and message length, one after the other
-as most are, are encoded into the same memory, of which each thread has its own.
-
-Layout of a record (big endian, records back to back):
-    size     u32    bytes that follow: 7 + length of the message
-    pointer  u56    microseconds since the epoch, strictly increasing within a topic
-    message  bytes
+as most are, are encoded into the same memory, of which each thread has its own. For the layout of
+a record see `poe/record.py`.
 """
 
 import threading
@@ -21,11 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poe.errors import CorruptRecord, InvalidMessage
-
-SIZE_BYTES = 4
-POINTER_BYTES = 7
-HEADER_BYTES = SIZE_BYTES + POINTER_BYTES
-POINTER_MAX = 2**56 - 1
+from poe.record import (
+    POINTER_BITS,
+    POINTER_BYTES,
+    RECORD_HEADER_BYTES,
+    SIZE_BYTES,
+    WIDE_POINTER_AT,
+    decode_header,
+    pointer_fields,
+)
 
 Messages: TypeAlias = NDArray[np.uint8] | Sequence[bytes | memoryview]
 """One or more messages: a matrix with a message per row (it may be a view with strides into a
@@ -35,14 +35,10 @@ Numbers: TypeAlias = NDArray[np.uint64]
 
 # Below this, joining the messages and looking at them as a matrix costs more than it saves.
 _ROWS_COUNT_MIN = 10
-# The pointer u56 is stored as the low 7 bytes of a wide u64 that begins one byte before it, in the
-# last byte of the size; so that byte is part of the wide number, or is stored after it.
-_WIDE_POINTER_AT = SIZE_BYTES - 1
-_WIDE_POINTER = np.dtype(">u8")
+# The size is stored after the pointer, which overlaps its last byte.
 _HEADER = np.dtype(
-    {"names": ["pointer", "size"], "formats": [">u8", ">u4"], "offsets": [_WIDE_POINTER_AT, 0]}
+    {"names": ["pointer", "size"], "formats": [">u8", ">u4"], "offsets": [WIDE_POINTER_AT, 0]}
 )
-
 
 Encoded: TypeAlias = bytes | memoryview
 """Records as they lie on disk."""
@@ -60,8 +56,8 @@ def encode_record(message: bytes | memoryview, pointer: int, message_max: int) -
     length = len(message)
     if not 0 < length <= message_max:
         raise InvalidMessage(length, message_max)
-    header = (length + POINTER_BYTES) << 56 | pointer
-    return b"".join((header.to_bytes(HEADER_BYTES, "big"), message))
+    header = (length + POINTER_BYTES) << POINTER_BITS | pointer
+    return b"".join((header.to_bytes(RECORD_HEADER_BYTES, "big"), message))
 
 
 def check_sizes(messages: Messages, message_max: int) -> list[int]:
@@ -105,11 +101,11 @@ def decode_records(data: bytes) -> list[tuple[int, bytes]]:
     records = []
     at = 0
     while at < len(data):
-        header = int.from_bytes(data[at : at + HEADER_BYTES], "big")
-        end = at + SIZE_BYTES + (header >> 56)
-        if end < at + HEADER_BYTES or end > len(data):
+        size, pointer = decode_header(data[at : at + RECORD_HEADER_BYTES])
+        end = at + SIZE_BYTES + size
+        if end < at + RECORD_HEADER_BYTES or end > len(data):
             raise CorruptRecord(path="data", offset=at)
-        records.append((header & POINTER_MAX, data[at + HEADER_BYTES : end]))
+        records.append((pointer, data[at + RECORD_HEADER_BYTES : end]))
         at = end
     return records
 
@@ -131,21 +127,21 @@ class RecordBatch(Sequence[memoryview]):
 
     def __getitem__(self, number: int) -> memoryview:  # type: ignore[override]  # no slices
         start, end = int(self._starts[number]), int(self._starts[number + 1])
-        return memoryview(self._data)[start + HEADER_BYTES : end]
+        return memoryview(self._data)[start + RECORD_HEADER_BYTES : end]
 
     def encode(self, first_pointer: int, message_max: int) -> Batch:
         """Give the records consecutive pointers, in place; as `encode_records`."""
         starts = self._starts[:-1]
         sizes = np.diff(self._starts)
-        largest = int(sizes.max()) - HEADER_BYTES
+        largest = int(sizes.max()) - RECORD_HEADER_BYTES
         if largest > message_max:
             raise InvalidMessage(largest, message_max)
         # Every place where a wide pointer could be, of which those of the records are written.
-        place_count = len(self._data) - HEADER_BYTES + 1
-        places = np.ndarray((place_count,), _WIDE_POINTER, self._data, _WIDE_POINTER_AT, (1,))
+        place_count = len(self._data) - RECORD_HEADER_BYTES + 1
+        places = pointer_fields(self._data, place_count)
         pointers = np.arange(first_pointer, first_pointer + len(self), dtype=np.uint64)
         lowest_of_size = sizes - np.uint64(SIZE_BYTES) & np.uint64(0xFF)
-        places[starts] = lowest_of_size << np.uint64(56) | pointers
+        places[starts] = lowest_of_size << np.uint64(POINTER_BITS) | pointers
         return memoryview(self._data), None if (sizes == sizes[0]).all() else starts
 
 
@@ -163,15 +159,13 @@ class _Layout:
         records = np.zeros((count, stride), np.uint8)
         records[:, :SIZE_BYTES] = np.frombuffer(size.to_bytes(SIZE_BYTES, "big"), np.uint8)
         self._data = records.reshape(-1).data
-        self._pointers: NDArray[np.uint64] = np.ndarray(
-            (count,), _WIDE_POINTER, records, _WIDE_POINTER_AT, (stride,)
-        )
+        self._pointers = pointer_fields(records, count, 0, stride)
         # What a wide pointer has above its 56 bits: the lowest byte of the size.
-        self._wide_pointer = (size & 0xFF) << 56
+        self._wide_pointer = (size & 0xFF) << POINTER_BITS
         # As one opaque value each; numpy copies those three times as fast as rows of bytes.
         self._message = np.dtype(f"V{length}")
         self._messages: NDArray[np.void] = np.ndarray(
-            (count, 1), self._message, records, HEADER_BYTES, (stride, length)
+            (count, 1), self._message, records, RECORD_HEADER_BYTES, (stride, length)
         )
 
     def encode(self, rows: NDArray[np.uint8], first_pointer: int) -> memoryview:
@@ -197,7 +191,7 @@ def _encode_rows(rows: NDArray[np.uint8], first_pointer: int, message_max: int) 
     count, length = rows.shape
     if not 0 < length <= message_max or count == 0:
         raise InvalidMessage(length if count else 0, message_max)
-    record_bytes = count * (length + HEADER_BYTES)
+    record_bytes = count * (length + RECORD_HEADER_BYTES)
     layout_of = _kept.layout if record_bytes <= _KEPT_BYTES_MAX else _Layout
     return layout_of(count, length).encode(rows, first_pointer), None
 
@@ -211,9 +205,9 @@ def _encode_mixed(
     headers["pointer"] = np.arange(first_pointer, first_pointer + count, dtype=np.uint64)
     headers["size"] = lengths + np.uint64(POINTER_BYTES)
     # As opaque cells of 11 bytes, `tolist` makes a bytes object of each header.
-    cells = headers.view(f"V{HEADER_BYTES}").tolist()
+    cells = headers.view(f"V{RECORD_HEADER_BYTES}").tolist()
     data = b"".join(chain.from_iterable(zip(cells, messages, strict=True)))
-    ends = (lengths + np.uint64(HEADER_BYTES)).cumsum()
+    ends = (lengths + np.uint64(RECORD_HEADER_BYTES)).cumsum()
     starts = np.empty(count, np.uint64)
     starts[0] = 0
     starts[1:] = ends[:-1]

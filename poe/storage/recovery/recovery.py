@@ -26,11 +26,11 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from poe.errors import SegmentLocked
+from poe.record import POINTER_BYTES, RECORD_HEADER_BYTES, SIZE_BYTES, decode_header
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, Mode, OpenFile
 from poe.storage.formats.index import ENTRY_BYTES, decode_entries, decode_entry
 from poe.storage.formats.receipt_file import cover, read_receipts, settle, trust
-from poe.storage.formats.record import HEADER_BYTES, POINTER_BYTES, POINTER_MAX, SIZE_BYTES
 from poe.storage.formats.segment_lock import FoundLock, find_lock
 from poe.storage.formats.store_meta import Kind
 from poe.storage.formats.sum_file import (
@@ -290,7 +290,7 @@ def _covered(data: OpenFile, index: OpenFile, end: int) -> Extent:
         last = decode_entry(index.read_at(ENTRY_BYTES, (count - 1) * ENTRY_BYTES))
         first_end, last_end = _record_end(data, first), _record_end(data, last)
         # A torn entry may by chance name an earlier record; that has no room for `count` of them.
-        has_room = last[1] >= (count - 1) * HEADER_BYTES and last[0] >= first[0] + count - 1
+        has_room = last[1] >= (count - 1) * RECORD_HEADER_BYTES and last[0] >= first[0] + count - 1
         if first[1] == 0 and first_end and last_end and last_end <= end and has_room:
             return Extent(count, last_end, first[0], last[0])
     return Extent(0, 0, 0, 0)
@@ -299,10 +299,9 @@ def _covered(data: OpenFile, index: OpenFile, end: int) -> Extent:
 def _record_end(data: OpenFile, entry: tuple[int, int]) -> int | None:
     """Tell where the record of an entry ends; None when there is no such record."""
     pointer, offset = entry
-    header = data.read_at(HEADER_BYTES, offset)
-    number = int.from_bytes(header, "big")
-    size = number >> 56
-    if len(header) < HEADER_BYTES or size < POINTER_BYTES or number & POINTER_MAX != pointer:
+    header = data.read_at(RECORD_HEADER_BYTES, offset)
+    size, found_pointer = decode_header(header)
+    if len(header) < RECORD_HEADER_BYTES or size < POINTER_BYTES or found_pointer != pointer:
         return None
     return offset + SIZE_BYTES + size
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from xxhash import xxh3_64_intdigest
 
+from poe.record import RECORD_HEADER_BYTES, decode_header
 from poe.storage.files import OpenFile
-from poe.storage.formats.record import HEADER_BYTES, POINTER_MAX
 from poe.storage.formats.sum_file import (
     SUM_HEADER_BYTES,
     FoundEntry,
@@ -74,8 +74,8 @@ def _is_of_other(
     """Tell whether data that no entry covers yet is that of the segment which the header names."""
     if any(each.entry.end for each in entries):
         return False
-    record = data.read_at(HEADER_BYTES, 0)
-    pointer = int.from_bytes(record, "big") & POINTER_MAX
+    record = data.read_at(RECORD_HEADER_BYTES, 0)
+    _, pointer = decode_header(record)
     return not timestamp <= pointer < header.timestamp
 
 

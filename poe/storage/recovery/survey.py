@@ -13,9 +13,10 @@ from itertools import pairwise, takewhile
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
+from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
 from poe.storage.files import OpenFile
 from poe.storage.formats.index import ENTRY_BYTES, encode_entries
-from poe.storage.formats.record import HEADER_BYTES, POINTER_MAX, Numbers
+from poe.storage.formats.record import Numbers
 from poe.storage.formats.sum_file import SUM_DATA_BYTES, Flag, FoundEntry, SumEntry, hash_of
 from poe.storage.recovery.scan import RecordPlaces, scan_records
 
@@ -176,7 +177,7 @@ class Survey:
         self._is_index_aligned = self._are_entries_aligned = False
         pointer_max = entry.last_pointer
         if end < entry.end:
-            header = self.data.read_at(HEADER_BYTES, end)
+            header = self.data.read_at(RECORD_HEADER_BYTES, end)
             pointer_max = (int.from_bytes(header, "big") & POINTER_MAX) - 1
         places = scan_records(self.data, self.end, end, self.last_pointer)
         if places.end < end or places.last_pointer > pointer_max:

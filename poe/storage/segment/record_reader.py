@@ -8,10 +8,10 @@ sends it.
 from typing import Self
 
 from poe.errors import CorruptRecord
+from poe.record import POINTER_BITS, RECORD_HEADER_BYTES, SIZE_BYTES
 from poe.storage.failure import as_read_failed
 from poe.storage.files import Files, FileSlice, Mode, OpenFile
 from poe.storage.formats.index import ENTRY_BYTES, Index
-from poe.storage.formats.record import HEADER_BYTES, SIZE_BYTES
 
 
 class RecordReader:
@@ -52,7 +52,7 @@ class RecordReader:
             return None
         start, offset = located
         if hint is None or limit == 1:
-            self._read_record(start, offset, count, size_bytes, HEADER_BYTES)
+            self._read_record(start, offset, count, size_bytes, RECORD_HEADER_BYTES)
         stop = min(start + limit, count)
         last_pointer, end = self._end_at(stop, count, size_bytes)
         if end - offset > bytes_max:
@@ -87,7 +87,7 @@ class RecordReader:
             return None
         number, offset = located
         next_pointer, record = self._read_record(number, offset, count, size_bytes, size_bytes)
-        return next_pointer, record[HEADER_BYTES:]
+        return next_pointer, record[RECORD_HEADER_BYTES:]
 
     def _end_at(self, stop: int, count: int, size_bytes: int) -> tuple[int, int]:
         """Tell the last pointer before a record, and the offset where the record begins."""
@@ -108,8 +108,11 @@ class RecordReader:
             record = self.file.read_at(read_bytes, offset)
         except OSError as error:
             raise as_read_failed(error, self._path + "_data") from error
-        header = (record_bytes - SIZE_BYTES) << 56 | pointer
-        if len(record) != read_bytes or int.from_bytes(record[:HEADER_BYTES], "big") != header:
+        header = (record_bytes - SIZE_BYTES) << POINTER_BITS | pointer
+        if (
+            len(record) != read_bytes
+            or int.from_bytes(record[:RECORD_HEADER_BYTES], "big") != header
+        ):
             raise CorruptRecord(self._path + "_data", offset, pointer)
         self.index.hint(pointer, number + 1, end)
         return pointer, record

@@ -23,16 +23,11 @@ from poe.errors import (
     StorageFull,
     TopicDamaged,
 )
+from poe.record import POINTER_MAX
 from poe.storage.files import Files, FileSlice, IndexedSlice
 from poe.storage.formats.index import OFFSET_MAX
 from poe.storage.formats.receipt_file import PutKey, Receipt
-from poe.storage.formats.record import (
-    POINTER_MAX,
-    Messages,
-    Numbers,
-    encode_record,
-    encode_records,
-)
+from poe.storage.formats.record import Messages, Numbers, encode_record, encode_records
 from poe.storage.formats.store_meta import StoreMeta
 from poe.storage.formats.sum_file import Flag, SumState
 from poe.storage.recovery.recovery import Extent

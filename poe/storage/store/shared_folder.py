@@ -18,10 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from poe.errors import CorruptRecord, OptionError, ReadFailed
+from poe.record import POINTER_MAX, RECORD_HEADER_BYTES, SIZE_BYTES, are_sound, decode_header
 from poe.storage.failure import reading
 from poe.storage.files import Files, FileSlice, OpenFile
 from poe.storage.formats.index import ENTRY_BYTES, Index, decode_entries, decode_entry
-from poe.storage.formats.record import HEADER_BYTES, POINTER_MAX, SIZE_BYTES, Numbers
+from poe.storage.formats.record import Numbers
 from poe.storage.real_files import RealFiles
 from poe.storage.recovery.recovery import NO_STORE, open_maybe
 from poe.storage.segment.record_reader import RecordReader
@@ -34,7 +35,6 @@ COUNT_MAX = 2**32 - 1
 """Stands for no limit of records, or of bytes."""
 _CHUNK_BYTES = 4 << 20
 _CHUNK_COUNT = 1 << 18
-_WIDE_POINTER_AT = SIZE_BYTES - 1
 
 
 class StoredSegment(NamedTuple):
@@ -266,14 +266,14 @@ def _common_extent(index: OpenFile, data: OpenFile, count: int, size_bytes: int)
         return decode_entry(index.read_at(ENTRY_BYTES, number * ENTRY_BYTES))
 
     # All records but the last end where the next begins; the last tells its size itself.
-    room_bytes = size_bytes - HEADER_BYTES
+    room_bytes = size_bytes - RECORD_HEADER_BYTES
     count = bisect_right(range(count), room_bytes, key=lambda number: entry(number)[1])
     if count == 0:
         return 0, 0
     pointer, offset = entry(count - 1)
-    header = int.from_bytes(data.read_at(HEADER_BYTES, offset), "big")
-    end = offset + SIZE_BYTES + (header >> 56)
-    if header & POINTER_MAX != pointer or end > size_bytes:
+    size, found_pointer = decode_header(data.read_at(RECORD_HEADER_BYTES, offset))
+    end = offset + SIZE_BYTES + size
+    if found_pointer != pointer or end > size_bytes:
         return count - 1, offset
     return count, end
 
@@ -349,17 +349,7 @@ class _OpenSegment:
         Raises:
             CorruptRecord: one is not what its entry says.
         """
-        # A header may lie anywhere: all places are seen as fields, and those at the starts taken.
-        place_count = len(data) - HEADER_BYTES + 1
-        places = starts[:-1].clip(0, max(place_count - 1, 0))
-        sizes = np.ndarray((place_count,), ">u4", data, 0, (1,))[places]
-        wide = np.ndarray((place_count,), ">u8", data, _WIDE_POINTER_AT, (1,))[places]
-        is_sound = (
-            (places == starts[:-1])
-            & (sizes == np.diff(starts) - np.uint64(SIZE_BYTES))
-            & (wide & np.uint64(POINTER_MAX) == pointers)
-        )
-        is_sound[1:] &= pointers[1:] > pointers[:-1]
+        is_sound = are_sound(pointers, starts, data)
         if not is_sound.all():
             number = int(is_sound.argmin())
             raise CorruptRecord(self._path + "_data", offset + int(starts[number]))

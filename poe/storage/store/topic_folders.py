@@ -5,8 +5,8 @@ import logging
 import re
 from collections.abc import Iterable
 
+from poe.record import POINTER_MAX
 from poe.storage.files import Files, FolderEntry
-from poe.storage.formats.record import POINTER_MAX
 from poe.topic_name import (
     NamePolicy,
     folder_bytes,
