@@ -18,7 +18,8 @@ from bench.load import put_frame
 from bench.processes import poe
 from bench.row import Sample
 from bench.scenarios import MESSAGE_BYTES, Scenario, message_rate
-from poe.storage.formats.sum_file import SUM_HEADER_BYTES, Flag, decode_sums
+from poe.storage.formats.hashed import FILE_HEADER_BYTES
+from poe.storage.formats.sum_file import SUMS, Flag
 
 CONNECTIONS = 64
 BATCH = 100
@@ -56,7 +57,7 @@ def mean_sync_bytes(folder: Path) -> int:
     """Tell the bytes of data in a sync: the first entry behind each says that it was there."""
     synced_bytes = count = 0
     for path in folder.glob("topics/*/*_sum"):
-        entries = [each.entry for each in decode_sums(path.read_bytes()[SUM_HEADER_BYTES:], 0)]
+        entries = [each.entry for each in SUMS.decode(path.read_bytes()[FILE_HEADER_BYTES:], 0)]
         syncs = [entry for entry in entries if entry.flags & Flag.EARLIER_SYNCED]
         if syncs:
             synced_bytes += syncs[-1].end

@@ -26,8 +26,9 @@ from poe.errors import (
     StorageError,
 )
 from poe.storage import ArchivedFile, Manifest, RowGroup, SegmentOptions
+from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
 from poe.storage.formats.store_meta import META_FILE, META_MAGIC
-from poe.storage.formats.sum_file import SUM_HEADER_BYTES, SumHeader, seed_of
+from poe.storage.formats.sum_file import seed_of
 from poe.storage.slab_log import Writer
 from torture.layers.memory import Inode, MemoryFiles
 from torture.slab_workload import read_log
@@ -112,7 +113,7 @@ def _forged(path: str, forge: Callable[[bytes], bytes], data: bytes) -> None:
 
 def _forge_chained(data: bytes, *, piece_bytes: int, is_chain_first: bool) -> bytes:
     """Give sums or receipts their hashes: those of the header, and of each entry's chain."""
-    head, rest = data[: SUM_HEADER_BYTES - _HASH.size], data[SUM_HEADER_BYTES - _HASH.size :]
+    head, rest = data[: FILE_HEADER_BYTES - _HASH.size], data[FILE_HEADER_BYTES - _HASH.size :]
     chain = seed_of(_SEGMENT, head[24:40].ljust(16, b"\0"))
     made = [head, _hash_of(head)]
     for at in range(0, len(rest), piece_bytes):
@@ -124,7 +125,7 @@ def _forge_chained(data: bytes, *, piece_bytes: int, is_chain_first: bool) -> by
 
 def _forge_meta(data: bytes) -> bytes:
     """Give events their hashes; in front of each is its size."""
-    made = [SumHeader(_STORE_ID, 0).encode(META_MAGIC)]
+    made = [FileHeader(_STORE_ID, 0).encode(META_MAGIC)]
     *events, _ = _parts(data, 1 + data.count(b"\0"))
     for event in events:
         made += [event, _hash_of(_STORE_ID + event)]
@@ -133,9 +134,9 @@ def _forge_meta(data: bytes) -> bytes:
 
 def _unforged(data: bytes, piece_bytes: int) -> bytes:
     """Leave out the hashes of a file with a header."""
-    rest = data[SUM_HEADER_BYTES:]
+    rest = data[FILE_HEADER_BYTES:]
     pieces = range(0, len(rest), piece_bytes + _HASH.size)
-    return data[: SUM_HEADER_BYTES - _HASH.size] + b"".join(
+    return data[: FILE_HEADER_BYTES - _HASH.size] + b"".join(
         rest[at : at + piece_bytes] for at in pieces
     )
 
@@ -233,7 +234,7 @@ def _read(files: MemoryFiles) -> object:
 @cache
 def _sound_store() -> MemoryFiles:
     files = MemoryFiles()
-    files.inodes[META_FILE] = Inode(SumHeader(_STORE_ID, 0).encode(META_MAGIC))
+    files.inodes[META_FILE] = Inode(FileHeader(_STORE_ID, 0).encode(META_MAGIC))
     store = open_store(files, SegmentOptions())
     segment = store.create_segment(b"t", 1)
     for number in range(3):
@@ -261,7 +262,7 @@ def _sound_mark() -> bytes:
 
 
 def _sound_events() -> bytes:
-    content, events = _SOUND[META_FILE][SUM_HEADER_BYTES:], []
+    content, events = _SOUND[META_FILE][FILE_HEADER_BYTES:], []
     while content:
         size = 60 + int.from_bytes(content[2:4])
         events.append(content[:size])

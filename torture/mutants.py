@@ -28,7 +28,7 @@ from poe.errors import PoeError, StorageError
 from poe.protocol import PutRequest
 from poe.protocol.frames import HEADER_SIZE
 from poe.protocol.messages import REQUESTS
-from poe.storage.formats import segment_lock, store_meta, sum_file
+from poe.storage.formats import hashed, segment_lock, store_meta, sum_file
 from poe.storage.real_files import RealFile, RealFiles
 from poe.storage.recovery import recovery
 from poe.storage.recovery.survey import Survey
@@ -172,7 +172,7 @@ def _no_data_hash(patch: Patch) -> None:
     """Have recovery take what its sums cover for what was written."""
     compare = Survey._compare
 
-    def trusting(self: Survey, found: sum_file.FoundEntry, *, is_cut: bool) -> bool:
+    def trusting(self: Survey, found: sum_file.FoundSum, *, is_cut: bool) -> bool:
         entry = found.entry
         actual = sum_file.hash_of(self.data, self.end, entry.end)
         return compare(self, found._replace(entry=entry._replace(data_hash=actual)), is_cut=is_cut)
@@ -426,7 +426,7 @@ def _half_puts(patch: Patch) -> None:
 
 def _any_feature(patch: Patch) -> None:
     """Read and write what a newer version may mean otherwise."""
-    patch(sum_file, "_REQUIRED_FEATURES", 0)
+    patch(hashed, "_REQUIRED_FEATURES", 0)
 
 
 def _no_adoption(patch: Patch) -> None:
@@ -436,17 +436,17 @@ def _no_adoption(patch: Patch) -> None:
 
 def _trusting_readers(patch: Patch) -> None:
     """P54, Q07: take it for granted that what was announced is there, and of a known kind."""
-    decode_sums = sum_file.decode_sums
+    decode = hashed.ChainedEntries.decode
 
-    def sums(content: bytes, seed: int) -> list[sum_file.FoundEntry]:
-        return [each._replace(is_chained=True) for each in decode_sums(content, seed)]
+    def trusting(*arguments: Any) -> list[hashed.Found[Any]]:
+        return [each._replace(is_chained=True) for each in decode(*arguments)]
 
     def toml(path: Any, _: object) -> dict[str, tuple[str, Any]]:
         return {key: (key, value) for key, value in tomllib.loads(Path(path).read_text()).items()}
 
     patch(protocol, "decode_request", lambda kind, body: REQUESTS[kind].decode(body))
     patch(storage, "decode_records", lambda data: list(_unchecked_records(bytes(data))))
-    patch(recovery, "decode_sums", sums)
+    patch(hashed.ChainedEntries, "decode", trusting)
     patch(store_meta, "decode_events", _unchecked_events)
     patch(slab_record, "_split_checked", slab_record._split)
     patch(config, "_from_toml", toml)

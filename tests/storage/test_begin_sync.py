@@ -8,7 +8,8 @@ import pytest
 
 from poe.errors import NoDescriptors, WriteFailed
 from poe.storage import check_segments
-from poe.storage.formats.sum_file import SUM_HEADER_BYTES, Flag, decode_sums, seed_of
+from poe.storage.formats.hashed import FILE_HEADER_BYTES
+from poe.storage.formats.sum_file import SUMS, Flag, seed_of
 from poe.storage.recovery.recovery import NO_STORE
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import FOLDER, NOW, create, files_at, path_of, read_all, reopen
@@ -18,8 +19,8 @@ ENDED = Flag.CLEAN | Flag.SEALED | Flag.EARLIER_SYNCED
 
 def flags_of(base):
     """The flags of all entries of the sums."""
-    content = path_of(base, "sum").read_bytes()[SUM_HEADER_BYTES:]
-    found = decode_sums(content, seed_of(f"{FOLDER}/{NOW}", NO_STORE))
+    content = path_of(base, "sum").read_bytes()[FILE_HEADER_BYTES:]
+    found = SUMS.decode(content, seed_of(f"{FOLDER}/{NOW}", NO_STORE))
     assert all(each.is_chained for each in found)
     return [each.entry.flags for each in found]
 

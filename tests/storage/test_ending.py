@@ -8,7 +8,7 @@ from threading import Event, Thread
 import pytest
 
 from poe.storage import RealFiles, Store, check_segments
-from poe.storage.formats.sum_file import SUM_HEADER_BYTES
+from poe.storage.formats.hashed import FILE_HEADER_BYTES
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, path_of, read_all
 
@@ -145,7 +145,7 @@ def test_sums_that_are_made_anew_are_not_ended_as_those_before(tmp_path, end_at)
     with ending(files, segment, end_at):
         sums = path_of(tmp_path / "living", "sum")
         content = bytearray(sums.read_bytes())
-        content[SUM_HEADER_BYTES] ^= 1
+        content[FILE_HEADER_BYTES] ^= 1
         sums.write_bytes(content)
         assert len(read_all(segment)) == 4
     segment.unseal()

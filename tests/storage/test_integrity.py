@@ -10,7 +10,8 @@ from xxhash import xxh3_64_intdigest
 
 from poe.errors import CorruptRecord
 from poe.storage import check_segments, decode_records
-from poe.storage.formats.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES, encode_sums, hash_of
+from poe.storage.formats.hashed import FILE_HEADER_BYTES
+from poe.storage.formats.sum_file import SUMS, hash_of
 from poe.storage.recovery.recovery import NO_STORE, read_sums
 from poe.storage.recovery.scrub import scrub
 from poe.storage.segment.verification import Verification
@@ -143,9 +144,9 @@ def test_with_an_early_entry_damaged_and_the_last_ones_gone_the_index_tells_what
     path = path_of(tmp_path, "sum")
     whole = path.read_bytes()
     # The last batch has its entry, and the close one more.
-    for end in range(len(whole) - 2 * SUM_ENTRY_BYTES + 1, len(whole)):
+    for end in range(len(whole) - 2 * SUMS.size_bytes + 1, len(whole)):
         content = bytearray(whole[:end])
-        content[SUM_HEADER_BYTES + 20] ^= 0x10
+        content[FILE_HEADER_BYTES + 20] ^= 0x10
         path.write_bytes(content)
         assert read_all(reopen(files)) == STORED, end
 
@@ -162,8 +163,8 @@ def test_sums_that_tell_of_more_index_entries_than_there_are_make_no_file_larger
     entries = read_sums(files, SEGMENT_PATH, NO_STORE).entries
     # The hash is that of what such an index holds: nothing.
     last = entries[-1].entry._replace(record_count=2**32 - 1, index_hash=xxh3_64_intdigest(b""))
-    forged, _ = encode_sums([last], entries[-2].chain)
-    path.write_bytes(path.read_bytes()[:-SUM_ENTRY_BYTES] + forged)
+    forged, _ = SUMS.encode([last], entries[-2].chain)
+    path.write_bytes(path.read_bytes()[: -SUMS.size_bytes] + forged)
     index_bytes = path_of(tmp_path, "index").read_bytes()
     with pytest.raises(CorruptRecord):
         Verification(files, SEGMENT_PATH, NO_STORE, is_once=True).open()
@@ -179,7 +180,7 @@ def test_a_changed_byte_of_the_sums_header_is_mended_by_the_first_read(tmp_path)
     files = closed(tmp_path)
     path = path_of(tmp_path, "sum")
     whole = path.read_bytes()
-    for offset in range(SUM_HEADER_BYTES):
+    for offset in range(FILE_HEADER_BYTES):
         content = bytearray(whole)
         content[offset] ^= 0x10
         segment = reopen(files)

@@ -15,9 +15,9 @@ import pytest
 
 from poe.errors import CorruptRecord, OptionError, StorageError, WriteFailed
 from poe.storage import RealFiles, Segment, SegmentOptions, Store, check_events
+from poe.storage.formats.hashed import FILE_HEADER_BYTES
 from poe.storage.formats.record import encode_records
 from poe.storage.formats.store_meta import Kind, StoreMeta, decode_events
-from poe.storage.formats.sum_file import SUM_HEADER_BYTES
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import FOLDER, NOW, create, files_at, path_of, read_all, reopen
 from torture.layers.simulated_disk import SimulatedDisk
@@ -248,7 +248,7 @@ def test_a_store_cuts_off_what_was_never_synced_though_the_lock_has_lost_its_nam
     data.write_bytes(data.read_bytes()[:-5] + bytes(5))
     path_of(tmp_path, "lock").unlink()
     with (tmp_path / "store.meta").open("r+b") as meta:
-        meta.truncate(SUM_HEADER_BYTES + 10)  # no whole event
+        meta.truncate(FILE_HEADER_BYTES + 10)  # no whole event
     store = Store.open(FaultyFiles(RealFiles.at(tmp_path), boot_id="two"))
     [segment] = store.topics[b"t"]
     assert (segment.count, segment.damage) == (0, ())
@@ -556,7 +556,7 @@ def test_a_start_that_dies_behind_a_power_cut_is_followed_by_one_that_knows_of_i
     data.write_bytes(bytes(data.stat().st_size))
     path_of(tmp_path, "lock").unlink()
     with (tmp_path / "store.meta").open("r+b") as meta:
-        meta.truncate(SUM_HEADER_BYTES + 10)
+        meta.truncate(FILE_HEADER_BYTES + 10)
     layer = FaultyFiles(RealFiles.at(tmp_path), boot_id="two")
     layer.fail(0, errno.EIO, "list_folder", is_for_ever=True)
     with contextlib.suppress(StorageError, OptionError):

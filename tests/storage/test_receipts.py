@@ -17,8 +17,8 @@ from poe.errors import (
     WriteFailed,
 )
 from poe.storage import RealFiles, SegmentOptions, Store, check_segments
-from poe.storage.formats.receipt_file import RECEIPT_BYTES, RECEIPT_MAGIC, read_receipts
-from poe.storage.formats.sum_file import SUM_HEADER_BYTES, SumHeader
+from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
+from poe.storage.formats.receipt_file import RECEIPT_MAGIC, RECEIPTS, read_receipts
 from poe.storage.recovery.scrub import scrub
 from poe.storage.segment.producers import PRODUCER_IDLE_MAX_US, PRODUCERS_COUNT_MAX
 from poe.storage.store.repair import repair_segments
@@ -39,7 +39,7 @@ from torture.layers.memory import MemoryFiles
 from torture.layers.recorder import Recorder
 
 P, Q = b"p" * 16, b"q" * 16
-ENTRY = SUM_HEADER_BYTES  # where the first receipt lies
+ENTRY = FILE_HEADER_BYTES  # where the first receipt lies
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_closing_leaves_receipts_of_all_data_and_nothing_else(tmp_path, layer):
     segment.append([b"plain"], NOW)
     segment.close()
     found = receipts_of(tmp_path)
-    assert [each.receipt.kind for each in found.receipts] == [1, 1, 1, 3]
+    assert [each.entry.kind for each in found.receipts] == [1, 1, 1, 3]
     assert found.reach == path_of(tmp_path, "data").stat().st_size
     assert (found.damaged_count, found.torn_bytes) == (0, 0)
     assert [check.damage for check in check_segments(layer)] == [[]]
@@ -122,7 +122,7 @@ def test_a_segment_goes_with_its_receipts(tmp_path, layer):
 
 def test_receipts_of_a_newer_version_are_left_alone(tmp_path, layer):
     filled(layer).close()
-    newer = bytearray(SumHeader(bytes(16), NOW).encode(RECEIPT_MAGIC))
+    newer = bytearray(FileHeader(bytes(16), NOW).encode(RECEIPT_MAGIC))
     newer[9] = 2
     whole = path_of(tmp_path, "seq").read_bytes()
 
@@ -156,7 +156,7 @@ def test_a_receipt_or_data_that_cannot_be_written_refuses_the_put(
     segment = reopen(layer)
     assert texts(segment) == [b"0", b"x", b"plain", b"1", b"x", b"2", b"x", b"3", b"x", b"4", b"x"]
     assert last_of(segment).sequence == 4
-    assert path_of(tmp_path, "seq").stat().st_size == ENTRY + 5 * RECEIPT_BYTES
+    assert path_of(tmp_path, "seq").stat().st_size == ENTRY + 5 * RECEIPTS.size_bytes
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
@@ -468,12 +468,12 @@ def test_a_damaged_receipt_costs_its_own_put_only(tmp_path, layer, caplog):
     segment = filled(layer)
     pointer = last_of(segment).pointer
     segment.close()
-    damaged(tmp_path, ENTRY + RECEIPT_BYTES)
+    damaged(tmp_path, ENTRY + RECEIPTS.size_bytes)
     segment = reopen(layer)
     segment.unseal()
     with caplog.at_level(logging.ERROR), pytest.raises(RepeatedPut):
         segment.append([b"1", b"x"], NOW, put(1))
-    assert f"_seq is damaged at offset {ENTRY + RECEIPT_BYTES}" in caplog.text
+    assert f"_seq is damaged at offset {ENTRY + RECEIPTS.size_bytes}" in caplog.text
     assert segment.append([b"2", b"x"], NOW, put(2)) == pointer
     segment.append([b"3"], NOW, put(3))
 
@@ -489,7 +489,7 @@ def test_a_damaged_receipt_found_by_recovery_is_told_and_cuts_nothing_that_was_s
     segment.sync()
     stored = texts(segment)
     del segment
-    damaged(tmp_path, ENTRY + RECEIPT_BYTES)
+    damaged(tmp_path, ENTRY + RECEIPTS.size_bytes)
     segment = reopen(FaultyFiles(layer, boot_id=boot_id), recovery="strict")
     assert texts(segment) == stored
     assert segment.damage == ("1 receipts of puts are damaged",)
@@ -552,7 +552,7 @@ def test_what_was_covered_and_then_given_up_vouches_for_nothing_that_comes_later
     segment.flush()
     del segment
     content = path_of(tmp_path, "seq").read_bytes()
-    path_of(tmp_path, "seq").write_bytes(content[:-RECEIPT_BYTES])
+    path_of(tmp_path, "seq").write_bytes(content[: -RECEIPTS.size_bytes])
     segment = reopen(FaultyFiles(layer, boot_id="another boot"))
     assert texts(segment) == [b"0"]
     assert segment.last_put(P) is None
@@ -563,7 +563,7 @@ def test_receipts_that_are_made_anew_while_a_segment_is_written_to_go_on_where_t
 ):
     """A read that finds the index damaged has the segment recovered, and the receipts with it."""
     filled(layer).close()
-    damaged(tmp_path, ENTRY + RECEIPT_BYTES)
+    damaged(tmp_path, ENTRY + RECEIPTS.size_bytes)
     index = bytearray(path_of(tmp_path, "index").read_bytes())
     index[3 * 12 + 3] ^= 1
     path_of(tmp_path, "index").write_bytes(index)

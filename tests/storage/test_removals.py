@@ -8,6 +8,7 @@ import pytest
 
 from poe.errors import FormatNotSupported, StorageError, StorageFull
 from poe.storage import RealFiles, Removals, SharedFolder, Store
+from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
 from poe.storage.formats.store_meta import (
     META_FILE,
     META_MAGIC,
@@ -16,7 +17,6 @@ from poe.storage.formats.store_meta import (
     decode_events,
     encode_event,
 )
-from poe.storage.formats.sum_file import SUM_HEADER_BYTES, SumHeader
 from poe.storage.store.removals import (
     EXTENTS_MAX,
     GONE_TOPICS_MAX,
@@ -332,15 +332,15 @@ def as_older(disk):
     disk.memory.unlink(REMOVED_FILE)
     file = disk.memory.open(META_FILE, "r+")
     content = file.read_at(file.size(), 0)
-    header = SumHeader.decode(content, META_FILE, META_MAGIC)
+    header = FileHeader.decode(content, META_FILE, META_MAGIC)
     assert header is not None
     events = [
         each._replace(size_bytes=0, record_count=0) if each.kind is Kind.OPEN else each
-        for each in decode_events(content[SUM_HEADER_BYTES:], header.store_id)
+        for each in decode_events(content[FILE_HEADER_BYTES:], header.store_id)
     ]
     rows = [encode_event(each, header.store_id) for each in events]
     file.truncate(0)
-    file.write_at(content[:SUM_HEADER_BYTES] + b"".join(rows), 0)
+    file.write_at(content[:FILE_HEADER_BYTES] + b"".join(rows), 0)
 
 
 def test_what_an_older_version_has_removed_is_not_known_and_that_is_said(disk, caplog):
@@ -370,7 +370,7 @@ def test_an_older_version_that_has_served_the_store_in_between_is_noticed(disk):
     disk.kill()
     file = disk.memory.open(META_FILE, "r+")
     content = file.read_at(file.size(), 0)
-    header = SumHeader.decode(content, META_FILE, META_MAGIC)
+    header = FileHeader.decode(content, META_FILE, META_MAGIC)
     assert header is not None
     store_id = header.store_id
     file.write_at(encode_event(Event(Kind.OPEN), store_id), file.size())
@@ -391,7 +391,7 @@ def test_notes_that_are_damaged_are_not_known_any_more(disk, damage):
     if damage == "lost":
         disk.memory.unlink(REMOVED_FILE)
     else:
-        file.write_at(b"?", 3 if damage == "header" else SUM_HEADER_BYTES + 5)
+        file.write_at(b"?", 3 if damage == "header" else FILE_HEADER_BYTES + 5)
     store = Store.open(disk.files())
     assert store.removals.unknown_high >= extents[-1][1]
     destroy(store, 0)
@@ -413,8 +413,8 @@ def test_notes_of_a_newer_version_are_refused(disk):
     destroy(store, 0)
     store.close()
     disk.kill()
-    head = bytearray(disk.memory.open(REMOVED_FILE, "r").read_at(SUM_HEADER_BYTES, 0))
-    newer = SumHeader(b"s" * 16, 0).encode(REMOVED_MAGIC)
+    head = bytearray(disk.memory.open(REMOVED_FILE, "r").read_at(FILE_HEADER_BYTES, 0))
+    newer = FileHeader(b"s" * 16, 0).encode(REMOVED_MAGIC)
     assert len(head) == len(newer)
     from xxhash import xxh3_64_intdigest  # noqa: PLC0415 - here alone
 

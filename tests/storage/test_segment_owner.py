@@ -16,7 +16,8 @@ from poe.storage import (
     check_segments,
     repair_segments,
 )
-from poe.storage.formats.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES
+from poe.storage.formats.hashed import FILE_HEADER_BYTES
+from poe.storage.formats.sum_file import SUMS
 from tests.storage.segments import NOW, names_in, read_all
 
 SUFFIXES = ("_data", "_index", "_sum", "_seq", "_lock")
@@ -123,7 +124,7 @@ def test_segments_with_nothing_but_a_header_of_sums_are_known_by_their_pointers(
     closed(tmp_path)
     one, other = segment_paths(tmp_path)
     for path in (one, other):
-        os.truncate(path + "_sum", SUM_HEADER_BYTES)
+        os.truncate(path + "_sum", FILE_HEADER_BYTES)
     swap(one, other)
     (tmp_path / "store.meta").unlink()
     starts_tell(tmp_path, caplog, {}, "foreign/t")
@@ -307,12 +308,12 @@ def test_a_folder_that_gets_our_name_for_the_topic_is_sound(tmp_path):
         store.close()
 
 
-@pytest.mark.parametrize("bit", range(0, SUM_ENTRY_BYTES * 8, 13))
+@pytest.mark.parametrize("bit", range(0, SUMS.size_bytes * 8, 13))
 def test_a_first_entry_with_a_wrong_bit_is_damage_and_nothing_is_moved(tmp_path, bit):
     closed(tmp_path, counts=(3,))
     [path] = tmp_path.glob("topics/t/*_sum")
     content = bytearray(path.read_bytes())
-    content[SUM_HEADER_BYTES + bit // 8] ^= 1 << bit % 8
+    content[FILE_HEADER_BYTES + bit // 8] ^= 1 << bit % 8
     path.write_bytes(content)
     (tmp_path / "store.meta").unlink()
     store = Store.open(tmp_path)

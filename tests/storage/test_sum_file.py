@@ -6,20 +6,13 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_digest
 
 from poe.errors import FormatNotSupported
-from poe.storage.formats.sum_file import (
-    SUM_ENTRY_BYTES,
-    SUM_HEADER_BYTES,
-    SumEntry,
-    SumHeader,
-    chain_seed,
-    decode_sums,
-    encode_sums,
-)
+from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
+from poe.storage.formats.sum_file import SUM_MAGIC, SUMS, SumEntry, chain_seed
 
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
 ENTRIES = st.lists(st.builds(SumEntry, U64, U64, U32, U32, U64, U64), min_size=1, max_size=6)
-HEADER = SumHeader(bytes(range(16)), 1_700_000_000_000_000, 5)
+HEADER = FileHeader(bytes(range(16)), 1_700_000_000_000_000, 5)
 
 
 def flipped(content, bit):
@@ -30,9 +23,9 @@ def flipped(content, bit):
 
 @given(entries=ENTRIES, seed=U64)
 def test_entries_are_decoded_as_they_were_encoded(entries, seed):
-    content, chain = encode_sums(entries, seed)
-    assert len(content) == SUM_ENTRY_BYTES * len(entries)
-    found = decode_sums(content + b"torn", seed)
+    content, chain = SUMS.encode(entries, seed)
+    assert len(content) == SUMS.size_bytes * len(entries)
+    found = SUMS.decode(content + b"torn", seed)
     assert [each.entry for each in found] == entries
     assert all(each.is_chained for each in found)
     assert found[-1].chain == chain
@@ -40,10 +33,10 @@ def test_entries_are_decoded_as_they_were_encoded(entries, seed):
 
 @given(entries=ENTRIES, seed=U64, data=st.data())
 def test_a_flipped_bit_is_noticed_and_the_entries_behind_are_found(entries, seed, data):
-    content, _ = encode_sums(entries, seed)
+    content, _ = SUMS.encode(entries, seed)
     bit = data.draw(st.integers(0, len(content) * 8 - 1))
-    found = decode_sums(flipped(content, bit), seed)
-    at, bit_of_entry = divmod(bit, SUM_ENTRY_BYTES * 8)
+    found = SUMS.decode(flipped(content, bit), seed)
+    at, bit_of_entry = divmod(bit, SUMS.size_bytes * 8)
     # The chain is the last field; the next entry is chained to what stands there.
     unsound = {at, at + 1} if bit_of_entry >= 40 * 8 else {at}
     assert [each.is_chained for each in found] == [n not in unsound for n in range(len(entries))]
@@ -51,11 +44,11 @@ def test_a_flipped_bit_is_noticed_and_the_entries_behind_are_found(entries, seed
 
 @given(entries=ENTRIES, seed=U64)
 def test_lost_doubled_and_swapped_entries_are_noticed(entries, seed):
-    content, _ = encode_sums([*entries, entries[0]._replace(end=7), entries[-1]], seed)
-    size = SUM_ENTRY_BYTES
+    content, _ = SUMS.encode([*entries, entries[0]._replace(end=7), entries[-1]], seed)
+    size = SUMS.size_bytes
     first, second, rest = content[:size], content[size : 2 * size], content[2 * size :]
     for changed in (second + rest, first + rest, first + first + second + rest, second + first):
-        assert not all(each.is_chained for each in decode_sums(changed, seed))
+        assert not all(each.is_chained for each in SUMS.decode(changed, seed))
 
 
 def test_the_first_entry_belongs_to_one_segment_of_one_topic_of_one_store():
@@ -69,21 +62,21 @@ def test_the_first_entry_belongs_to_one_segment_of_one_topic_of_one_store():
 
 
 def test_every_flipped_bit_of_a_header_is_noticed():
-    content = HEADER.encode()
-    assert len(content) == SUM_HEADER_BYTES
-    assert SumHeader.decode(content + b"entries", "t/1_sum") == HEADER
-    for bit in range(SUM_HEADER_BYTES * 8):
-        assert SumHeader.decode(flipped(content, bit), "t/1_sum") is None
+    content = HEADER.encode(SUM_MAGIC)
+    assert len(content) == FILE_HEADER_BYTES
+    assert FileHeader.decode(content + b"entries", "t/1_sum", SUM_MAGIC) == HEADER
+    for bit in range(FILE_HEADER_BYTES * 8):
+        assert FileHeader.decode(flipped(content, bit), "t/1_sum", SUM_MAGIC) is None
 
 
-@pytest.mark.parametrize("size", range(SUM_HEADER_BYTES))
+@pytest.mark.parametrize("size", range(FILE_HEADER_BYTES))
 def test_a_header_that_was_cut_is_noticed(size):
-    assert SumHeader.decode(HEADER.encode()[:size], "t/1_sum") is None
+    assert FileHeader.decode(HEADER.encode(SUM_MAGIC)[:size], "t/1_sum", SUM_MAGIC) is None
 
 
 def resigned(offset, byte):
     """A header of another version, whose hash is right."""
-    content = bytearray(HEADER.encode()[:-8])
+    content = bytearray(HEADER.encode(SUM_MAGIC)[:-8])
     content[offset] = byte
     return bytes(content) + xxh3_64_digest(bytes(content))
 
@@ -91,8 +84,8 @@ def resigned(offset, byte):
 @pytest.mark.parametrize(("offset", "byte"), [(9, 2), (11, 1), (12, 2)])
 def test_a_newer_version_a_required_feature_and_another_hash_are_refused(offset, byte):
     with pytest.raises(FormatNotSupported, match="t/1_sum"):
-        SumHeader.decode(resigned(offset, byte), "t/1_sum")
+        FileHeader.decode(resigned(offset, byte), "t/1_sum", SUM_MAGIC)
 
 
 def test_a_feature_that_may_be_ignored_is_ignored():
-    assert SumHeader.decode(resigned(10, 1), "t/1_sum") == HEADER
+    assert FileHeader.decode(resigned(10, 1), "t/1_sum", SUM_MAGIC) == HEADER

@@ -16,17 +16,15 @@ import logging
 import struct
 from typing import Final
 
-from xxhash import xxh3_64_intdigest
-
 from poe.errors import FormatNotSupported
 from poe.storage import Files
 from poe.storage.failure import reading, writing
+from poe.storage.formats.hashed import HASH_BYTES, seal
 from poe.storage.replacement import replace_file
 
 MARK_FILE: Final = "spool.mark"
 _SLOT = struct.Struct(">8sI4xQQ")
-_HASH = struct.Struct(">Q")
-_SLOT_BYTES = _SLOT.size + _HASH.size
+_SLOT_BYTES = _SLOT.size + HASH_BYTES
 _OFFSETS = (0, 512)
 _MAGIC = b"poe-spol"
 _VERSION = 1
@@ -89,8 +87,7 @@ class SpoolMark:
         self._file.write_at(self._slot(), _OFFSETS[self._number % 2])
 
     def _slot(self) -> bytes:
-        content = _SLOT.pack(_MAGIC, _VERSION, self._number, self.address)
-        return content + _HASH.pack(xxh3_64_intdigest(content))
+        return seal(_SLOT.pack(_MAGIC, _VERSION, self._number, self.address))
 
 
 def _read(files: Files) -> tuple[int, int] | None:
@@ -105,7 +102,7 @@ def _read(files: Files) -> tuple[int, int] | None:
     for offset in _OFFSETS:
         slot = file.read_at(_SLOT_BYTES, offset)
         content = slot[: _SLOT.size]
-        if slot[_SLOT.size :] == _HASH.pack(xxh3_64_intdigest(content)):
+        if slot == seal(content):
             magic, version, number, address = _SLOT.unpack(content)
             if (magic, version) != (_MAGIC, _VERSION):
                 raise FormatNotSupported(files.base, f"version {version} of {MARK_FILE}")

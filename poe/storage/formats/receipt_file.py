@@ -9,7 +9,7 @@ How far into the data that goes is told by where the last of them ends, or by a 
 receipt of no put, which says that what lies before it in the data has all its receipts. There is
 one wherever a sync ends in what was put without a sequence.
 
-Layout of the header (64 bytes): as of a sum file, with magic "poe-seq" and a zero; created is 0.
+It begins with the header of `hashed.py`, with magic "poe-seq" and a zero; created is 0.
 
 Layout of a receipt (64 bytes, big endian):
     producer   16 bytes
@@ -30,15 +30,12 @@ from typing import Final, NamedTuple, TypeAlias
 from xxhash import xxh3_64_intdigest
 
 from poe.storage.files import Files, OpenFile
-from poe.storage.formats.sum_file import SUM_HEADER_BYTES, SumHeader, hash_of, seed_of
+from poe.storage.formats.hashed import FILE_HEADER_BYTES, ChainedEntries, FileHeader, Found
+from poe.storage.formats.sum_file import hash_of, seed_of
 from poe.storage.replacement import replace_file
 
-RECEIPT_BYTES = 64
 RECEIPT_MAGIC = b"poe-seq\0"
 
-_RECEIPT = struct.Struct(">16sIIIIQQQ")
-_CHAINED = struct.Struct(">16sIIIIQQQQ")
-_HASH = struct.Struct(">Q")
 
 PutKey: TypeAlias = tuple[bytes, int, int]
 """Producer (16 bytes), epoch and sequence (32 bits each) of a put."""
@@ -72,13 +69,8 @@ class Receipt(NamedTuple):
         return self[:3]
 
 
-class FoundReceipt(NamedTuple):
-    """A receipt as it lies in a file."""
-
-    receipt: Receipt
-    chain: int
-    is_chained: bool
-    """Whether it is as it was written, and follows the one before it as that lies there."""
+RECEIPTS = ChainedEntries(struct.Struct(">16sIIIIQQQ"), Receipt._make, is_chain_first=True)
+FoundReceipt: TypeAlias = Found[Receipt]
 
 
 def receipt_of(put: PutKey, pointer: int, end: int, data: bytes | memoryview) -> Receipt:
@@ -96,36 +88,12 @@ def cover(end: int) -> Receipt:
     return Receipt(bytes(16), 0, 0, ReceiptKind.COVER, 0, 0, end, 0)
 
 
-def encode_receipts(receipts: list[Receipt], chain: int) -> tuple[bytes, int]:
-    """Encode receipts that follow the one with this chain; return them and the last chain."""
-    parts = []
-    for receipt in receipts:
-        head = _RECEIPT.pack(*receipt)
-        chain = xxh3_64_intdigest(_HASH.pack(chain) + head)
-        parts += [head, _HASH.pack(chain)]
-    return b"".join(parts), chain
-
-
-def decode_receipts(content: bytes, chain: int) -> list[FoundReceipt]:
-    """Decode the whole receipts in some bytes; the first follows the one with this chain."""
-    whole = content[: len(content) // RECEIPT_BYTES * RECEIPT_BYTES]
-    # What is hashed lies in one piece: the chain of a receipt, and the head of the next one.
-    chained = _HASH.pack(chain) + whole
-    pieces = range(0, len(whole), RECEIPT_BYTES)
-    expected = [xxh3_64_intdigest(chained[at : at + RECEIPT_BYTES]) for at in pieces]
-    found = []
-    for fields, expected_chain in zip(_CHAINED.iter_unpack(whole), expected, strict=True):
-        *head, chain = fields
-        found.append(FoundReceipt(Receipt._make(head), chain, chain == expected_chain))
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class FoundReceipts:
     """What lies in a `_seq` file."""
 
     content: bytes
-    header: SumHeader
+    header: FileHeader
     """The one that it should have."""
 
     has_header: bool
@@ -135,7 +103,7 @@ class FoundReceipts:
     @property
     def reach(self) -> int:
         """Up to where in the data the last receipt goes."""
-        ends = (each.receipt.end for each in reversed(self.receipts) if each.is_chained)
+        ends = (each.entry.end for each in reversed(self.receipts) if each.is_chained)
         return next(ends, 0)
 
     @property
@@ -148,7 +116,11 @@ class FoundReceipts:
     def torn_bytes(self) -> int:
         """Tell how many bytes lie behind the last receipt that is what was written."""
         sound = [number for number, each in enumerate(self.receipts, 1) if each.is_chained]
-        return len(self.content) - SUM_HEADER_BYTES - RECEIPT_BYTES * (sound[-1] if sound else 0)
+        return (
+            len(self.content)
+            - FILE_HEADER_BYTES
+            - RECEIPTS.size_bytes * (sound[-1] if sound else 0)
+        )
 
 
 class TrustedReceipts(NamedTuple):
@@ -174,10 +146,10 @@ def read_receipts(files: Files, path: str, store_id: bytes) -> FoundReceipts | N
     except FileNotFoundError:
         return None
     content = file.read_at(file.size(), 0)
-    expected = SumHeader.of_segment(path, store_id)
+    expected = FileHeader.of_segment(path, store_id)
     header, has_header = expected.or_found(content, path + "_seq", RECEIPT_MAGIC)
     seed = seed_of(path, header.store_id)
-    receipts = decode_receipts(content[SUM_HEADER_BYTES:], seed)
+    receipts = RECEIPTS.decode(content[FILE_HEADER_BYTES:], seed)
     return FoundReceipts(content, header, has_header, seed, receipts)
 
 
@@ -187,7 +159,7 @@ def make_receipts(files: Files, path: str, store_id: bytes, receipts: list[Recei
     Raises:
         OSError: as reported by the file layer.
     """
-    _write_anew(files, path, SumHeader.of_segment(path, store_id), receipts)
+    _write_anew(files, path, FileHeader.of_segment(path, store_id), receipts)
 
 
 def trust(
@@ -233,7 +205,7 @@ def settle(files: Files, path: str, found: FoundReceipts, receipts: list[Receipt
     Raises:
         OSError: as reported by the file layer.
     """
-    content = found.header.encode(RECEIPT_MAGIC) + encode_receipts(receipts, found.seed)[0]
+    content = found.header.encode(RECEIPT_MAGIC) + RECEIPTS.encode(receipts, found.seed)[0]
     if not found.content.startswith(content):
         _write_anew(files, path, found.header, receipts)
         return
@@ -243,6 +215,6 @@ def settle(files: Files, path: str, found: FoundReceipts, receipts: list[Receipt
     file.sync()
 
 
-def _write_anew(files: Files, path: str, header: SumHeader, receipts: list[Receipt]) -> None:
-    content, _ = encode_receipts(receipts, seed_of(path, header.store_id))
+def _write_anew(files: Files, path: str, header: FileHeader, receipts: list[Receipt]) -> None:
+    content, _ = RECEIPTS.encode(receipts, seed_of(path, header.store_id))
     replace_file(files, path + "_seq", header.encode(RECEIPT_MAGIC) + content)

@@ -10,7 +10,7 @@ is damaged. When little of it still counts, after deletions or at a start, the f
 They are synced when a store begins and when it is closed, so a power cut tears the last ones as
 a rule.
 
-Layout: the header of a sum file with magic "poe-meta", timestamp 0 and the id of the store; then
+Layout: the header of `hashed.py` with magic "poe-meta", timestamp 0 and the id of the store; then
 events (big endian):
     kind        u16    see `Kind`
     size        u16    of the name of the topic
@@ -30,17 +30,14 @@ from collections.abc import Container, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from xxhash import xxh3_64_intdigest
-
 from poe.storage.files import Files, OpenFile
-from poe.storage.formats.sum_file import SUM_HEADER_BYTES, SumHeader
+from poe.storage.formats.hashed import FILE_HEADER_BYTES, HASH_BYTES, FileHeader, seal, unseal
 
 META_FILE = "store.meta"
 META_MAGIC = b"poe-meta"
 
 _EVENT = struct.Struct(">HHQ5QQ")
-_HASH = struct.Struct(">Q")
-_OPEN_BYTES = _EVENT.size + _HASH.size
+_OPEN_BYTES = _EVENT.size + HASH_BYTES
 _COMPACT_BYTES_MIN = 64 * 1024
 
 _log = logging.getLogger(__name__)
@@ -102,22 +99,16 @@ class OpenState(NamedTuple):
 def encode_event(event: Event, store_id: bytes) -> bytes:
     """Encode an event."""
     kind, topic, timestamp, *numbers = event
-    content = _EVENT.pack(kind, len(topic), timestamp, *numbers) + topic
-    return content + _HASH.pack(xxh3_64_intdigest(store_id + content))
+    return seal(_EVENT.pack(kind, len(topic), timestamp, *numbers) + topic, store_id)
 
 
 def decode_events(content: bytes, store_id: bytes) -> Iterator[Event]:
-    """Decode events up to the first that is damaged."""
-    at = 0
-    while at + _EVENT.size + _HASH.size <= len(content):
-        kind, topic_bytes, timestamp, *numbers = _EVENT.unpack_from(content, at)
-        end = at + _EVENT.size + topic_bytes
-        hash_ = _HASH.pack(xxh3_64_intdigest(store_id + content[at:end]))
-        if content[end : end + _HASH.size] != hash_ or kind not in _KINDS:
+    """Decode events up to the first that is damaged, or of a kind that is not known."""
+    for piece in unseal(content, store_id, _EVENT, lambda fields: _EVENT.size + int(fields[1])):
+        kind, _, timestamp, *numbers = _EVENT.unpack_from(piece)
+        if kind not in _KINDS:
             return
-        topic = content[at + _EVENT.size : end]
-        yield Event(_KINDS[kind], topic, timestamp, *numbers)
-        at = end + _HASH.size
+        yield Event(_KINDS[kind], piece[_EVENT.size :], timestamp, *numbers)
 
 
 def is_tail_torn(content: bytes, store_id: bytes) -> bool:
@@ -138,10 +129,10 @@ def read_store_id(files: Files) -> str | None:
         OSError: it cannot be read.
     """
     try:
-        content = files.open(META_FILE, "r").read_at(SUM_HEADER_BYTES, 0)
+        content = files.open(META_FILE, "r").read_at(FILE_HEADER_BYTES, 0)
     except FileNotFoundError:
         return None
-    header = SumHeader.decode(content, META_FILE, META_MAGIC)
+    header = FileHeader.decode(content, META_FILE, META_MAGIC)
     return None if header is None else header.store_id.hex()
 
 
@@ -153,11 +144,11 @@ def notes_removals(files: Files) -> bool:
         OSError: they cannot be read.
     """
     try:
-        content = files.open(META_FILE, "r").read_at(SUM_HEADER_BYTES + _OPEN_BYTES, 0)
+        content = files.open(META_FILE, "r").read_at(FILE_HEADER_BYTES + _OPEN_BYTES, 0)
     except FileNotFoundError:
         return False
-    header = SumHeader.decode(content, META_FILE, META_MAGIC)
-    events = [] if header is None else decode_events(content[SUM_HEADER_BYTES:], header.store_id)
+    header = FileHeader.decode(content, META_FILE, META_MAGIC)
+    events = [] if header is None else decode_events(content[FILE_HEADER_BYTES:], header.store_id)
     return any(event.kind is Kind.OPEN and event.size_bytes for event in events)
 
 
@@ -208,13 +199,13 @@ class StoreMeta:
         self.was_closed = True
         self.is_after_power_cut = False
         self.opened = OpenState()
-        self._size_bytes = SUM_HEADER_BYTES
+        self._size_bytes = FILE_HEADER_BYTES
         self._compact_at_bytes = _COMPACT_BYTES_MIN
         content = self._read_file()
-        header = SumHeader.decode(content, META_FILE, META_MAGIC)
+        header = FileHeader.decode(content, META_FILE, META_MAGIC)
         if header is not None:
             self.store_id = header.store_id
-            self._read(content[SUM_HEADER_BYTES:], is_same_boot=is_same_boot)
+            self._read(content[FILE_HEADER_BYTES:], is_same_boot=is_same_boot)
         elif content:
             _log.error("%s is damaged and begun anew", META_FILE)
         else:
@@ -312,7 +303,7 @@ class StoreMeta:
         self.live = {key: event for key, event in self.live.items() if key in known}
         folders = {folder for folder, _ in self.live}
         self.resting = {each: us for each, us in self.resting.items() if each in folders}
-        live_bytes = SUM_HEADER_BYTES + sum(map(len, self._encoded()))
+        live_bytes = FILE_HEADER_BYTES + sum(map(len, self._encoded()))
         if lost or self._size_bytes > max(2 * live_bytes, _COMPACT_BYTES_MIN):
             self._compact()
         return [gone[key] for key in lost]
@@ -334,7 +325,7 @@ class StoreMeta:
             if event.kind is Kind.OPEN:
                 self.opened = OpenState(bool(event.size_bytes), bool(event.record_count))
             self._size_bytes += len(encode_event(event, self.store_id))
-        torn_bytes = SUM_HEADER_BYTES + len(content) - self._size_bytes
+        torn_bytes = FILE_HEADER_BYTES + len(content) - self._size_bytes
         if torn_bytes and not is_same_boot and is_tail_torn(content, self.store_id):
             self.was_closed = False
             _log.warning(
@@ -363,7 +354,7 @@ class StoreMeta:
 
     def _compact(self) -> None:
         """Write what counts into a new file, and put that in place; the id survives power cuts."""
-        content = SumHeader(self.store_id, 0).encode(META_MAGIC)
+        content = FileHeader(self.store_id, 0).encode(META_MAGIC)
         content += encode_event(self.opened.as_event(), self.store_id) + b"".join(self._encoded())
         try:
             file = self._files.open(META_FILE + "_new", "w+")

@@ -29,20 +29,18 @@ from poe.errors import SegmentLocked
 from poe.record import POINTER_BYTES, RECORD_HEADER_BYTES, SIZE_BYTES, decode_header
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, Mode, OpenFile
+from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
 from poe.storage.formats.index import ENTRY_BYTES, decode_entries, decode_entry
 from poe.storage.formats.receipt_file import cover, read_receipts, settle, trust
 from poe.storage.formats.segment_lock import FoundLock, find_lock
 from poe.storage.formats.store_meta import Kind
 from poe.storage.formats.sum_file import (
-    SUM_ENTRY_BYTES,
-    SUM_HEADER_BYTES,
+    SUM_MAGIC,
+    SUMS,
     Flag,
-    FoundEntry,
-    SumHeader,
+    FoundSum,
     SumState,
     closing_entry,
-    decode_sums,
-    encode_sums,
     seed_of,
 )
 from poe.storage.recovery.quarantine import keep_bytes, keep_file, keep_foreign
@@ -168,10 +166,12 @@ def adopt(files: Files, path: str, store_id: bytes) -> SumState:
         entries = [entry for entry, _ in sums_of(data, pointers, offsets, data.size())]
     last_pointer = entries[-1].last_pointer if entries else 0
     entries.append(closing_entry(data.size(), last_pointer, Flag.CLEAN | Flag.ADOPTED))
-    content, chain = encode_sums(entries, seed_of(path, store_id))
+    content, chain = SUMS.encode(entries, seed_of(path, store_id))
     with writing(path + "_sum"):
-        replace_file(files, path + "_sum", SumHeader.of_segment(path, store_id).encode() + content)
-    return SumState(SUM_HEADER_BYTES + len(content), chain, entries[-1].flags)
+        replace_file(
+            files, path + "_sum", FileHeader.of_segment(path, store_id).encode(SUM_MAGIC) + content
+        )
+    return SumState(FILE_HEADER_BYTES + len(content), chain, entries[-1].flags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +179,12 @@ class FoundSums:
     """What lies in a sum file."""
 
     file: OpenFile | None
-    header: SumHeader
+    header: FileHeader
     """The one that it should have."""
 
     has_header: bool
     seed: int
-    entries: list[FoundEntry]
+    entries: list[FoundSum]
 
 
 def read_sums(files: Files, path: str, store_id: bytes) -> FoundSums:
@@ -196,9 +196,11 @@ def read_sums(files: Files, path: str, store_id: bytes) -> FoundSums:
     """
     file = open_maybe(files, path + "_sum")
     content = b"" if file is None else file.read_at(file.size(), 0)
-    header, has_header = SumHeader.of_segment(path, store_id).or_found(content, path + "_sum")
+    header, has_header = FileHeader.of_segment(path, store_id).or_found(
+        content, path + "_sum", SUM_MAGIC
+    )
     seed = seed_of(path, header.store_id)
-    entries = decode_sums(content[SUM_HEADER_BYTES:], seed)
+    entries = SUMS.decode(content[FILE_HEADER_BYTES:], seed)
     return FoundSums(file, header, has_header, seed, entries)
 
 
@@ -264,7 +266,7 @@ def _closed(data: OpenFile, index: OpenFile, sums: FoundSums) -> Extent | None:
     if not sums.has_header or not sums.entries or not all(e.is_chained for e in sums.entries):
         return None
     last = sums.entries[-1].entry
-    size_bytes = SUM_HEADER_BYTES + len(sums.entries) * SUM_ENTRY_BYTES
+    size_bytes = FILE_HEADER_BYTES + len(sums.entries) * SUMS.size_bytes
     is_clean = last.flags & Flag.CLEAN and sums.file.size() == size_bytes
     if not is_clean or (last.end, last.last_pointer) != (data_size, covered.pointer_high):
         return None
@@ -461,15 +463,15 @@ class _Recovery:
         if entries or not survey.last_flags & Flag.CLEAN:
             flags = Flag.CLEAN | (Flag.EARLIER_SYNCED if self._is_rebooted else 0)
             entries.append(closing_entry(survey.end, survey.last_pointer, flags))
-        content, chain = encode_sums(entries, survey.chain)
-        kept_bytes = SUM_HEADER_BYTES + survey.kept_entries_count * SUM_ENTRY_BYTES
+        content, chain = SUMS.encode(entries, survey.chain)
+        kept_bytes = FILE_HEADER_BYTES + survey.kept_entries_count * SUMS.size_bytes
         is_whole = sums.has_header and survey.kept_entries_count == len(sums.entries)
         if self._is_cut_off or not is_whole:
             kept = b"" if sums.file is None else sums.file.read_at(kept_bytes, 0)
             _log.warning("%s is written anew", path)
             # What is put onto it from now on comes behind what is there.
             header = replace(sums.header, after_pointer=0) if self._is_cut_off else sums.header
-            new = header.encode() + kept[SUM_HEADER_BYTES:] + content
+            new = header.encode(SUM_MAGIC) + kept[FILE_HEADER_BYTES:] + content
             replace_file(self._files, path, new)
         else:
             file = self._files.open(path, "r+")
@@ -480,7 +482,7 @@ class _Recovery:
         return SumState(kept_bytes + len(content), chain, flags)
 
 
-def _synced_count(entries: list[FoundEntry]) -> int:
+def _synced_count(entries: list[FoundSum]) -> int:
     """Tell how many entries at the beginning were durable, with their data."""
     counts = [
         number

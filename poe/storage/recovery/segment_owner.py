@@ -13,15 +13,8 @@ from xxhash import xxh3_64_intdigest
 
 from poe.record import RECORD_HEADER_BYTES, decode_header
 from poe.storage.files import OpenFile
-from poe.storage.formats.sum_file import (
-    SUM_HEADER_BYTES,
-    FoundEntry,
-    SumEntry,
-    SumHeader,
-    chain_seed,
-    encode_sums,
-    hash_of,
-)
+from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
+from poe.storage.formats.sum_file import SUM_MAGIC, SUMS, FoundSum, SumEntry, chain_seed, hash_of
 from poe.storage.recovery.scan import scan_records
 from poe.storage.recovery.survey import encode_places
 from poe.topic_name import folder_bytes, names_of_folder
@@ -32,7 +25,7 @@ _CHANGED_BYTES_MAX = 4
 """A chain that differs in more bytes was not damaged: it is another one."""
 
 
-def owner_of(path: str, sum_file: OpenFile, entries: Sequence[FoundEntry], data: OpenFile) -> str:
+def owner_of(path: str, sum_file: OpenFile, entries: Sequence[FoundSum], data: OpenFile) -> str:
     """Tell whose files a segment has, in words; empty where they are its own, or may be.
 
     Args:
@@ -45,10 +38,10 @@ def owner_of(path: str, sum_file: OpenFile, entries: Sequence[FoundEntry], data:
         FormatNotSupported: a newer version has written the sums.
         OSError: as reported by the file layer.
     """
-    header = SumHeader.decode(sum_file.read_at(SUM_HEADER_BYTES, 0), path + "_sum")
+    header = FileHeader.decode(sum_file.read_at(FILE_HEADER_BYTES, 0), path + "_sum", SUM_MAGIC)
     if header is None:
         return ""
-    expected = SumHeader.of_segment(path, header.store_id)
+    expected = FileHeader.of_segment(path, header.store_id)
     if header.timestamp != expected.timestamp:
         is_foreign = _fit(entries, data) or _is_of_other(header, expected.timestamp, entries, data)
         return f"segment {header.timestamp}" if is_foreign else ""
@@ -57,7 +50,7 @@ def owner_of(path: str, sum_file: OpenFile, entries: Sequence[FoundEntry], data:
     return "another topic" if _is_of_other_topic(path, header, entries, data) else ""
 
 
-def _fit(entries: Sequence[FoundEntry], data: OpenFile) -> bool:
+def _fit(entries: Sequence[FoundSum], data: OpenFile) -> bool:
     """Tell whether any of the entries has the hash of its data."""
     size_bytes, start = data.size(), 0
     for each in entries:
@@ -69,7 +62,7 @@ def _fit(entries: Sequence[FoundEntry], data: OpenFile) -> bool:
 
 
 def _is_of_other(
-    header: SumHeader, timestamp: int, entries: Sequence[FoundEntry], data: OpenFile
+    header: FileHeader, timestamp: int, entries: Sequence[FoundSum], data: OpenFile
 ) -> bool:
     """Tell whether data that no entry covers yet is that of the segment which the header names."""
     if any(each.entry.end for each in entries):
@@ -80,7 +73,7 @@ def _is_of_other(
 
 
 def _is_of_other_topic(
-    path: str, header: SumHeader, entries: Sequence[FoundEntry], data: OpenFile
+    path: str, header: FileHeader, entries: Sequence[FoundSum], data: OpenFile
 ) -> bool:
     """Tell whether the first entry is as it was written, but for another topic.
 
@@ -101,7 +94,7 @@ def _is_of_other_topic(
     if found.entry._replace(flags=0) != made:
         return False
     ours = [
-        encode_sums([made._replace(flags=flags)], seed)[1]
+        SUMS.encode([made._replace(flags=flags)], seed)[1]
         for seed in _seeds(path, header)
         for flags in (found.entry.flags, *_ANY_FLAGS)
     ]
@@ -114,7 +107,7 @@ def _is_of_other_topic(
     return found.chain != 0 and min(changes) > _CHANGED_BYTES_MAX
 
 
-def _seeds(path: str, header: SumHeader) -> Iterator[int]:
+def _seeds(path: str, header: FileHeader) -> Iterator[int]:
     """Tell what the first entry may be chained to: the folder of a topic may have been renamed."""
     name = path.split("/")[-2]
     for each in names_of_folder(name):

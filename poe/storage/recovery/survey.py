@@ -17,7 +17,7 @@ from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
 from poe.storage.files import OpenFile
 from poe.storage.formats.index import ENTRY_BYTES, encode_entries
 from poe.storage.formats.record import Numbers
-from poe.storage.formats.sum_file import SUM_DATA_BYTES, Flag, FoundEntry, SumEntry, hash_of
+from poe.storage.formats.sum_file import SUM_DATA_BYTES, Flag, FoundSum, SumEntry, hash_of
 from poe.storage.recovery.scan import RecordPlaces, scan_records
 
 
@@ -89,7 +89,7 @@ class Survey:
     _are_entries_aligned: bool = True
     """Whether all entries so far are in the sum file as they are."""
 
-    def walk(self, found: list[FoundEntry], *, trusted_count: int, cut_from: int) -> None:
+    def walk(self, found: list[FoundSum], *, trusted_count: int, cut_from: int) -> None:
         """Look at all entries.
 
         Args:
@@ -156,7 +156,7 @@ class Survey:
         places = (np.frombuffer(content, f"S{ENTRY_BYTES}") == entry).nonzero()[0]
         return int(places[0]) if len(places) else self.count
 
-    def _any_fits(self, found: list[FoundEntry]) -> bool:
+    def _any_fits(self, found: list[FoundSum]) -> bool:
         """Tell whether any entry behind the first has the hash of its data.
 
         Entries of another segment are chained to one another, but not to the segment.
@@ -187,7 +187,7 @@ class Survey:
             data_hash = hash_of(self.data, self.end, end)
             self._mark(SumEntry(end, pointer_max, 1, 0, data_hash ^ 1, 0), None)
 
-    def _compare(self, found: FoundEntry, *, is_cut: bool) -> bool:
+    def _compare(self, found: FoundSum, *, is_cut: bool) -> bool:
         """Compare an entry with data and index; tell whether to go on."""
         entry = found.entry
         if self.end == entry.end and entry.record_count:
@@ -238,7 +238,7 @@ class Survey:
         for entry, index_bytes in sums_of(self.data, pointers, offsets, places.end):
             self._add(entry, index_bytes)
 
-    def _keep(self, found: FoundEntry) -> None:
+    def _keep(self, found: FoundSum) -> None:
         """Go behind an entry whose index entries are in the file."""
         if self.index_bytes or not self._is_index_aligned:
             index_bytes = self._index_bytes_of(found.entry)

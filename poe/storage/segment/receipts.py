@@ -5,21 +5,19 @@ from typing import NamedTuple, Self
 
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, OpenFile
+from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
 from poe.storage.formats.receipt_file import (
-    RECEIPT_BYTES,
     RECEIPT_MAGIC,
+    RECEIPTS,
     PutKey,
     Receipt,
     ReceiptKind,
     cover,
-    decode_receipts,
     earlier_receipt,
-    encode_receipts,
     make_receipts,
     read_receipts,
     receipt_of,
 )
-from poe.storage.formats.sum_file import SUM_HEADER_BYTES, SumHeader
 from poe.storage.segment.producers import LastPut, Producers
 
 _log = logging.getLogger(__name__)
@@ -83,7 +81,7 @@ class Receipts:
         receipts = [*earlier, cover(size_bytes)] if size_bytes else earlier
         make_receipts(files, path, store_id, receipts)
         made = cls(files, path, store_id)
-        made._begin(SUM_HEADER_BYTES + len(receipts) * RECEIPT_BYTES)
+        made._begin(FILE_HEADER_BYTES + len(receipts) * RECEIPTS.size_bytes)
         return made
 
     @property
@@ -170,11 +168,11 @@ class Receipts:
         path = self.path + "_seq"
         with reading(path):
             file = self._files.open(path, "r")
-            SumHeader.decode(file.read_at(SUM_HEADER_BYTES, 0), path, RECEIPT_MAGIC)
+            FileHeader.decode(file.read_at(FILE_HEADER_BYTES, 0), path, RECEIPT_MAGIC)
             self._begin(file.size())
-            last_at = max(file.size() - RECEIPT_BYTES, 0)
-            last = decode_receipts(file.read_at(RECEIPT_BYTES, last_at), 0)
-        if size_bytes and not (last and last[0].receipt.end == size_bytes):
+            last_at = max(file.size() - RECEIPTS.size_bytes, 0)
+            last = RECEIPTS.decode(file.read_at(RECEIPTS.size_bytes, last_at), 0)
+        if size_bytes and not (last and last[0].entry.end == size_bytes):
             file = self.cover(size_bytes)
             with writing(path):
                 file.sync()
@@ -213,7 +211,7 @@ class Receipts:
 
     def _write(self, receipt: Receipt) -> _Written:
         self._loaded()
-        content, chain = encode_receipts([receipt], self._chain)
+        content, chain = RECEIPTS.encode([receipt], self._chain)
         assert self._size_bytes is not None
         with writing(self.path + "_seq"):
             self._opened().write_at(content, self._size_bytes)
@@ -221,7 +219,7 @@ class Receipts:
 
     def _advance(self, written: _Written) -> None:
         assert self._size_bytes is not None
-        self._size_bytes += RECEIPT_BYTES
+        self._size_bytes += RECEIPTS.size_bytes
         self._chain = written.chain
         self._reach = written.receipt.end
 
@@ -243,18 +241,18 @@ class Receipts:
         producers = Producers()
         if found is None:
             _log.error("%s_seq is lost; what is put again may be stored again", self.path)
-            self._size_bytes = self._size_bytes or SUM_HEADER_BYTES
+            self._size_bytes = self._size_bytes or FILE_HEADER_BYTES
             return producers
         limit_bytes = len(found.content) if self._size_bytes is None else self._size_bytes
-        at = SUM_HEADER_BYTES
+        at = FILE_HEADER_BYTES
         self._chain, self._reach = found.seed, 0
         for receipt, chain, is_chained in found.receipts:
             if at >= limit_bytes:
                 break
-            at += RECEIPT_BYTES
+            at += RECEIPTS.size_bytes
             self._chain = chain
             if not is_chained:
-                _log.error("%s_seq is damaged at offset %d", self.path, at - RECEIPT_BYTES)
+                _log.error("%s_seq is damaged at offset %d", self.path, at - RECEIPTS.size_bytes)
                 continue
             self._reach = receipt.end
             if receipt.kind != ReceiptKind.COVER:

@@ -6,18 +6,12 @@ from functools import partial
 
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, OpenFile
+from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
 from poe.storage.formats.index import ENTRY_BYTES
 from poe.storage.formats.receipt_file import Receipt
 from poe.storage.formats.segment_lock import make_lock
 from poe.storage.formats.store_meta import Event, Kind, StoreMeta
-from poe.storage.formats.sum_file import (
-    SUM_HEADER_BYTES,
-    Flag,
-    SumHeader,
-    SumState,
-    chain_seed,
-    closing,
-)
+from poe.storage.formats.sum_file import SUM_MAGIC, Flag, SumState, chain_seed, closing
 from poe.storage.recovery.recovery import NO_STORE, Extent, RecoveryMode, adopt, open_maybe, recover
 from poe.storage.segment.receipts import Receipts
 from poe.storage.segment.record_reader import RecordReader
@@ -69,8 +63,8 @@ class SegmentFiles:
             try:
                 make_lock(files, path + "_lock", 0)
                 files.open(path + "_index", "w+")
-                header = SumHeader(self._store_id, self.timestamp, self.timestamp, after_pointer)
-                files.open(path + "_sum", "w+").write_at(header.encode(), 0)
+                header = FileHeader(self._store_id, self.timestamp, self.timestamp, after_pointer)
+                files.open(path + "_sum", "w+").write_at(header.encode(SUM_MAGIC), 0)
                 if earlier:
                     receipts = self._make_receipts(earlier, 0)
                 if is_synced:
@@ -82,7 +76,7 @@ class SegmentFiles:
                 raise
         self._note(Event(Kind.CREATE, self.topic, self.timestamp))
         seed = chain_seed(self._store_id, self.topic, self.timestamp)
-        return Extent(0, 0, 0, 0, SumState(SUM_HEADER_BYTES, seed, 0)), receipts
+        return Extent(0, 0, 0, 0, SumState(FILE_HEADER_BYTES, seed, 0)), receipts
 
     def recover(
         self, mode: RecoveryMode, *, is_thorough: bool = False, before_pointer: int | None = None
@@ -197,7 +191,9 @@ class SegmentFiles:
         """
         path = self.path + "_sum"
         with reading(path):
-            SumHeader.decode(self.files.open(path, "r").read_at(SUM_HEADER_BYTES, 0), path)
+            FileHeader.decode(
+                self.files.open(path, "r").read_at(FILE_HEADER_BYTES, 0), path, SUM_MAGIC
+            )
 
     def open_reader(self, count: int) -> RecordReader:
         """Open data and index of a segment of `count` records for reading.

@@ -9,7 +9,7 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 
 from poe.storage.files import OpenFile
 from poe.storage.formats.index import ENTRY_BYTES
-from poe.storage.formats.sum_file import SUM_DATA_BYTES, Flag, SumEntry, SumState, encode_sums
+from poe.storage.formats.sum_file import SUM_DATA_BYTES, SUMS, Flag, SumEntry, SumState
 
 
 class SumWriter:
@@ -76,7 +76,7 @@ class SumWriter:
             if self._synced_bytes == self.state.size_bytes:
                 first = self._pending[0]
                 self._pending[0] = first._replace(flags=first.flags | Flag.EARLIER_SYNCED)
-            content, chain = encode_sums(self._pending, self.state.chain)
+            content, chain = SUMS.encode(self._pending, self.state.chain)
             self._file.write_at(content, self.state.size_bytes)
             size_bytes = self.state.size_bytes + len(content)
             self.state = SumState(size_bytes, chain, self._pending[-1].flags)

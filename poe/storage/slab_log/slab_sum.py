@@ -6,16 +6,8 @@ slab, and each entry is chained to the one before, so that lost, swapped and for
 found. Its last entry is also the flushed mark: what lies behind is being written, or was when the
 writer ended.
 
-Layout (big endian), a header of 64 bytes:
-    magic    8 bytes  "poe-sum" and a zero
-    version  u16      1
-    flags    u16      0; an unknown bit in the low byte: do not write, in the high byte: ignore
-    hash id  u8       1: xxh3-64
-    unused   11       zeros
-    log id   16       random, the same in all slabs of a log
-    start    u64      address of the slab's first byte
-    created  u64      0: not recorded
-    hash     u64      xxh3-64 of what is before, seed 0
+Layout (big endian): the header of `formats/hashed.py` with magic "poe-sum" and a zero, the id of
+the log, which is the same in all its slabs, and the address of the slab's first byte;
 then entries of 48 bytes:
     end      u64      offset in the slab behind the batch
     last     u64      address of its last record; of its end where it has none
@@ -32,21 +24,13 @@ import struct
 from enum import IntFlag
 from typing import NamedTuple, Self
 
-from xxhash import xxh3_64_intdigest
-
-from poe.errors import ReadFailed
+from poe.errors import FormatNotSupported, ReadFailed
 from poe.storage.files import Files, OpenFile
+from poe.storage.formats.hashed import FILE_HEADER_BYTES, HASH_BYTES, ChainedEntries, FileHeader
+from poe.storage.formats.sum_file import SUM_MAGIC, chain_seed
 from poe.storage.slab_log.slab_name import full_path, sum_path
 
-_HEADER = struct.Struct(">8sHHB11x16sQQ")
-_ENTRY = struct.Struct(">QQIIQQ")
-_HASH = struct.Struct(">Q")
-HEADER_BYTES = _HEADER.size + _HASH.size
-ENTRY_BYTES = _ENTRY.size + _HASH.size
-_MAGIC = b"poe-sum\0"
-_VERSION = 1
-_HASH_ID = 1
-_MUST_KNOW_FLAGS = 0x00FF
+_ENTRIES = ChainedEntries[tuple[int, ...]](struct.Struct(">QQIIQ8x"), tuple)
 _ENTRIES_AT_ONCE = 1024
 
 
@@ -86,30 +70,24 @@ class Chain(NamedTuple):
 
     def encode(self, entry: Entry) -> tuple[bytes, Self]:
         """Make the bytes of an entry and the chain that the next one continues."""
-        body = _ENTRY.pack(
-            entry.end, entry.last, entry.record_count, entry.flags, entry.data_hash, 0
-        )
-        value = self._link(body)
-        return body + _HASH.pack(value), self._replace(value=value)
+        fields = entry.end, entry.last, entry.record_count, entry.flags, entry.data_hash
+        content, value = _ENTRIES.encode([fields], self.value, self.seed)
+        return content, self._replace(value=value)
 
     def decode(self, data: bytes, begin: int) -> tuple[Entry, Self] | None:
         """Parse an entry whose batch begins at an offset; None where it does not belong here."""
-        body = data[: _ENTRY.size]
-        value = self._link(body)
-        if data[_ENTRY.size :] != _HASH.pack(value):
+        [found] = _ENTRIES.decode(data, self.value, self.seed)
+        if not found.is_chained:
             return None
-        end, last, count, flags, data_hash, _ = _ENTRY.unpack(body)
-        return Entry(begin, end, last, count, Flag(flags), data_hash), self._replace(value=value)
-
-    def _link(self, body: bytes) -> int:
-        return xxh3_64_intdigest(body + _HASH.pack(self.value), self.seed)
+        end, last, count, flags, data_hash = found.entry
+        entry = Entry(begin, end, last, count, Flag(flags), data_hash)
+        return entry, self._replace(value=found.chain)
 
 
 def encode_header(log_id: bytes, start: int) -> tuple[bytes, Chain]:
     """Make the header of a slab's side file, and the chain that its first entry continues."""
-    body = _HEADER.pack(_MAGIC, _VERSION, 0, _HASH_ID, log_id, start, 0)
-    value = xxh3_64_intdigest(body)
-    return body + _HASH.pack(value), Chain(_seed(log_id, start), value)
+    header = FileHeader(log_id, start).encode(SUM_MAGIC)
+    return header, _chain_behind(header, log_id, start)
 
 
 class SumCursor:
@@ -127,7 +105,7 @@ class SumCursor:
         self._chunk = b""
         self.log_id = log_id
         self.chain = chain
-        self.at = HEADER_BYTES
+        self.at = FILE_HEADER_BYTES
         self.end = 0
         self.flags = Flag.NONE
         """Of the last entry."""
@@ -147,16 +125,16 @@ class SumCursor:
             file = files.open(path, "r")
         except FileNotFoundError:
             return None
-        data = file.read_at(HEADER_BYTES, 0)
-        hash_ = xxh3_64_intdigest(data[: _HEADER.size])
-        if data[_HEADER.size :] != _HASH.pack(hash_):
+        data = file.read_at(FILE_HEADER_BYTES, 0)
+        try:
+            header = FileHeader.decode(data, path, SUM_MAGIC)
+        except FormatNotSupported as error:
+            told = "a later version of Poe wrote it, use that"
+            raise ReadFailed(full_path(files, path), told) from error
+        if header is None or header.timestamp != start:
             return None
-        magic, version, flags, hash_id, log_id, header_start, _ = _HEADER.unpack_from(data)
-        if magic != _MAGIC or header_start != start:
-            return None
-        if (version, hash_id, flags & _MUST_KNOW_FLAGS) != (_VERSION, _HASH_ID, 0):
-            raise ReadFailed(full_path(files, path), "a later version of Poe wrote it, use that")
-        return cls(file, log_id, Chain(_seed(log_id, start), hash_))
+        log_id = header.store_id
+        return cls(file, log_id, _chain_behind(data, log_id, start))
 
     def next(self, end_max: int = 2**64) -> Entry | None:
         """Read the next entry; None where there is none yet, or it is damaged.
@@ -168,20 +146,20 @@ class SumCursor:
         """
         if self.is_broken:
             return None
-        if len(self._chunk) < ENTRY_BYTES:
-            self._chunk = self._file.read_at(ENTRY_BYTES * _ENTRIES_AT_ONCE, self.at)
-            if len(self._chunk) < ENTRY_BYTES:
+        if len(self._chunk) < _ENTRIES.size_bytes:
+            self._chunk = self._file.read_at(_ENTRIES.size_bytes * _ENTRIES_AT_ONCE, self.at)
+            if len(self._chunk) < _ENTRIES.size_bytes:
                 return None
-        found = self.chain.decode(self._chunk[:ENTRY_BYTES], self.end)
+        found = self.chain.decode(self._chunk[: _ENTRIES.size_bytes], self.end)
         if found is None or not self.end <= found[0].end <= end_max:
             self.is_broken = True
             return None
         entry, self.chain = found
-        self._chunk = self._chunk[ENTRY_BYTES:]
-        self.at += ENTRY_BYTES
+        self._chunk = self._chunk[_ENTRIES.size_bytes :]
+        self.at += _ENTRIES.size_bytes
         self.end, self.flags = entry.end, entry.flags
         return entry
 
 
-def _seed(log_id: bytes, start: int) -> int:
-    return xxh3_64_intdigest(log_id + _HASH.pack(start))
+def _chain_behind(header: bytes, log_id: bytes, start: int) -> Chain:
+    return Chain(chain_seed(log_id, b"", start), int.from_bytes(header[-HASH_BYTES:], "big"))

@@ -17,6 +17,7 @@ import numpy as np
 from poe.errors import OptionError, SegmentLocked, StorageError, StoreLocked
 from poe.storage.failure import reading
 from poe.storage.files import Files, OpenFile
+from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
 from poe.storage.formats.index import ENTRY_BYTES, encode_entries
 from poe.storage.formats.receipt_file import read_receipts
 from poe.storage.formats.segment_lock import FoundLock, find_lock
@@ -29,7 +30,7 @@ from poe.storage.formats.store_meta import (
     encode_event,
     is_tail_torn,
 )
-from poe.storage.formats.sum_file import SUM_ENTRY_BYTES, SUM_HEADER_BYTES, Flag, SumHeader
+from poe.storage.formats.sum_file import SUMS, Flag
 from poe.storage.real_files import RealFiles
 from poe.storage.recovery.quarantine import QUARANTINE_FOLDER, foreign_folders, foreign_text
 from poe.storage.recovery.recovery import NO_STORE, FoundSums, foreign_owner, open_maybe, read_sums
@@ -101,14 +102,14 @@ def check_events(files: Files) -> Iterator[str]:
     with reading(META_FILE):
         file = open_maybe(files, META_FILE)
         content = b"" if file is None else file.read_at(file.size(), 0)
-    header = SumHeader.decode(content, META_FILE, META_MAGIC)
+    header = FileHeader.decode(content, META_FILE, META_MAGIC)
     if file is not None and header is None:
         yield f"{META_FILE} is damaged; the next start makes it anew"
     if header is None:
         return
-    size_bytes = SUM_HEADER_BYTES
+    size_bytes = FILE_HEADER_BYTES
     live: dict[tuple[bytes, int], Event] = {}
-    for event in decode_events(content[SUM_HEADER_BYTES:], header.store_id):
+    for event in decode_events(content[FILE_HEADER_BYTES:], header.store_id):
         if event.kind is not Kind.REST:
             live[event.topic, event.timestamp] = event
         size_bytes += len(encode_event(event, header.store_id))
@@ -227,9 +228,9 @@ def _check_files(files: Files, segment: SegmentCheck) -> None:
 def _judge_last_sums(segment: SegmentCheck, sums: FoundSums) -> None:
     """Tell whether the sums of a closed segment end as a clean close leaves them."""
     assert sums.file is not None
-    entries_bytes = sums.file.size() - SUM_HEADER_BYTES
+    entries_bytes = sums.file.size() - FILE_HEADER_BYTES
     last = sums.entries[-1].entry if sums.entries else None
-    if last is None or entries_bytes % SUM_ENTRY_BYTES or not last.flags & Flag.CLEAN:
+    if last is None or entries_bytes % SUMS.size_bytes or not last.flags & Flag.CLEAN:
         segment.damage.append("the sums are cut off")
     elif last.end < segment.size_bytes:
         segment.notes.append(

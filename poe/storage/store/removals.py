@@ -8,7 +8,7 @@ Of each topic the newest segments that were removed are known one by one. Of old
 known between which pointers they lay, so that a topic takes 768 bytes at most. What was removed
 before the store began to take notes nobody knows: `unknown_high` is the greatest pointer of that.
 
-Layout: the header of a sum file with magic "poe-gone", timestamp 0 and the id of the store; then
+Layout: the header of `hashed.py` with magic "poe-gone", timestamp 0 and the id of the store; then
 notes (big endian):
     size        u16    of the name of the topic; 0: what follows is `unknown_high`, as `last`
     count       u16    of segments
@@ -23,13 +23,11 @@ import struct
 from collections.abc import Container, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from xxhash import xxh3_64_intdigest
-
 from poe.errors import StorageError
 from poe.storage.failure import writing
 from poe.storage.files import Files
+from poe.storage.formats.hashed import FILE_HEADER_BYTES, HASH_BYTES, FileHeader, seal, unseal
 from poe.storage.formats.store_meta import notes_removals
-from poe.storage.formats.sum_file import SUM_HEADER_BYTES, SumHeader
 
 REMOVED_FILE: Final = "store.removed"
 REMOVED_MAGIC: Final = b"poe-gone"
@@ -40,7 +38,6 @@ GONE_TOPICS_MAX: Final = 10_000
 
 _HEAD = struct.Struct(">HH")
 _EXTENT = struct.Struct(">QQQ")
-_HASH = struct.Struct(">Q")
 _COMPACT_BYTES_MIN = 64 * 1024
 
 _log = logging.getLogger(__name__)
@@ -58,23 +55,22 @@ class RemovedExtent(NamedTuple):
 
 def encode_note(topic: bytes, extents: bytes, store_id: bytes) -> bytes:
     """Encode a note; the extents come encoded."""
-    content = _HEAD.pack(len(topic), len(extents) // _EXTENT.size) + topic + extents
-    return content + _HASH.pack(xxh3_64_intdigest(store_id + content))
+    head = _HEAD.pack(len(topic), len(extents) // _EXTENT.size)
+    return seal(head + topic + extents, store_id)
 
 
 def decode_notes(content: bytes, store_id: bytes) -> Iterator[tuple[bytes, bytes, int]]:
     """Decode notes up to the first that is damaged: topic, extents, and where the note ends."""
     at = 0
-    while at + _HEAD.size + _HASH.size <= len(content):
-        topic_bytes, count = _HEAD.unpack_from(content, at)
-        extents_at = at + _HEAD.size + topic_bytes
-        end = extents_at + count * _EXTENT.size
-        hash_ = _HASH.pack(xxh3_64_intdigest(store_id + content[at:end]))
-        if content[end : end + _HASH.size] != hash_:
-            return
-        topic, extents = content[at + _HEAD.size : extents_at], content[extents_at:end]
-        at = end + _HASH.size
-        yield topic, extents, at
+    for piece in unseal(content, store_id, _HEAD, _note_bytes):
+        extents_at = _HEAD.size + _HEAD.unpack_from(piece)[0]
+        at += len(piece) + HASH_BYTES
+        yield piece[_HEAD.size : extents_at], piece[extents_at:], at
+
+
+def _note_bytes(head: tuple[int, int]) -> int:
+    topic_bytes, count = head
+    return _HEAD.size + topic_bytes + count * _EXTENT.size
 
 
 class RemovalNotes:
@@ -134,11 +130,11 @@ def read_removals(files: Files) -> RemovalNotes | None:
     except FileNotFoundError:
         return RemovalNotes() if notes_removals(files) else None
     content = file.read_at(file.size(), 0)
-    header = SumHeader.decode(content, REMOVED_FILE, REMOVED_MAGIC)
+    header = FileHeader.decode(content, REMOVED_FILE, REMOVED_MAGIC)
     if header is None:
         return None
     notes = RemovalNotes()
-    for topic, extents, _ in decode_notes(content[SUM_HEADER_BYTES:], header.store_id):
+    for topic, extents, _ in decode_notes(content[FILE_HEADER_BYTES:], header.store_id):
         notes.take(topic, extents)
     return notes
 
@@ -309,14 +305,14 @@ class Removals:
         except OSError as error:
             _log.error("%s cannot be read: %s", REMOVED_FILE, error)
             return False
-        header = SumHeader.decode(content, REMOVED_FILE, REMOVED_MAGIC)
+        header = FileHeader.decode(content, REMOVED_FILE, REMOVED_MAGIC)
         if header is None or header.store_id != self._store_id:
             _log.error("%s is damaged, or of another store, and begun anew", REMOVED_FILE)
             return False
-        self._size_bytes = SUM_HEADER_BYTES
-        for topic, extents, end in decode_notes(content[SUM_HEADER_BYTES:], self._store_id):
+        self._size_bytes = FILE_HEADER_BYTES
+        for topic, extents, end in decode_notes(content[FILE_HEADER_BYTES:], self._store_id):
             self._notes.take(topic, extents)
-            self._size_bytes = SUM_HEADER_BYTES + end
+            self._size_bytes = FILE_HEADER_BYTES + end
         self._compact_at_bytes = max(2 * self._size_bytes, _COMPACT_BYTES_MIN)
         if self._size_bytes == len(content):
             return True
@@ -345,7 +341,7 @@ class Removals:
 
     def _compact(self) -> None:
         """Write what counts into a new file, and put that in place, durably."""
-        rows = [SumHeader(self._store_id, 0).encode(REMOVED_MAGIC)]
+        rows = [FileHeader(self._store_id, 0).encode(REMOVED_MAGIC)]
         if self.unknown_high:
             extent = _EXTENT.pack(0, 0, self.unknown_high)
             rows.append(encode_note(b"", extent, self._store_id))

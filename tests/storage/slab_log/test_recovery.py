@@ -9,8 +9,8 @@ import shutil
 
 import pytest
 
+from poe.storage.formats.hashed import FILE_HEADER_BYTES
 from poe.storage.slab_log import Reader, Writer
-from poe.storage.slab_log.slab_sum import ENTRY_BYTES, HEADER_BYTES
 from tests.storage.segments import some_of
 from tests.storage.slab_log.logs import (
     flip,
@@ -24,6 +24,8 @@ from tests.storage.slab_log.logs import (
     write_foreign,
     write_log,
 )
+
+ENTRY_BYTES = 48
 
 BATCHES = [messages(4), messages(1, 4), messages(6, 5)]
 ALL = messages(11)
@@ -206,7 +208,7 @@ def test_a_slab_of_another_place_or_log_is_found(tmp_path):
 def test_an_entry_that_is_lost_or_swapped_breaks_the_chain_but_loses_nothing(tmp_path):
     write_log(tmp_path, BATCHES)
     content = sum_of(tmp_path).read_bytes()
-    first, second = HEADER_BYTES, HEADER_BYTES + ENTRY_BYTES
+    first, second = FILE_HEADER_BYTES, FILE_HEADER_BYTES + ENTRY_BYTES
     for changed in (
         content[:first] + content[second:],
         content[:first] + content[second : second + ENTRY_BYTES] + content[first:second],
