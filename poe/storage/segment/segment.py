@@ -57,10 +57,8 @@ class Role(Enum):
     WRITER = auto()
 
 
-# Names of their own: a member of an enum is looked up by a function, which puts would feel.
+# A name of its own: a member of an enum is looked up by a function, which puts would feel.
 _READER: Final = Role.READER
-_IDLE_WRITER: Final = Role.IDLE_WRITER
-_WRITER: Final = Role.WRITER
 
 
 class Segment:
@@ -488,9 +486,9 @@ class Segment:
     def _mend(self) -> None:
         """Make index and sums anew where they do not fit, as a thorough recovery does."""
         with self.durability.ending:
-            self._make_anew()
+            self._recover()
 
-    def _make_anew(self) -> None:
+    def _recover(self) -> None:
         self.hibernate()
         extent = self._files.recover(self.options.recovery, is_thorough=True)
         if extent is None:
@@ -520,7 +518,7 @@ class Segment:
         but the segment is to hibernate or be sealed afterwards only. What makes something else of a
         sealed one waits while its end is written.
         """
-        if self.role is not _WRITER:
+        if self.role is not Role.WRITER:
             return self.durability.readers_sync(self._reader, shared)
         writer = self._writer or self._wake_writer()
         sync = writer.begin_sync(self.pointer_high or 0, self.receipts)
@@ -542,9 +540,8 @@ class Segment:
         if self.receipts is None:
             return []
         if self.durability.is_to_end:
-            self.durability.sync_in_order(
-                self._reader
-            )  # what comes behind a hole is cut off, durable or not
+            # What comes behind a hole is cut off, durable or not.
+            self.durability.sync_in_order(self._reader)
         return self.receipts.earlier(timestamp)
 
     def fail(self, reason: str) -> None:
@@ -732,7 +729,7 @@ class Segment:
 
     def _wake(self) -> RecordReader:
         """Open the files."""
-        if self.role is not _WRITER:
+        if self.role is not Role.WRITER:
             self._reader = self._files.open_reader(self.count)
             return self._reader
         assert self._sums is not None
@@ -743,7 +740,7 @@ class Segment:
         return self._reader
 
     def _wake_writer(self) -> SegmentWriter:
-        if self.role is _IDLE_WRITER:
+        if self.role is Role.IDLE_WRITER:
             self._begin_writing()
         self._wake()
         assert self._writer is not None
