@@ -9,7 +9,7 @@ from thespian.actors import Actor
 
 from bench import rounds
 from bench.row import Sample
-from poe.actors import NO_REPLY, ActorRef, Call, GenServer, LoopSystemBase
+from poe.actors import NO_REPLY, ActorRef, Call, GenServer, LoopSystem
 from poe.thespian import ThespianBase
 
 
@@ -69,14 +69,14 @@ class Idle(GenServer):
     """Does nothing."""
 
 
-def start(runtime: LoopSystemBase, actor: type[GenServer]) -> ActorRef:
+def start(runtime: LoopSystem, actor: type[GenServer]) -> ActorRef:
     """Start an actor that cannot decline."""
     ref = runtime.start(actor)
     assert ref is not None
     return ref
 
 
-def cast_us(runtime: LoopSystemBase, count: int) -> float:
+def cast_us(runtime: LoopSystem, count: int) -> float:
     """Microseconds per message between two actors."""
     left, right = start(runtime, Counter), start(runtime, Counter)
     runtime.cast(left, right)
@@ -86,7 +86,7 @@ def cast_us(runtime: LoopSystemBase, count: int) -> float:
     return (time.perf_counter() - started) / count * 1e6
 
 
-def plain_us(runtime: LoopSystemBase, count: int) -> float:
+def plain_us(runtime: LoopSystem, count: int) -> float:
     """Microseconds per message of a plain Thespian actor."""
     system = ThespianBase(runtime=runtime).system
     actor = system.createActor(Plain)
@@ -95,7 +95,7 @@ def plain_us(runtime: LoopSystemBase, count: int) -> float:
     return (time.perf_counter() - started) / count * 1e6
 
 
-def call_us(runtime: LoopSystemBase, count: int) -> float:
+def call_us(runtime: LoopSystem, count: int) -> float:
     """Microseconds per call and reply between two actors."""
     caller, echo = start(runtime, Caller), start(runtime, Echo)
     started = time.perf_counter()
@@ -103,7 +103,7 @@ def call_us(runtime: LoopSystemBase, count: int) -> float:
     return (time.perf_counter() - started) / count * 1e6
 
 
-def idle_bytes(runtime: LoopSystemBase, count: int) -> float:
+def idle_bytes(runtime: LoopSystem, count: int) -> float:
     """Bytes that one more idle actor holds."""
     gc.collect()
     tracemalloc.start()
@@ -119,7 +119,7 @@ def measure_rounds(count: int, *, quick: bool) -> Iterator[list[Sample]]:
     """Start a runtime, round by round."""
     messages = 100_000 if quick else 1_000_000
     for _ in range(count):
-        runtime = LoopSystemBase()
+        runtime = LoopSystem()
         try:
             samples = measure(runtime, messages)
         finally:
@@ -127,7 +127,7 @@ def measure_rounds(count: int, *, quick: bool) -> Iterator[list[Sample]]:
         yield samples
 
 
-def measure(runtime: LoopSystemBase, count: int) -> list[Sample]:
+def measure(runtime: LoopSystem, count: int) -> list[Sample]:
     """All samples of a round."""
     return [
         Sample.at_most("actor message (plain)", plain_us(runtime, count), "µs", 0.6),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from bench import rounds
 from bench.row import Sample
-from poe.actors import ActorRef, GenServer, LoopSystemBase
+from poe.actors import ActorRef, GenServer, LoopSystem
 from poe.supervision import (
     ChildSpec,
     StartDynamicChild,
@@ -52,9 +52,7 @@ class Starter(GenServer):
         ]
 
 
-def start_supervisor(
-    runtime: LoopSystemBase, strategy: Strategy, specs: list[ChildSpec]
-) -> ActorRef:
+def start_supervisor(runtime: LoopSystem, strategy: Strategy, specs: list[ChildSpec]) -> ActorRef:
     """Start a supervisor that never gives up."""
     flags = SupervisorFlags(strategy=strategy, intensity=1_000_000, period_s=60)
     supervisor = runtime.start(Supervisor, flags, specs)
@@ -63,7 +61,7 @@ def start_supervisor(
 
 
 def start_dynamic(
-    runtime: LoopSystemBase, supervisor: ActorRef, count: int
+    runtime: LoopSystem, supervisor: ActorRef, count: int
 ) -> tuple[list[ActorRef], float]:
     """Start dynamic children, and tell how long it took."""
     starter = runtime.start(Starter)
@@ -75,7 +73,7 @@ def start_dynamic(
     return children, elapsed_s
 
 
-def restart_s(runtime: LoopSystemBase, children: list[ActorRef]) -> float:
+def restart_s(runtime: LoopSystem, children: list[ActorRef]) -> float:
     """Seconds from the first crash of all children until the last one runs again."""
     wanted = Worker.starts + len(children)
     crasher = runtime.start(Crasher)
@@ -89,7 +87,7 @@ def restart_s(runtime: LoopSystemBase, children: list[ActorRef]) -> float:
     return elapsed_s
 
 
-def ordered_restart_s(runtime: LoopSystemBase, count: int) -> float:
+def ordered_restart_s(runtime: LoopSystem, count: int) -> float:
     """The same with children that each have a spec of their own."""
     specs = [ChildSpec(id=number, actor=Worker) for number in range(count)]
     supervisor = start_supervisor(runtime, Strategy.ONE_FOR_ONE, specs)
@@ -99,7 +97,7 @@ def ordered_restart_s(runtime: LoopSystemBase, count: int) -> float:
     return elapsed_s
 
 
-def dynamic_child_bytes(runtime: LoopSystemBase, count: int) -> float:
+def dynamic_child_bytes(runtime: LoopSystem, count: int) -> float:
     """Bytes that one more dynamic child holds, what its supervisor keeps of it included."""
     supervisor = start_supervisor(runtime, Strategy.SIMPLE_ONE_FOR_ONE, [TEMPLATE])
     gc.collect()
@@ -114,7 +112,7 @@ def dynamic_child_bytes(runtime: LoopSystemBase, count: int) -> float:
     return held / count
 
 
-def measure(runtime: LoopSystemBase, scale: int) -> list[Sample]:
+def measure(runtime: LoopSystem, scale: int) -> list[Sample]:
     """All samples of a round; their bars hold for a scale of 1."""
     supervisor = start_supervisor(runtime, Strategy.SIMPLE_ONE_FOR_ONE, [TEMPLATE])
     children, start_s = start_dynamic(runtime, supervisor, 100_000 // scale)
@@ -136,7 +134,7 @@ def measure_rounds(count: int, *, quick: bool) -> Iterator[list[Sample]]:
     # Each crash is two records with a traceback; what a log costs depends on where it goes.
     logging.getLogger("poe").addHandler(logging.NullHandler())
     for _ in range(count):
-        runtime = LoopSystemBase()
+        runtime = LoopSystem()
         try:
             samples = measure(runtime, 10 if quick else 1)
         finally:

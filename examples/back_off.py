@@ -1,6 +1,6 @@
 """A crash-looping child under back-off: its supervisor waits longer before each new try.
 
-Time is simulated here, so that nobody has to wait; with `LoopSystemBase()` it is real.
+Time is simulated here, so that nobody has to wait; with `LoopSystem()` it is real.
 """
 
 import logging

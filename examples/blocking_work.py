@@ -3,7 +3,7 @@
 import logging
 import threading
 
-from poe.actors import NO_REPLY, Call, GenServer, LoopSystemBase, Work
+from poe.actors import NO_REPLY, Call, GenServer, LoopSystem, Work
 
 
 def slow_square(number: int) -> int:
@@ -44,7 +44,7 @@ class Together(GenServer):
 
 
 logging.getLogger("poe").addHandler(logging.NullHandler())
-with LoopSystemBase() as system:
+with LoopSystem() as system:
     one, together, gate = system.start(OneByOne), system.start(Together), threading.Event()
     print("awaited:", system.call(one, 12), "and", system.call(one, -1))
     hanging = threading.Thread(target=lambda: print("later:", system.call(together, gate.wait)))

@@ -6,7 +6,7 @@
 import logging
 from collections import Counter
 
-from poe.actors import ActorDead, Call, GenServer, LoopSystemBase
+from poe.actors import ActorDead, Call, GenServer, LoopSystem
 from poe.supervision import (
     ChildKind,
     ChildSpec,
@@ -39,7 +39,7 @@ flags = SupervisorFlags(intensity=2, period_s=60)
 math_sup = ChildSpec(
     id="math", actor=Supervisor, args=(flags, [divider]), kind=ChildKind.SUPERVISOR
 )
-system = LoopSystemBase()
+system = LoopSystem()
 root = system.start(Supervisor, SupervisorFlags(intensity=1, period_s=60), [math_sup])
 assert root is not None
 print("6 / 3 =", system.call("divider", (6, 3)))

@@ -5,7 +5,7 @@ A stage uses those started before it. The reader restarts with the parser; the s
 
 import logging
 
-from poe.actors import Call, GenServer, LoopSystemBase
+from poe.actors import Call, GenServer, LoopSystem
 from poe.supervision import ChildSpec, Strategy, Supervisor, SupervisorFlags
 
 LINES = ["1", "20", "three", "400", "5000"]
@@ -54,7 +54,7 @@ class Reader(GenServer):
 logging.getLogger("poe").addHandler(logging.NullHandler())  # here the output tells the story
 stages = {"sink": Sink, "parser": Parser, "reader": Reader}
 specs = [ChildSpec(id=name, actor=actor, name=name) for name, actor in stages.items()]
-system = LoopSystemBase()
+system = LoopSystem()
 system.start(Supervisor, SupervisorFlags(strategy=Strategy.REST_FOR_ONE), specs)
 print("total:", system.call("sink", "total"))
 system.shutdown()

@@ -9,7 +9,7 @@ import signal
 import sys
 from queue import SimpleQueue
 
-from poe.actors import GetPid, LoopSystemBase, OsProcess, Reason, end_with_parent, report_ready
+from poe.actors import GetPid, LoopSystem, OsProcess, Reason, end_with_parent, report_ready
 from poe.supervision import (
     ChildSpec,
     Supervisor,
@@ -35,7 +35,7 @@ def supervise() -> None:
     worker = ChildSpec(
         id="worker", actor=OsProcess, args=(command,), kwargs={"ready_timeout_s": 30}
     )
-    system = LoopSystemBase()
+    system = LoopSystem()
     sup = system.start(Supervisor, SupervisorFlags(intensity=3, period_s=60), [worker])
     assert sup is not None
     pids = set()

@@ -2,7 +2,7 @@
 
 import logging
 
-from poe.actors import NO_REPLY, Call, Down, GenServer, LoopSystemBase, Stop
+from poe.actors import NO_REPLY, Call, Down, GenServer, LoopSystem, Stop
 from poe.supervision import (
     ChildSpec,
     Restart,
@@ -52,7 +52,7 @@ class Pool(GenServer):
 logging.getLogger("poe").addHandler(logging.NullHandler())
 flags = SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE)
 template = ChildSpec(id="worker", actor=Worker, restart=Restart.TEMPORARY)
-system = LoopSystemBase()
+system = LoopSystem()
 system.start(Supervisor, flags, [template], name="workers")
 system.start(Pool, name="pool")
 for job, result in sorted(system.call("pool", [1, 2, 0, 4, 5, 10]).items()):

@@ -13,7 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TextIO, TypeVar
 
-from poe.actors import KILL, ActorRef, LoopSystemBase, Reason
+from poe.actors import KILL, ActorRef, LoopSystem, Reason
 from poe.broker import (
     MOVED,
     NODE_SUP,
@@ -90,13 +90,13 @@ class Node:
         self._clock = clock or HybridClock()
         self._routes = RoutingTable()
         self._store: Store | None = None
-        self._system: LoopSystemBase | None = None
+        self._system: LoopSystem | None = None
         self._sup: ActorRef | None = None
         self._listener: ListenerParts | None = None
 
     # ---- life -----------------------------------------------------------------------------------
 
-    def start(self, system: LoopSystemBase | None = None) -> Self:
+    def start(self, system: LoopSystem | None = None) -> Self:
         """Recover the base folder and start the tree; the port is bound when this returns.
 
         Args:
@@ -136,7 +136,7 @@ class Node:
             config.scrubber,
             archiver,
         )
-        self._system = system or LoopSystemBase()
+        self._system = system or LoopSystem()
         try:
             self._sup = self._system.start(NodeSup, parts, name=NODE_SUP)
         except StartFailed as failed:
@@ -208,7 +208,7 @@ class Node:
         return self.config.listener.host, self._listener.bound.port
 
     @property
-    def system(self) -> LoopSystemBase:
+    def system(self) -> LoopSystem:
         """Return the actor system of a running node.
 
         Raises:
@@ -385,7 +385,7 @@ def _as_bytes(messages: object) -> list[bytes]:
     return [bytes(message) for message in check_messages(messages)]
 
 
-def _stop(system: LoopSystemBase, sup: ActorRef, timeout_s: float) -> None:
+def _stop(system: LoopSystem, sup: ActorRef, timeout_s: float) -> None:
     with contextlib.suppress(ActorDead):  # it has given up
         system.stop(sup, "shutdown", timeout_s)
 

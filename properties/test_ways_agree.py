@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from poe import Node, client, protocol
-from poe.actors import LoopSystemBase
+from poe.actors import LoopSystem
 from poe.storage import POINTER_MAX
 from poe.supervision.api import WhichChildren
 from properties.models import NodeModel
@@ -43,7 +43,7 @@ class WaysAgreement(RuleBasedStateMachine):
     def begin(self):
         self.home = Path(mkdtemp(prefix="poe-props-"))
         # The first event loop of a process opens pipes for signals, which stay.
-        LoopSystemBase().run_queue.event_loop().stop()
+        LoopSystem().run_queue.event_loop().stop()
         gc.collect()
         self.descriptors = lasting_descriptors()
         self.kill_count = 0

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from poe.actors import LoopSystemBase
+from poe.actors import LoopSystem
 from poe.testing import SimulatedClock
 from tests.small_disk import SmallDisk, small_disk
 
@@ -17,16 +17,16 @@ def disk(tmp_path) -> Iterator[SmallDisk]:
 
 
 @pytest.fixture
-def system() -> Iterator[LoopSystemBase]:
+def system() -> Iterator[LoopSystem]:
     """A system without threads; `advance` moves its time."""
-    base = LoopSystemBase(clock=SimulatedClock())
+    base = LoopSystem(clock=SimulatedClock())
     yield base
     base.shutdown()
 
 
 @pytest.fixture
-def live() -> Iterator[LoopSystemBase]:
+def live() -> Iterator[LoopSystem]:
     """A system as in production, with an event loop in a thread of its own."""
-    base = LoopSystemBase()
+    base = LoopSystem()
     yield base
     base.shutdown()

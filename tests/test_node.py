@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import poe
-from poe.actors import LoopSystemBase
+from poe.actors import LoopSystem
 from poe.config import Config
 from poe.errors import (
     InvalidMessage,
@@ -118,7 +118,7 @@ def test_two_nodes_live_in_one_process(tmp_path):
 
 def test_the_end_of_the_tree_is_told_with_its_reason(tmp_path):
     reasons: list[object] = []
-    system = LoopSystemBase()
+    system = LoopSystem()
     node = Node(dir=tmp_path, port=None).start(system)
     node.when_ended(reasons.append)
     sup = system.whereis("poe_sup")

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from poe import Node, client, protocol
-from poe.actors import GenServer, LoopSystemBase
+from poe.actors import GenServer, LoopSystem
 from poe.errors import ActorDead, InvalidTimeout, LocalProtocolError, OptionError
 from poe.thespian import HostedSystem
 
@@ -40,7 +40,7 @@ USES = {
 
 @pytest.fixture(params=["loop", "simpleSystemBase"])
 def system(request):
-    system = LoopSystemBase() if request.param == "loop" else HostedSystem(request.param)
+    system = LoopSystem() if request.param == "loop" else HostedSystem(request.param)
     yield system
     system.shutdown()
 
@@ -79,7 +79,7 @@ def test_an_actor_refuses_it_and_lives_on_if_it_catches_that(time_s, use):
         except InvalidTimeout as error:
             return str(error)
 
-    with LoopSystemBase() as system:
+    with LoopSystem() as system:
         asking, other = system.start(Asking), system.start(Quiet)
         assert asking is not None
         assert other is not None
@@ -118,7 +118,7 @@ def test_it_is_caught_as_what_was_raised_before():
 @pytest.mark.parametrize("base", ["loop", "simpleSystemBase", "multiprocQueueBase"])
 def test_to_stop_who_is_not_there_is_the_same_error_for_dead_and_unknown(base):
     """As of OTP's `gen_server:stop`, which exits with `noproc`."""
-    system = LoopSystemBase() if base == "loop" else HostedSystem(base)
+    system = LoopSystem() if base == "loop" else HostedSystem(base)
     try:
         ref = system.start(Quiet, name="once")
         assert ref is not None

@@ -97,7 +97,7 @@ def exchange(connection: socket.socket, frame: bytes) -> None:
 
 def restart(walk: Walk) -> list[str]:
     """Return the files of a supervisor's restart of a child."""
-    from poe.actors import GenServer, LoopSystemBase  # noqa: PLC0415
+    from poe.actors import GenServer, LoopSystem  # noqa: PLC0415
     from poe.supervision import ChildSpec, Supervisor, SupervisorFlags  # noqa: PLC0415
 
     started = threading.Semaphore(0)
@@ -108,7 +108,7 @@ def restart(walk: Walk) -> list[str]:
             refs.append(self.ref)
             started.release()
 
-    system = LoopSystemBase()
+    system = LoopSystem()
     flags = SupervisorFlags(intensity=1_000_000, period_s=1)
     supervisor = system.start(Supervisor, flags, [ChildSpec(id="child", actor=Child)])
     assert supervisor is not None

@@ -27,7 +27,7 @@ PACKAGES = (
 # the runtime's.
 INHERITED = {
     "HostedSystem": ("SystemCalls",),
-    "LoopSystemBase": ("SystemCalls",),
+    "LoopSystem": ("SystemCalls",),
 }
 
 # What a class has for the runtime, or only because its base has it.

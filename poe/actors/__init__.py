@@ -1,6 +1,6 @@
 """The actor runtime: OTP's behaviours on Thespian's actors.
 
-`LoopSystemBase` keeps all actors in one process on one run queue; `GenServer` adds calls, exit
+`LoopSystem` keeps all actors in one process on one run queue; `GenServer` adds calls, exit
 reasons, links and monitors to Thespian's `Actor`. `poe.thespian` runs the same GenServers on
 Thespian's own bases, with a process for each actor.
 """
@@ -10,7 +10,7 @@ from poe.actors.actor_status import ActorStatus, LoggedMessage
 from poe.actors.async_work import AsyncWork
 from poe.actors.call import Call
 from poe.actors.gen_server import GenServer
-from poe.actors.loop_base import LoopSystemBase
+from poe.actors.loop_system import LoopSystem
 from poe.actors.message import (
     HIBERNATE,
     IGNORE,
@@ -77,7 +77,7 @@ __all__ = [
     "IdleTimeout",
     "LoggedMessage",
     "LoopAddress",
-    "LoopSystemBase",
+    "LoopSystem",
     "MailboxFull",
     "Monitor",
     "NotSuspended",

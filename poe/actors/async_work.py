@@ -14,7 +14,7 @@ from typing import Any
 from poe.actors.event_loop import EventLoop
 from poe.actors.gen_server import GenServer
 from poe.actors.server_cell import cell_of_actor
-from poe.errors import LoopBaseOnly
+from poe.errors import LoopSystemOnly
 
 
 class AsyncWork:
@@ -24,7 +24,7 @@ class AsyncWork:
     that was cancelled, or whose actor has ended.
 
     Raises:
-        LoopBaseOnly: on construction; a process of Thespian's has no event loop.
+        LoopSystemOnly: on construction; a process of Thespian's has no event loop.
     """
 
     __slots__ = ("_coroutine", "_event_loop", "_is_cancelled", "_task", "error", "result")
@@ -45,7 +45,7 @@ class AsyncWork:
         event_loop: object = cell.run_queue.event_loop()
         if not isinstance(event_loop, EventLoop):
             coroutine.close()
-            raise LoopBaseOnly("AsyncWork", "use run_blocking, or Work, and asyncio.run in it")
+            raise LoopSystemOnly("AsyncWork", "use run_blocking, or Work, and asyncio.run in it")
         self._event_loop = event_loop
         if event_loop.is_ending:
             coroutine.close()

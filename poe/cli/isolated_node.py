@@ -10,7 +10,7 @@ while it recovers or waits for a disk, and killing it then would do harm.
 import contextlib
 from collections.abc import Callable
 
-from poe.actors import ActorRef, LoopSystemBase, OsProcess, Reason, StartFailed
+from poe.actors import ActorRef, LoopSystem, OsProcess, Reason, StartFailed
 from poe.actors.python_process import python_command
 from poe.broker import BoundPort, bind_port
 from poe.cli.node_process import NodeArguments
@@ -40,7 +40,7 @@ class IsolatedNode:
         self._config = config
         self._log_level = log_level
         self._bound = BoundPort()
-        self._system: LoopSystemBase | None = None
+        self._system: LoopSystem | None = None
         self._sup: ActorRef | None = None
 
     @property
@@ -49,7 +49,7 @@ class IsolatedNode:
         port = self._bound.port
         return None if port is None else (self._config.listener.host, port)
 
-    def start(self, system: LoopSystemBase) -> None:
+    def start(self, system: LoopSystem) -> None:
         """Listen, and start the first process; clients are served when this returns.
 
         Raises:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from sdnotify import SystemdNotifier
 
-from poe.actors import LoopSystemBase, Reason
+from poe.actors import LoopSystem, Reason
 from poe.cli.exit_code import ExitCode
 from poe.cli.hangup import tell_of_hangup
 from poe.errors import CallTimeout
@@ -36,7 +36,7 @@ class Served(Protocol):
     def address(self) -> tuple[str, int] | None:
         """Return (host, port) where clients connect."""
 
-    def start(self, system: LoopSystemBase) -> object:
+    def start(self, system: LoopSystem) -> object:
         """Start; clients are served when this returns."""
 
     def stop(self, timeout_s: float) -> None:
@@ -63,7 +63,7 @@ class Service:
         self._node = node
         self._drain_timeout_s = drain_timeout_s
         self._on_ready = on_ready
-        self._system = LoopSystemBase()
+        self._system = LoopSystem()
         self._exit_code = ExitCode.OK
         self._start_error: Exception | None = None
         self._is_stopping = False

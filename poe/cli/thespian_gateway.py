@@ -7,7 +7,7 @@ own starts them, under a supervisor, and they have no more of the node than its 
 import contextlib
 from collections.abc import Callable
 
-from poe.actors import ActorRef, LoopSystemBase, OsProcess, Reason, StartFailed
+from poe.actors import ActorRef, LoopSystem, OsProcess, Reason, StartFailed
 from poe.actors.python_process import python_command
 from poe.broker import BoundPort, ListenerOptions, bind_port
 from poe.cli.gateway_arguments import GatewayArguments
@@ -38,7 +38,7 @@ class ThespianGateway:
         self._options = ListenerOptions(port=thespian_port)
         self._bound = BoundPort()
         self._log_level = log_level
-        self._system: LoopSystemBase | None = None
+        self._system: LoopSystem | None = None
         self._sup: ActorRef | None = None
 
     @property
@@ -46,7 +46,7 @@ class ThespianGateway:
         """Return (host, port) of the node."""
         return self._node.address
 
-    def start(self, system: LoopSystemBase) -> None:
+    def start(self, system: LoopSystem) -> None:
         """Listen, then start both.
 
         Raises:

@@ -141,7 +141,7 @@ class RemoteFailure(ActorError):
         super().__init__(f"{error_type}: {text}")
 
 
-class LoopBaseOnly(ActorError):
+class LoopSystemOnly(ActorError):
     """An operation that needs all actors in one process was used on another system base."""
 
     code = 611
@@ -149,7 +149,7 @@ class LoopBaseOnly(ActorError):
     def __init__(self, operation: str, way_out: str) -> None:
         self.operation = operation
         self.way_out = way_out
-        super().__init__(f"{operation} works on LoopSystemBase only; {way_out}")
+        super().__init__(f"{operation} works on LoopSystem only; {way_out}")
 
 
 class SystemShutDown(ActorDead):

@@ -204,7 +204,7 @@ def _check_id(request: SupervisorRequest[Any], key: str, value: object) -> None:
 
 
 class CallingSystem(Protocol):
-    """What an application thread uses to call actors, such as `LoopSystemBase`."""
+    """What an application thread uses to call actors, such as `LoopSystem`."""
 
     def call(self, ref: Any, request: object, timeout_s: float | None) -> Any:  # noqa: ANN401
         """Send a request and wait for its reply."""

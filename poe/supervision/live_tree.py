@@ -76,10 +76,10 @@ def tree(root: LoopAddress, *, all_rows: bool = False) -> list[TreeRow]:
             children of their own), and the others summed up by class and state.
 
     Raises:
-        TypeError: `root` is no ref of an actor of a `LoopSystemBase`, whose actors can be seen.
+        TypeError: `root` is no ref of an actor of a `LoopSystem`, whose actors can be seen.
     """
     if not _can_be_seen(root):
-        msg = f"tree takes the ref of an actor of a LoopSystemBase, not {root!r}; see `whereis`"
+        msg = f"tree takes the ref of an actor of a LoopSystem, not {root!r}; see `whereis`"
         raise TypeError(msg)
     run_queue = root.cell.run_queue
     rows: list[TreeRow] = []

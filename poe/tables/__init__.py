@@ -11,7 +11,7 @@
         def handle_call(self, user, caller):
             return Table.find(self, "sessions").lookup(user)  # no message to the owner
 
-An application thread reads through an actor, or with `LoopSystemBase.run_outside`.
+An application thread reads through an actor, or with `LoopSystem.run_outside`.
 """
 
 from poe.tables.registry import TableAccess

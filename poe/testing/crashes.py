@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from poe.actors import ActorExit, GenServer, LoopSystemBase
+from poe.actors import ActorExit, GenServer, LoopSystem
 from poe.actors.actor_cell import ActorCell, LoopAddress
 from poe.actors.actor_table import ActorTable
 from poe.actors.clock import SimulatedClock
@@ -65,8 +65,8 @@ class CrashingActors(ActorTable):
         )
 
 
-class CrashingSystem(LoopSystemBase):
-    """A `LoopSystemBase` whose actors can be made to crash."""
+class CrashingSystem(LoopSystem):
+    """A `LoopSystem` whose actors can be made to crash."""
 
     def __init__(
         self, *, clock: SimulatedClock | None = None, run_queue: RunQueue | None = None

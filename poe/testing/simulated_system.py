@@ -33,7 +33,7 @@ _PATIENCE_S = 3600.0
 
 
 class SimulatedSystem(CrashingSystem):
-    """A `LoopSystemBase` in simulated time; `with SimulatedSystem() as system:` ends it as well.
+    """A `LoopSystem` in simulated time; `with SimulatedSystem() as system:` ends it as well.
 
     Whoever waits lets time pass: a `call`, `start` or `stop` that is not done at once moves the
     clock from timer to timer, so that ten minutes take no time. Otherwise time stands still until

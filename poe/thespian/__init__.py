@@ -1,6 +1,6 @@
 """Thespian beside Poe's own runtime: its bases, its sockets, its programs.
 
-`ThespianBase` runs Thespian's programs among the actors of a `LoopSystemBase`. `HostedSystem` runs
+`ThespianBase` runs Thespian's programs among the actors of a `LoopSystem`. `HostedSystem` runs
 GenServers on Thespian's own bases, with a process for each actor. `loopback_tcp_system` is
 Thespian's TCP base with every socket on 127.0.0.1. `ThespianService` is the actor by which
 Thespian's programs put and read topics.
@@ -9,7 +9,7 @@ Thespian's programs put and read topics.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from poe.errors import LoopBaseOnly, NotPicklable, RemoteFailure
+from poe.errors import LoopSystemOnly, NotPicklable, RemoteFailure
 
 if TYPE_CHECKING:
     from poe.thespian.hosted_system import HostedSystem
@@ -27,7 +27,7 @@ _LATE = {
 
 __all__ = [
     "HostedSystem",
-    "LoopBaseOnly",
+    "LoopSystemOnly",
     "NotPicklable",
     "RemoteFailure",
     "ThespianBase",

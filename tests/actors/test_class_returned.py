@@ -2,7 +2,7 @@
 
 import pytest
 
-from poe.actors import Continue, Error, GenServer, IdleTimeout, LoopSystemBase, Reply, Stop
+from poe.actors import Continue, Error, GenServer, IdleTimeout, LoopSystem, Reply, Stop
 from poe.errors import ActorDead, StartFailed
 from tests.waiting import wait_until
 
@@ -30,7 +30,7 @@ class Returning(GenServer):
 
 @pytest.fixture
 def system():
-    with LoopSystemBase() as system:
+    with LoopSystem() as system:
         yield system
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from poe.actors import ActorDead, GenServer, LoopSystemBase, StartFailed
+from poe.actors import ActorDead, GenServer, LoopSystem, StartFailed
 from poe.supervision import ChildSpec, Supervisor, SupervisorFlags
 from tests.actors.puppet import Puppet, log_of
 from tests.waiting import wait_until
@@ -51,7 +51,7 @@ ERRORS = [Stranger("x"), SystemExit(3), GeneratorExit(), ValueError("x")]
 
 @pytest.fixture
 def live():
-    base = LoopSystemBase()
+    base = LoopSystem()
     yield base
     base.shutdown()
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from poe.actors import ActorDead, CallTimeout, Continue, GenServer, LoopSystemBase, Reply
+from poe.actors import ActorDead, CallTimeout, Continue, GenServer, LoopSystem, Reply
 from poe.supervision import ChildSpec, Supervisor, SupervisorFlags
 from tests.actors.puppet import Puppet, log_of
 from tests.waiting import wait_until
@@ -37,7 +37,7 @@ class Goer(GenServer):
 
 @pytest.fixture
 def live():
-    base = LoopSystemBase()
+    base = LoopSystem()
     yield base
     base.shutdown()
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from poe.actors import AsyncWork, GenServer, LoopSystemBase
+from poe.actors import AsyncWork, GenServer, LoopSystem
 from poe.actors.event_loop import EventLoop
 from tests.waiting import wait_until
 
@@ -69,7 +69,7 @@ def test_work_that_is_cancelled_before_it_begins_is_closed():
             AsyncWork(self, coroutine).cancel()
 
     coroutine = asyncio.sleep(0)
-    with LoopSystemBase() as system:
+    with LoopSystem() as system:
         system.start(Canceller, coroutine)
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
@@ -180,7 +180,7 @@ def test_work_that_would_begin_on_a_loop_that_ends_is_closed(from_the_loop):
     has_begun: list[bool] = []
     coroutine = work()
     begun = threading.Event()
-    with LoopSystemBase() as system:
+    with LoopSystem() as system:
         system.start(Beginner, begun)
         assert begun.wait(10)
     assert not has_begun

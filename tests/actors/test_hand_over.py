@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from poe.actors import ActorDead, GenServer, LoopSystemBase
+from poe.actors import ActorDead, GenServer, LoopSystem
 from poe.actors.server_cell import cell_of_actor
 from poe.testing import SimulatedClock
 from tests.actors.puppet import Puppet
@@ -40,7 +40,7 @@ class Link(GenServer):
 
 
 def test_a_call_behind_a_cast_to_the_same_actor_comes_second():
-    system: Any = LoopSystemBase(clock=SimulatedClock())
+    system: Any = LoopSystem(clock=SimulatedClock())
     log: list[tuple[str, object]] = []
     recorder, asker = system.start(Recorder, log), system.start(Asker)
 
@@ -54,7 +54,7 @@ def test_a_call_behind_a_cast_to_the_same_actor_comes_second():
 
 
 def test_a_call_is_answered_even_if_the_reply_is_there_before_it_is_awaited():
-    system: Any = LoopSystemBase(clock=SimulatedClock())
+    system: Any = LoopSystem(clock=SimulatedClock())
     log: list[tuple[str, object]] = []
     recorder, asker = system.start(Recorder, log), system.start(Asker)
 
@@ -67,7 +67,7 @@ def test_a_call_is_answered_even_if_the_reply_is_there_before_it_is_awaited():
 
 
 def test_a_chain_of_calls_may_be_longer_than_the_stack():
-    system: Any = LoopSystemBase(clock=SimulatedClock())
+    system: Any = LoopSystem(clock=SimulatedClock())
     head = None
     for _ in range(2_000):
         head = system.start(Link, head)
@@ -75,7 +75,7 @@ def test_a_chain_of_calls_may_be_longer_than_the_stack():
 
 
 def test_an_actor_that_calls_in_a_loop_lets_other_messages_through():
-    system: Any = LoopSystemBase(clock=SimulatedClock())
+    system: Any = LoopSystem(clock=SimulatedClock())
     log: list[tuple[str, object]] = []
     recorder, asker = system.start(Recorder, []), system.start(Asker)
     witness = system.start(Recorder, log)
@@ -129,7 +129,7 @@ class CallsFirst(GenServer):
 
 @pytest.mark.parametrize("way", ["call", "start"])
 def test_a_plain_callback_ends_before_its_actor_handles_a_call_that_it_caused(way):
-    runtime = LoopSystemBase(clock=SimulatedClock())
+    runtime = LoopSystem(clock=SimulatedClock())
     other, asks = runtime.start(CallsBack), runtime.start(AsksForIt)
     assert other is not None
     assert asks is not None
@@ -142,7 +142,7 @@ def test_a_plain_callback_ends_before_its_actor_handles_a_call_that_it_caused(wa
 
 
 def test_a_server_that_calls_nobody_answers_at_once_within_a_plain_callback():
-    system: Any = LoopSystemBase(clock=SimulatedClock())
+    system: Any = LoopSystem(clock=SimulatedClock())
     log: list[object] = []
     recorder = system.start(Recorder, log)
     done: list[bool] = []
@@ -159,7 +159,7 @@ def test_a_server_that_calls_nobody_answers_at_once_within_a_plain_callback():
 
 
 def test_a_dead_server_fails_the_call_at_once():
-    system: Any = LoopSystemBase(clock=SimulatedClock())
+    system: Any = LoopSystem(clock=SimulatedClock())
     dead = system.start(Recorder, [])
     system.exit(dead, "kill")
     system.advance(0)

@@ -5,7 +5,7 @@ from contextlib import nullcontext, suppress
 
 import pytest
 
-from poe.actors import ActorDead, GenServer, IdleTimeout, LoopSystemBase, StartFailed
+from poe.actors import ActorDead, GenServer, IdleTimeout, LoopSystem, StartFailed
 from poe.errors import ChildStartFailed
 from poe.supervision import (
     ChildSpec,
@@ -45,7 +45,7 @@ class Asker(GenServer):
 
 @pytest.fixture
 def system():
-    system = LoopSystemBase()
+    system = LoopSystem()
     yield system
     system.shutdown()
 
@@ -83,7 +83,7 @@ def test_an_interrupt_between_lock_and_work_is_healed_by_the_next_call(system):
 
 
 def test_an_interrupt_while_a_time_out_is_handled_ends_the_actor():
-    system = LoopSystemBase(clock=SimulatedClock())
+    system = LoopSystem(clock=SimulatedClock())
     ref = system.start(Idle)
     assert ref is not None
     with pytest.raises(KeyboardInterrupt):

@@ -12,7 +12,7 @@ from poe.actors import (
     Exit,
     GenServer,
     GetPid,
-    LoopSystemBase,
+    LoopSystem,
     OsProcess,
     ProcessStartFailed,
     StartFailed,
@@ -58,7 +58,7 @@ class Owner(GenServer):
 @pytest.fixture
 def system(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
-    running = LoopSystemBase()
+    running = LoopSystem()
     yield running
     running.shutdown()
 
@@ -241,7 +241,7 @@ def test_a_process_that_wants_it_ends_when_its_starter_is_killed(system):
         "import signal, sys\n"
         "child = [sys.executable, '-c', 'from poe.actors import *; import signal; '\n"
         "         'end_with_parent(); report_ready(); signal.pause()']\n"
-        "LoopSystemBase().start(OsProcess, child, ready_timeout_s=20)\n"
+        "LoopSystem().start(OsProcess, child, ready_timeout_s=20)\n"
         "report_ready()\n"
         "signal.pause()"
     )

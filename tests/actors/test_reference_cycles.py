@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from poe.actors import NO_REPLY, Error, GenServer, IdleTimeout, LoopSystemBase, Reply, Stop
+from poe.actors import NO_REPLY, Error, GenServer, IdleTimeout, LoopSystem, Reply, Stop
 from poe.actors.actor_cell import ActorCell
 from poe.actors.actor_table import ActorTable
 from poe.actors.run_queue import RunQueue
@@ -228,7 +228,7 @@ def test_an_actor_that_has_ended_leaves_nothing_behind(end):
             super().enliven(cell, instance)
 
     actors = Watched(RunQueue(None if end in LIVE else SimulatedClock()))
-    with LoopSystemBase(actors=actors) as system:
+    with LoopSystem(actors=actors) as system:
         before = count_cells()
         end(system)
         system.run_queue.run_ready()
@@ -247,7 +247,7 @@ def count_cells():
 
 @pytest.mark.usefixtures("uncollected")
 def test_a_log_record_that_is_kept_does_not_keep_the_actor(caplog):
-    with LoopSystemBase(clock=SimulatedClock()) as system, caplog.at_level(logging.ERROR):
+    with LoopSystem(clock=SimulatedClock()) as system, caplog.at_level(logging.ERROR):
         instances = []
         ref = system.start(Worker)
         call(system, ref, lambda worker: instances.append(weakref.ref(worker)))
@@ -265,14 +265,14 @@ def test_a_request_goes_with_its_error():
     def refuse(_, held=payload):
         raise_boom(held)
 
-    with LoopSystemBase(clock=SimulatedClock()) as system:
+    with LoopSystem(clock=SimulatedClock()) as system:
         assert call(system, system.start(Worker), refuse) is ActorDead
         del payload, refuse
         assert seen() is None
 
 
 def test_an_exception_that_the_caller_is_handling_keeps_its_traceback():
-    with LoopSystemBase(clock=SimulatedClock()) as system:
+    with LoopSystem(clock=SimulatedClock()) as system:
         ref = system.start(Worker)
         tracebacks = []
         try:

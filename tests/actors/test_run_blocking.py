@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from poe.actors import NO_REPLY, AsyncWork, GenServer, LoopSystemBase, TooMuchWork, Work
+from poe.actors import NO_REPLY, AsyncWork, GenServer, LoopSystem, TooMuchWork, Work
 from poe.actors.work import WORK_MAX, WORK_RUNNING_MAX
 from poe.testing import SimulatedClock
 from tests.waiting import wait_until
@@ -66,7 +66,7 @@ async def add(a, b):
 
 @pytest.fixture
 def system():
-    with LoopSystemBase() as system:
+    with LoopSystem() as system:
         yield system
 
 
@@ -79,7 +79,7 @@ def gate():
 
 @pytest.mark.parametrize("clock", [None, SimulatedClock()])
 def test_a_call_is_answered_with_what_the_function_returns_or_raises(clock):
-    with LoopSystemBase(clock=clock) as system:
+    with LoopSystem(clock=clock) as system:
         awaiting = system.start(Awaiting)
         assert awaiting is not None
         assert system.call(awaiting, (pow, 2, 10), DEADLINE_S) == 1024

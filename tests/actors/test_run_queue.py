@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from poe.actors import GenServer, LoopSystemBase
+from poe.actors import GenServer, LoopSystem
 from poe.actors.run_queue import RunQueue
 from poe.errors import CallFromActor
 from tests.actors.puppet import PinnedPuppet, Puppet, in_actor, log_of
@@ -156,7 +156,7 @@ def test_time_cannot_be_moved_where_it_is_real(live):
 
 
 def test_the_loop_can_run_in_the_thread_of_a_service():
-    base: Any = LoopSystemBase()
+    base: Any = LoopSystem()
     idents: list[int] = []
 
     def started():

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from poe.actors import GenServer, LoopSystemBase, Work
+from poe.actors import GenServer, LoopSystem, Work
 from poe.testing import SimulatedClock
 from tests.waiting import wait_until
 
@@ -49,7 +49,7 @@ def fail():
 
 @pytest.fixture
 def system():
-    system = LoopSystemBase()
+    system = LoopSystem()
     yield system
     system.shutdown()
 
@@ -129,7 +129,7 @@ def test_work_whose_actor_has_ended_is_told_to_nobody(system, worker):
 
 
 def test_in_simulated_time_the_work_is_done_at_once_and_told_afterwards(begun, done):
-    system = LoopSystemBase(clock=SimulatedClock())
+    system = LoopSystem(clock=SimulatedClock())
     before = threading.active_count()
     worker = system.start(Worker, begun, done)
     assert worker is not None
@@ -149,7 +149,7 @@ def test_a_process_that_was_forked_has_threads_of_its_own(system, worker, done):
     if child == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process
         signal.setitimer(signal.ITIMER_REAL, 10)
-        own = LoopSystemBase()
+        own = LoopSystem()
         other = own.start(Worker, [], [])
         os._exit(0 if other is not None and own.call(other, wait_for_it) == "waited" else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

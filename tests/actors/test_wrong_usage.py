@@ -11,7 +11,7 @@ from poe.actors import (
     ActorDead,
     CallTimeout,
     GenServer,
-    LoopSystemBase,
+    LoopSystem,
     Reply,
     StartFailed,
     SystemShutDown,
@@ -207,7 +207,7 @@ def test_a_wait_of_asyncio_is_answered_with_the_actors_own(system, caplog):
 
 
 def test_a_system_that_was_shut_down_says_so():
-    with LoopSystemBase() as system:
+    with LoopSystem() as system:
         ref = system.start(Puppet, name="a")
     assert ref is not None
     assert not system.is_alive(ref)

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from poe.actors import LoopSystemBase
+from poe.actors import LoopSystem
 from poe.thespian import HostedSystem
 
-System = LoopSystemBase | HostedSystem
+System = LoopSystem | HostedSystem
 
 BASES = ("loop", "simpleSystemBase", "multiprocQueueBase", "multiprocTCPBase")
 
 
 @pytest.fixture(params=BASES)
 def system(request: pytest.FixtureRequest) -> Iterator[System]:
-    system = LoopSystemBase() if request.param == "loop" else HostedSystem(request.param)
+    system = LoopSystem() if request.param == "loop" else HostedSystem(request.param)
     yield system
     system.shutdown()
     if request.param.startswith("multiproc"):

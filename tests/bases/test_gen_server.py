@@ -14,14 +14,14 @@ from poe.actors import (
     Error,
     Exit,
     IdleTimeout,
-    LoopSystemBase,
+    LoopSystem,
     Reply,
     Stop,
 )
 from poe.errors import (
     ActorDead,
     CallTimeout,
-    LoopBaseOnly,
+    LoopSystemOnly,
     NameTaken,
     NotPicklable,
     NotSuspended,
@@ -544,7 +544,7 @@ def whereis(doer, name):
 
 @pytest.fixture
 def hosted(system):
-    if isinstance(system, LoopSystemBase):
+    if isinstance(system, LoopSystem):
         pytest.skip("messages are not pickled where all actors share one process")
     return system
 
@@ -570,11 +570,11 @@ def test_exception_that_cannot_be_restored_arrives_with_its_name_and_text(hosted
 
 def test_operations_that_need_one_process_are_refused(hosted):
     ref = hosted.start(Doer)
-    with pytest.raises(LoopBaseOnly):
+    with pytest.raises(LoopSystemOnly):
         hosted.start(Pinned)
     with pytest.raises(ActorDead) as caught:
         hosted.call(ref, (whereis, "x"))
-    assert isinstance(caught.value.reason, LoopBaseOnly)
+    assert isinstance(caught.value.reason, LoopSystemOnly)
 
 
 def test_threads_do_not_take_each_others_answers(system):

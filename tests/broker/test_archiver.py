@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from poe import Node
-from poe.actors import GenServer, LoopSystemBase
+from poe.actors import GenServer, LoopSystem
 from poe.broker import ArchiveFolders, missing_for_spark
 from poe.broker.appendix.server import REGISTRY
 from poe.broker.registry.archiver import (
@@ -50,7 +50,7 @@ class World:
 
     def __init__(self, archive_dir: Path, script: str):
         self.archive_dir = archive_dir
-        self.system = LoopSystemBase()
+        self.system = LoopSystem()
         self.system.start(Registry, name=REGISTRY)
         archives = ArchiveFolders(archive_dir, {b"u": archive_dir.with_name("own")})
         parts = ArchiverParts(archives, ("sh", "-c", script))

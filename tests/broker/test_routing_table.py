@@ -2,7 +2,7 @@
 
 import pytest
 
-from poe.actors import LoopSystemBase
+from poe.actors import LoopSystem
 from poe.broker import RoutingTable
 from poe.testing import SimulatedClock
 from tests.broker.nodes import FrameReads
@@ -12,7 +12,7 @@ TOPIC = b"t"
 
 @pytest.fixture
 def refs():
-    system = LoopSystemBase(clock=SimulatedClock())
+    system = LoopSystem(clock=SimulatedClock())
     yield [system.start(FrameReads, RoutingTable()) for _ in range(4)]
     system.shutdown()
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol, cast
 
-from poe.actors import ActorRef, GenServer, LoopSystemBase
+from poe.actors import ActorRef, GenServer, LoopSystem
 from poe.errors import InvalidTableArgument, TableError, TableGone
 from poe.tables import (
     ANY,
@@ -34,7 +34,7 @@ class ActorsByName(Protocol):
     """What the family needs of a driver: the system, and who is called what."""
 
     @property
-    def system(self) -> LoopSystemBase:
+    def system(self) -> LoopSystem:
         """Return the system whose tables are used."""
 
     @property

@@ -18,7 +18,7 @@ from poe.actors import (
     Call,
     Down,
     GenServer,
-    LoopSystemBase,
+    LoopSystem,
 )
 from poe.actors.actor_cell import ActorCell
 from poe.errors import ActorDead, CallTimeout
@@ -115,7 +115,7 @@ class World:
 
     def __init__(self) -> None:
         self.clock = CommandClock()
-        self.system = LoopSystemBase(clock=self.clock)
+        self.system = LoopSystem(clock=self.clock)
         self.main = cast("ActorRef", self.system.start(Main))
         self.silence = cast("ActorRef", self.system.start(Silence))
         self.terms = Terms(self.name_of)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from poe.actors import Down, GenServer, LoopSystemBase, Stop
+from poe.actors import Down, GenServer, LoopSystem, Stop
 from poe.tables import TableTransfer
 from poe.testing import SimulatedClock
 from tests.conformance.otp_tables import Command, TablesFamily, transfer_term
@@ -42,7 +42,7 @@ class TableWorld:
     """Plays one sequence."""
 
     def __init__(self):
-        self.system = LoopSystemBase(clock=SimulatedClock())
+        self.system = LoopSystem(clock=SimulatedClock())
         self.current: dict[Any, Any] = {}
         self._names: dict[object, str] = {}
         self._events: list[Any] = []

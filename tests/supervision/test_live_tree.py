@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from poe.actors import GenServer, LoopSystemBase
+from poe.actors import GenServer, LoopSystem
 from poe.supervision import (
     Backoff,
     ChildSpec,
@@ -197,7 +197,7 @@ def test_an_actor_may_look_and_sees_a_message_that_is_on_its_way(world):
 
 
 def test_a_name_is_no_actor():
-    with pytest.raises(TypeError, match="the ref of an actor of a LoopSystemBase, not 'bank'"):
+    with pytest.raises(TypeError, match="the ref of an actor of a LoopSystem, not 'bank'"):
         tree("bank")  # type: ignore[arg-type]  # the mistake
 
 
@@ -206,7 +206,7 @@ def test_actors_of_a_hosted_system_cannot_be_seen():
     try:
         supervisor = system.start(Supervisor, SupervisorFlags(), [])
         assert supervisor is not None
-        with pytest.raises(TypeError, match="the ref of an actor of a LoopSystemBase"):
+        with pytest.raises(TypeError, match="the ref of an actor of a LoopSystem"):
             tree(supervisor)
     finally:
         system.shutdown()
@@ -276,7 +276,7 @@ DRAWING = [
 
 
 def test_looks_from_other_threads_disturb_no_restart():
-    system = LoopSystemBase()
+    system = LoopSystem()
     specs = [ChildSpec(id=label, actor=Named, args=(label,), name=label) for label in "abc"]
     root = system.start(Supervisor, SupervisorFlags(intensity=1000), specs)
     assert root is not None

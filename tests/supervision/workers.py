@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from poe.actors import IGNORE, ActorRef, Down, GenServer, LoopSystemBase, Stop
+from poe.actors import IGNORE, ActorRef, Down, GenServer, LoopSystem, Stop
 from poe.errors import PoeError
 from poe.supervision import (
     ChildKind,
@@ -127,7 +127,7 @@ class World:
     """One actor system with a clock of its own, and short names for what tests do."""
 
     def __init__(self, start_s: float = 100.0) -> None:
-        self.base = LoopSystemBase(clock=SimulatedClock(start_s))
+        self.base = LoopSystem(clock=SimulatedClock(start_s))
         self.journal = Journal()
         coroner = self.base.start(Coroner)
         assert coroner is not None

@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
-from poe.actors import ActorRef, Continue, GenServer, LoopSystemBase
+from poe.actors import ActorRef, Continue, GenServer, LoopSystem
 from poe.client.metrics.metrics import sinks_of
 from poe.client.producer.accumulator import Accumulator
 from poe.client.producer.batch import Batch
@@ -118,7 +118,7 @@ class TopicStarter(GenServer):
 class LoopScheduler:
     """The event loop's time, for queues."""
 
-    def __init__(self, system: LoopSystemBase) -> None:
+    def __init__(self, system: LoopSystem) -> None:
         event_loop = system.run_queue.event_loop()
         self._loop = event_loop.loop
         self._thread_ident = event_loop.thread_ident
@@ -179,7 +179,7 @@ class ProducerCore:
         self._closed: ProducerClosed | None = None
         """Why nothing is taken any more: it is closed, or has failed."""
         self._is_refusing = False
-        self._system: LoopSystemBase | None = None
+        self._system: LoopSystem | None = None
         self._sup: ActorRef | None = None
         self._transport = None
         self._last_statistics: dict[str, Any] = {}
@@ -262,7 +262,7 @@ class ProducerCore:
                 drop=options.of(b"").downtime_drop,
                 fsync=options.spool_fsync,
             )
-        system = LoopSystemBase()
+        system = LoopSystem()
         self.scheduler = LoopScheduler(system)
         self.accumulator = Accumulator(self.scheduler, options.buffer_count, options.buffer_bytes)
         self.observer = Instrumentation(options, self.accumulator, takes_empty=self.takes_empty)

@@ -22,7 +22,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from poe.actors import SHUTDOWN, LoopSystemBase
+from poe.actors import SHUTDOWN, LoopSystem
 from poe.errors import ActorDead, ConfigError, InvalidPipeline, PipelineRunning
 from poe.protocol.pipeline_report import PipelineReport, QueryReport
 from poe.spark.pipeline.pipeline import BACKOFF_MAX_S, Pipeline
@@ -154,7 +154,7 @@ def _supervise(
     writers: dict[str, Callable[[], Any]],
 ) -> None:
     """Run the tree until there is nothing left to do, or it is to stop."""
-    with LoopSystemBase() as system:
+    with LoopSystem() as system:
         root = system.start(PipelineSup, pipeline, known, link, writers, name="pipeline_sup")
         assert root is not None
         try:

@@ -23,7 +23,7 @@ from poe.actors.message import Cast, ExitSignal, Receiver
 from poe.actors.reason import KILLED, NOPROC, is_for_program
 from poe.actors.run_queue import RunQueue
 from poe.actors.server_cell import ServerCell
-from poe.errors import LoopBaseOnly, MailboxFull, NotPicklable, StartFailed
+from poe.errors import LoopSystemOnly, MailboxFull, NotPicklable, StartFailed
 from poe.thespian.hosted.name_server import Register, Unregister
 from poe.thespian.hosted.named_cell import NamedCell
 from poe.thespian.hosted.packet import ANSWERED, Op, Packet, when_done
@@ -114,7 +114,7 @@ class HostSystem(ActorTable):
         if actor_class.colocated:
             return super().spawn(actor_class, parent, None)
         if actor_class.pinned_to_loop:
-            raise LoopBaseOnly("pinned_to_loop", "let an actor on the loop base own the sockets")
+            raise LoopSystemOnly("pinned_to_loop", "let an actor of a LoopSystem own the sockets")
         birth = Birth(
             actor_class,
             None if parent is None else parent.address,
@@ -352,27 +352,27 @@ class HostSystem(ActorTable):
         """Refuse: the answer would have to come from another process.
 
         Raises:
-            LoopBaseOnly: always.
+            LoopSystemOnly: always.
         """
         del name
-        raise LoopBaseOnly("whereis", "call, cast or monitor the actor by its name")
+        raise LoopSystemOnly("whereis", "call, cast or monitor the actor by its name")
 
     def register_name(self, name: str, cell: ActorCell) -> None:
         """Refuse: the answer would have to come from another process.
 
         Raises:
-            LoopBaseOnly: always.
+            LoopSystemOnly: always.
         """
-        raise LoopBaseOnly("register", f"start {cell.address.label} with name={name!r}")
+        raise LoopSystemOnly("register", f"start {cell.address.label} with name={name!r}")
 
     def unregister_name(self, name: str) -> None:
         """Refuse, as `register_name`.
 
         Raises:
-            LoopBaseOnly: always.
+            LoopSystemOnly: always.
         """
         del name
-        raise LoopBaseOnly("unregister", "a name is free when its actor has ended")
+        raise LoopSystemOnly("unregister", "a name is free when its actor has ended")
 
 
 def _is_in(pid: int, cell: ActorCell) -> bool:

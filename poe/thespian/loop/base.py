@@ -30,7 +30,7 @@ from thespian.system.sourceLoader import loadModuleFromHashSource
 from thespian.system.timing import ExpirationTimer
 from thespian.system.utilis import actualActorClass, withPossibleInitArgs
 
-from poe.actors import LoopSystemBase
+from poe.actors import LoopSystem
 from poe.actors.actor_cell import ActorCell, LoopAddress
 from poe.actors.call import Call, Start
 from poe.actors.gen_server import GenServer
@@ -57,7 +57,7 @@ class ThespianBase(simpleSystemBase.ActorSystemBase):  # type: ignore[misc]  # u
         system: ActorSystem | None = None,
         logDefs: Any = False,  # noqa: ANN401, FBT002, N803 - Thespian's constructor
         *,
-        runtime: LoopSystemBase | None = None,
+        runtime: LoopSystem | None = None,
     ) -> None:
         """Begin without plain actors.
 
@@ -68,7 +68,7 @@ class ThespianBase(simpleSystemBase.ActorSystemBase):  # type: ignore[misc]  # u
         """
         if logDefs is not False:
             simpleSystemBase.dictConfig(logDefs or simpleSystemBase.defaultLoggingConfig)
-        self.runtime = runtime = LoopSystemBase() if runtime is None else runtime
+        self.runtime = runtime = LoopSystem() if runtime is None else runtime
         self._actors, self._run_queue = runtime.actors, runtime.run_queue
         self.system = system = system or ActorSystem(self, transientUnique=True)
         self.dead_letter_handler: ActorCell | None = None

@@ -1,4 +1,4 @@
-"""How a plain Thespian actor (no GenServer) receives on the loop base.
+"""How a plain Thespian actor (no GenServer) receives on our loop.
 
 Thespian's own rules: a message whose handler raises is run again, three times in all, then comes
 back to its sender as a `PoisonMessage`; an `ActorExitRequest` is delivered, then ends the actor and

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from poe.actors import LoopSystemBase
+from poe.actors import LoopSystem
 from poe.client.producer.accumulator import Accumulator
 from poe.client.producer.delivery import Buffered, Failed
 from poe.client.producer.instrumentation import Instrumentation
@@ -94,7 +94,7 @@ class World:
 
     def __init__(self, brokers=None, **options):
         self.brokers = brokers or Brokers()
-        self.system = LoopSystemBase(clock=self.brokers.clock)
+        self.system = LoopSystem(clock=self.brokers.clock)
         loaded = ProducerOptions.load(options)
         self._order = itertools.count()
         self._due: list[tuple[float, int, Callable[[], object]]] = []

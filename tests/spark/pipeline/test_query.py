@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from poe.actors import LoopSystemBase
+from poe.actors import LoopSystem
 from poe.protocol.pipeline_report import QueryReport
 from poe.spark import Pipeline
 from poe.spark.pipeline.plan import reason_of
@@ -110,7 +110,7 @@ def supervise(monkeypatch):
     def start(spark):
         pipeline = Pipeline("p", intensity=2, backoff_s=0.001)
         known = Known("p", {"q": QueryReport(name="q", state="starting")})
-        system = LoopSystemBase()
+        system = LoopSystem()
         systems.append(system)
         link = BrokerLink(known, "127.0.0.1", 1)
         root = system.start(PipelineSup, pipeline, known, link, {"q": spark.make_writer})

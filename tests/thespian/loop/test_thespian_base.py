@@ -1,4 +1,4 @@
-"""Thespian's own API on the loop base: every way in that its documentation names."""
+"""Thespian's own API on our loop: every way in that its documentation names."""
 
 import io
 import threading
@@ -26,7 +26,7 @@ WAIT_S = 5.0
 
 @pytest.fixture
 def actor_system():
-    """A Thespian system on the loop base."""
+    """A Thespian system on our loop."""
     system = ThespianBase().system
     yield system
     system.shutdown()

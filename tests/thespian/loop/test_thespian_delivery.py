@@ -3,7 +3,7 @@
 import pytest
 from thespian.actors import PoisonMessage
 
-from poe.actors import ActorDead, LoopSystemBase
+from poe.actors import ActorDead, LoopSystem
 from poe.testing import SimulatedClock
 from tests.actors.puppet import Puppet
 from tests.thespian.loop import thespians
@@ -11,7 +11,7 @@ from tests.thespian.loop import thespians
 
 @pytest.fixture
 def actor_system():
-    system = thespians.actor_system_of(LoopSystemBase(clock=SimulatedClock()))
+    system = thespians.actor_system_of(LoopSystem(clock=SimulatedClock()))
     yield system
     system.shutdown()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from poe.actors import NO_REPLY, ActorDead, CallTimeout, LoopSystemBase
+from poe.actors import NO_REPLY, ActorDead, CallTimeout, LoopSystem
 from poe.testing import SimulatedClock
 from tests.actors.puppet import PinnedPuppet, Puppet, child_of
 from tests.waiting import wait_until
@@ -55,7 +55,7 @@ def test_an_exit_from_outside_is_a_message_for_somebodys_trapping_child(system):
 
 def test_shutdown_ends_every_actor_and_every_thread():
     before = set(threading.enumerate())
-    base: Any = LoopSystemBase()
+    base: Any = LoopSystem()
     refs = [base.start(Puppet), base.start(PinnedPuppet), base.start(Puppet)]
     base.call(refs[0], lambda puppet, _: puppet.send_after(60.0, "never") and None)
     assert set(threading.enumerate()) > before
@@ -66,7 +66,7 @@ def test_shutdown_ends_every_actor_and_every_thread():
 
 
 def test_shutdown_answers_a_thread_that_waits_for_a_reply():
-    base: Any = LoopSystemBase()
+    base: Any = LoopSystem()
     server = base.start(Puppet)
     is_asked = threading.Event()
     reasons: list[object] = []
@@ -90,7 +90,7 @@ def test_shutdown_answers_a_thread_that_waits_for_a_reply():
 
 @pytest.mark.parametrize("puppet_class", [Puppet, PinnedPuppet])
 def test_a_call_after_shutdown_fails_at_once(puppet_class):
-    base: Any = LoopSystemBase()
+    base: Any = LoopSystem()
     ref = base.start(puppet_class)
     base.shutdown()
     with pytest.raises(ActorDead):
@@ -104,7 +104,7 @@ def test_shutdown_inside_an_actor_comes_when_the_actor_is_done(live):
 
 
 def test_shutdown_closes_callbacks_that_still_wait():
-    base: Any = LoopSystemBase(clock=SimulatedClock())
+    base: Any = LoopSystem(clock=SimulatedClock())
     log: list[object] = []
 
     async def wait(puppet):
@@ -119,8 +119,8 @@ def test_shutdown_closes_callbacks_that_still_wait():
 
 
 def test_two_systems_share_nothing():
-    first = LoopSystemBase(clock=SimulatedClock())
-    second = LoopSystemBase(clock=SimulatedClock())
+    first = LoopSystem(clock=SimulatedClock())
+    second = LoopSystem(clock=SimulatedClock())
     first.start(Puppet, name="name")
     assert second.whereis("name") is None
     second.start(Puppet, name="name")

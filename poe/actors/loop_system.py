@@ -1,4 +1,4 @@
-"""LoopSystemBase: all actors of a system in one process, and how application threads use them.
+"""LoopSystem: all actors of a system in one process, and how application threads use them.
 
 It turns a blocking call of any thread into a message, and waits for the answer where the run queue
 could not give it at once. See `run_queue` for who runs actors and when.
@@ -23,11 +23,11 @@ from poe.errors import ActorDead, CallTimeout, SystemShutDown
 from poe.errors.timeout import limit_of
 
 
-class LoopSystemBase(SystemCalls):
+class LoopSystem(SystemCalls):
     """The runtime of GenServers: actors on one run queue, in one process.
 
     Its methods are for application threads, any number of them; inside an actor they raise
-    `CallFromActor`. `with LoopSystemBase() as system:` shuts it down at the end.
+    `CallFromActor`. `with LoopSystem() as system:` shuts it down at the end.
     """
 
     def __init__(
