@@ -17,7 +17,7 @@ from bench.build import build
 from bench.load import put_frame
 from bench.processes import poe
 from bench.row import Sample
-from bench.scenarios import MESSAGE_BYTES, Scenario, message_rate
+from bench.scenarios import MESSAGE_BYTES, Scenario, load
 from poe.storage.formats.hashed import FILE_HEADER_BYTES
 from poe.storage.formats.sum_file import SUMS, Flag
 
@@ -49,7 +49,7 @@ def server_rate(seconds: float) -> tuple[float, int]:
         tempfile.TemporaryDirectory(prefix="poe-bench-") as folder,
         poe(Path(folder), ["--ack", "fsync"]) as running,
     ):
-        rate = message_rate("poeload", running.port, SCENARIO, seconds)
+        rate = load("poeload", running.port, SCENARIO, seconds)["msgs_s"]
         return rate, mean_sync_bytes(Path(folder))
 
 

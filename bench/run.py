@@ -29,6 +29,7 @@ from bench.sockets import Outcome, measure_sockets
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- begin: make bench -->", "<!-- end: make bench -->"
 SCRIPTS = (
+    "latency",
     "mixed",
     "fsync",
     "inprocess",

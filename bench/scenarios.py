@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench import processes
 from bench.build import BUILD, ROOT, is_built
@@ -75,8 +76,8 @@ def left_out(not_built: dict[str, str]) -> dict[str, str]:
     return reasons
 
 
-def measure(server: str, scenario: Scenario, seconds: float) -> float:
-    """Messages per second of one server in one scenario, started fresh in an empty folder.
+def measure(server: str, scenario: Scenario, seconds: float) -> dict[str, Any]:
+    """What the generator reports of one server in one scenario, started fresh in an empty folder.
 
     Fresh, so that no measurement pays for the files and the memory of the one before. A server
     that is read from is filled first; `limit` brings its own data.
@@ -85,15 +86,15 @@ def measure(server: str, scenario: Scenario, seconds: float) -> float:
     with tempfile.TemporaryDirectory(prefix="poe-bench-") as folder, start(Path(folder)) as running:
         if scenario.mode == "write":
             # Topics are made here: 100 of them take 5 % of a second, and stay for good.
-            message_rate(generator, running.port, scenario, START_S)
+            load(generator, running.port, scenario, START_S)
             warm_pages(seconds)
         elif server != "limit":
             _fill(generator, running.port, scenario.topics)
-        return message_rate(generator, running.port, scenario, seconds)
+        return load(generator, running.port, scenario, seconds)
 
 
-def message_rate(generator: str, port: int, scenario: Scenario, seconds: float) -> float:
-    """Run a generator and return the messages per second that it reports.
+def load(generator: str, port: int, scenario: Scenario, seconds: float) -> dict[str, Any]:
+    """Run a generator and return what it reports: `msgs_s`, `p50_us` and others.
 
     Raises:
         RuntimeError: the generator saw errors; a rate with errors in it means nothing.
@@ -110,11 +111,12 @@ def message_rate(generator: str, port: int, scenario: Scenario, seconds: float) 
     if run.returncode:
         msg = f"{generator} {scenario.mode} failed: {output}{errors}"
         raise RuntimeError(msg)
-    return float(json.loads(output)["msgs_s"])
+    reported: dict[str, Any] = json.loads(output)
+    return reported
 
 
 def _fill(generator: str, port: int, topics: int) -> None:
     writing = Scenario("fill", "write", topics, 100, {})
     stored = 0.0
     while stored < FILL_MESSAGES:
-        stored += message_rate(generator, port, writing, FILL_S) * FILL_S
+        stored += load(generator, port, writing, FILL_S)["msgs_s"] * FILL_S

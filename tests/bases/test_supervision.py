@@ -124,7 +124,7 @@ def test_end_of_a_significant_child_ends_the_supervisor(stage):
 
 
 def test_child_that_hangs_in_its_clean_up_is_killed_when_its_time_is_up(stage):
-    children = [spec("a"), spec("h", cleanup="hangs", shutdown_s=0.1)]
+    children = [spec("a"), spec("h", cleanup="hangs", shutdown_s=1.0)]
     supervisor = supervise(stage, children)
     hanging = stage.refs(supervisor)["h"]
     stage.system.stop(supervisor)
