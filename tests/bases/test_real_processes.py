@@ -146,7 +146,7 @@ def test_busy_child_is_killed_when_its_time_is_up(stage):
 
 def test_child_that_spins_in_its_clean_up_is_killed_too(stage):
     system = stage.system
-    children = [spec("a"), spec("s", cleanup="spins", shutdown_s=0.1)]
+    children = [spec("a"), spec("s", cleanup="spins", shutdown_s=1.0)]
     supervisor = system.start(Supervisor, SupervisorFlags(), children)
     system.stop(supervisor)
     assert stage.take()[-2:] == [("stop", "s", "shutdown"), ("stop", "a", "shutdown")]
