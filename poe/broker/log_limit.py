@@ -32,7 +32,7 @@ class LogLimit(logging.Filter):
         self._kinds: dict[str, _Kind] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether the line is let through; add to it what was left out before."""
+        """Return whether the line is let through; add to it what was left out before."""
         with self._lock:
             kind = self._kinds.get(str(record.msg))
             if kind is None:

@@ -75,7 +75,7 @@ def check(
 
 
 def _place(path: str) -> str:
-    """Tell where a segment is, and its topic where the folder's name is another."""
+    """Return where a segment is, and its topic where the folder's name is another."""
     folder = path.split("/")[1] if path.startswith("topics/") else ""
     topic = topic_in(folder) or b""
     where = topic_text(os.fsencode(path))

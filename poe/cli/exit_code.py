@@ -51,7 +51,7 @@ class ExitCode(IntEnum):
 
     @classmethod
     def of(cls, error: PoeError) -> "ExitCode":
-        """Tell the code for an error that ended a command."""
+        """Return the code for an error that ended a command."""
         if isinstance(error, ConnectFailed):
             return cls.UNREACHABLE
         if isinstance(error, ProcessStartFailed) and error.report:

@@ -66,7 +66,7 @@ def write_error(text: str) -> None:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Tell whether a person looks at the stream; a closed one is None."""
+    """Return whether a person looks at the stream; a closed one is None."""
     return stream is not None and stream.isatty()
 
 

@@ -208,6 +208,6 @@ def _progress() -> Iterator[Callable[[int, int], object]]:
 
 
 def _input_bytes() -> int | None:
-    """Tell how many bytes standard input has; None when only its end will tell."""
+    """Return how many bytes standard input has; None when only its end will tell."""
     status = os.fstat(sys.stdin.fileno())
     return status.st_size if stat.S_ISREG(status.st_mode) else None

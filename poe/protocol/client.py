@@ -260,7 +260,7 @@ class Socket(Exchange):
         return list(self.control("segments", topic=topic_bytes(topic)))
 
     def removed(self, topic: bytes | str, pointer: int) -> Removed:
-        """Tell what was removed of a topic from `pointer` on; the topic need not exist any more.
+        """Return what was removed of a topic from `pointer` on; the topic need not exist any more.
 
         Raises:
             PointerOutOfRange: nothing was sent.
@@ -276,7 +276,7 @@ class Socket(Exchange):
     def span(
         self, topic: bytes | str, pointer: int, last: int, limit: int, bytes_max: int
     ) -> Span | None:
-        """Tell what a `read_range` would return, without its bytes; None where it is nothing.
+        """Return what a `read_range` would return, without its bytes; None where it is nothing.
 
         Raises:
             LocalProtocolError, PointerOutOfRange: nothing was sent; an argument is out of range.

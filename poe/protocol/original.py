@@ -64,5 +64,5 @@ def lacking(head: bytes) -> str:
 
 
 def is_original_reply(reply: bytes) -> bool:
-    """Tell whether it is the original that has answered the probe so."""
+    """Return whether it is the original that has answered the probe so."""
     return reply == _UNKNOWN_TOPIC

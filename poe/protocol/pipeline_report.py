@@ -40,7 +40,7 @@ class QueryReport:
 
     @property
     def is_ended(self) -> bool:
-        """Tell whether it will not run again."""
+        """Return whether it will not run again."""
         return self.state in ENDED
 
     def summary(self) -> str:
@@ -85,7 +85,7 @@ class PipelineReport:
 
     @property
     def is_ended(self) -> bool:
-        """Tell whether none of its queries will run again."""
+        """Return whether none of its queries will run again."""
         return self.state != "running"
 
     def as_map(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Removed(NamedTuple):
         return cls((), POINTER_MAX)
 
     def is_known_behind(self, pointer: int) -> bool:
-        """Tell whether the extents are all that was removed behind a pointer.
+        """Return whether the extents are all that was removed behind a pointer.
 
         Where its message was removed with a note, so was what followed it.
         """

@@ -55,7 +55,7 @@ def due(
     is_archived: Callable[[SegmentRange], bool],
     before: int = POINTER_MAX + 1,
 ) -> list[SegmentRange]:
-    """Tell which segments of a topic are to be archived.
+    """Return which segments of a topic are to be archived.
 
     Args:
         segments: all of them, oldest first: the newest is the writer, or may be one again.

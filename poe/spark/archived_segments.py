@@ -66,17 +66,17 @@ class ArchivedSegments:
         return sorted(found, key=lambda each: (each.segment, each.first))
 
     def removed(self, topic: str, pointer: int) -> Removed:
-        """Tell what was removed of the store from a pointer on; of the archive nobody knows."""
+        """Return what was removed of the store from a pointer on; of the archive nobody knows."""
         if self._stored is None:
             return Removed((), POINTER_MAX)
         return self._stored.removed(topic, pointer)
 
     def follows(self, topic: str, after: int) -> bool:
-        """Tell whether something lies behind a pointer."""
+        """Return whether something lies behind a pointer."""
         return any(each.last > after for each in self.segments(topic, after))
 
     def span(self, whole: SegmentRange, count: int, bytes_max: int) -> Span | None:
-        """Tell what so much of a range covers; of what is archived it is a row group or more."""
+        """Return what so much of a range covers; of what is archived it is a row group or more."""
         found = span_of(self._groups(whole), count, bytes_max)
         if found is None and self._stored is not None:
             found = self._stored.span(whole, count, bytes_max)
@@ -202,7 +202,7 @@ def _range_of(topic: str, timestamp: int, manifest: Manifest) -> SegmentRange:
 
 
 def _record_bytes(archived: Manifest | RowGroup) -> int:
-    """Tell the bytes of messages as records, as others count them."""
+    """Return the bytes of messages as records, as others count them."""
     return archived.size_bytes + RECORD_HEADER_BYTES * archived.count
 
 

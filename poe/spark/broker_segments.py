@@ -39,16 +39,16 @@ class BrokerSegments:
         return [*ranges[:-1], self._readable(ranges[-1], after)] if ranges else []
 
     def removed(self, topic: str, pointer: int) -> Removed:
-        """Tell what was removed of a topic from a pointer on."""
+        """Return what was removed of a topic from a pointer on."""
         return self._server.call(Socket.removed, topic, pointer)
 
     def follows(self, topic: str, after: int) -> bool:
-        """Tell whether something is stored behind a pointer."""
+        """Return whether something is stored behind a pointer."""
         found = self._server.call(Socket.span, topic, after, POINTER_MAX, 1, NO_LIMIT)
         return found is not None
 
     def span(self, whole: SegmentRange, count: int, bytes_max: int) -> Span | None:
-        """Tell what so much of a range covers."""
+        """Return what so much of a range covers."""
         after = whole.first - 1
         return self._server.call(Socket.span, whole.topic, after, whole.last, count, bytes_max)
 

@@ -31,15 +31,15 @@ class FolderSegments:
         return [SegmentRange(topic, *each) for each in segments]
 
     def removed(self, topic: str, pointer: int) -> Removed:
-        """Tell what was removed of a topic from a pointer on."""
+        """Return what was removed of a topic from a pointer on."""
         return Removed(*self._folder.removed(os.fsencode(topic), pointer))
 
     def follows(self, topic: str, after: int) -> bool:
-        """Tell whether something is stored behind a pointer."""
+        """Return whether something is stored behind a pointer."""
         return any(each.last > after for each in self._folder.segments(os.fsencode(topic), after))
 
     def span(self, whole: SegmentRange, count: int, bytes_max: int) -> Span | None:
-        """Tell what so much of a range covers."""
+        """Return what so much of a range covers."""
         topic = os.fsencode(whole.topic)
         found = self._folder.span(
             topic, whole.segment, whole.first - 1, whole.last, count, bytes_max

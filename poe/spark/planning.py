@@ -110,7 +110,7 @@ def partitions(
 def admit(
     backlogs: Mapping[str, list[SegmentRange]], limits: Limits, span: Spanner
 ) -> dict[str, int]:
-    """Tell up to which pointer each topic may be read, so that all together keep the limits.
+    """Return up to which pointer each topic may be read, so that all together keep the limits.
 
     Each topic gets a share like its part of what waits; the one whose messages wait longest comes
     first, so that none waits for ever. Where the bytes allow no message, one is admitted.

@@ -40,7 +40,7 @@ class Pushdown:
         return [each for each in filters if not self._take(each)]
 
     def selects(self, topic: str) -> bool:
-        """Tell whether messages of a topic may pass."""
+        """Return whether messages of a topic may pass."""
         return all(_passes(each, topic) for each in self.topic_filters)
 
     def _take(self, filter_: Filter) -> bool:

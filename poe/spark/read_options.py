@@ -114,7 +114,7 @@ class ReadOptions:
         return cls(**option_text.parse(options, parsers))
 
     def selects(self, topic: str) -> bool:
-        """Tell whether a topic is to be read."""
+        """Return whether a topic is to be read."""
         if self.topic_pattern is not None:
             is_staging = topic.startswith(STAGING_PREFIX)
             return not is_staging and re.fullmatch(self.topic_pattern, topic) is not None

@@ -28,7 +28,7 @@ class Segments(Protocol):
         ...
 
     def removed(self, topic: str, pointer: int) -> Removed:
-        """Tell what was removed of a topic from a pointer on; the topic need not exist any more.
+        """Return what was removed of a topic from a pointer on; the topic need not exist any more.
 
         What `segments` was told before is still there, or is told here.
         """
@@ -39,7 +39,7 @@ class Segments(Protocol):
         ...
 
     def span(self, whole: SegmentRange, count: int, bytes_max: int) -> Span | None:
-        """Tell what so many records and bytes at most of a range cover; one record always.
+        """Return what so many records and bytes at most of a range cover; one record always.
 
         None where nothing is left of the range.
         """

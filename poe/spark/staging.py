@@ -143,7 +143,7 @@ class Staging:
             server.call(Socket.delete, self.topic)
 
     def _is_done(self, server: RetryingSocket, epoch: int) -> bool:
-        """Tell whether all was copied before; by now the plan may have expired."""
+        """Return whether all was copied before; by now the plan may have expired."""
         newest = server.call(Socket.last_put, self.topic, self.producer)
         return newest is not None and (newest.epoch, newest.sequence) == (epoch, _DONE)
 

@@ -282,7 +282,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _holds(stored: Sequence[SegmentRange], pointer: int) -> bool:
-    """Tell whether a pointer lies in something that is stored, or archived."""
+    """Return whether a pointer lies in something that is stored, or archived."""
     return any(each.first <= pointer <= each.last for each in stored)
 
 

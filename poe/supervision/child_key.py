@@ -46,7 +46,7 @@ def key_of(child_id: Hashable) -> Hashable:
 
 
 def is_hashable(value: object) -> bool:
-    """Tell whether a value can be an id."""
+    """Return whether a value can be an id."""
     # isinstance(value, Hashable) would say yes to a tuple that holds a list.
     try:
         hash(value)

@@ -311,7 +311,7 @@ def check_combination(spec: ChildSpec, auto_shutdown: AutoShutdown) -> None:
 
 
 def is_keywords(kwargs: object) -> bool:
-    """Tell whether an actor can be started with these keywords; some say how it is started."""
+    """Return whether an actor can be started with these keywords; some say how it is started."""
     return isinstance(kwargs, Mapping) and all(
         isinstance(key, str) and key not in _START_KEYWORDS for key in kwargs
     )
@@ -322,12 +322,12 @@ def _is_actor_class(value: object) -> bool:
 
 
 def is_name(value: object) -> bool:
-    """Tell whether an actor can be registered under a value."""
+    """Return whether an actor can be registered under a value."""
     return isinstance(value, str) and value != ""
 
 
 def is_int(value: object, minimum: int) -> bool:
-    """Tell whether a value is an integer of at least `minimum`."""
+    """Return whether a value is an integer of at least `minimum`."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
 
 

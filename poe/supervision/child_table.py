@@ -51,7 +51,7 @@ class Child:
 
     @property
     def is_running(self) -> bool:
-        """Tell whether the slot holds a ref; its actor may have ended a moment ago."""
+        """Return whether the slot holds a ref; its actor may have ended a moment ago."""
         return self.slot is not None and self.slot is not RESTARTING
 
 

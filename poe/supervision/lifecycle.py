@@ -110,7 +110,7 @@ def retry_later(supervisor: GenServer, child: Hashable) -> None:
 
 
 def has_ended(supervisor: GenServer, ref: ActorRef) -> bool:
-    """Tell whether a child has ended, as a message says; of one that lives, log the message.
+    """Return whether a child has ended, as a message says; of one that lives, log the message.
 
     OTP believes whatever looks like an exit, and starts a second child beside the first one. Here
     an exit signal that a child sends its supervisor, or an `Exit` that somebody has made, is no

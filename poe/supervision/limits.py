@@ -33,7 +33,7 @@ def unreachable_limits(flags: SupervisorFlags, specs: Sequence[ChildSpec]) -> It
 
 
 def _is_spread_out(flags: SupervisorFlags, spec: ChildSpec) -> bool:
-    """Tell whether one child that fails at once after each wait stays within the intensity."""
+    """Return whether one child that fails at once after each wait stays within the intensity."""
     backoff = spec.backoff or flags.backoff
     if backoff is None:
         return False

@@ -57,7 +57,7 @@ class RestartDelays:
         return True
 
     def is_valid(self, due: RestartDue) -> bool:
-        """Tell whether this is the last wait that its child began."""
+        """Return whether this is the last wait that its child began."""
         wait = self._waits.get(due.child)
         return wait is not None and wait.due is due
 

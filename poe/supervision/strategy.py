@@ -98,19 +98,19 @@ class RestartPlan:
 
 
 def is_restarted(restart: Restart, reason: object) -> bool:
-    """Tell whether a child that ended by itself with `reason` is started again."""
+    """Return whether a child that ended by itself with `reason` is started again."""
     if restart is Restart.TRANSIENT:
         return not is_orderly(reason)
     return restart is Restart.PERMANENT
 
 
 def is_crash_report_due(restart: Restart, reason: object) -> bool:
-    """Tell whether an end is reported: every crash, and whatever ends a permanent child."""
+    """Return whether an end is reported: every crash, and whatever ends a permanent child."""
     return restart is Restart.PERMANENT or not is_orderly(reason)
 
 
 def is_stop_as_told(spec: ChildSpec, reason: object) -> bool:
-    """Tell whether a child that was told to stop ended as it should, so that no report is due.
+    """Return whether a child that was told to stop ended as it should, so that no report is due.
 
     Obedience ends as `"shutdown"`, or `"killed"` after a brutal kill. Other orderly ends are in
     order too, unless the child is permanent.
@@ -142,7 +142,7 @@ def verdict_on_restart(history: RestartHistory, now_s: float) -> Verdict:
 
 
 def is_significant_left(table: ChildTable, ended_key: Hashable) -> bool:
-    """Tell whether a significant child other than that of `ended_key` runs or is restarting."""
+    """Return whether a significant child other than that of `ended_key` runs or is restarting."""
     return any(
         child.spec.significant and child.slot is not None and child.spec.key != ended_key
         for child in table

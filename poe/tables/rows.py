@@ -80,7 +80,7 @@ class Rows:
         return own
 
     def has(self, key: object) -> bool:
-        """Tell whether a key has a row."""
+        """Return whether a key has a row."""
         return self._key_of(key) in self._rows
 
     def get(self, key: object) -> list[Row]:

@@ -108,7 +108,7 @@ class Table:
         return f"<table {self._record.name or hex(id(self._record))}>"
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether both are views of the same table."""
+        """Return whether both are views of the same table."""
         return isinstance(other, Table) and other._record is self._record
 
     def __hash__(self) -> int:
@@ -135,7 +135,7 @@ class Table:
 
     @property
     def is_gone(self) -> bool:
-        """Tell whether the table was deleted or has ended with its owner."""
+        """Return whether the table was deleted or has ended with its owner."""
         return self._record.rows is None
 
     def __len__(self) -> int:
@@ -222,7 +222,7 @@ class Table:
         return found if table.is_bag else found[0]
 
     def __contains__(self, key: object) -> bool:
-        """Tell whether a key has a row."""
+        """Return whether a key has a row."""
         return self._readable().has(key)
 
     def rows(self) -> list[Row]:

@@ -327,5 +327,5 @@ class GroupSync:
 
 
 def _extent(segment: Segment) -> tuple[int, int, int]:
-    """Tell the records, the bytes and the last pointer of a segment."""
+    """Return the records, the bytes and the last pointer of a segment."""
     return segment.count, segment.size_bytes, segment.pointer_high or 0

@@ -43,7 +43,7 @@ class HybridClock:
         self._look_at_ns = now_ns + _LOOK_EVERY_NS
 
     def now_us(self) -> int:
-        """Tell the microseconds since the epoch."""
+        """Return the microseconds since the epoch."""
         now_ns = self._monotonic_ns()
         if now_ns >= self._look_at_ns:
             self._follow(now_ns)

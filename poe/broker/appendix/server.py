@@ -97,7 +97,7 @@ class AppendixOptions:
             raise OptionError("sync_interval", 0, "more than 0 (seconds) with read synced")
 
     def is_full(self, segment: Segment) -> bool:
-        """Tell whether a segment is at one of its limits."""
+        """Return whether a segment is at one of its limits."""
         is_full = segment.count >= self.count_limit or segment.size_bytes >= self.size_limit
         return is_full or (segment.receipts is not None and segment.receipts.is_full)
 
@@ -276,7 +276,7 @@ class AppendixServer(GenServer):
         self.cast(REGISTRY, Touched(self.ref))
 
     def _is_due(self) -> bool:
-        """Tell whether it is a writer that is due to be sealed."""
+        """Return whether it is a writer that is due to be sealed."""
         segment = self._segment
         return segment.is_writer and not segment.failure and self._options.is_full(segment)
 
@@ -395,7 +395,7 @@ class AppendixServer(GenServer):
         return sync.join(caller, None) if is_wanted else None
 
     def describe_role(self) -> str:
-        """Tell the role, and the topic as `poe status` does."""
+        """Return the role, and the topic as `poe status` does."""
         return f"{self._role()} {topic_text(self._topic)}"
 
     def _role(self) -> str:

@@ -66,7 +66,7 @@ class ByteBudget:
                 holding.resume()
 
     def is_going(self, holding: "Holding") -> bool:
-        """Tell whether a connection is the one that goes on beyond the budget."""
+        """Return whether a connection is the one that goes on beyond the budget."""
         return self._going is holding
 
     def goes_on(self, holding: "Holding") -> bool:
@@ -119,11 +119,11 @@ class Holding:
             self.budget.change(difference_bytes)
 
     def may_receive(self) -> bool:
-        """Tell whether the connection may receive while the budget is full; if not, it waits."""
+        """Return whether the connection may receive while the budget is full; if not, it waits."""
         return self.room_bytes is not None or self.budget.goes_on(self)
 
     def may_hold(self, size_bytes: int) -> bool:
-        """Tell whether there is room for something that the connection makes by itself."""
+        """Return whether there is room for something that the connection makes by itself."""
         return not self.budget.is_full or size_bytes <= self.budget.share_bytes
 
     def resume(self) -> None:

@@ -78,7 +78,7 @@ class FrameInput:
         return self._peek() != b""
 
     def waiting_bytes(self) -> int:
-        """Tell how many bytes have come that were not received yet.
+        """Return how many bytes have come that were not received yet.
 
         Raises:
             OSError: the socket is no more.
@@ -88,7 +88,7 @@ class FrameInput:
         return count[0]
 
     def has_more(self) -> bool:
-        """Tell whether there is something to receive."""
+        """Return whether there is something to receive."""
         return bool(self._peek())
 
     def _peek(self) -> bytes | None:

@@ -75,7 +75,7 @@ class InputDeadline:
         self._late_timer = self._actor.send_after(delay_s, LATE)
 
     def overdue_s(self, received_bytes: int) -> float | None:
-        """Tell how long a frame has been unfinished, if that is too long; looks again if not.
+        """Return how long a frame has been unfinished, if that is too long; looks again if not.
 
         Answers `LATE`. A frame of which so many bytes are there may take longer.
         """
@@ -90,7 +90,7 @@ class InputDeadline:
         return elapsed_s
 
     def is_idle(self) -> bool:
-        """Tell whether nothing came for the idle time, and count on. Answers `QUIET`."""
+        """Return whether nothing came for the idle time, and count on. Answers `QUIET`."""
         self._ring_quiet_later()
         self.quiet_parts += 1
         return self.quiet_parts > _QUIET_PARTS

@@ -86,7 +86,7 @@ class ArchiverParts:
 
 
 def missing_for_spark() -> str:
-    """Tell what has to be installed before Spark can run, empty where nothing is missing."""
+    """Return what has to be installed before Spark can run, empty where nothing is missing."""
     missing = []
     if not find_spec("pyspark") or not find_spec("pyarrow"):
         missing.append("PySpark with Arrow (pip install '.[spark]' in a checkout)")

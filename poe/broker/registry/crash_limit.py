@@ -35,7 +35,7 @@ class CrashLimit:
             logger.error("topic %r crashes too often; for a while it can only be read", topic)
 
     def allows_puts(self, topic: bytes, now_s: float) -> bool:
-        """Tell whether a topic may take messages."""
+        """Return whether a topic may take messages."""
         return self._rest_s(topic, now_s) <= 0
 
     def check(self, topic: bytes, now_s: float) -> None:

@@ -93,7 +93,7 @@ class RoutingTable(dict[bytes, Route]):
         self.store_health = dict
 
     def health(self) -> dict[str, Any]:
-        """Tell what is not as it should be."""
+        """Return what is not as it should be."""
         return {
             "gaps_count": self.gaps_count,
             "read_only": sorted(self.read_only),
@@ -112,7 +112,7 @@ class RoutingTable(dict[bytes, Route]):
         return sorted({*self._names[begin : begin + count], *others, *resting})[:count]
 
     def is_without_route(self, topic: bytes) -> bool:
-        """Tell whether a topic is there that has no route until the registry is asked for it."""
+        """Return whether a topic is there that has no route until the registry is asked for it."""
         return topic in self.failures or topic in self.resting or topic in self.waking
 
     def _resting_behind(self, after: bytes) -> Iterator[bytes]:
@@ -121,7 +121,7 @@ class RoutingTable(dict[bytes, Route]):
         return (names[at] for at in range(begin, len(names)) if names[at] in self.resting)
 
     def is_newest(self, topic: bytes, ref: ActorRef) -> bool:
-        """Tell whether nothing lies behind what `ref` holds: it is the writer, or all is gone."""
+        """Return whether nothing lies behind what `ref` holds: it is the writer, or all is gone."""
         route = self.get(topic)
         return route is None or route.refs[-1] is ref
 

@@ -432,7 +432,7 @@ class TopicRegistry(GenServer):
 
 
 def _by_age(store: Store) -> list[tuple[int, bytes]]:
-    """Tell the newest pointer of the oldest segment of each topic that rests, greatest first."""
+    """Return the newest pointer of the oldest segment of each topic that rests, greatest first."""
     resting = store.topics.resting.items()
     ages = [(events[0].pointer_high or events[0].timestamp, topic) for topic, events in resting]
     return sorted(ages, reverse=True)

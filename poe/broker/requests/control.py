@@ -96,7 +96,7 @@ async def _segments(handler: RequestHandler, arguments: Arguments) -> list[dict[
 
 
 async def _removed(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
-    """Tell what was removed of a topic from a pointer on; the topic need not exist any more."""
+    """Return what was removed of a topic from a pointer on; the topic need not exist any more."""
     pointer = _whole(arguments, "pointer", POINTER_MAX)
     extents, unknown_high = handler.removed(_topic(arguments), pointer)
     return {

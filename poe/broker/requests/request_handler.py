@@ -271,7 +271,7 @@ class RequestHandler:
             raise first_error
 
     async def last_put(self, topic: bytes, producer: bytes) -> LastPut | None:
-        """Tell the newest sequenced put of a producer that a topic has; its writer alone knows.
+        """Return the newest sequenced put of a producer that a topic has; its writer alone knows.
 
         None where it has none, or nobody has put anything onto it. With `ack="fsync"` it is
         durable.
@@ -376,7 +376,7 @@ class RequestHandler:
 
 
 def _asks_for_nothing(request: Get | GetRange | Next, route: Route) -> bool:
-    """Tell whether nothing may be found though something follows the pointer."""
+    """Return whether nothing may be found though something follows the pointer."""
     if isinstance(request, Next):
         return False
     if isinstance(request, GetRange):

@@ -20,7 +20,7 @@ RELEASES_MAX = 3
 
 
 def may_repeat(error: ActorDead, *, is_put: bool) -> bool:
-    """Tell whether a request whose appendix server ended may be made again.
+    """Return whether a request whose appendix server ended may be made again.
 
     One that was never there or was stopped in good order has not touched the request: it answers
     all that it began. One that was killed may have stored a put that waited for the disk. One that

@@ -39,7 +39,7 @@ class HealthRoutes:
         return json_reply({"status": "ok"})
 
     async def get_readyz(self, request: Request) -> Response:
-        """Tell whether posts would be delivered now.
+        """Return whether posts would be delivered now.
 
         Raises:
             RequestRefused: the gateway stops, or no broker answers.
@@ -63,6 +63,6 @@ class HealthRoutes:
         return Response(encode(REGISTRY), headers={"content-type": content_type})
 
     async def get_disco(self, request: Request) -> Response:
-        """Tell the name of this process."""
+        """Return the name of this process."""
         del request
         return PlainTextResponse(self._name)

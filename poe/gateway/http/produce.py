@@ -177,7 +177,7 @@ def topic_of(request: Request) -> bytes:
 
 
 def _delivered(result: Result) -> Response:
-    """Tell what was delivered, and what was not."""
+    """Return what was delivered, and what was not."""
     each_result = result if isinstance(result, list) else [result]
     content = {
         "delivered": sum(each.count for each in each_result if isinstance(each, Sent)),

@@ -46,7 +46,7 @@ class Known:
 
     @property
     def is_to_go_on(self) -> bool:
-        """Tell whether a query may go on, and nobody is against it."""
+        """Return whether a query may go on, and nobody is against it."""
         return not (self.report().is_ended or self.is_to_stop or self.refusal)
 
     def fail_all(self, error: str) -> None:
