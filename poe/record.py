@@ -1,11 +1,15 @@
-"""The record: how a message and its pointer lie in a data file, and go from there to clients.
+"""The record, and its entry in an index: as they lie in files, and go from there to clients.
 
 Defined here for the files, the wire and whoever reads either.
 
-Layout (big endian, records back to back):
+Layout of a record (big endian, records back to back):
     size     u32    bytes that follow: 7 + length of the message
     pointer  u56    microseconds since the epoch, strictly increasing within a topic
     message  bytes
+
+Layout of an entry (big endian, 12 bytes, one per record):
+    pointer  u56
+    offset   u40    where the record begins in the data file
 """
 
 from typing import Any, Final, TypeAlias
@@ -22,6 +26,10 @@ POINTER_MAX: Final = (1 << POINTER_BITS) - 1
 WIDE_POINTER_AT: Final = SIZE_BYTES - 1
 """Numpy and struct know no number of 7 bytes. A pointer is the low 56 bits of a u64 that begins
 here in the record, with the last byte of the size."""
+
+ENTRY_BYTES: Final = 12
+ENTRY_FIELDS: Final = np.dtype([("pointer_and_offset_high", ">u8"), ("offset_low", ">u4")])
+"""Numpy knows no number of 5 bytes either."""
 
 Bytes: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
 
@@ -46,6 +54,14 @@ def size_fields(data: Bytes, count: int, at: int = 0, stride: int = 1) -> NDArra
 def pointer_fields(data: Bytes, count: int, at: int = 0, stride: int = 1) -> NDArray[np.uint64]:
     """See their pointers, as `size_fields` does, above whose 56 bits stands a byte of the size."""
     return np.ndarray((count,), ">u8", data, at + WIDE_POINTER_AT, (stride,))
+
+
+def decode_entries(content: bytes | memoryview) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Decode the whole entries in some bytes into pointers and offsets."""
+    entries = np.frombuffer(content, ENTRY_FIELDS, len(content) // ENTRY_BYTES)
+    high = entries["pointer_and_offset_high"].astype(np.uint64)
+    low = entries["offset_low"].astype(np.uint64)
+    return high >> np.uint64(8), (high & np.uint64(0xFF)) << np.uint64(32) | low
 
 
 def are_sound(

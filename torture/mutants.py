@@ -515,11 +515,16 @@ _MUTANTS: dict[str, Callable[[Patch], None]] = {
 assert set(_MUTANTS) == set(get_args(Mutant))
 
 
+def _replace(where: Any, name: str, value: object) -> None:
+    getattr(where, name)  # a mutant of what is not there any more would break nothing
+    setattr(where, name, value)
+
+
 def apply_chosen() -> None:
     """In a victim: break what the environment names; nothing where it names nothing."""
     name = os.environ.get(VARIABLE)
     if name:
-        _MUTANTS[name](setattr)
+        _MUTANTS[name](_replace)
 
 
 @contextlib.contextmanager
@@ -532,7 +537,7 @@ def chosen(mutant: Mutant | None) -> Iterator[None]:
 
     def patch(where: Any, name: str, value: object) -> None:
         undone.append((where, name, vars(where).get(name, _ABSENT)))
-        setattr(where, name, value)
+        _replace(where, name, value)
 
     _MUTANTS[mutant](patch)
     os.environ[VARIABLE] = mutant

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from poe.errors import StorageError
+from poe.storage.formats import hashed
 from poe.storage.real_files import RealFiles
-from poe.storage.slab_log import record, slab_sum, writer
+from poe.storage.slab_log import record, writer
 from poe.storage.slab_log.reader import Reader
 from poe.storage.slab_log.record import Window
 from poe.storage.slab_log.slab_name import LOCK_FILE
@@ -126,7 +127,7 @@ def _no_settling(patch: Any) -> None:
 
 def _any_feature(patch: Any) -> None:
     """Read and write what a newer version may mean otherwise."""
-    patch(slab_sum, "_MUST_KNOW_FLAGS", 0)
+    patch(hashed, "_REQUIRED_FEATURES", 0)
 
 
 SLAB_MUTANTS: dict[str, Callable[[Any], None]] = {

@@ -22,7 +22,6 @@ from poe.protocol.messages import (
 )
 from poe.protocol.put_id import LastPut, PutId
 from poe.protocol.ranges import (
-    ENTRY_SIZE,
     RANGE_BYTES,
     RANGE_COUNT_MAX,
     IndexedRecords,
@@ -34,7 +33,6 @@ from poe.protocol.records import Record
 from poe.protocol.removed import Removed
 
 __all__ = [
-    "ENTRY_SIZE",
     "FOLLOW_WAIT_S",
     "FRAME_MAX",
     "IN_FLIGHT_MAX",

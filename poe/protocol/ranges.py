@@ -15,18 +15,15 @@ import numpy.typing as npt
 from poe.errors import CorruptRecord, RemoteProtocolError
 from poe.protocol.arguments import range_arguments
 from poe.protocol.frames import SCRATCH_SIZE, frame_header
-from poe.record import POINTER_BYTES, RECORD_HEADER_BYTES, are_sound
+from poe.record import ENTRY_BYTES, POINTER_BYTES, RECORD_HEADER_BYTES, are_sound, decode_entries
 
 RANGE_COUNT_MAX = 1 << 18
 """Records in one reply; their entries take 3 MiB of the server's memory."""
 RANGE_BYTES = 8 * 1024 * 1024
 """Bytes of records to ask for at a time, where nothing else is said."""
 
-ENTRY_SIZE = 12
-
 _NUMBERS = Struct(">7s7sII")
 _COUNT = Struct(">I")
-_ENTRY = np.dtype([("pointer_and_offset_high", ">u8"), ("offset_low", ">u4")])
 
 
 class _RangeFields(NamedTuple):
@@ -110,10 +107,7 @@ class IndexedRecords:
         Raises:
             CorruptRecord: it is the first one; the offset counts from the begin of the data.
         """
-        fields = np.frombuffer(entries, _ENTRY)
-        high = fields["pointer_and_offset_high"].astype(np.uint64)
-        pointers = high >> np.uint64(8)
-        offsets = (high & np.uint64(0xFF)) << np.uint64(32) | fields["offset_low"]
+        pointers, offsets = decode_entries(entries)
         count = len(pointers)
         starts = np.full(count + 1, len(data))
         starts[:-1] = (offsets - offsets[:1]).astype(np.int64)
@@ -157,7 +151,7 @@ class IndexedReply:
     @classmethod
     def head(cls, entries: bytes, records_size: int) -> bytes:
         """Return what to send before `records_size` bytes of a data file."""
-        count = _COUNT.pack(len(entries) // ENTRY_SIZE)
+        count = _COUNT.pack(len(entries) // ENTRY_BYTES)
         body_size = len(count) + len(entries) + records_size
         return b"".join((frame_header(cls.MESSAGE_TYPE, body_size), count, entries))
 
@@ -175,7 +169,7 @@ class IndexedReply:
             msg = f"indexed reply of {len(body)} bytes has no count"
             raise RemoteProtocolError(msg)
         count: int = _COUNT.unpack_from(body)[0]
-        entries_end = _COUNT.size + count * ENTRY_SIZE
+        entries_end = _COUNT.size + count * ENTRY_BYTES
         if entries_end > len(body) or (count == 0) != (entries_end == len(body)):
             msg = f"indexed reply of {len(body)} bytes cannot hold {count} records"
             raise RemoteProtocolError(msg)

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from poe.errors import CorruptRecord, ReadFailed
+from poe.record import decode_entries
 from poe.storage import POINTER_MAX, decode_records
-from poe.storage.formats.index import decode_entries
 from tests.storage.segments import NOW, create, files_at, path_of, read_all, reopen
 
 MESSAGES = [b"a", b"bb", b"ccc", b"dddd", b"eeeee"]

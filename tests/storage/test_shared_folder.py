@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from poe.errors import CorruptRecord, OptionError
+from poe.record import ENTRY_BYTES
 from poe.storage import POINTER_MAX, SharedFolder
-from poe.storage.formats.index import ENTRY_BYTES
 from tests.storage.segments import FOLDER, NOW, create, files_at, path_of
 
 TOPIC = b"t"

@@ -15,7 +15,6 @@ from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import Overloaded, PoeError, RemoteProtocolError
 from poe.errors.tracebacks import drop_tracebacks
 from poe.protocol import (
-    ENTRY_SIZE,
     RANGE_COUNT_MAX,
     ControlReply,
     ControlRequest,
@@ -29,6 +28,7 @@ from poe.protocol import (
     Request,
 )
 from poe.protocol.maps import pack_items
+from poe.record import ENTRY_BYTES
 from poe.storage import FileSlice
 
 Reply: TypeAlias = tuple[bytes | memoryview, FileSlice | None]
@@ -68,13 +68,13 @@ async def _indexed_reply(handler: RequestHandler, request: RangeRequest, room: R
     Their entries need no more than the other half, since no record is shorter than its entry.
     """
     count_max = RANGE_COUNT_MAX
-    if not room.holding.may_hold(min(request.limit, count_max) * ENTRY_SIZE):
-        count_max = room.holding.budget.share_bytes // ENTRY_SIZE
+    if not room.holding.may_hold(min(request.limit, count_max) * ENTRY_BYTES):
+        count_max = room.holding.budget.share_bytes // ENTRY_BYTES
     wanted = GetRange(
         request.pointer,
         request.last,
         min(request.limit, count_max),
-        min(request.bytes_max, room.frame_max // 2 - ENTRY_SIZE),
+        min(request.bytes_max, room.frame_max // 2 - ENTRY_BYTES),
     )
     found = await handler.get_range(request.topic, wanted)
     if found is None:

@@ -6,9 +6,7 @@ needed and again when the file has grown. What was read of it does not stay in t
 pages are given back to the kernel's cache from time to time. A search bisects; consumers that walk
 on from where they were are answered from hints.
 
-Layout of an entry (big endian, 12 bytes, one per record):
-    pointer  u56
-    offset   u40    where the record begins in the data file
+For the layout of an entry see `poe/record.py`.
 """
 
 import mmap
@@ -19,11 +17,11 @@ from typing import TypeAlias
 import numpy as np
 
 from poe.errors import CorruptRecord, ReadFailed
+from poe.record import ENTRY_BYTES, ENTRY_FIELDS
 from poe.storage.failure import as_read_failed, as_storage_error
 from poe.storage.files import OpenFile
 from poe.storage.formats.record import Numbers
 
-ENTRY_BYTES = 12
 OFFSET_MAX = 2**40 - 1
 
 _OFFSET_BITS = 40
@@ -32,7 +30,6 @@ Run: TypeAlias = tuple[int, int, int, int]
 """A batch whose records are all of one size, with consecutive pointers: first pointer, offset of
 the first record, number of records, bytes of one."""
 
-_ENTRY = np.dtype([("pointer_and_offset_high", ">u8"), ("offset_low", ">u4")])
 # Shifting by a Python integer would convert it at each call.
 _8 = np.uint64(8)
 _32 = np.uint64(32)
@@ -44,7 +41,7 @@ _HINTS_COUNT_MAX = 128
 
 def encode_entries(pointers: Numbers, offsets: Numbers) -> bytes:
     """Encode the entries of a batch; pointers fit 56 bits, offsets rise and fit 40."""
-    entries = np.empty(len(pointers), _ENTRY)
+    entries = np.empty(len(pointers), ENTRY_FIELDS)
     high = pointers << _8
     if len(offsets) and offsets[-1] > _LOW_BITS:
         high |= offsets >> _32
@@ -65,14 +62,6 @@ def encode_runs(runs: list[Run]) -> bytes:
         (pointers[:, np.newaxis] + numbers).reshape(-1),
         (offsets[:, np.newaxis] + record_bytes[:, np.newaxis] * numbers).reshape(-1),
     )
-
-
-def decode_entries(content: bytes) -> tuple[Numbers, Numbers]:
-    """Decode the whole entries in some bytes into pointers and offsets."""
-    entries = np.frombuffer(content, _ENTRY, len(content) // ENTRY_BYTES)
-    high = entries["pointer_and_offset_high"].astype(np.uint64)
-    low = entries["offset_low"].astype(np.uint64)
-    return high >> _8, (high & np.uint64(0xFF)) << _32 | low
 
 
 def decode_entry(entry: bytes) -> tuple[int, int]:

@@ -158,7 +158,7 @@ class StoreMeta:
     `resting` has of each topic that rests when its folder was changed last.
 
     `was_closed` tells whether the last server closed the store in good order, if there was one, and
-    all its events are there. `is_after_power_cut`, which the store finds out, tells whether it was
+    all its events are there. `is_after_power_cut`, of a server's, tells whether it was
     not, and the machine has started anew since. `opened` is what the newest server found.
 
     A disk that takes no events is no reason to refuse anything: what is not noted is found out at
@@ -241,8 +241,12 @@ class StoreMeta:
             self._sync()
         self._file = None
 
-    def begin(self, opened: OpenState) -> None:
-        """Note that a server begins to work on the store; durably, where it was closed before."""
+    def begin(self, opened: OpenState, *, is_same_boot: bool) -> None:
+        """Note that a server begins to work on the store; durably, where it was closed before.
+
+        `is_same_boot`: the last server worked on it in this boot of the machine.
+        """
+        self.is_after_power_cut = not self.was_closed and not is_same_boot
         if opened != self.opened:
             self.opened = opened
             self._compact()

@@ -26,11 +26,18 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from poe.errors import SegmentLocked
-from poe.record import POINTER_BYTES, RECORD_HEADER_BYTES, SIZE_BYTES, decode_header
+from poe.record import (
+    ENTRY_BYTES,
+    POINTER_BYTES,
+    RECORD_HEADER_BYTES,
+    SIZE_BYTES,
+    decode_entries,
+    decode_header,
+)
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, Mode, OpenFile
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
-from poe.storage.formats.index import ENTRY_BYTES, decode_entries, decode_entry
+from poe.storage.formats.index import decode_entry
 from poe.storage.formats.receipt_file import cover, read_receipts, settle, trust
 from poe.storage.formats.segment_lock import FoundLock, find_lock
 from poe.storage.formats.store_meta import Kind

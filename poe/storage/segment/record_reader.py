@@ -8,10 +8,10 @@ sends it.
 from typing import Self
 
 from poe.errors import CorruptRecord
-from poe.record import POINTER_BITS, RECORD_HEADER_BYTES, SIZE_BYTES
+from poe.record import ENTRY_BYTES, POINTER_BITS, RECORD_HEADER_BYTES, SIZE_BYTES
 from poe.storage.failure import as_read_failed
 from poe.storage.files import Files, FileSlice, Mode, OpenFile
-from poe.storage.formats.index import ENTRY_BYTES, Index
+from poe.storage.formats.index import Index
 
 
 class RecordReader:

@@ -4,10 +4,10 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 
+from poe.record import ENTRY_BYTES
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, OpenFile
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
-from poe.storage.formats.index import ENTRY_BYTES
 from poe.storage.formats.receipt_file import Receipt
 from poe.storage.formats.segment_lock import make_lock
 from poe.storage.formats.store_meta import Event, Kind, StoreMeta

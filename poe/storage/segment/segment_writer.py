@@ -84,7 +84,7 @@ class SegmentWriter:
             WriteFailed: another failure.
         """
         # An earlier sync may have ended before it came here, for want of descriptors.
-        self.sums.is_syncing = False
+        self.sums.end_sync()
         self.flush(last_pointer)
         receipt_file = None if receipts is None else receipts.cover(self.data.flushed_bytes)
         self.sums.begin_sync()

@@ -7,8 +7,8 @@ trail the data, and are written with the index, many at once.
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
+from poe.record import ENTRY_BYTES
 from poe.storage.files import OpenFile
-from poe.storage.formats.index import ENTRY_BYTES
 from poe.storage.formats.sum_file import SUM_DATA_BYTES, SUMS, Flag, SumEntry, SumState
 
 

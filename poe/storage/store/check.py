@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from poe.errors import OptionError, SegmentLocked, StorageError, StoreLocked
+from poe.record import ENTRY_BYTES
 from poe.storage.failure import reading
 from poe.storage.files import Files, OpenFile
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
-from poe.storage.formats.index import ENTRY_BYTES, encode_entries
+from poe.storage.formats.index import encode_entries
 from poe.storage.formats.receipt_file import read_receipts
 from poe.storage.formats.segment_lock import FoundLock, find_lock
 from poe.storage.formats.store_meta import (

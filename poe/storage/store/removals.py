@@ -95,7 +95,11 @@ class RemovalNotes:
             self.topics[topic] = _merged(known, extents) if known else extents
         else:
             unknown = _EXTENT.unpack_from(extents)[2] if extents else 0
-            self.unknown_high = max(self.unknown_high, unknown)
+            self.lift_unknown(unknown)
+
+    def lift_unknown(self, pointer: int) -> None:
+        """Take it that nobody knows what was removed up to a pointer."""
+        self.unknown_high = max(self.unknown_high, pointer)
 
     def extents(self, topic: bytes, pointer: int = 0) -> list[RemovedExtent]:
         """Return what was removed from a pointer on, oldest first."""
@@ -212,7 +216,7 @@ class Removals:
         unknown_high = 0 if is_known and self.is_whole else newest_pointer
         for topic in [each for each in self._notes.topics if each not in topics]:
             self.note_gone(topic)
-        self._notes.unknown_high = max(self._notes.unknown_high, unknown_high)
+        self._notes.lift_unknown(unknown_high)
         if unknown_high:
             _log.warning("what was removed in %s before now is not known", self._files.base)
             self._compact_if_possible()
@@ -289,7 +293,7 @@ class Removals:
             oldest = next(iter(self._gone))
             del self._gone[oldest]
             # Not written until the next compaction: until then the note itself is in the file.
-            self._notes.unknown_high = max(self._notes.unknown_high, self.newest(oldest) or 0)
+            self._notes.lift_unknown(self.newest(oldest) or 0)
             self._notes.topics.pop(oldest, None)
 
     def note_back(self, topic: bytes) -> None:

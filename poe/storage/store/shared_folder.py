@@ -18,10 +18,18 @@ from typing import NamedTuple
 import numpy as np
 
 from poe.errors import CorruptRecord, OptionError, ReadFailed
-from poe.record import POINTER_MAX, RECORD_HEADER_BYTES, SIZE_BYTES, are_sound, decode_header
+from poe.record import (
+    ENTRY_BYTES,
+    POINTER_MAX,
+    RECORD_HEADER_BYTES,
+    SIZE_BYTES,
+    are_sound,
+    decode_entries,
+    decode_header,
+)
 from poe.storage.failure import reading
 from poe.storage.files import Files, FileSlice, OpenFile
-from poe.storage.formats.index import ENTRY_BYTES, Index, decode_entries, decode_entry
+from poe.storage.formats.index import Index, decode_entry
 from poe.storage.formats.record import Numbers
 from poe.storage.real_files import RealFiles
 from poe.storage.recovery.recovery import NO_STORE, open_maybe

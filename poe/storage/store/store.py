@@ -488,13 +488,12 @@ def _begin(files: Files, owner: str) -> tuple[StoreMeta, bool]:
     is_this_boot = files.boot_id != "" and files.boot_id in owner
     meta = StoreMeta(files, os.urandom(16), is_same_boot=is_this_boot)
     if not meta.was_closed:
-        meta.is_after_power_cut = not is_this_boot
         when = "in this boot" if is_this_boot else "before a reboot"
         _log.warning("the last server on %s was not stopped, %s", files.base, when)
     _log.info("store %s in %s", meta.store_id.hex(), files.base)
     before = meta.opened
     has_notes = files.size(REMOVED_FILE) is not None
-    meta.begin(OpenState(notes_removals=True, has_notes=has_notes))
+    meta.begin(OpenState(notes_removals=True, has_notes=has_notes), is_same_boot=is_this_boot)
     if is_new:  # the original has left no events
         return meta, all(entry.name != TOPICS_FOLDER for entry in files.list_folder(""))
     return meta, before.notes_removals and before.has_notes <= has_notes
