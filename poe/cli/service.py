@@ -130,7 +130,7 @@ class Service:
             self._stopper.start()
 
     def _may_stop(self) -> bool:
-        """Return whether this is the first call: the one to start the stopper, which starts once."""
+        """Return whether this is the first call: the one that starts the stopper."""
         with self._lock:
             was_stopping, self._is_stopping = self._is_stopping, True
         return not was_stopping
