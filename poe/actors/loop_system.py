@@ -108,7 +108,7 @@ class LoopSystem(SystemCalls):
         run_queue = self.run_queue
         run_queue.enter()
         try:
-            cell = self.actors.find(ref)
+            cell = ref.cell if type(ref) is LoopAddress else self.actors.find(ref)
             if cell is None:
                 raise SystemShutDown(ref) if self._is_shut_down else ActorDead(ref, NOPROC)
             call = Call(request, None, cell, timeout_s)

@@ -314,12 +314,14 @@ class RunQueue:
             InvalidTimeout: the delay is negative or has no end, or is no number.
         """
         check_delay(delay_s)
-        if self._clock is None and self._event_loop is None:
+        if self._clock is not None:
+            return self.timers.add(self._clock.monotonic_s() + delay_s, action)
+        if self._event_loop is None:
             # Its start takes milliseconds. They would be missing at the end: an actor that looks
             # at a clock of its own when it is woken would find that it is too early.
             self.event_loop()
-        timer = self.timers.add(self.monotonic_s() + delay_s, action)
-        if self._clock is None and (self._alarm_s is None or timer.deadline_s < self._alarm_s):
+        timer = self.timers.add(time.monotonic() + delay_s, action)
+        if self._alarm_s is None or timer.deadline_s < self._alarm_s:
             self._alarm_s = timer.deadline_s
             self.event_loop().set_alarm(timer.deadline_s, self._ring)
         return timer
