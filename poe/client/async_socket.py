@@ -4,18 +4,17 @@ Requests and replies are those of `poe.protocol`; `Pipeline` moves them over the
 """
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from poe.client.pipeline import Pipeline
 from poe.errors import (
     CallTimeout,
     ConnectFailed,
     ConnectionClosed,
-    CorruptRecord,
     LocalProtocolError,
     OriginalServer,
+    PoeError,
     RemoteProtocolError,
 )
 from poe.errors.timeout import limit_of
@@ -24,28 +23,23 @@ from poe.protocol import (
     FRAME_MAX,
     RANGE_BYTES,
     RANGE_COUNT_MAX,
-    ControlReply,
-    ControlRequest,
-    DataReply,
     IndexedRecords,
-    IndexedReply,
     LastPut,
     Messages,
-    PointerRequest,
     PutId,
     PutReply,
-    RangeRequest,
     Record,
     Removed,
     Span,
+    exchange,
     topic_bytes,
 )
-from poe.protocol.arguments import check_pointer, range_arguments, wait_arguments
-from poe.protocol.exchange import connect_failure, find_original
+from poe.protocol.exchange import Exchange
 from poe.protocol.messages import ReplyT, put_frame
 from poe.protocol.original import HEAD_SIZE, lacking
-from poe.protocol.paging import PAGE_COUNT, end_of
-from poe.protocol.put_id import check_producer, copy_arguments
+from poe.protocol.wire import connect_failure, find_original
+
+T = TypeVar("T")
 
 
 async def connect(
@@ -96,7 +90,6 @@ class AsyncSocket:
         self._peer = peer
         self._timeout_s = timeout_s
         self._frame_max = frame_max
-        self._ids = itertools.count(1)
 
     async def __aenter__(self) -> Self:
         return self
@@ -111,41 +104,13 @@ class AsyncSocket:
     async def write(
         self, topic: bytes | str, messages: Messages, put_id: PutId | None = None
     ) -> int:
-        """Append all messages to the topic, or none, and return the pointer of the last.
-
-        With a `put_id` they are stored once, however often this is called with it: call it again
-        where it is not known whether they were stored.
-
-        Raises:
-            SequenceGap, ProducerFenced: nothing was stored; see `PutId`.
-            RepeatedPut: they were stored before, at a pointer that is not known any more.
-            LocalProtocolError: nothing was sent; topic or messages are not acceptable, or do not
-                fit into one frame of `frame_max` bytes.
-            ConnectionClosed, CallTimeout, ActorDead: the messages may have been stored, or not.
-            PoeError: the server's refusal; nothing was stored.
-        """
+        """Append all messages to the topic, or none, see `Socket.write`."""
         frame = put_frame(topic_bytes(topic), messages, put_id, self._frame_max)
         return (await self._call(frame, PutReply)).pointer
 
     async def read(self, topic: bytes | str, pointer: int, limit: int) -> list[Record]:
-        """Return (pointer, message) of up to `limit` records that follow `pointer`, oldest first.
-
-        An empty list means that nothing follows yet, or that the topic is not known.
-
-        Raises:
-            LocalProtocolError, PointerOutOfRange: nothing was sent; an argument is out of range.
-            ConnectionClosed, CallTimeout: no reply came.
-            CorruptRecord: the first record that follows is damaged; those before it were read.
-            PoeError: the server's refusal.
-        """
-        frame = PointerRequest(topic_bytes(topic), pointer, limit).encode()
-        try:
-            return (await self._call(frame, DataReply)).records
-        except CorruptRecord as error:
-            if error.pointer is not None or limit == 1:
-                raise
-            # Asked for one record, the server looks at it, and tells where it lies.
-            return await self.read(topic, pointer, 1)
+        """Return (pointer, message) of records that follow `pointer`, see `Socket.read`."""
+        return await self._ask(exchange.read(topic, pointer, limit))
 
     async def read_range(
         self,
@@ -155,180 +120,65 @@ class AsyncSocket:
         limit: int = RANGE_COUNT_MAX,
         bytes_max: int = RANGE_BYTES,
     ) -> IndexedRecords:
-        """Return records that follow `pointer` up to `last`, oldest first, as arrays.
-
-        They are of one segment, at most `limit`, and about `bytes_max` bytes at most, though it is
-        one record at least. There are none where nothing follows up to `last`.
-
-        Raises:
-            LocalProtocolError, PointerOutOfRange: nothing was sent; an argument is out of range.
-            ConnectionClosed, CallTimeout: no reply came.
-            CorruptRecord: the first record that follows is damaged; those before it were read.
-            PoeError: the server's refusal.
-        """
-        frame = RangeRequest(topic_bytes(topic), pointer, last, limit, bytes_max).encode()
-        try:
-            return (await self._call(frame, IndexedReply)).records
-        except CorruptRecord as error:
-            if error.pointer is not None or limit == 1:
-                raise
-            # Asked for one record, the server looks at it, and tells where it lies.
-            return await self.read_range(topic, pointer, last, 1)
+        """Return records that follow `pointer` up to `last`, see `Socket.read_range`."""
+        return await self._ask(exchange.read_range(topic, pointer, last, limit, bytes_max))
 
     async def control(self, op: str, **arguments: object) -> Any:  # noqa: ANN401 - any msgpack value
-        """Return the result of a control request, such as `info` or `sync`.
-
-        Raises:
-            LocalProtocolError: nothing was sent; an argument cannot be sent.
-            ConnectionClosed, CallTimeout: no reply came.
-            PoeError: the server's refusal.
-        """
-        return await self._control(op, arguments)
+        """Return the result of a control request, see `Socket.control`."""
+        return await self._ask(exchange.control(op, arguments, lambda result: result))
 
     async def wait(self, topic: bytes | str, pointer: int, timeout_s: float) -> bool:
-        """Wait up to `timeout_s` until something follows `pointer`; return whether it does.
-
-        Raises:
-            PointerOutOfRange: nothing was sent.
-            PoeError: as `control`; the socket's own time-out is added to `timeout_s`.
-        """
-        arguments = wait_arguments(topic, pointer, timeout_s)
-        return bool(await self._control("wait", arguments, extra_s=timeout_s))
+        """Wait up to `timeout_s` until something follows `pointer`, see `Socket.wait`."""
+        return await self._ask(exchange.wait(topic, pointer, timeout_s))
 
     async def topics(self) -> list[bytes]:
-        """Return the names of all topics.
-
-        Raises:
-            PoeError: as `control`.
-        """
-        return list(await self.control("topics"))
+        """Return the names of all topics."""
+        return await self._ask(exchange.topics())
 
     async def status(self) -> dict[bytes, list[Any]]:
-        """Return for each topic the reference and role of each of its appendix servers.
-
-        Raises:
-            PoeError: as `control`.
-        """
-        return dict(await self.control("status"))
+        """Return the appendix servers of each topic, see `Socket.status`."""
+        return await self._ask(exchange.status())
 
     async def info(self) -> dict[bytes, list[dict[str, Any]]]:
-        """Return for each topic what is known of its segments, oldest first, a map for each.
-
-        They are asked for page by page, so that no reply is longer than it need be.
-
-        Raises:
-            PoeError: as `control`.
-        """
-        told: dict[bytes, list[dict[str, Any]]] = {}
-        after: bytes | None = b""
-        while after is not None:
-            page = await self.control("info", after=after, count=PAGE_COUNT)
-            told.update(page)
-            after = end_of(page, after)
-        return told
+        """Return for each topic what is known of its segments, see `Socket.info`."""
+        return await self._ask(exchange.info())
 
     async def segments(self, topic: bytes | str) -> list[dict[str, Any]]:
-        """Return what is known of the segments of a topic, oldest first, a map for each.
-
-        Raises:
-            UnknownTopic: nobody put anything onto it.
-            PoeError: as `control`.
-        """
-        return list(await self.control("segments", topic=topic_bytes(topic)))
+        """Return what is known of the segments of a topic, see `Socket.segments`."""
+        return await self._ask(exchange.segments(topic))
 
     async def removed(self, topic: bytes | str, pointer: int) -> Removed:
-        """Tell what was removed of a topic from `pointer` on; the topic need not exist any more.
-
-        Raises:
-            PointerOutOfRange: nothing was sent.
-            PoeError: as `control`.
-        """
-        check_pointer(pointer)
-        arguments = {"topic": topic_bytes(topic), "pointer": pointer}
-        try:
-            return Removed.from_map(await self._control("removed", arguments))
-        except RemoteProtocolError as error:
-            return Removed.unknown(error)
+        """Tell what was removed of a topic from `pointer` on, see `Socket.removed`."""
+        return await self._ask(exchange.removed(topic, pointer))
 
     async def span(
         self, topic: bytes | str, pointer: int, last: int, limit: int, bytes_max: int
     ) -> Span | None:
-        """Tell what a `read_range` would return, without its bytes; None where it is nothing.
-
-        Raises:
-            LocalProtocolError, PointerOutOfRange: nothing was sent; an argument is out of range.
-            PoeError: as `control`.
-        """
-        arguments = range_arguments(topic, pointer, last, limit, bytes_max)
-        span = await self._control("span", arguments)
-        return None if span is None else Span(*span)
+        """Tell what a `read_range` would return, without its bytes, see `Socket.span`."""
+        return await self._ask(exchange.span(topic, pointer, last, limit, bytes_max))
 
     async def trim(self, topic: bytes | str, pointer: int) -> int:
-        """Delete the segments that hold nothing behind `pointer`; return how many. The topic stays.
-
-        Raises:
-            PointerOutOfRange: nothing was sent.
-            UnknownTopic: nobody put anything onto it.
-            PoeError: as `control`.
-        """
-        check_pointer(pointer)
-        return int(await self.control("trim", topic=topic_bytes(topic), pointer=pointer))
+        """Delete the segments that hold nothing behind `pointer`, see `Socket.trim`."""
+        return await self._ask(exchange.trim(topic, pointer))
 
     async def delete(self, topic: bytes | str) -> None:
-        """Delete a topic with all its messages; the next put onto it makes a new one.
-
-        Raises:
-            UnknownTopic: nobody put anything onto it.
-            PoeError: as `control`.
-        """
-        await self.control("delete", topic=topic_bytes(topic))
+        """Delete a topic with all its messages, see `Socket.delete`."""
+        await self._ask(exchange.delete(topic))
 
     async def copy(
         self, source: bytes | str, pointer: int, last: int, topic: bytes | str, put_id: PutId
     ) -> int:
-        """Copy what a put has stored on `source` onto another topic; return the last pointer there.
-
-        It is the put `put_id` there, and so copied once, however often this is called with it. The
-        server does it: no message comes here.
-
-        Args:
-            source: topic where it is.
-            pointer: the one before the first of its records; its last less their number.
-            last: pointer of its last record, as `write` has returned it.
-            topic: where the records are to go.
-            put_id: as of `write`.
-
-        Raises:
-            RangeGone: not all of its records are there any more; nothing was copied.
-            PoeError: as `write` and `control`.
-        """
-        arguments = copy_arguments(source, pointer, last, topic, put_id)
-        return int(await self._control("copy", arguments))
+        """Copy what a put has stored on `source` onto another topic, see `Socket.copy`."""
+        return await self._ask(exchange.copy(source, pointer, last, topic, put_id))
 
     async def last_put(self, topic: bytes | str, producer: bytes) -> LastPut | None:
-        """Return the newest put of a producer that the topic has; None where it has none.
-
-        Raises:
-            LocalProtocolError: nothing was sent; the producer is none.
-            PoeError: as `control`.
-        """
-        arguments = {"topic": topic_bytes(topic), "producer": check_producer(producer)}
-        found = await self._control("last_put", arguments)
-        return None if found is None else LastPut(*found)
+        """Return the newest put of a producer that the topic has, see `Socket.last_put`."""
+        return await self._ask(exchange.last_put(topic, producer))
 
     async def follow(
         self, topic: bytes | str, pointer: int = 0, batch: int = 100
     ) -> AsyncIterator[Record]:
-        """Yield each record that follows `pointer`, for ever; wait where none is there yet.
-
-        Args:
-            topic: name of the topic, which need not exist yet.
-            pointer: the last one seen; 0 begins with the oldest record.
-            batch: records to read at a time, 1 or more.
-
-        Raises:
-            PoeError: as `read` and `wait`.
-        """
+        """Yield each record that follows `pointer`, for ever, see `Socket.follow`."""
         if batch < 1:
             msg = f"batch is {batch}; follow reads 1 record or more at a time"
             raise LocalProtocolError(msg)
@@ -342,14 +192,21 @@ class AsyncSocket:
             else:
                 await self.wait(topic, last_pointer, FOLLOW_WAIT_S)
 
-    async def _control(self, op: str, arguments: dict[str, Any], extra_s: float = 0.0) -> Any:  # noqa: ANN401 - any msgpack value
-        request = ControlRequest(op, next(self._ids), arguments)
-        reply = await self._call(request.encode(), ControlReply, extra_s)
-        if reply.id != request.id:
-            msg = f"control request {request.id} was answered with id {reply.id}"
-            await self._pipeline.close(msg)
-            raise RemoteProtocolError(msg)
-        return reply.result
+    async def _ask(self, asked: Exchange[T]) -> T:
+        """Return what a request comes to, which may be one request after the other."""
+        while True:
+            try:
+                reply = await self._call(asked.frame, asked.reply_class, asked.extra_s)
+            except PoeError as error:
+                found = asked.refused(error)
+            else:
+                if asked.id is not None and (because := asked.mismatch(reply)):
+                    await self._pipeline.close(because)
+                    raise RemoteProtocolError(because)
+                found = asked.finish(reply)
+            if not isinstance(found, Exchange):
+                return found
+            asked = found
 
     async def _call(self, frame: bytes, reply_class: type[ReplyT], extra_s: float = 0.0) -> ReplyT:
         limit_s = None if self._timeout_s is None else self._timeout_s + extra_s

@@ -1,14 +1,13 @@
 """The socket protocol: bytes to messages and back, and a thin blocking client beside it.
 
 The codec never sees a socket, an event loop or an actor, so that server, blocking client and
-asyncio client share it. `poe.protocol.exchange` is the one module here that does I/O.
+asyncio client share it. `poe.protocol.wire` is the one module here that does I/O.
 """
 
 from poe.protocol.arguments import topic_bytes
 from poe.protocol.batch import JoinedBatch, Messages
 from poe.protocol.client import FOLLOW_WAIT_S, Socket, read, socket, write
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
-from poe.protocol.exchange import IN_FLIGHT_MAX
 from poe.protocol.frames import FRAME_MAX, SCRATCH_SIZE, FrameReader, frame_header
 from poe.protocol.messages import (
     DataReply,
@@ -31,6 +30,7 @@ from poe.protocol.ranges import (
 )
 from poe.protocol.records import Record
 from poe.protocol.removed import Removed
+from poe.protocol.wire import IN_FLIGHT_MAX
 
 __all__ = [
     "FOLLOW_WAIT_S",

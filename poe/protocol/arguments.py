@@ -3,7 +3,6 @@
 from typing import Any
 
 from poe.errors import LocalProtocolError, PointerOutOfRange
-from poe.errors.timeout import check_delay
 from poe.record import POINTER_MAX
 
 LIMIT_MAX = (1 << 32) - 1
@@ -24,19 +23,6 @@ def topic_bytes(topic: bytes | str) -> bytes:
     if not name:
         raise LocalProtocolError(msg)
     return name
-
-
-def wait_arguments(topic: bytes | str, pointer: int, timeout_s: float) -> dict[str, Any]:
-    """Return the arguments of the control op `wait`: until something follows `pointer`.
-
-    Raises:
-        LocalProtocolError: empty topic.
-        InvalidTimeout: no time.
-        PointerOutOfRange: the pointer does not fit 56 bits.
-    """
-    check_pointer(pointer)
-    check_delay(timeout_s, "timeout_s")
-    return {"topic": topic_bytes(topic), "pointer": pointer, "timeout_s": timeout_s}
 
 
 def range_arguments(

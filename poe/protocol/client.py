@@ -6,17 +6,17 @@ and its end are in `exchange.py`.
 """
 
 from collections.abc import Generator, Iterable, Iterator
-from typing import Any
+from typing import Any, Self, TypeVar
 
-from poe.errors import CorruptRecord, LocalProtocolError, RemoteProtocolError
+from poe.errors import CorruptRecord, LocalProtocolError, PoeError, RemoteProtocolError
 from poe.errors.timeout import limit_of
-from poe.protocol.arguments import check_pointer, range_arguments, topic_bytes, wait_arguments
+from poe.protocol import exchange
+from poe.protocol.arguments import topic_bytes
 from poe.protocol.batch import Messages
-from poe.protocol.exchange import IN_FLIGHT_MAX, Exchange, open_connection
+from poe.protocol.exchange import Exchange
 from poe.protocol.frames import FRAME_MAX
-from poe.protocol.messages import DataReply, PointerRequest, PutReply, PutRequest, put_frame
-from poe.protocol.paging import PAGE_COUNT, end_of
-from poe.protocol.put_id import LastPut, PutId, check_producer, copy_arguments
+from poe.protocol.messages import PutReply, PutRequest, put_frame
+from poe.protocol.put_id import LastPut, PutId
 from poe.protocol.ranges import (
     RANGE_BYTES,
     RANGE_COUNT_MAX,
@@ -27,6 +27,9 @@ from poe.protocol.ranges import (
 )
 from poe.protocol.records import Record
 from poe.protocol.removed import Removed
+from poe.protocol.wire import IN_FLIGHT_MAX, TcpSocket, Wire, open_connection
+
+T = TypeVar("T")
 
 FOLLOW_WAIT_S = 30.0
 """How long `follow` lets the server wait for new messages before it asks again."""
@@ -66,14 +69,51 @@ def read(topic: bytes | str, pointer: int, limit: int, socket: "Socket") -> list
     return socket.read(topic, pointer, limit)
 
 
-class Socket(Exchange):
+class Socket:
     """One connection to a server; made by `poe.protocol.socket`.
 
     Not thread-safe: a second thread needs a socket of its own. A refused request leaves the socket
     usable. After a time-out, an interrupt, a lost connection or a reply that makes no sense it is
     not, since nobody could tell which reply belongs to which request; each further call says so.
-
     """
+
+    def __init__(
+        self, connection: TcpSocket, peer: str, *, timeout_s: float | None, frame_max: int
+    ) -> None:
+        self._wire = Wire(connection, peer, timeout_s=timeout_s, frame_max=frame_max)
+        self._frame_max = frame_max
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; further calls raise `ConnectionClosed`."""
+        self._wire.close("it was closed here")
+
+    @property
+    def is_usable(self) -> bool:
+        """Tell whether it can still be used: neither closed, nor broken by what came or did not."""
+        return self._wire.is_usable
+
+    def _ask(self, asked: Exchange[T]) -> T:
+        """Return what a request comes to, which may be one request after the other."""
+        while True:
+            frame, reply_class, finish, refused, extra_s, _ = asked
+            try:
+                reply = self._wire.call(frame, reply_class, extra_s)
+            except PoeError as error:
+                found = refused(error)
+            else:
+                if asked.id is not None and (because := asked.mismatch(reply)):
+                    self._wire.close(because)
+                    raise RemoteProtocolError(because)
+                found = finish(reply)
+            if not isinstance(found, Exchange):
+                return found
+            asked = found
 
     def write(self, topic: bytes | str, messages: Messages, put_id: PutId | None = None) -> int:
         """Append all messages to the topic, or none, and return the pointer of the last.
@@ -90,7 +130,7 @@ class Socket(Exchange):
             PoeError: the server's refusal; nothing was stored.
         """
         frame = put_frame(topic_bytes(topic), messages, put_id, self._frame_max)
-        return self._call(frame, PutReply).pointer
+        return self._wire.call(frame, PutReply).pointer
 
     def write_batches(
         self, topic: bytes | str, batches: Iterable[Messages]
@@ -105,17 +145,17 @@ class Socket(Exchange):
             PoeError: as `write`.
         """
         name = topic_bytes(topic)
-        self._check_usable()
+        self._wire.check_usable()
         try:
             for batch in batches:
                 frame = PutRequest(name, batch).encode(self._frame_max)
-                if self._in_flight_count == IN_FLIGHT_MAX:
-                    yield self._receive(PutReply, self._timeout_s).pointer
-                self._send(frame)
-            while self._in_flight_count:
-                yield self._receive(PutReply, self._timeout_s).pointer
+                if self._wire.in_flight_count == IN_FLIGHT_MAX:
+                    yield self._wire.receive(PutReply).pointer
+                self._wire.send(frame)
+            while self._wire.in_flight_count:
+                yield self._wire.receive(PutReply).pointer
         finally:
-            self._drop_replies(PutReply)
+            self._wire.drop_replies(PutReply)
 
     def read(self, topic: bytes | str, pointer: int, limit: int) -> list[Record]:
         """Return (pointer, message) of up to `limit` records that follow `pointer`, oldest first.
@@ -128,14 +168,7 @@ class Socket(Exchange):
             CorruptRecord: the first record that follows is damaged; those before it were read.
             PoeError: the server's refusal.
         """
-        frame = PointerRequest(topic_bytes(topic), pointer, limit).encode()
-        try:
-            return self._call(frame, DataReply).records
-        except CorruptRecord as error:
-            if error.pointer is not None or limit == 1:
-                raise
-            # Asked for one record, the server looks at it, and tells where it lies.
-            return self.read(topic, pointer, 1)
+        return self._ask(exchange.read(topic, pointer, limit))
 
     def read_range(
         self,
@@ -156,14 +189,7 @@ class Socket(Exchange):
             CorruptRecord: the first record that follows is damaged; those before it were read.
             PoeError: the server's refusal.
         """
-        frame = RangeRequest(topic_bytes(topic), pointer, last, limit, bytes_max).encode()
-        try:
-            return self._call(frame, IndexedReply).records
-        except CorruptRecord as error:
-            if error.pointer is not None or limit == 1:
-                raise
-            # Asked for one record, the server looks at it, and tells where it lies.
-            return self.read_range(topic, pointer, last, 1)
+        return self._ask(exchange.read_range(topic, pointer, last, limit, bytes_max))
 
     def read_ranges(
         self,
@@ -181,22 +207,24 @@ class Socket(Exchange):
         Raises:
             PoeError: as `read_range`.
         """
-        name = topic_bytes(topic)
-        self._check_usable()
+        name, wire = topic_bytes(topic), self._wire
+        wire.check_usable()
         try:
-            self._send(RangeRequest(name, pointer, last, limit, bytes_max).encode())
-            while self._in_flight_count:
+            wire.send(RangeRequest(name, pointer, last, limit, bytes_max).encode())
+            while self._wire.in_flight_count:
                 try:
-                    records = self._receive(IndexedReply, self._timeout_s).records
+                    records = self._wire.receive(IndexedReply).records
                 except CorruptRecord:
                     records = self.read_range(name, pointer, last, 1)
                 if len(records):
                     pointer = int(records.pointers[-1])
                     if pointer < last:
-                        self._send(RangeRequest(name, pointer, last, limit, bytes_max).encode())
+                        self._wire.send(
+                            RangeRequest(name, pointer, last, limit, bytes_max).encode()
+                        )
                     yield records
         finally:
-            self._drop_replies(IndexedReply)
+            self._wire.drop_replies(IndexedReply)
 
     def control(self, op: str, **arguments: object) -> Any:  # noqa: ANN401 - any msgpack value
         """Return the result of a control request, such as `info` or `sync`.
@@ -206,7 +234,7 @@ class Socket(Exchange):
             ConnectionClosed, CallTimeout: no reply came.
             PoeError: the server's refusal.
         """
-        return self._control(op, arguments)
+        return self._ask(exchange.control(op, arguments, lambda result: result))
 
     def wait(self, topic: bytes | str, pointer: int, timeout_s: float) -> bool:
         """Wait up to `timeout_s` until something follows `pointer`; return whether it does.
@@ -215,8 +243,7 @@ class Socket(Exchange):
             PointerOutOfRange: nothing was sent.
             PoeError: as `control`; the socket's own time-out is added to `timeout_s`.
         """
-        arguments = wait_arguments(topic, pointer, timeout_s)
-        return bool(self._control("wait", arguments, extra_s=timeout_s))
+        return self._ask(exchange.wait(topic, pointer, timeout_s))
 
     def topics(self) -> list[bytes]:
         """Return the names of all topics.
@@ -224,7 +251,7 @@ class Socket(Exchange):
         Raises:
             PoeError: as `control`.
         """
-        return list(self.control("topics"))
+        return self._ask(exchange.topics())
 
     def status(self) -> dict[bytes, list[Any]]:
         """Return for each topic the reference and role of each of its appendix servers.
@@ -232,7 +259,7 @@ class Socket(Exchange):
         Raises:
             PoeError: as `control`.
         """
-        return dict(self.control("status"))
+        return self._ask(exchange.status())
 
     def info(self) -> dict[bytes, list[dict[str, Any]]]:
         """Return for each topic what is known of its segments, oldest first, a map for each.
@@ -242,13 +269,7 @@ class Socket(Exchange):
         Raises:
             PoeError: as `control`.
         """
-        told: dict[bytes, list[dict[str, Any]]] = {}
-        after: bytes | None = b""
-        while after is not None:
-            page = self.control("info", after=after, count=PAGE_COUNT)
-            told.update(page)
-            after = end_of(page, after)
-        return told
+        return self._ask(exchange.info())
 
     def segments(self, topic: bytes | str) -> list[dict[str, Any]]:
         """Return what is known of the segments of a topic, oldest first, a map for each.
@@ -257,7 +278,7 @@ class Socket(Exchange):
             UnknownTopic: nobody put anything onto it.
             PoeError: as `control`.
         """
-        return list(self.control("segments", topic=topic_bytes(topic)))
+        return self._ask(exchange.segments(topic))
 
     def removed(self, topic: bytes | str, pointer: int) -> Removed:
         """Return what was removed of a topic from `pointer` on; the topic need not exist any more.
@@ -266,12 +287,7 @@ class Socket(Exchange):
             PointerOutOfRange: nothing was sent.
             PoeError: as `control`.
         """
-        check_pointer(pointer)
-        arguments = {"topic": topic_bytes(topic), "pointer": pointer}
-        try:
-            return Removed.from_map(self._control("removed", arguments))
-        except RemoteProtocolError as error:
-            return Removed.unknown(error)
+        return self._ask(exchange.removed(topic, pointer))
 
     def span(
         self, topic: bytes | str, pointer: int, last: int, limit: int, bytes_max: int
@@ -282,9 +298,7 @@ class Socket(Exchange):
             LocalProtocolError, PointerOutOfRange: nothing was sent; an argument is out of range.
             PoeError: as `control`.
         """
-        arguments = range_arguments(topic, pointer, last, limit, bytes_max)
-        span = self._control("span", arguments)
-        return None if span is None else Span(*span)
+        return self._ask(exchange.span(topic, pointer, last, limit, bytes_max))
 
     def trim(self, topic: bytes | str, pointer: int) -> int:
         """Delete the segments that hold nothing behind `pointer`; return how many. The topic stays.
@@ -294,8 +308,7 @@ class Socket(Exchange):
             UnknownTopic: nobody put anything onto it.
             PoeError: as `control`.
         """
-        check_pointer(pointer)
-        return int(self.control("trim", topic=topic_bytes(topic), pointer=pointer))
+        return self._ask(exchange.trim(topic, pointer))
 
     def delete(self, topic: bytes | str) -> None:
         """Delete a topic with all its messages; the next put onto it makes a new one.
@@ -304,7 +317,7 @@ class Socket(Exchange):
             UnknownTopic: nobody put anything onto it.
             PoeError: as `control`.
         """
-        self.control("delete", topic=topic_bytes(topic))
+        self._ask(exchange.delete(topic))
 
     def copy(
         self, source: bytes | str, pointer: int, last: int, topic: bytes | str, put_id: PutId
@@ -325,7 +338,7 @@ class Socket(Exchange):
             RangeGone: not all of its records are there any more; nothing was copied.
             PoeError: as `write` and `control`.
         """
-        return int(self._control("copy", copy_arguments(source, pointer, last, topic, put_id)))
+        return self._ask(exchange.copy(source, pointer, last, topic, put_id))
 
     def last_put(self, topic: bytes | str, producer: bytes) -> LastPut | None:
         """Return the newest put of a producer that the topic has; None where it has none.
@@ -334,9 +347,7 @@ class Socket(Exchange):
             LocalProtocolError: nothing was sent; the producer is none.
             PoeError: as `control`.
         """
-        arguments = {"topic": topic_bytes(topic), "producer": check_producer(producer)}
-        found = self._control("last_put", arguments)
-        return None if found is None else LastPut(*found)
+        return self._ask(exchange.last_put(topic, producer))
 
     def follow(self, topic: bytes | str, pointer: int = 0, batch: int = 100) -> Iterator[Record]:
         """Yield each record that follows `pointer`, for ever; wait where none is there yet.

@@ -1,218 +1,209 @@
-"""One TCP connection of the blocking client: request frames out, replies in, in their order.
+"""What clients ask a server, as data: a request, the reply it takes, and what that comes to.
 
-It knows how a request is sent, waited for and given up; what is asked is in `client.py`.
+The blocking and the asyncio socket send these and wait; they know no more of them, but for puts,
+which are the simplest and the most frequent. Arguments are checked here, so that what is wrong with
+them is told before anything is sent.
 """
 
-import contextlib
-import itertools
-import os
-import socket as tcp
-from time import monotonic
-from typing import Any, Self
+from collections.abc import Callable, Collection
+from itertools import count
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from poe.errors import (
-    CallTimeout,
-    ConnectFailed,
-    ConnectionClosed,
-    LocalProtocolError,
-    OriginalServer,
-    PoeError,
-    RemoteProtocolError,
-)
+from poe.errors import CorruptRecord, PoeError, RemoteProtocolError
+from poe.errors.timeout import check_delay
+from poe.protocol.arguments import check_pointer, range_arguments, topic_bytes
 from poe.protocol.control import ControlReply, ControlRequest
-from poe.protocol.frames import HEADER_SIZE, SCRATCH_SIZE
-from poe.protocol.messages import ReplyT, decode_reply
-from poe.protocol.original import HEAD_SIZE, PROBE, ReplyReader, is_original_reply, lacking
+from poe.protocol.messages import DataReply, PointerRequest
+from poe.protocol.put_id import LastPut, PutId, check_producer
+from poe.protocol.ranges import IndexedRecords, IndexedReply, RangeRequest, Span
+from poe.protocol.records import Record
+from poe.protocol.removed import Removed
 
-IN_FLIGHT_MAX = 64
-"""Requests that a server takes from one connection before it has answered the first."""
-_PROBE_TIMEOUT_S = 2.0
+T = TypeVar("T")
+
+PAGE_COUNT = 500
+"""Topics in a page of `info`: they are told page by page, so that no other client waits for it."""
+
+_ids = count(1)
+_records = attrgetter("records")
 
 
-def open_connection(host: str, port: int, timeout_s: float | None) -> tcp.socket:
-    """Connect to a server.
+def _raise(error: PoeError) -> Any:  # noqa: ANN401 - it returns nothing
+    raise error
 
-    Raises:
-        ConnectFailed: nobody listens there, or not within `timeout_s`.
+
+class Exchange(NamedTuple, Generic[T]):
+    """One request and its reply."""
+
+    frame: bytes
+    reply_class: type[Any]
+    finish: "Callable[[Any], T | Exchange[T]]"
+    """Makes the result of the reply, or what is to be asked next."""
+    refused: "Callable[[PoeError], T | Exchange[T]]" = _raise
+    """Does the same with the error of a server that refuses the request, or raises it."""
+    extra_s: float = 0.0
+    """How long the request lets the server wait, beside what any call may take."""
+    id: int | None = None
+    """Of a control request, which the reply repeats."""
+
+    def mismatch(self, reply: ControlReply) -> str:
+        """Tell what is wrong with a reply that is to another request: no later one fits, either."""
+        if reply.id == self.id:
+            return ""
+        return f"control request {self.id} was answered with id {reply.id}"
+
+
+def read(topic: bytes | str, pointer: int, limit: int) -> Exchange[list[Record]]:
+    """Read records that follow a pointer."""
+    frame = PointerRequest(topic_bytes(topic), pointer, limit).encode()
+    return Exchange(
+        frame, DataReply, _records, lambda error: read(topic, pointer, _smaller(limit, error))
+    )
+
+
+def read_range(
+    topic: bytes | str, pointer: int, last: int, limit: int, bytes_max: int
+) -> Exchange[IndexedRecords]:
+    """Read records as arrays."""
+    frame = RangeRequest(topic_bytes(topic), pointer, last, limit, bytes_max).encode()
+    return Exchange(
+        frame,
+        IndexedReply,
+        _records,
+        lambda error: read_range(topic, pointer, last, _smaller(limit, error), bytes_max),
+    )
+
+
+def _smaller(limit: int, error: PoeError) -> int:
+    """Return the limit with which to ask again after damage, or raise the error.
+
+    Asked for one record, the server looks at it, and tells where it lies.
     """
-    try:
-        connection = tcp.create_connection((host, port), timeout_s)
-    except (OSError, UnicodeError, OverflowError) as error:
-        raise ConnectFailed(host, port, connect_failure(error)) from error
-    # A request is one write; waiting to fill a packet would only delay it.
-    connection.setsockopt(tcp.IPPROTO_TCP, tcp.TCP_NODELAY, 1)
-    return connection
+    if not isinstance(error, CorruptRecord) or error.pointer is not None or limit == 1:
+        raise error
+    return 1
 
 
-def connect_failure(error: Exception) -> str:
-    """Say why no connection came about, as the system says it: the same for every client."""
-    if isinstance(error, OSError) and error.errno is not None:
-        # Those of name resolution are negative and have words of their own.
-        return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
-    return str(error) or "timed out"
+def control(
+    op: str,
+    arguments: dict[str, Any],
+    finish: Callable[[Any], T | Exchange[T]],
+    refused: Callable[[PoeError], T | Exchange[T]] = _raise,
+    extra_s: float = 0.0,
+) -> Exchange[T]:
+    """Ask for anything else; `finish` gets the result of the reply."""
+    request = ControlRequest(op, next(_ids), arguments)
+    return Exchange(
+        request.encode(),
+        ControlReply,
+        lambda reply: finish(reply.result),
+        refused,
+        extra_s,
+        request.id,
+    )
 
 
-def find_original(address: Any, peer: str, head: bytes) -> OriginalServer | None:  # noqa: ANN401 - of a socket
-    """Ask a server that has closed a connection whether it is the original, and lacks something.
+def wait(topic: bytes | str, pointer: int, timeout_s: float) -> Exchange[bool]:
+    """Wait until something follows a pointer; whether it does."""
+    check_pointer(pointer)
+    check_delay(timeout_s, "timeout_s")
+    arguments = {"topic": topic_bytes(topic), "pointer": pointer, "timeout_s": timeout_s}
+    return control("wait", arguments, bool, extra_s=timeout_s)
 
-    Args:
-        address: of the server, as the lost connection had it.
-        peer: what to call it.
-        head: the begin of the request that it did not answer.
+
+def topics() -> Exchange[list[bytes]]:
+    """Ask for the names of all topics."""
+    return control("topics", {}, list)
+
+
+def status() -> Exchange[dict[bytes, list[Any]]]:
+    """Ask for the appendix servers of all topics."""
+    return control("status", {}, dict)
+
+
+def info() -> Exchange[dict[bytes, list[dict[str, Any]]]]:
+    """Ask for the segments of all topics, page by page."""
+    return _info_behind(b"", {})
+
+
+def _info_behind(
+    after: bytes, told: dict[bytes, list[dict[str, Any]]]
+) -> Exchange[dict[bytes, list[dict[str, Any]]]]:
+    def finish(page: dict[bytes, list[dict[str, Any]]]) -> Any:  # noqa: ANN401 - as `control` says
+        told.update(page)
+        end = end_of(page, after)
+        return told if end is None else _info_behind(end, told)
+
+    return control("info", {"after": after, "count": PAGE_COUNT}, finish)
+
+
+def end_of(page: Collection[bytes], after: bytes) -> bytes | None:
+    """Tell behind which topic the next page begins; None when this was the last one.
+
+    A server that knows no pages tells of all topics each time.
     """
-    what = lacking(head)
-    if not what or not isinstance(address, tuple):
+    if len(page) != PAGE_COUNT:
         return None
-    with (
-        contextlib.suppress(OSError),
-        tcp.create_connection(address[:2], _PROBE_TIMEOUT_S) as connection,
-    ):
-        connection.sendall(PROBE)
-        reply = b""
-        while len(reply) < HEADER_SIZE and (piece := connection.recv(HEADER_SIZE - len(reply))):
-            reply += piece
-        if is_original_reply(reply):
-            return OriginalServer(peer, what)
-    return None
+    end = max(page)
+    return end if end > after else None
 
 
-class Exchange:
-    """The requests under way on one connection.
+def segments(topic: bytes | str) -> Exchange[list[dict[str, Any]]]:
+    """Ask for the segments of a topic."""
+    return control("segments", {"topic": topic_bytes(topic)}, list)
 
-    Invariant: 0 <= requests in flight <= IN_FLIGHT_MAX, and 0 whenever a call begins.
-    """
 
-    def __init__(
-        self, connection: tcp.socket, peer: str, *, timeout_s: float | None, frame_max: int
-    ) -> None:
-        self._connection = connection
-        self._peer = peer
-        self._timeout_s = timeout_s
-        self._frame_max = frame_max
-        self._reader = ReplyReader(frame_max)
-        self._scratch = memoryview(bytearray(SCRATCH_SIZE))
-        self._ids = itertools.count(1)
-        self._in_flight_count = 0
-        self._unusable_because = ""
-        self._sent_head = b""
-        self._address: object = None
-        with contextlib.suppress(OSError):  # lost already
-            self._address = connection.getpeername()
+def removed(topic: bytes | str, pointer: int) -> Exchange[Removed]:
+    """Ask what was removed of a topic."""
+    check_pointer(pointer)
+    arguments = {"topic": topic_bytes(topic), "pointer": pointer}
+    return control("removed", arguments, Removed.from_map, _removed_of_old)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+def _removed_of_old(error: PoeError) -> Removed:
+    if not isinstance(error, RemoteProtocolError):
+        raise error
+    return Removed.unknown(error)
 
-    def close(self) -> None:
-        """Close the connection; further calls raise `ConnectionClosed`."""
-        self._close("it was closed here")
 
-    @property
-    def is_usable(self) -> bool:
-        """Tell whether it can still be used: neither closed, nor broken by what came or did not."""
-        return not self._unusable_because
+def span(
+    topic: bytes | str, pointer: int, last: int, limit: int, bytes_max: int
+) -> Exchange[Span | None]:
+    """Ask what a range holds, without its bytes."""
+    arguments = range_arguments(topic, pointer, last, limit, bytes_max)
+    return control("span", arguments, lambda found: None if found is None else Span(*found))
 
-    def _control(self, op: str, arguments: dict[str, Any], extra_s: float = 0.0) -> Any:  # noqa: ANN401 - any msgpack value
-        request = ControlRequest(op, next(self._ids), arguments)
-        reply = self._call(request.encode(), ControlReply, extra_s)
-        if reply.id != request.id:
-            msg = f"control request {request.id} was answered with id {reply.id}"
-            self._close(msg)
-            raise RemoteProtocolError(msg)
-        return reply.result
 
-    def _call(self, frame: bytes, reply_class: type[ReplyT], extra_s: float = 0.0) -> ReplyT:
-        self._check_usable()
-        self._send(frame)
-        limit_s = None if self._timeout_s is None else self._timeout_s + extra_s
-        return self._receive(reply_class, limit_s)
+def trim(topic: bytes | str, pointer: int) -> Exchange[int]:
+    """Delete segments up to a pointer; how many."""
+    check_pointer(pointer)
+    return control("trim", {"topic": topic_bytes(topic), "pointer": pointer}, int)
 
-    def _drop_replies(self, reply_class: type[ReplyT]) -> None:
-        """Receive what is outstanding: the next call must not take one of it for its own."""
-        while self._in_flight_count and not self._unusable_because:
-            with contextlib.suppress(PoeError):
-                self._receive(reply_class, self._timeout_s)
 
-    def _check_usable(self) -> None:
-        if self._unusable_because:
-            raise self._closed_error()
-        if self._in_flight_count:
-            msg = (
-                f"replies to {self._in_flight_count} requests are outstanding; "
-                "exhaust or close the iterator of write_batches or read_ranges first"
-            )
-            raise LocalProtocolError(msg)
+def delete(topic: bytes | str) -> Exchange[None]:
+    """Delete a topic."""
+    return control("delete", {"topic": topic_bytes(topic)}, lambda _: None)
 
-    def _send(self, frame: bytes) -> None:
-        # Cleared at the end only: an interrupt in between leaves half a frame on the wire.
-        self._unusable_because = "a call was interrupted"
-        self._sent_head = frame[:HEAD_SIZE]
-        self._set_timeout(self._timeout_s)
-        try:
-            self._connection.sendall(frame)
-        except TimeoutError as error:
-            raise self._time_out(self._timeout_s) from error
-        except OSError:
-            # A server that refuses a connection or a frame says why before it closes, and what it
-            # said can still be received; if it said nothing, receiving finds the connection lost.
-            pass
-        self._in_flight_count += 1
-        self._unusable_because = ""
 
-    def _receive(self, reply_class: type[ReplyT], timeout_s: float | None) -> ReplyT:
-        try:
-            message_type, body = self._receive_frame(timeout_s)
-            reply = decode_reply(reply_class, message_type, body)
-        except RemoteProtocolError as error:
-            told = self._reader.explained(error, self._peer)
-            self._close(str(told))
-            raise told from None
-        if isinstance(reply, PoeError):
-            raise reply
-        return reply
+def copy(
+    source: bytes | str, pointer: int, last: int, topic: bytes | str, put_id: PutId
+) -> Exchange[int]:
+    """Copy records from topic to topic; the last pointer there."""
+    check_pointer(pointer)
+    check_pointer(last)
+    put_id.encode()
+    arguments = {
+        "source": topic_bytes(source),
+        "pointer": pointer,
+        "last": last,
+        "topic": topic_bytes(topic),
+        **put_id._asdict(),
+    }
+    return control("copy", arguments, int)
 
-    def _receive_frame(self, timeout_s: float | None) -> tuple[int, memoryview]:
-        self._unusable_because = "a call was interrupted"
-        deadline_s = None if timeout_s is None else monotonic() + timeout_s
-        while (frame := self._reader.next_frame()) is None:
-            self._set_timeout(None if deadline_s is None else max(deadline_s - monotonic(), 1e-6))
-            try:
-                size = self._connection.recv_into(self._reader.buffer(self._scratch))
-            except TimeoutError as error:
-                raise self._time_out(timeout_s) from error
-            except OSError as error:
-                self._close(f"{self._peer} is gone ({error})")
-                raise self._lost_error() from error
-            if not size:
-                self._close(f"{self._peer} closed the connection")
-                raise self._lost_error()
-            self._reader.received(size)
-        self._in_flight_count -= 1
-        self._unusable_because = ""
-        return frame
 
-    def _set_timeout(self, timeout_s: float | None) -> None:
-        # Without a time-out the socket stays as it was made, which saves two system calls a call.
-        if self._timeout_s is not None:
-            self._connection.settimeout(timeout_s)
-
-    def _time_out(self, timeout_s: float | None) -> CallTimeout:
-        self._close("a call timed out")
-        return CallTimeout(self._peer, timeout_s or 0.0)
-
-    def _close(self, because: str) -> None:
-        self._unusable_because = because
-        self._connection.close()
-
-    def _lost_error(self) -> ConnectionClosed | OriginalServer:
-        """Return what the end of the connection by the server means for who waits."""
-        original = find_original(self._address, self._peer, self._sent_head)
-        if original is None:
-            return self._closed_error()
-        self._unusable_because = str(original)
-        return original
-
-    def _closed_error(self) -> ConnectionClosed:
-        return ConnectionClosed(f"socket is not usable: {self._unusable_because}; open a new one")
+def last_put(topic: bytes | str, producer: bytes) -> Exchange[LastPut | None]:
+    """Ask for the newest put of a producer."""
+    arguments = {"topic": topic_bytes(topic), "producer": check_producer(producer)}
+    return control("last_put", arguments, lambda found: None if found is None else LastPut(*found))

@@ -1,10 +1,10 @@
 """Which put of which producer a request is, so that one that is sent again is known."""
 
 from struct import Struct
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from poe.errors import LocalProtocolError
-from poe.protocol.arguments import LIMIT_MAX, check_pointer, topic_bytes
+from poe.protocol.arguments import LIMIT_MAX
 
 PRODUCER_SIZE = 16
 """Bytes of a producer's name."""
@@ -72,27 +72,3 @@ def check_producer(producer: object) -> bytes:
         msg = f"producer of a put is {producer!r}; use {PRODUCER_SIZE} bytes, such as uuid4().bytes"
         raise LocalProtocolError(msg)
     return producer
-
-
-def copy_arguments(
-    source: bytes | str, pointer: int, last: int, topic: bytes | str, put_id: PutId
-) -> dict[str, Any]:
-    """Return the arguments of the control op `copy`.
-
-    Raises:
-        LocalProtocolError: an empty topic, or a number that is out of range.
-        PointerOutOfRange: a pointer does not fit 56 bits.
-    """
-    check_pointer(pointer)
-    check_pointer(last)
-    put_id.encode()
-    producer, epoch, sequence = put_id
-    return {
-        "source": topic_bytes(source),
-        "pointer": pointer,
-        "last": last,
-        "topic": topic_bytes(topic),
-        "producer": producer,
-        "epoch": epoch,
-        "sequence": sequence,
-    }

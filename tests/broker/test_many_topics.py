@@ -2,13 +2,14 @@
 
 import pytest
 
-from poe import Node, protocol
+from poe import Node
 from poe.broker.appendix.message import CheckLimits
 from poe.broker.appendix.server import AppendixServer
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.listing import pages
 from poe.errors import RemoteProtocolError, StorageError
-from poe.protocol.paging import PAGE_COUNT, end_of
+from poe.protocol import exchange
+from poe.protocol.exchange import PAGE_COUNT, end_of
 from tests.broker.nodes import SimulatedNode, connect
 
 TOPICS = [b"t%03d" % number for number in range(120)]
@@ -118,8 +119,7 @@ def test_a_listing_takes_turns_however_many_topics_there_are(node):
 
 
 def test_a_client_gets_all_pages(tmp_path, monkeypatch):
-    monkeypatch.setattr(protocol.client, "PAGE_COUNT", 7)
-    monkeypatch.setattr("poe.protocol.paging.PAGE_COUNT", 7)
+    monkeypatch.setattr(exchange, "PAGE_COUNT", 7)
     with Node(dir=tmp_path, port=0) as node:
         for topic in TOPICS[:21]:
             node.put(topic, b"0")

@@ -209,9 +209,9 @@ async def test_control_reply_with_another_id_ends_the_connection():
         peer.wait_closed()
 
     async with connected(script) as client:
-        with pytest.raises(RemoteProtocolError, match="answered with id 2"):
+        with pytest.raises(RemoteProtocolError, match="answered with id"):
             await client.topics()
-        with pytest.raises(ConnectionClosed, match="answered with id 2"):
+        with pytest.raises(ConnectionClosed, match="answered with id"):
             await client.topics()
 
 

@@ -322,7 +322,7 @@ def test_control_reply_with_another_id_ends_the_socket():
         peer.wait_closed()
 
     with ScriptedServer(script) as server, poe.protocol.socket(port=server.port) as socket:
-        with pytest.raises(RemoteProtocolError, match="answered with id 2"):
+        with pytest.raises(RemoteProtocolError, match="answered with id"):
             socket.control("topics")
         with pytest.raises(ConnectionClosed):
             socket.topics()

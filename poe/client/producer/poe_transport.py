@@ -42,9 +42,9 @@ from poe.protocol import (
     decode_reply,
     frame_header,
 )
-from poe.protocol.exchange import connect_failure, find_original
 from poe.protocol.messages import put_frame
 from poe.protocol.original import ReplyReader
+from poe.protocol.wire import connect_failure, find_original
 from poe.topic_name import is_plain
 
 _log = logging.getLogger(__name__)
