@@ -9,12 +9,12 @@ import pytest
 from tests.python_process import ROOT, environment
 
 LIMITS = {
-    "socket put": 20,
-    "socket get": 18,
-    "in-process put": 15,
-    "in-process next": 14,
+    "socket put": 19,
+    "socket get": 17,
+    "in-process put": 13,
+    "in-process next": 12,
     "restart": 19,
-    "produce_async_batched": 37,
+    "produce_async_batched": 36,
 }
 """Files entered; of `produce_async_batched` those of the server, too, to which it is sent."""
 
