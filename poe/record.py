@@ -67,7 +67,7 @@ def decode_entries(content: bytes | memoryview) -> tuple[NDArray[np.uint64], NDA
 def are_sound(
     pointers: NDArray[np.uint64], starts: NDArray[Any], data: memoryview
 ) -> NDArray[np.bool_]:
-    """Tell of each record whether its header says what an index does, and pointers rise.
+    """Return of each record whether its header says what an index does, and pointers rise.
 
     Args:
         pointers: one for each record, by the index.

@@ -89,7 +89,7 @@ class Manifest:
         return cls(groups[0].first, groups[-1].last, count, size_bytes, files)
 
     def covers(self, first: int, last: int, count: int) -> bool:
-        """Tell whether a segment of these messages is archived whole.
+        """Return whether a segment of these messages is archived whole.
 
         It may have been archived with more of them, before its disk has lost some.
         """
@@ -229,7 +229,7 @@ class Archive:
         self.files.sync_folder("/".join(folders))
 
     def topics(self) -> list[bytes]:
-        """Tell the topics that have a folder, sorted.
+        """Return the topics that have a folder, sorted.
 
         Raises:
             ReadFailed: the folder cannot be listed.
@@ -280,7 +280,7 @@ def _is_of_archive(entry: FolderEntry) -> bool:
 
 
 def topic_folder(topic: bytes) -> str:
-    """Tell where the archive keeps a topic.
+    """Return where the archive keeps a topic.
 
     Raises:
         InvalidTopicName: it is empty or too long.
@@ -289,10 +289,10 @@ def topic_folder(topic: bytes) -> str:
 
 
 def manifest_path(topic: bytes, timestamp: int) -> str:
-    """Tell where the manifest of a segment lies; raises as `topic_folder`."""
+    """Return where the manifest of a segment lies; raises as `topic_folder`."""
     return f"{topic_folder(topic)}/_manifest/{timestamp}{_SUFFIX}"
 
 
 def file_path(date: str, timestamp: int) -> str:
-    """Tell where the messages of a date lie, below the folder of their topic."""
+    """Return where the messages of a date lie, below the folder of their topic."""
     return f"date={date}/{timestamp}.parquet"

@@ -13,7 +13,7 @@ class Clock(Protocol):
     """Something that tells the time."""
 
     def now_us(self) -> int:
-        """Tell the microseconds since the epoch."""
+        """Return the microseconds since the epoch."""
         ...
 
 
@@ -23,5 +23,5 @@ class SystemClock:
     __slots__ = ()
 
     def now_us(self) -> int:
-        """Tell the microseconds since the epoch."""
+        """Return the microseconds since the epoch."""
         return time.time_ns() // 1000

@@ -27,7 +27,7 @@ def as_read_failed(error: OSError, path: str) -> StorageError:
 
 
 def _reason_of(error: OSError, path: str) -> str:
-    """Tell what failed, and of which file where `path` stands for several."""
+    """Return what failed, and of which file where `path` stands for several."""
     reason = error.strerror or str(error)
     name = error.filename
     return reason if not isinstance(name, str) or path.endswith(name) else f"{reason}: {name}"

@@ -31,7 +31,7 @@ class OpenFile(Protocol):
         ...
 
     def size(self) -> int:
-        """Tell the size in bytes."""
+        """Return the size in bytes."""
         ...
 
     def truncate(self, size: int) -> None:
@@ -58,7 +58,7 @@ class OpenFile(Protocol):
         ...
 
     def fileno(self) -> int:
-        """Tell the descriptor, for `sendfile`; valid while the object is referenced."""
+        """Return the descriptor, for `sendfile`; valid while the object is referenced."""
         ...
 
 
@@ -88,11 +88,11 @@ class Files(Protocol):
         ...
 
     def size(self, path: str) -> int | None:
-        """Tell the size of a file in bytes; None when there is none."""
+        """Return the size of a file in bytes; None when there is none."""
         ...
 
     def modified_us(self, path: str) -> int | None:
-        """Tell when a file was last written, in microseconds since the epoch; None: no file."""
+        """Return when a file was last written, in microseconds since the epoch; None: no file."""
         ...
 
     def rename(self, path: str, new_path: str) -> None:
@@ -137,19 +137,19 @@ class Files(Protocol):
         ...
 
     def is_open_elsewhere(self, path: str) -> bool | None:
-        """Tell whether another process holds the file open; None when one may out of our sight."""
+        """Return whether another process has the file open; None when one may out of our sight."""
         ...
 
     def is_in_place(self, path: str, file: OpenFile) -> bool:
-        """Tell whether a path, from the base folder's own on, still leads to an open file."""
+        """Return whether a path, from the base folder's own on, still leads to an open file."""
         ...
 
     def free_bytes(self) -> int:
-        """Tell how many bytes may still be written to the disk."""
+        """Return how many bytes may still be written to the disk."""
         ...
 
     def file_system(self) -> str:
-        """Tell the type of the file system, as `mount` does; empty where that is not known."""
+        """Return the type of the file system, as `mount` does; empty where that is not known."""
         ...
 
 

@@ -10,7 +10,7 @@ _INITIAL_NAMESPACE = 0xEFFFFFFC
 
 
 def is_open_elsewhere(name: str, wanted: os.stat_result) -> bool | None:
-    """Tell whether another process of this machine has a file open.
+    """Return whether another process of this machine has a file open.
 
     Args:
         name: the last part of its path.
@@ -39,7 +39,7 @@ def is_open_elsewhere(name: str, wanted: os.stat_result) -> bool | None:
 
 
 def _are_all_in_sight() -> bool:
-    """Tell whether /proc lists the processes of the whole machine: in a container it does not."""
+    """Return whether /proc lists the processes of the whole machine: in a container it does not."""
     try:
         return (_PROCESSES / "self/ns/pid").stat().st_ino == _INITIAL_NAMESPACE
     except OSError:
@@ -47,7 +47,7 @@ def _are_all_in_sight() -> bool:
 
 
 def _has_open(descriptors: Path, name: str, wanted: os.stat_result) -> bool | None:
-    """Tell whether a process has the file open; None when it may not be looked at."""
+    """Return whether a process has the file open; None when it may not be looked at."""
     # A process that ends while we look refuses as well, but is not there when we look again.
     for _ in range(2):
         with contextlib.suppress(PermissionError):
@@ -56,7 +56,7 @@ def _has_open(descriptors: Path, name: str, wanted: os.stat_result) -> bool | No
 
 
 def _is_among(descriptors: Path, name: str, wanted: os.stat_result) -> bool:
-    """Tell whether a process has the file open.
+    """Return whether a process has the file open.
 
     Raises:
         PermissionError: it may not be looked at, or has just ended.

@@ -107,7 +107,7 @@ class RealFile:
         return b"".join(parts)
 
     def size(self) -> int:
-        """Tell the size in bytes."""
+        """Return the size in bytes."""
         return os.fstat(self._fd).st_size
 
     def truncate(self, size: int) -> None:
@@ -138,7 +138,7 @@ class RealFile:
         return mmap.mmap(self._fd, length, access=access)
 
     def fileno(self) -> int:
-        """Tell the descriptor, for `sendfile`; valid while the object is referenced."""
+        """Return the descriptor, for `sendfile`; valid while the object is referenced."""
         return self._fd
 
 
@@ -192,7 +192,7 @@ class RealFiles:
         return file if mode == "x+" else _regular(file, path)
 
     def size(self, path: str) -> int | None:
-        """Tell the size of a file in bytes; None when there is none."""
+        """Return the size of a file in bytes; None when there is none."""
         try:
             with self._folder_of(path) as (folder_fd, name):
                 return os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_size
@@ -200,7 +200,7 @@ class RealFiles:
             return None
 
     def modified_us(self, path: str) -> int | None:
-        """Tell when a file was last written, in microseconds since the epoch; None: no file."""
+        """Return when a file was last written, in microseconds since the epoch; None: no file."""
         try:
             with self._folder_of(path) as (folder_fd, name):
                 entry = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
@@ -282,7 +282,7 @@ class RealFiles:
         return file
 
     def is_open_elsewhere(self, path: str) -> bool | None:
-        """Tell whether another process holds the file open; None when one may that is out of sight.
+        """Return whether another process has the file open; None when one may that is out of sight.
 
         Where other machines can write, too, who has a file open there cannot be seen.
         """
@@ -294,7 +294,7 @@ class RealFiles:
         return is_open
 
     def is_in_place(self, path: str, file: OpenFile) -> bool:
-        """Tell whether a path, from the base folder's own on, still leads to an open file."""
+        """Return whether a path, from the base folder's own on, still leads to an open file."""
         try:
             found = os.stat(f"{self._absolute}/{path}")  # noqa: PTH116 - it makes no object
         except (FileNotFoundError, NotADirectoryError):
@@ -302,12 +302,12 @@ class RealFiles:
         return os.path.samestat(found, os.fstat(file.fileno()))
 
     def free_bytes(self) -> int:
-        """Tell how many bytes may still be written to the disk; what is kept for root is not."""
+        """Return how many bytes may still be written to the disk; what is kept for root is not."""
         found = os.fstatvfs(self._base_fd)
         return found.f_bavail * found.f_frsize
 
     def file_system(self) -> str:
-        """Tell the type of the file system, as `mount` does; empty where that is not known.
+        """Return the type of the file system, as `mount` does; empty where that is not known.
 
         Not by the number that statfs gives: all of FUSE has the same one.
         """

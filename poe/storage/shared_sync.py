@@ -53,7 +53,7 @@ class SharedSync:
         self._is_refused = False
 
     def is_for(self, count: int) -> bool:
-        """Tell whether so many at a time would share a sync."""
+        """Return whether so many at a time would share a sync."""
         return count >= _MANY and not self._is_refused
 
     def ticket(self) -> SyncTicket:

@@ -107,7 +107,7 @@ class Index:
         self._hints: dict[int, tuple[int, int]] = {}
 
     def is_full(self) -> bool:
-        """Tell whether it must be flushed before the next batch.
+        """Return whether it must be flushed before the next batch.
 
         Before its data is written, that is: an index that cannot be written then refuses the batch
         while nothing of it is stored.
@@ -161,7 +161,7 @@ class Index:
             self.file.truncate(size)
 
     def entry(self, number: int) -> tuple[int, int]:
-        """Tell pointer and offset of a record; `number` is 0 to `count` - 1.
+        """Return pointer and offset of a record; `number` is 0 to `count` - 1.
 
         Raises:
             ReadFailed: the file cannot be mapped.
@@ -203,7 +203,7 @@ class Index:
         return in_file + self._pending[waiting]
 
     def boundary(self, number: int) -> tuple[int, int]:
-        """Tell the pointer before a record, and where the record begins: of a slice, its end.
+        """Return the pointer before a record, and where the record begins: of a slice, its end.
 
         `number` is 1 to `count` - 1. The two entries lie side by side, so one read does.
 
@@ -218,11 +218,11 @@ class Index:
         return self.entry(number - 1)[0], self.entry(number)[1]
 
     def hinted(self, pointer: int) -> tuple[int, int] | None:
-        """Tell what `search` would, where a consumer has walked to; None where none has."""
+        """Return what `search` would, where a consumer has walked to; None where none has."""
         return self._hints.get(pointer)
 
     def search(self, pointer: int) -> tuple[int, int] | None:
-        """Tell number and offset of the first record behind a pointer; None when there is none.
+        """Return number and offset of the first record behind a pointer; None when there is none.
 
         Raises:
             ReadFailed: the file cannot be mapped.
@@ -238,7 +238,7 @@ class Index:
         return (number, self.entry(number)[1]) if number < self.count else None
 
     def search_offset(self, offset: int, start: int, stop: int) -> int:
-        """Tell the first number, `start` to `stop`, of a record that begins behind an offset."""
+        """Return the first number, `start` to `stop`, of a record that begins behind an offset."""
         return bisect_right(range(self.count), offset, start, stop, key=self._offset_at)
 
     def hint(self, pointer: int, number: int, offset: int) -> None:

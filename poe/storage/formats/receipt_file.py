@@ -108,13 +108,13 @@ class FoundReceipts:
 
     @property
     def damaged_count(self) -> int:
-        """Tell how many receipts are not what was written, before the last one that is."""
+        """Return how many receipts are not what was written, before the last one that is."""
         sound = [number for number, each in enumerate(self.receipts) if each.is_chained]
         return sound[-1] + 1 - len(sound) if sound else 0
 
     @property
     def torn_bytes(self) -> int:
-        """Tell how many bytes lie behind the last receipt that is what was written."""
+        """Return how many bytes lie behind the last receipt that is what was written."""
         sound = [number for number, each in enumerate(self.receipts, 1) if each.is_chained]
         return (
             len(self.content)

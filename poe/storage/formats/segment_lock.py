@@ -122,6 +122,6 @@ def find_lock(files: Files, path: str) -> FoundLock | None:
 
 
 def _is_mark(content: bytes) -> bool:
-    """Tell whether it is what `mark_unlocked` wrote, or what a power cut has left of that."""
+    """Return whether it is what `mark_unlocked` wrote, or what a power cut has left of that."""
     written = content.rstrip(b"\0")
     return len(content) <= len(_UNLOCKED) and _UNLOCKED.startswith(written)

@@ -112,7 +112,7 @@ def decode_events(content: bytes, store_id: bytes) -> Iterator[Event]:
 
 
 def is_tail_torn(content: bytes, store_id: bytes) -> bool:
-    """Tell whether a power cut may have left events, the last of which are not what was written.
+    """Return whether a power cut may have left events, the last of which are not what was written.
 
     When a store is closed, all are synced, and the last one tells of it: behind damage it says that
     all had been there.
@@ -122,7 +122,7 @@ def is_tail_torn(content: bytes, store_id: bytes) -> bool:
 
 
 def read_store_id(files: Files) -> str | None:
-    """Tell the id of the store in a folder, in hexadecimal digits; None when nothing tells it.
+    """Return the id of the store in a folder, in hexadecimal digits; None when nothing tells it.
 
     Raises:
         FormatNotSupported: a newer version has written it.
@@ -137,7 +137,7 @@ def read_store_id(files: Files) -> str | None:
 
 
 def notes_removals(files: Files) -> bool:
-    """Tell whether the server that has written the events of a store anew notes what it removes.
+    """Return whether the server that has written the events of a store anew notes what it removes.
 
     Raises:
         FormatNotSupported: a newer version has written them.

@@ -83,12 +83,12 @@ class SumState(NamedTuple):
 
 
 def chain_seed(store_id: bytes, topic: bytes, timestamp: int) -> int:
-    """Tell what the first entry of a segment is chained to."""
+    """Return what the first entry of a segment is chained to."""
     return xxh3_64_intdigest(store_id + _HASH.pack(timestamp) + topic)
 
 
 def seed_of(path: str, store_id: bytes) -> int:
-    """Tell what the first entry of a segment is chained to, by its path less `_data`."""
+    """Return what the first entry of a segment is chained to, by its path less `_data`."""
     folder, _, timestamp = path.rpartition("/")
     return chain_seed(store_id, folder_bytes(folder.rpartition("/")[2]), int(timestamp))
 

@@ -94,7 +94,7 @@ def keep_foreign(files: Files, path: str, owner: str) -> None:
 
 
 def foreign_folders(files: Files) -> list[tuple[str, int]]:
-    """Tell the folders with segments that belong elsewhere, and how many are in each.
+    """Return the folders with segments that belong elsewhere, and how many are in each.
 
     Raises:
         OSError: as reported by the file layer.
@@ -132,7 +132,7 @@ def _foreign_folder(files: Files, topic: str, timestamp: str) -> str:
 
 
 def _places(files: Files) -> list[str]:
-    """Tell the folders of foreign segments, oldest first."""
+    """Return the folders of foreign segments, oldest first."""
     try:
         entries = files.list_folder(QUARANTINE_FOLDER)
     except FileNotFoundError:

@@ -212,7 +212,7 @@ def read_sums(files: Files, path: str, store_id: bytes) -> FoundSums:
 
 
 def foreign_owner(path: str, sums: FoundSums, data: OpenFile | None) -> str:
-    """Tell whose files a segment has, in words; empty where they are its own.
+    """Return whose files a segment has, in words; empty where they are its own.
 
     Raises:
         FormatNotSupported: a newer version has written the sums.
@@ -234,7 +234,7 @@ def open_maybe(files: Files, path: str, mode: Mode = "r") -> OpenFile | None:
 def _is_lock_torn(
     lock: FoundLock | None, sums: FoundSums, noted: Kind | None, *, is_left_open: bool
 ) -> bool:
-    """Tell whether a power cut has taken the lock of a writer of ours, its name, or what it said.
+    """Return whether a power cut has taken the lock of a writer of ours, its name, or what it said.
 
     The lock of a new segment is not synced; of one that is opened again, it is. The end of the sums
     and the event of a close are written behind a sync, so with them the lock was not torn, but
@@ -264,7 +264,7 @@ def _locked_out_of_sight(files: Files, path: str) -> SegmentLocked:
 
 
 def _closed(data: OpenFile, index: OpenFile, sums: FoundSums) -> Extent | None:
-    """Tell what a segment holds if it was closed cleanly, by the ends of its files."""
+    """Return what a segment holds if it was closed cleanly, by the ends of its files."""
     data_size, index_size = data.size(), index.size()
     covered = _covered(data, index, data_size)
     is_exact = covered.size_bytes == data_size and covered.count * ENTRY_BYTES == index_size
@@ -289,7 +289,7 @@ def _closed(data: OpenFile, index: OpenFile, sums: FoundSums) -> Extent | None:
 
 
 def _covered(data: OpenFile, index: OpenFile, end: int) -> Extent:
-    """Tell what the index covers of the data before `end`.
+    """Return what the index covers of the data before `end`.
 
     Its first and its last whole entry must be true, else it covers nothing.
     """
@@ -306,7 +306,7 @@ def _covered(data: OpenFile, index: OpenFile, end: int) -> Extent:
 
 
 def _record_end(data: OpenFile, entry: tuple[int, int]) -> int | None:
-    """Tell where the record of an entry ends; None when there is no such record."""
+    """Return where the record of an entry ends; None when there is no such record."""
     pointer, offset = entry
     header = data.read_at(RECORD_HEADER_BYTES, offset)
     size, found_pointer = decode_header(header)
@@ -405,7 +405,7 @@ class _Recovery:
         return survey
 
     def _is_continued(self) -> bool:
-        """Tell whether the messages before the segment are there that it comes behind.
+        """Return whether the messages before the segment are there that it comes behind.
 
         Sums that do not tell, since their beginning never reached the disk, are of a segment that
         was never synced.
@@ -419,14 +419,14 @@ class _Recovery:
         return False
 
     def _synced_end(self) -> int | None:
-        """Tell what of the data was synced; None where the power was not cut."""
+        """Return what of the data was synced; None where the power was not cut."""
         if not self._is_rebooted:
             return None
         count = _synced_count(self._sums.entries)
         return self._sums.entries[count - 1].entry.end if count else 0
 
     def _reach(self) -> int:
-        """Tell up to where, after a power cut, no message can be there without its receipt."""
+        """Return up to where, after a power cut, no message can be there without its receipt."""
         if self._receipts is None:
             return self._data.size()
         return trust(self._receipts, self._data, None, self._synced_end()).reach
@@ -442,7 +442,7 @@ class _Recovery:
             settle(self._files, self._path, self._receipts, trusted.receipts + ends)
 
     def _trusted_count(self) -> int:
-        """Tell how many entries at the beginning need not be compared now."""
+        """Return how many entries at the beginning need not be compared now."""
         sums = self._sums
         if not self._is_same_boot or self._index is None:
             return 0
@@ -454,7 +454,7 @@ class _Recovery:
         return max(len(sums.entries) - _COMPARED_COUNT, 0)
 
     def _adopted_end(self, survey: Survey) -> int:
-        """Tell up to where records without sums may be taken in."""
+        """Return up to where records without sums may be taken in."""
         if survey.is_short and self._mode != "salvage":
             return survey.end
         if self._lock is not None and self._lock.flushed_offset is not None:
@@ -490,7 +490,7 @@ class _Recovery:
 
 
 def _synced_count(entries: list[FoundSum]) -> int:
-    """Tell how many entries at the beginning were durable, with their data."""
+    """Return how many entries at the beginning were durable, with their data."""
     counts = [
         number
         for number, each in enumerate(entries)

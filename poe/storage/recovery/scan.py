@@ -108,7 +108,7 @@ def _scan_chunk(chunk: bytes, room: int, places: RecordPlaces) -> bool:
 def _find_run(  # noqa: PLR0913, PLR0917 - the state of the scan, passed as it is for speed
     chunk: bytes, at: int, room: int, size: int, window_count: int, last_pointer: int
 ) -> NDArray[np.uint64]:
-    """Tell the pointers of the good records of one size that begin at a place, at most a window."""
+    """Return the pointers of the good records of one size from a place on, at most a window."""
     stride = SIZE_BYTES + size
     headers_count = (len(chunk) - at - RECORD_HEADER_BYTES) // stride + 1
     count = min(window_count, headers_count, (room - at) // stride)

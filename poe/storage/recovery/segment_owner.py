@@ -1,4 +1,4 @@
-"""Tell a segment's files that belong elsewhere: to another segment, or to another topic.
+"""Find a segment's files that belong elsewhere: to another segment, or to another topic.
 
 Somebody has renamed or copied them. Strategy: the header of the sums names the segment, and their
 first entry is chained to store, topic and segment. Where that does not fit, the data tells
@@ -26,7 +26,7 @@ _CHANGED_BYTES_MAX = 4
 
 
 def owner_of(path: str, sum_file: OpenFile, entries: Sequence[FoundSum], data: OpenFile) -> str:
-    """Tell whose files a segment has, in words; empty where they are its own, or may be.
+    """Return whose files a segment has, in words; empty where they are its own, or may be.
 
     Args:
         path: that the files have, less `_data`.
@@ -51,7 +51,7 @@ def owner_of(path: str, sum_file: OpenFile, entries: Sequence[FoundSum], data: O
 
 
 def _fit(entries: Sequence[FoundSum], data: OpenFile) -> bool:
-    """Tell whether any of the entries has the hash of its data."""
+    """Return whether any of the entries has the hash of its data."""
     size_bytes, start = data.size(), 0
     for each in entries:
         end = each.entry.end
@@ -64,7 +64,7 @@ def _fit(entries: Sequence[FoundSum], data: OpenFile) -> bool:
 def _is_of_other(
     header: FileHeader, timestamp: int, entries: Sequence[FoundSum], data: OpenFile
 ) -> bool:
-    """Tell whether data that no entry covers yet is that of the segment which the header names."""
+    """Return whether data that no entry covers yet is that of the segment that the header names."""
     if any(each.entry.end for each in entries):
         return False
     record = data.read_at(RECORD_HEADER_BYTES, 0)
@@ -75,7 +75,7 @@ def _is_of_other(
 def _is_of_other_topic(
     path: str, header: FileHeader, entries: Sequence[FoundSum], data: OpenFile
 ) -> bool:
-    """Tell whether the first entry is as it was written, but for another topic.
+    """Return whether the first entry is as it was written, but for another topic.
 
     What it should say is made from the data, since a first entry that is damaged looks alike.
     """
@@ -108,7 +108,7 @@ def _is_of_other_topic(
 
 
 def _seeds(path: str, header: FileHeader) -> Iterator[int]:
-    """Tell what the first entry may be chained to: the folder of a topic may have been renamed."""
+    """Yield what the first entry may be chained to: the folder of a topic may have been renamed."""
     name = path.split("/")[-2]
     for each in names_of_folder(name):
         yield chain_seed(header.store_id, folder_bytes(each), header.timestamp)

@@ -134,7 +134,7 @@ class Survey:
         self._add_places(places)
 
     def _indexed_count(self, places: RecordPlaces) -> int:
-        """Tell how many of the records that come next are in the index."""
+        """Return how many of the records that come next are in the index."""
         if self.index is None or not places.pointers:
             return 0
         wanted = encode_places(places)
@@ -145,7 +145,7 @@ class Survey:
         return sum(takewhile(bool, same))
 
     def _place_in_index(self, entry: bytes) -> int:
-        """Tell which number an entry has in the index, or at least where it should be.
+        """Return which number an entry has in the index, or at least where it should be.
 
         Behind a bridge the index may count other records than we do.
         """
@@ -157,7 +157,7 @@ class Survey:
         return int(places[0]) if len(places) else self.count
 
     def _any_fits(self, found: list[FoundSum]) -> bool:
-        """Tell whether any entry behind the first has the hash of its data.
+        """Return whether any entry behind the first has the hash of its data.
 
         Entries of another segment are chained to one another, but not to the segment.
         """

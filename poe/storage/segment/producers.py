@@ -57,11 +57,11 @@ class Producers:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether a new segment is due, which is told of the newest only."""
+        """Return whether a new segment is due, which is told of the newest only."""
         return len(self._known) >= PRODUCERS_FULL_COUNT
 
     def find(self, put: PutKey) -> int | None:
-        """Tell the pointer of a put that is stored; None where it is the next one to store.
+        """Return the pointer of a put that is stored; None where it is the next one to store.
 
         Raises:
             RepeatedPut: it is stored, and its pointer is not known any more.
@@ -96,14 +96,14 @@ class Producers:
             del known.pointers[next(iter(known.pointers))]
 
     def last(self, producer: bytes) -> LastPut | None:
-        """Tell the newest put of a producer; None where none is known."""
+        """Return the newest put of a producer; None where none is known."""
         known = self._known.get(producer)
         if known is None:
             return None
         return LastPut(known.epoch, known.newest, known.pointers[known.newest])
 
     def live(self, now_us: int) -> Iterator[tuple[PutKey, int]]:
-        """Tell the puts, and their pointers, that a new segment is to know of.
+        """Yield the puts, and their pointers, that a new segment is to know of.
 
         A pointer tells when it was given, so it tells who has been idle for long, too.
         """

@@ -86,11 +86,11 @@ class Receipts:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether too many producers are kept in memory."""
+        """Return whether too many producers are kept in memory."""
         return self._producers is not None and self._producers.is_full
 
     def find(self, put: PutKey) -> int | None:
-        """Tell the pointer of a put that is stored; None where it is the next one to store.
+        """Return the pointer of a put that is stored; None where it is the next one to store.
 
         Raises:
             RepeatedPut, SequenceGap, ProducerFenced: see `Producers.find`.
@@ -99,7 +99,7 @@ class Receipts:
         return self._loaded().find(put)
 
     def last(self, producer: bytes) -> LastPut | None:
-        """Tell the newest put of a producer.
+        """Return the newest put of a producer.
 
         Raises:
             ReadFailed: the file cannot be read.

@@ -66,7 +66,7 @@ class RecordReader:
         return FileSlice(self.file, offset, end - offset, stop - start, last_pointer, start)
 
     def extent_up_to(self, last: int, count: int, size_bytes: int) -> tuple[int, int]:
-        """Tell how many of the first `count` records have pointers up to `last`, and their bytes.
+        """Return how many of the first `count` records have pointers up to `last`, and their bytes.
 
         Raises:
             ReadFailed: the index cannot be mapped.
@@ -90,7 +90,7 @@ class RecordReader:
         return next_pointer, record[RECORD_HEADER_BYTES:]
 
     def _end_at(self, stop: int, count: int, size_bytes: int) -> tuple[int, int]:
-        """Tell the last pointer before a record, and the offset where the record begins."""
+        """Return the last pointer before a record, and the offset where the record begins."""
         if stop < count:
             return self.index.boundary(stop)
         return self.index.entry(stop - 1)[0], size_bytes

@@ -317,7 +317,7 @@ class Segment:
         self.receipts.confirm()
 
     def last_put(self, producer: bytes) -> LastPut | None:
-        """Tell the newest sequenced put of a producer onto the topic; only the newest segment can.
+        """Return the newest sequenced put of a producer onto the topic; of its newest segment only.
 
         Raises:
             ReadFailed: the receipts cannot be read.
@@ -689,7 +689,7 @@ class Segment:
         self._files.remove()
 
     def is_in_place(self) -> bool:
-        """Tell whether the data file has its name still; one that is not open may have it."""
+        """Return whether the data file has its name still; one that is not open may have it."""
         return self._reader is None or self._files.is_in_place(self._reader.file)
 
     def check_damage(self) -> None:
@@ -704,7 +704,7 @@ class Segment:
     # ---- files -----------------------------------------------------------------------------------
 
     def _extent(self, sums: SumState | None) -> Extent:
-        """Tell what it holds, and where its sums go on."""
+        """Return what it holds, and where its sums go on."""
         low, high = self.pointer_low or 0, self.pointer_high or 0
         return Extent(self.count, self.size_bytes, low, high, sums, self.damage)
 

@@ -98,7 +98,7 @@ class SegmentFiles:
         return extent
 
     def sealed_extent(self) -> Extent | None:
-        """Tell what a sealed segment holds by its event, the sizes of its files and its sums' end.
+        """Return what a sealed segment holds by its event, the sizes of its files, its sums' end.
 
         None when there is no event, or something is another. The end of the sums is chained to all
         before it: of the files of another segment it is another, whatever their sizes.
@@ -326,7 +326,7 @@ class SegmentFiles:
         self._note(Event(Kind.GONE, self.topic, self.timestamp))
 
     def is_being_removed(self) -> bool:
-        """Tell whether an earlier run was about to remove the files."""
+        """Return whether an earlier run was about to remove the files."""
         event = self._last_event()
         return event is not None and event.kind is Kind.TOMBSTONE
 

@@ -105,7 +105,7 @@ def as_rows(messages: Sequence[Bytes] | Rows) -> Rows | None:
 
 
 def count_within(batch: Batch, first: int, room_bytes: int) -> int:
-    """Tell how many messages, from the first on, make records up to the one that exceeds the room.
+    """Return how many messages from the first on make records, up to the one that exceeds the room.
 
     This is 1 or more: it is the original's rule for when a slab is full.
     """
@@ -153,7 +153,7 @@ def decode_checked(data: bytes, address: int) -> Window:
 
 
 def length_at(header: bytes) -> int:
-    """Tell the length of the message that a header announces; the header may be cut off."""
+    """Return the length of the message that a header announces; the header may be cut off."""
     return int.from_bytes(header[:4], "little") if len(header) >= HEADER_BYTES else LENGTH_MAX
 
 

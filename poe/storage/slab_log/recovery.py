@@ -68,7 +68,7 @@ def _read_covered(cursor: SumCursor, size: int) -> bool:
 
 
 def _covered_bytes(files: Files, start: int) -> int:
-    """Tell how large the slab was when the last of its entries was written."""
+    """Return how large the slab was when the last of its entries was written."""
     cursor = SumCursor.open(files, start)
     if cursor is None:
         return 0

@@ -41,7 +41,7 @@ def full_path(files: Files, path: str) -> str:
 
 
 def find_slabs(files: Files) -> list[int]:
-    """Tell where the slabs of a log begin, in rising order.
+    """Return where the slabs of a log begin, in rising order.
 
     Raises:
         OSError: as reported by the file layer.

@@ -82,7 +82,7 @@ class SlabReader:
         return self._cursor is None or self._cursor.end <= self._size_max
 
     def end(self) -> int:
-        """Tell the address up to which there is something to read.
+        """Return the address up to which there is something to read.
 
         Raises:
             OSError: as reported by the file layer.

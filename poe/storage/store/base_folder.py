@@ -62,7 +62,7 @@ def open_base(base: Path | Files, options: StoreOptions) -> Files:
 
 
 def _has_meta(base: Files) -> bool:
-    """Tell whether `store.meta` says that it is a store's."""
+    """Return whether `store.meta` says that it is a store's."""
     try:
         return read_store_id(base) is not None
     except OSError:
@@ -70,7 +70,7 @@ def _has_meta(base: Files) -> bool:
 
 
 def _has_segments(base: Files) -> bool:
-    """Tell whether a segment lies in the folder of a topic."""
+    """Return whether a segment lies in the folder of a topic."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return any(
             any(segment_file(entry.name) for entry in _entries(base, topic))
@@ -81,7 +81,7 @@ def _has_segments(base: Files) -> bool:
 
 
 def _is_ours(entry: FolderEntry) -> bool:
-    """Tell whether a server may have made a file or folder before there was a first segment."""
+    """Return whether a server may have made a file or folder before there was a first segment."""
     return entry.is_folder == _OWN.get(entry.name)
 
 

@@ -92,7 +92,7 @@ def stopped_store(base: Path, *, for_repair: bool = False) -> Iterator[Files]:
 
 
 def check_events(files: Files) -> Iterator[str]:
-    """Tell what is wrong with the events of the store, and what is gone of segments they know.
+    """Yield what is wrong with the events of the store, and what is gone of segments they know.
 
     That a power cut has torn the last ones is not wrong: the next start drops them.
 
@@ -128,7 +128,7 @@ def check_events(files: Files) -> Iterator[str]:
 
 
 def check_foreign(files: Files) -> Iterator[str]:
-    """Tell of files that were found where they do not belong, and are in quarantine.
+    """Yield files that were found where they do not belong, and are in quarantine.
 
     Raises:
         ReadFailed: a folder cannot be listed.
@@ -227,7 +227,7 @@ def _check_files(files: Files, segment: SegmentCheck) -> None:
 
 
 def _judge_last_sums(segment: SegmentCheck, sums: FoundSums) -> None:
-    """Tell whether the sums of a closed segment end as a clean close leaves them."""
+    """Note whether the sums of a closed segment end as a clean close leaves them."""
     assert sums.file is not None
     entries_bytes = sums.file.size() - FILE_HEADER_BYTES
     last = sums.entries[-1].entry if sums.entries else None
@@ -242,7 +242,7 @@ def _judge_last_sums(segment: SegmentCheck, sums: FoundSums) -> None:
 def _judge_receipts(
     files: Files, segment: SegmentCheck, sums: FoundSums, lock: FoundLock | None
 ) -> None:
-    """Tell whether the receipts of sequenced puts are what was written; at the end a kill tears."""
+    """Note whether the receipts of sequenced puts are what was written; at the end a kill tears."""
     found = read_receipts(files, segment.path, NO_STORE)
     if found is None:
         return
@@ -256,7 +256,7 @@ def _judge_receipts(
 
 
 def _judge_end(segment: SegmentCheck, size_bytes: int, lock: FoundLock | None) -> None:
-    """Tell whether the bytes behind the last record may be there."""
+    """Note whether the bytes behind the last record may be there."""
     surplus_bytes = size_bytes - segment.size_bytes
     promised_bytes = lock.flushed_offset if lock is not None else size_bytes
     if promised_bytes is not None and segment.size_bytes < promised_bytes:
@@ -271,7 +271,7 @@ def _judge_end(segment: SegmentCheck, size_bytes: int, lock: FoundLock | None) -
 def _judge_index(
     segment: SegmentCheck, index: OpenFile | None, places: RecordPlaces, lock: FoundLock | None
 ) -> None:
-    """Tell whether the index names exactly the records; after a kill it may be short."""
+    """Note whether the index names exactly the records; after a kill it may be short."""
     if index is None:
         told = segment.notes if lock is not None else segment.damage
         told.append("the index file is missing; it can be made from the data")

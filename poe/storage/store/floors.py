@@ -20,7 +20,7 @@ class Floors:
         self._known: dict[bytes, int] = {}
 
     def of(self, topic: bytes) -> int:
-        """Tell the floor of a topic; 0 where none is known."""
+        """Return the floor of a topic; 0 where none is known."""
         return self._known.get(topic, 0)
 
     def lift(self, topic: bytes, pointer: int) -> None:

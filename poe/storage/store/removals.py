@@ -277,7 +277,7 @@ class Removals:
         self._noted.pop((topic, timestamp), None)
 
     def is_noted(self, topic: bytes, timestamps: Container[int]) -> bool:
-        """Tell whether there are notes that one of these segments was removed."""
+        """Return whether there are notes that one of these segments was removed."""
         return any(each.timestamp in timestamps for each in self._notes.extents(topic))
 
     def settle(self, topic: bytes, timestamps: Container[int]) -> None:

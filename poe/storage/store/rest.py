@@ -23,7 +23,7 @@ _FILES_MAYBE = {"seq", "lock"}
 def resting_events(
     files: Files, meta: StoreMeta, path: str, events: Mapping[bytes, list[Event]]
 ) -> tuple[Event, ...] | None:
-    """Tell the events of a topic that was closed and rests; None: look into its folder, `path`."""
+    """Return the events of a topic that was closed and rests; None: look into the folder `path`."""
     folder = folder_bytes(path.rpartition("/")[2])
     noted_us = meta.resting.get(folder)
     if noted_us is None or meta.is_after_power_cut:
@@ -39,7 +39,7 @@ def resting_events(
 def left_open_events(
     files: Files, meta: StoreMeta, path: str, events: Mapping[bytes, list[Event]]
 ) -> tuple[Event, ...] | None:
-    """Tell the events of a topic that a server left open that was killed in this boot.
+    """Return the events of a topic that a server left open that was killed in this boot.
 
     Of a segment with a lock of ours it is CREATE, which tells nothing of what it holds. None: there
     is no such lock, or names in the folder, `path`, are not those that the events lead to expect.
@@ -70,7 +70,7 @@ def left_open_events(
 
 
 def is_left_open(events: Iterable[Event]) -> bool:
-    """Tell by its events whether a topic that rests was left open, and is to be recovered."""
+    """Return whether a topic that rests was left open, by its events, and is to be recovered."""
     return any(event.kind is Kind.CREATE for event in events)
 
 

@@ -118,7 +118,7 @@ class SharedFolder:
         return sorted(self._folders)
 
     def segments(self, topic: bytes, after: int = 0) -> list[StoredSegment]:
-        """Tell what the segments of a topic hold, oldest first; none where the topic is unknown.
+        """Return what the segments of a topic hold, oldest first; none where the topic is unknown.
 
         Those that cannot hold anything behind the pointer `after` are not looked at, and told as
         if they held nothing.
@@ -152,7 +152,7 @@ class SharedFolder:
         return segments
 
     def removed(self, topic: bytes, pointer: int) -> tuple[tuple[tuple[int, int], ...], int]:
-        """Tell what was removed of a topic from a pointer on, which need not exist any more.
+        """Return what was removed of a topic from a pointer on, which need not exist any more.
 
         Returns:
             The first and last pointer of what each segment held, oldest first; and the pointer up
@@ -177,7 +177,7 @@ class SharedFolder:
     def span(  # noqa: PLR0913, PLR0917 - a segment, a range of it, and two limits
         self, topic: bytes, timestamp: int, after: int, last: int, limit: int, bytes_max: int
     ) -> StoredSpan | None:
-        """Tell what a read of one segment would cover, by its index.
+        """Return what a read of one segment would cover, by its index.
 
         Args:
             topic: name of the topic.
@@ -234,7 +234,7 @@ class SharedFolder:
         return self._files.size(path + "_lock") is not None
 
     def _extent(self, path: str, *, is_open: bool) -> tuple[int, int, int, int] | None:
-        """Tell first and last pointer, records and bytes of a segment; None where it is gone.
+        """Return first and last pointer, records and bytes of a segment; None where it is gone.
 
         Raises:
             CorruptRecord: it is closed, and index and data cannot be of the same records.
@@ -268,7 +268,7 @@ def _span_of(found: FileSlice) -> StoredSpan:
 
 
 def _common_extent(index: OpenFile, data: OpenFile, count: int, size_bytes: int) -> tuple[int, int]:
-    """Tell how many records both files hold, and the bytes of those."""
+    """Return how many records both files hold, and the bytes of those."""
 
     def entry(number: int) -> tuple[int, int]:
         return decode_entry(index.read_at(ENTRY_BYTES, number * ENTRY_BYTES))

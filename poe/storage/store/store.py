@@ -191,7 +191,7 @@ class Store:
         check_sizes(messages, self._options.message_max)
 
     def last_pointer(self, topic: bytes) -> int:
-        """Tell what the next pointer of a topic must exceed; 0 for one that nobody looked up."""
+        """Return what the next pointer of a topic must exceed; 0 for one that nobody looked up."""
         segments = self.topics.loaded.get(topic, ())
         floor = max(self._floors.of(topic), self.removals.newest(topic) or 0)
         given = (max(segment.last_pointer, segment.given_pointer) for segment in segments)
@@ -293,13 +293,13 @@ class Store:
             remove_folder(self._files, self._folders.path_of(topic))
 
     def newest_pointer(self) -> int:
-        """Tell the greatest pointer of all topics; 0 where there is none."""
+        """Return the greatest pointer of all topics; 0 where there is none."""
         loaded = max(map(self.last_pointer, self.topics.loaded), default=0)
         resting = (event for each in self.topics.resting.values() for event in each)
         return max(loaded, *(max(event.pointer_high, event.timestamp) for event in resting), 0)
 
     def left_open(self) -> list[bytes]:
-        """Tell the topics that a killed server left open, and that were not recovered yet."""
+        """Return the topics that a killed server left open, and that were not recovered yet."""
         return [topic for topic, events in self.topics.resting.items() if is_left_open(events)]
 
     def settle(self, topic: bytes) -> bool:
@@ -319,18 +319,18 @@ class Store:
         return True
 
     def foreign(self) -> list[str]:
-        """Tell which files in quarantine belong elsewhere; none where the folder cannot be read."""
+        """Return what in quarantine belongs elsewhere; none where the folder cannot be read."""
         with contextlib.suppress(OSError):
             return [foreign_text(*each) for each in foreign_folders(self._files)]
         return []
 
     def health(self) -> dict[str, Any]:
-        """Tell what is not as it should be: why nothing can be put, and which files are foreign."""
+        """Return what is not as it should be: why nothing can be put, which files are foreign."""
         refusal = str(StoreGone(self._files.base)) if self.space.is_gone else ""
         return {"refusal": refusal, "foreign": self.foreign()}
 
     def closed_segments(self) -> list[str]:
-        """Tell the paths of all segments that are not written to."""
+        """Return the paths of all segments that are not written to."""
         return [
             segment.path
             for segments in self.topics.loaded.values()
@@ -475,7 +475,7 @@ class _TopicReader:
         _note_lost(self._removals, lost, {topic: segments}, now_us)
 
     def options_of(self, topic: bytes) -> SegmentOptions:
-        """Tell how the segments of a topic store messages."""
+        """Return how the segments of a topic store messages."""
         return self._options_by_topic.get(topic, self._options)
 
 
@@ -589,7 +589,7 @@ def _write_owner(lock: OpenFile, boot_id: str) -> None:
 
 
 def is_same_boot(files: Files) -> bool:
-    """Tell whether the last server on a folder worked in this boot of the machine, or none did.
+    """Return whether the last server on a folder worked in this boot of the machine, or none did.
 
     Raises:
         OSError: as reported by the file layer.
@@ -602,6 +602,6 @@ def is_same_boot(files: Files) -> bool:
 
 
 def locked_by(files: Files) -> int | None:
-    """Tell the pid that the holder of a base folder's lock wrote; None when it wrote none yet."""
+    """Return the pid that the holder of a base folder's lock wrote; None when it wrote none yet."""
     content = files.open(LOCK_FILE, "r").read_at(20, 0).partition(b"\n")[0]
     return int(content) if content.isdigit() else None

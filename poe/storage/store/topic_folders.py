@@ -27,7 +27,7 @@ _SEGMENT_FILE = re.compile(
 
 
 def segment_file(name: str) -> tuple[int, str] | None:
-    """Tell timestamp and kind of a file of a segment by its name; None when it is no such name."""
+    """Return timestamp and kind of a segment's file by its name; None when it is no such name."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None or int(match[1]) > POINTER_MAX:
         return None
@@ -50,7 +50,7 @@ class TopicFolders:
         self._others: set[str] = set()
 
     def find(self, entries: list[FolderEntry]) -> list[bytes]:
-        """Tell which topics have folders among the names found, sorted; also those not allowed."""
+        """Return the topics with folders among the names found, sorted; also those not allowed."""
         folders = [name for name, is_folder in entries if is_folder]
         for find in (topic_of, original_topic_of):  # where there are both, ours counts
             for name in folders:
@@ -65,7 +65,7 @@ class TopicFolders:
         return sorted(self._found)
 
     def path_of(self, topic: bytes) -> str:
-        """Tell the path of a topic's folder.
+        """Return the path of a topic's folder.
 
         Raises:
             InvalidTopicName: the policy does not allow the name.
@@ -76,13 +76,13 @@ class TopicFolders:
         return f"{TOPICS_FOLDER}/{found}"
 
     def unserved(self, failed: Iterable[bytes]) -> set[bytes]:
-        """Tell the names of the folders that are left alone, or are of topics that have failed."""
+        """Return the names of the folders that are left alone, or of topics that have failed."""
         return {folder_bytes(self._found[topic]) for topic in failed} | {
             folder_bytes(name) for name in self._others
         }
 
     def _way_out(self, name: str) -> str:
-        """Tell what is to be done for the segments of a folder that is left alone."""
+        """Return what is to be done for the segments of a folder that is left alone."""
         if not self._holds_segments(name):
             return ""
         other = self._found.get(original_topic_of(name) or b"")
@@ -94,7 +94,7 @@ class TopicFolders:
         )
 
     def _holds_segments(self, name: str) -> bool:
-        """Tell whether a folder that is no topic's at first sight has files of segments."""
+        """Return whether a folder that is no topic's at first sight has files of segments."""
         with contextlib.suppress(OSError):
             entries = self._files.list_folder(f"{TOPICS_FOLDER}/{name}")
             return any(segment_file(entry.name) for entry in entries)

@@ -18,7 +18,7 @@ from poe.topic_name import topic_in
 
 
 def foreign_locks(files: Files) -> list[str]:
-    """Tell the segments, as paths below the base folder, that have the lock of another program.
+    """Return the segments, as paths below the base folder, that have the lock of another program.
 
     Raises:
         SegmentLocked: that program lives.
