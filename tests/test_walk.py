@@ -14,7 +14,7 @@ LIMITS = {
     "in-process put": 13,
     "in-process next": 12,
     "restart": 19,
-    "produce_async_batched": 36,
+    "produce_async_batched": 35,
 }
 """Files entered; of `produce_async_batched` those of the server, too, to which it is sent."""
 

@@ -208,7 +208,9 @@ class SequencedPutRequest(PutRequest):
             LocalProtocolError: a put id out of range, or as for a `PutRequest`.
         """
         assert self.put_id is not None
-        topic = topic_bytes(self.topic)
+        topic = self.topic
+        if type(topic) is not bytes or not topic:
+            topic = topic_bytes(topic)
         head = self.put_id.encode() + _pack_u32(len(topic)) + topic
         batch = join_batch(self.messages, frame_max - TYPE_SIZE - len(head))
         return frame_header(self.MESSAGE_TYPE, len(head) + len(batch)) + head + batch

@@ -265,7 +265,7 @@ class _PartitionReader:
             await self._check_unknown(socket)
 
     async def _is_kept(self, socket: AsyncSocket) -> bool:
-        """Tell whether the last record that was read is there: then so is all behind it."""
+        """Return whether the last record that was read is there: then so is all behind it."""
         if self._is_at_end or not self._pointer:
             return True
         try:

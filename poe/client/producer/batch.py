@@ -155,7 +155,7 @@ class Batch(RequestOutcome):
     # ---- calls of which it is known before the batch is settled -------------------------------
 
     def is_known(self, end: int, count: int) -> bool:
-        """Tell whether it is known what became of a call, of which nothing may be left."""
+        """Return whether it is known what became of a call, of which nothing may be left."""
         if self.value is not None:
             return True
         if not self.holes or not count:

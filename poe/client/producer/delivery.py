@@ -73,7 +73,7 @@ class Outcome:
         self._futures: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] | None = None
 
     def done(self) -> bool:
-        """Tell whether it is settled."""
+        """Return whether it is settled."""
         return self.value is not None
 
     def settle(self, value: object) -> None:
@@ -142,7 +142,7 @@ class RequestOutcome(Outcome, ABC):
     __slots__ = ()
 
     def is_known(self, end: int, count: int) -> bool:
-        """Tell whether it is known what became of a call."""
+        """Return whether it is known what became of a call."""
         del end, count
         return self.value is not None
 
@@ -187,7 +187,7 @@ class Delivery:
         return f"<Delivery {'done' if self.done() else 'pending'}>"
 
     def done(self) -> bool:
-        """Tell whether it is known what became of it."""
+        """Return whether it is known what became of it."""
         outcome = self.outcome
         return outcome.value is not None or outcome.is_known(self.end, self.count)
 

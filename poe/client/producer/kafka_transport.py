@@ -282,7 +282,7 @@ class KafkaTransport:
         return report
 
     def _is_unsent(self, errors: list[KafkaError], count: int) -> bool:
-        """Tell whether a library that has given up has sent nothing of a batch.
+        """Return whether a library that has given up has sent nothing of a batch.
 
         Its links are lost, or about to be, and the batch goes to the next library.
         """

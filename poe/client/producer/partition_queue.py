@@ -127,7 +127,7 @@ class PartitionQueue:
             return [each for batch in self._unsent() for each in batch.messages if each is not None]
 
     def has_backlog(self) -> bool:
-        """Tell whether more is full and waits than the connection may have under way."""
+        """Return whether more is full and waits than the connection may have under way."""
         return len(self._waiting) > self.options.in_flight
 
     def unsettled(self) -> list[Batch]:
@@ -149,7 +149,7 @@ class PartitionQueue:
         return len(self.window.in_flight)
 
     def is_overdue(self) -> bool:
-        """Tell whether a request has been without an answer for longer than it may."""
+        """Return whether a request has been without an answer for longer than it may."""
         with self._lock:
             in_flight = self.window.in_flight
             limit_s = self.options.request_timeout_s
@@ -471,7 +471,7 @@ class PartitionQueue:
             room.settle(value=True)
 
     def _uses_spool(self) -> bool:
-        """Tell of a storage that is not memory: does what is new go there, not to the broker?"""
+        """Return whether what is new goes there, where storage is not memory."""
         return self.link is None or (
             self._spooler is not None and self._spooler.has(self.topic, self.partition)
         )

@@ -66,12 +66,12 @@ def parse(data: object, *, empty: bool = False) -> Messages:
 
 
 def is_keyed(messages: Messages) -> TypeGuard[list[Message]]:
-    """Tell whether any of the messages has a key; then each has its own partition and result."""
+    """Return whether any of the messages has a key; then each has its own partition and result."""
     return type(messages[0]) is Message and any(key is not None for _, key, _ in messages)
 
 
 def has_key(message: bytes | Message) -> TypeGuard[Message]:
-    """Tell whether a message has a key."""
+    """Return whether a message has a key."""
     return type(message) is Message and message.key is not None
 
 

@@ -56,7 +56,7 @@ class SendWindow:
         self._serial = 0
 
     def has_room(self) -> bool:
-        """Tell whether a batch may be sent now; without the lock it is a guess."""
+        """Return whether a batch may be sent now; without the lock it is a guess."""
         in_flight = self.in_flight
         return not self.is_held and (
             not in_flight
@@ -147,7 +147,7 @@ class SendWindow:
         self.is_held = False
 
     def _is_used_up(self) -> bool:
-        """Tell whether the next batch could not have an epoch to itself."""
+        """Return whether the next batch could not have an epoch to itself."""
         return self.epoch + self._sequence > _EPOCH_MAX
 
     def _has_old_in_flight(self) -> bool:
@@ -157,11 +157,11 @@ class SendWindow:
         return False
 
     def _is_old(self, put_id: PutId | None) -> TypeGuard[PutId]:
-        """Tell whether it is the number of an epoch that is over, or of an earlier producer."""
+        """Return whether it is the number of an epoch that is over, or of an earlier producer."""
         return put_id is not None and put_id[:2] != (self.producer, self.epoch)
 
     def _is_shut_out(self, batch: Batch, error: PoeError) -> bool:
-        """Tell whether one in front, or an earlier attempt, got an epoch to itself after a gap."""
+        """Return whether one in front, or an earlier attempt, got its own epoch after a gap."""
         put_id = batch.put_id
         return isinstance(error, ProducerFenced) and self._is_old(put_id) and put_id.sequence > 0
 

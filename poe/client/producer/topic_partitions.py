@@ -65,7 +65,7 @@ class TopicPartitions:
         return [self._unplaced, *self.queues()]
 
     def learn(self, metadata: TopicMetadata) -> None:
-        """Take note of partitions, and place the calls that waited for them."""
+        """Add partitions, and place the calls that waited for them."""
         with self._placing:
             self._refusal = None
             for each in metadata.partitions:
@@ -81,7 +81,7 @@ class TopicPartitions:
             self._are_known = True
 
     def refuse(self, error: PoeError) -> None:
-        """Take note that nobody will tell the partitions: what waits for them fails."""
+        """Fail what waits for the partitions: nobody will tell them."""
         with self._placing:
             for batch in self._unplaced.unsettled():
                 self._unplaced.give_up(batch, error)
@@ -90,7 +90,7 @@ class TopicPartitions:
             self._spooler.fill()
 
     def note_error(self, error: PoeError) -> None:
-        """Take note of why the partitions are not known."""
+        """Keep why the partitions are not known, for what waits for them in vain."""
         self._unplaced.last_error = error
 
     def widen(self, count: int) -> None:

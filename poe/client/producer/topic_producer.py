@@ -133,7 +133,7 @@ class TopicProducer(GenServer):
         self.send_after(_TICK_S, _TICK)
 
     def describe_role(self) -> str:
-        """Tell the state."""
+        """Return the state."""
         return self._topic.state
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401

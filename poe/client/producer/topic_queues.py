@@ -144,7 +144,7 @@ class TopicQueues:
         return self._partitions.all_queues()
 
     def learn(self, metadata: TopicMetadata) -> None:
-        """Take note of partitions, and place the calls that waited for them; none ever goes."""
+        """Add partitions, and place the calls that waited for them; none ever goes."""
         self.metadata = metadata
         self._partitions.learn(metadata)
         if self._limit is not None:
@@ -154,7 +154,7 @@ class TopicQueues:
             self.known.settle(value=True)
 
     def refuse(self, error: PoeError) -> None:
-        """Take note that nobody will tell the partitions: what waits for them fails."""
+        """Fail what waits for the partitions: nobody will tell them."""
         self._partitions.refuse(error)
 
     def parts_of(self, spooled: OutgoingBatch, batch: Batch | None) -> list[Part] | None:

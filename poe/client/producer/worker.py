@@ -72,7 +72,7 @@ class Worker(GenServer):
         return None
 
     def describe_role(self) -> str:
-        """Tell the state."""
+        """Return the state."""
         return self._record.state
 
     def terminate(self, reason: Reason) -> None:

@@ -162,26 +162,26 @@ class Spool:
 
     @property
     def path(self) -> str:
-        """Tell the folder."""
+        """The folder."""
         return self._files.base
 
     @property
     def size(self) -> int:
-        """Tell the bytes from the oldest batch that is not done with to the end."""
+        """Bytes from the oldest batch that is not done with to the end."""
         return self._writer.address - self._mark.address
 
     @property
     def end(self) -> int:
-        """Tell where the next batch will lie."""
+        """Where the next batch will lie."""
         return self._writer.address
 
     def is_done_to(self, address: int) -> bool:
-        """Tell whether all before an address is delivered or dropped."""
+        """Return whether all before an address is delivered or dropped."""
         return self._mark.address >= address
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether all is delivered or dropped."""
+        """Return whether all is delivered or dropped."""
         return self.size == 0
 
     def count_lost(self, topic: bytes, partition: int, count: int) -> None:

@@ -18,7 +18,7 @@ class SpoolDamage:
 
     @property
     def count(self) -> int:
-        """Tell how many there are, each a batch or more."""
+        """How many there are, each a batch or more."""
         return len(self._seen)
 
     def note(self, address: int, next_address: int, error: PoeError) -> None:

@@ -115,27 +115,27 @@ class Spooler:
 
     @property
     def count(self) -> int:
-        """Tell how many messages there are."""
+        """How many messages there are."""
         return self._spool.count
 
     def topics(self) -> set[bytes]:
-        """Tell the topics of what there is."""
+        """Return the topics of what there is."""
         with self._lock:
             return {topic for topic, _ in self._spool.counts}
 
     def has(self, topic: bytes, partition: int) -> bool:
-        """Tell whether anything is there that is, or may be, of a partition; without the lock."""
+        """Return whether anything is there that is, or may be, of a partition; without the lock."""
         counts = self._spool.counts
         return counts.get((topic, partition), 0) > 0 or counts.get((topic, UNPLACED), 0) > 0
 
     def count_of(self, topic: bytes) -> int:
-        """Tell how many messages of a topic there are."""
+        """Return how many messages of a topic there are."""
         with self._lock:
             return sum(count for (each, _), count in self._spool.counts.items() if each == topic)
 
     @property
     def damaged_count(self) -> int:
-        """Tell how many damaged places were skipped, each a batch or more."""
+        """How many damaged places were skipped, each a batch or more."""
         return self._spool.damage.count
 
     def unsettled(self) -> list[Outcome]:
