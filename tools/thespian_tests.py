@@ -48,7 +48,7 @@ THREADED = "test_threadedExternal.py"
 
 TEST_TIMEOUT_S = 45
 
-PROCESSES = 6
+PROCESSES = 8
 """Files that are tested at the same time; the tests hardly compute, they sleep."""
 
 NO_DOWNLOAD = 3
@@ -193,7 +193,8 @@ class Distribution:
         results = self.source / f"{one_round.title}-{name}.json"
         results.unlink(missing_ok=True)
         options = ["-q", "--no-header", "--tb=short", "-p", "no:cacheprovider", "-k"]
-        options += [self.expression, "--timeout", str(TEST_TIMEOUT_S), "-c", os.devnull]
+        options += [self.expression, "-p", "pytest_timeout", "--timeout", str(TEST_TIMEOUT_S)]
+        options += ["-c", os.devnull]
         options += ["--rootdir", str(self.source), str(self.tests / name)]
         command = [sys.executable, "-m", "tools.thespian_tests", "--round", one_round.title]
         command += ["--results", str(results), "--", *options]
@@ -201,7 +202,8 @@ class Distribution:
         log = subprocess.run(
             command,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": paths},
+            # Loading all plugins that are installed takes longer than most files.
+            env={**os.environ, "PYTHONPATH": paths, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -365,7 +365,7 @@ def test_of_a_topic_whose_deletion_was_cut_short_the_newest_segments_are_left(tm
 
         deleting = threading.Thread(target=delete)
         deleting.start()
-        wait_until(lambda: len(list(folder.glob("topics/*/*_data"))) <= left_max)
+        wait_until(lambda: len(list(folder.glob("topics/*/*_data"))) <= left_max, 30)
         server.kill()
         deleting.join(30)
         socket.close()

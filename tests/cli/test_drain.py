@@ -70,24 +70,21 @@ def serve(tmp_path, **options):
 @pytest.mark.parametrize("options", [{}, {"ack": "fsync"}, {"isolation": "process"}], ids=str)
 @pytest.mark.parametrize("depth", [1, 16])
 def test_clients_under_load_get_their_replies_and_a_clean_end(tmp_path, options, depth):
-    for _ in range(3):
-        with serve(tmp_path, **options) as server:
-            port = server.port
-            clients = [Client(port, number, depth) for number in range(CLIENTS)]
-            for client in clients:
-                client.start()
-            while sum(len(client.acknowledged) for client in clients) < 20 * CLIENTS:
-                time.sleep(0.01)
-            server.process.terminate()
-            assert server.process.wait(20) == 0
-            for client in clients:
-                client.join(20)
-            assert [client.end for client in clients] == [b""] * CLIENTS
-        with Node(dir=tmp_path / "data", port=None) as node:
-            stored = set(messages_of(node))
+    with serve(tmp_path, **options) as server:
+        clients = [Client(server.port, number, depth) for number in range(CLIENTS)]
         for client in clients:
-            assert stored.issuperset(client.acknowledged)
-            client.acknowledged.clear()
+            client.start()
+        while sum(len(client.acknowledged) for client in clients) < 20 * CLIENTS:
+            time.sleep(0.01)
+        server.process.terminate()
+        assert server.process.wait(20) == 0
+        for client in clients:
+            client.join(20)
+        assert [client.end for client in clients] == [b""] * CLIENTS
+    with Node(dir=tmp_path / "data", port=None) as node:
+        stored = set(messages_of(node))
+    for client in clients:
+        assert stored.issuperset(client.acknowledged)
 
 
 def messages_of(node):

@@ -5,7 +5,7 @@ import pytest
 from poe.cli.argument import assignment
 from poe.errors import OptionError
 from poe.gateway.http import GatewayOptions
-from tests.cli.processes import complaint, poe
+from tests.cli.processes import complaint, poe, poe_here
 from tests.python_process import environment
 
 
@@ -27,7 +27,7 @@ from tests.python_process import environment
     ],
 )
 def test_an_option_that_cannot_be_is_told_with_what_can(arguments, told):
-    run = poe("gateway", *arguments)
+    run = poe_here("gateway", *arguments)
     assert run.returncode == 2, run.stderr
     assert told in complaint(run)
 

@@ -1,5 +1,6 @@
 """`poe put` and `poe read` against a running server: what goes in comes out, byte for byte."""
 
+import itertools
 import json
 import os
 import pty
@@ -11,14 +12,21 @@ import sys
 import pytest
 
 from poe import protocol
-from tests.cli.processes import DEADLINE_S, Background, Server, complaint, poe
+from tests.cli.processes import DEADLINE_S, Background, Server, complaint, poe, poe_here
 from tests.python_process import environment
 
 pytestmark = pytest.mark.slow
 
+NUMBERS = itertools.count()
 SAMPLE = (
     b"plain\r\nstray\rreturn\n\xff\xfe binary \0\n  spaces  \ntab\t\n\xe2\x80\xa8 line separator"
 )
+
+
+@pytest.fixture
+def topic():
+    """One that no other test has put onto."""
+    return f"topic-{next(NUMBERS)}"
 
 
 def last_pointer(run):
@@ -55,15 +63,15 @@ EXACT = {
 
 
 @pytest.mark.parametrize("content", EXACT.values(), ids=EXACT.keys())
-def test_two_options_make_put_and_read_exact(server, content):
-    last_pointer(poe("put", "t", "-", "--keep-ends", stdin=content, port=server.port))
-    assert poe("read", "t", "--format", "raw", port=server.port).stdout == content
+def test_two_options_make_put_and_read_exact(one_server, topic, content):
+    last_pointer(poe("put", topic, "-", "--keep-ends", stdin=content, port=one_server.port))
+    assert poe("read", topic, "--format", "raw", port=one_server.port).stdout == content
 
 
 @pytest.mark.parametrize("content", EXACT.values(), ids=EXACT.keys())
-def test_without_options_only_the_final_newline_and_empty_lines_differ(server, content):
-    put = poe("put", "t", "-", stdin=content, port=server.port)
-    read = poe("read", "t", port=server.port)
+def test_without_options_only_the_final_newline_and_empty_lines_differ(one_server, topic, content):
+    put = poe("put", topic, "-", stdin=content, port=one_server.port)
+    read = poe("read", topic, port=one_server.port)
     lines = content.removesuffix(b"\n").split(b"\n")
     if b"" not in lines:
         assert (put.returncode, put.stderr) == (0, b"")
@@ -220,8 +228,8 @@ def test_a_reader_that_has_enough_ends_read_quietly(server):
         (("read", "t", "--format", "raw", "--with-pointers"), "--with-pointers"),
     ],
 )
-def test_what_cannot_be_asked_is_bad_usage(server, arguments, told):
-    run = poe(*arguments, port=server.port)
+def test_what_cannot_be_asked_is_bad_usage(one_server, arguments, told):
+    run = poe_here(*arguments, port=one_server.port)
     assert run.returncode == 2
     assert told in complaint(run)
 

@@ -17,7 +17,7 @@ from poe import protocol
 from poe.cli.service import Service
 from poe.errors import ConnectFailed, PoeError
 from poe.node import Node
-from tests.cli.processes import Background, Server, complaint, poe
+from tests.cli.processes import Background, Server, complaint, poe, poe_here
 from tests.python_process import environment
 from tests.waiting import wait_until
 
@@ -303,7 +303,7 @@ def test_a_folder_that_cannot_be_written_is_told():
     ],
 )
 def test_a_wrong_option_is_told_in_one_sentence(tmp_path, arguments, told):
-    run = poe("serve", "--dir", tmp_path / "data", *arguments)
+    run = poe_here("serve", "--dir", tmp_path / "data", *arguments)
     assert run.returncode == 2
     assert told in complaint(run)
     assert not (tmp_path / "data").exists()
@@ -318,7 +318,7 @@ def test_a_wrong_option_is_told_in_one_sentence(tmp_path, arguments, told):
     ],
 )
 def test_a_wrong_variable_is_told_in_one_sentence(tmp_path, variable, text, told):
-    run = poe("serve", "--dir", tmp_path / "data", **{variable: text})
+    run = poe_here("serve", "--dir", tmp_path / "data", **{variable: text})
     assert run.returncode == 2
     assert told in complaint(run)
 

@@ -145,10 +145,10 @@ def test_other_frames_without_a_type_are_still_refused(head):
 @pytest.mark.slow
 def test_a_producer_tells_why_it_delivers_nothing(server):
     with (
-        Producer(f"poe://127.0.0.1:{server.port}") as producer,
+        Producer(f"poe://127.0.0.1:{server.port}", close_timeout_s=0.1) as producer,
         pytest.raises(PoeError, match="is the original Poe; it knows no sequenced puts"),
     ):
-        producer.produce_sync("t", b"message", timeout_s=5)
+        producer.produce_sync("t", b"message", timeout_s=1)
 
 
 @pytest.mark.parametrize("command", [["topics"], ["status"], ["delete", "t", "--yes"]])

@@ -127,7 +127,7 @@ def test_producers_and_servers_that_are_killed_at_any_time_leave_each_message_on
     server = ServerProcess(tmp_path / "poe")
     port, url = server.port, f"poe://127.0.0.1:{server.port}"
     is_up = True
-    for name in "abcdef":
+    for name in "abc":
         with Life(url, folder, name) as life:
             for _ in range(dice.randint(1, 4)):
                 for _ in range(dice.randint(0, 8)):
