@@ -9,6 +9,8 @@
 # many tests run at a time: unless it is given, as many as there are processors, but four at most.
 
 .DEFAULT_GOAL := help
+# Tests start hundreds of servers, each of which would compile it all.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
@@ -24,7 +26,7 @@ WORKERS ?= auto
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist worksteal
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test check compiled format lint types imports props torture conformance bench docs run lock test-lowest clean
+.PHONY: help demo test check format lint types imports props torture conformance bench docs run lock test-lowest clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,19 +50,15 @@ $(EXTRAS): $(STAMP) requirements/extras.txt
 demo: $(STAMP)  ## run the main job: a real server, real logs, a kill in the middle
 	$(BIN)/python examples/demo.py
 
-test: $(EXTRAS) compiled lint types imports  ## everything: lint, types, imports, tests, properties, torture's CI column
+test: $(EXTRAS) lint types imports  ## everything: lint, types, imports, tests, properties, torture's CI column
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTEST)
 
-check: $(EXTRAS) compiled lint types imports  ## the same without slow tests, in under two minutes
+check: $(EXTRAS) lint types imports  ## the same without slow tests, in under two minutes
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTEST) -q -m '$(QUICK)' tests
 
 format: $(STAMP)  ## rewrite the code in the project's format
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
-
-# Tests start hundreds of servers, and where PYTHONDONTWRITEBYTECODE is set each would compile it all.
-compiled: $(STAMP)
-	@$(BIN)/python -m compileall -q $(CODE)
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check $(CODE)

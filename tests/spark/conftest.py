@@ -13,6 +13,10 @@ from poe import Node
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# No JVM of a test lives long enough for more, and with it most need half of the processor's time.
+os.environ["SPARK_SUBMIT_OPTS"] = os.environ["SPARK_DAEMON_JAVA_OPTS"] = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+)
 SESSION_CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

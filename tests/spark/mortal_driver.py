@@ -17,8 +17,8 @@ from poe.spark import PoeDataSource, session, stream_writer
 from poe.spark.retrying_socket import RetryingSocket
 
 FAST_START = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    "spark.driver.extraJavaOptions": "-XX:+UnlockDiagnosticVMOptions "
+    "-XX:-BytecodeVerificationRemote",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.enabled": "false",

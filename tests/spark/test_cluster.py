@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,9 @@ from tests.spark.standalone import standalone_cluster
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(params=["local-cluster", "standalone"])
-def master(request, java, tmp_path):
-    if request.param == "local-cluster":
-        cluster: AbstractContextManager[str] = nullcontext("local-cluster[2,1,1024]")
-    else:
-        cluster = standalone_cluster(tmp_path / "cluster")
-    with cluster as master:
+@pytest.fixture
+def master(java, tmp_path):
+    with standalone_cluster(tmp_path / "cluster") as master:
         yield master
 
 

@@ -81,9 +81,10 @@ def written(folder):
 @pytest.mark.slow
 @pytest.mark.timeout(DEADLINE_S)
 @pytest.mark.usefixtures("java")
-@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
-def test_the_same_file_runs_in_one_process_and_on_executors(tmp_path, doubles, master):
-    told = run_to_its_end(doubles, "--master", master, "--conf", "spark.executor.memory=1g")
+def test_a_file_runs_on_executors(tmp_path, doubles):
+    """In one process files run in `test_runner.py`, and those of the examples."""
+    master = ("--master", "local-cluster[2,1,1024]", "--conf", "spark.executor.memory=1g")
+    told = run_to_its_end(doubles, *master)
     assert told.splitlines() == ["out starting", "out running", "out done"]
     assert [line.split()[0] for line in written(tmp_path)] == ["aa", "bb"]
 
