@@ -56,6 +56,11 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"hypothesis: profile {_profile()}; repeat with --hypothesis-seed={seed}"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what must be alone to the front: beside short tests nobody waits long for anybody."""
+    items.sort(key=lambda item: item.get_closest_marker("alone") is None)
+
+
 def pytest_collection_finish() -> None:
     """Keep what lives until the end out of each collection of garbage that a test asks for."""
     gc.collect()

@@ -506,7 +506,7 @@ SCENARIOS = {
             release=50,
             needs=("cgroup",),
             mutants=("no-budget",),
-            bite_count=12,
+            bite_count=3,
         ),
         Scenario(
             name="overload",

@@ -6,6 +6,7 @@ It is in a cgroup that has so much, its page cache included; the kernel kills it
 import contextlib
 import socket as tcp
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -24,6 +25,8 @@ _LARGE_BYTES = 7 << 20
 _HOGS = 150
 _READERS = 60
 _OVERLOADED_S = 4.0
+_HELD_S = 1.0
+"""For so long each holds back the end of its first message, so that all of them ask at once."""
 _SERVED_MAX_S = 5.0
 
 
@@ -50,7 +53,8 @@ def _trial(run: Run, trial: Trial) -> None:
             for _ in range(_READERS):
                 reader = ending.enter_context(server.connect_raw())
                 reader.sendall(PointerRequest(_LARGE, 0, 1).encode())  # and takes nothing
-            hogs = [_Hog(server, ending) for _ in range(_HOGS)]
+            begun_s = time.monotonic()
+            hogs = [_Hog(server, ending, begun_s + _HELD_S) for _ in range(_HOGS)]
             producers[0].join(_OVERLOADED_S)
             run.measure("rss_bytes", server.rss_bytes() if server.is_alive else 0)
         trial.expect(is_true=server.is_alive, otherwise="the server has ended")
@@ -75,8 +79,11 @@ def _trial(run: Run, trial: Trial) -> None:
 class _Hog(threading.Thread):
     """Puts large messages without end."""
 
-    def __init__(self, server: Server, ending: contextlib.ExitStack) -> None:
+    def __init__(
+        self, server: Server, ending: contextlib.ExitStack, finish_first_at_s: float
+    ) -> None:
         super().__init__(daemon=True)
+        self._finish_first_at_s = finish_first_at_s
         self.answered_count = 0
         self.is_gone = False
         self._client = ending.enter_context(server.connect_raw())
@@ -88,7 +95,9 @@ class _Hog(threading.Thread):
     def run(self) -> None:
         large = PutRequest(_LARGE, [b"m" * _LARGE_BYTES]).encode()
         try:
-            self._client.sendall(large)
+            self._client.sendall(large[:-1])
+            self._has_to_end.wait(max(self._finish_first_at_s - time.monotonic(), 0))
+            self._client.sendall(large[-1:])
             while self._client.recv(4096):
                 self.answered_count += 1
                 self._client.sendall(large)
