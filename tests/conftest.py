@@ -1,9 +1,10 @@
 """What tests of several packages need."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from poe import Node
 from poe.actors import LoopSystem
 from poe.testing import SimulatedClock
 from tests.small_disk import SmallDisk, small_disk
@@ -30,3 +31,32 @@ def live() -> Iterator[LoopSystem]:
     base = LoopSystem()
     yield base
     base.shutdown()
+
+
+@pytest.fixture
+def serve(tmp_path) -> Iterator[Callable[..., Node]]:
+    """Make a node in real time that listens on any port."""
+    nodes: list[Node] = []
+
+    def start(**options):
+        options = {"dir": tmp_path / f"node{len(nodes)}", "port": 0, **options}
+        nodes.append(Node(options).start())
+        return nodes[-1]
+
+    yield start
+    for node in nodes:
+        node.stop()
+
+
+@pytest.fixture
+def node(request, serve, tmp_path) -> Node:
+    """A node that listens; what a module calls `NODE` are its options."""
+    node: Node = serve(dir=tmp_path / "data", **getattr(request.module, "NODE", {}))
+    return node
+
+
+@pytest.fixture(scope="module")
+def shared_node(tmp_path_factory) -> Iterator[Node]:
+    """A node that listens, for all tests of a module; each has topics of its own."""
+    with Node(dir=tmp_path_factory.mktemp("shared") / "data", port=0) as node:
+        yield node

@@ -26,11 +26,7 @@ from poe.node import Node
 from tests.broker.nodes import connect, descriptors, read_by_next
 from tests.waiting import wait_until
 
-
-@pytest.fixture
-def node(tmp_path):
-    with Node(dir=tmp_path / "data", port=None) as running:
-        yield running
+NODE = {"port": None}
 
 
 @pytest.fixture

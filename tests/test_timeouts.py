@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from poe import Node, client, protocol
+from poe import client, protocol
 from poe.actors import GenServer, LoopSystem
 from poe.errors import ActorDead, InvalidTimeout, LocalProtocolError, OptionError
 from poe.thespian import HostedSystem
@@ -46,10 +46,9 @@ def system(request):
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory):
-    with Node(dir=tmp_path_factory.mktemp("data"), port=0) as running:
-        running.put("t", b"x")
-        yield running
+def node(shared_node):
+    shared_node.put("t", b"x")
+    return shared_node
 
 
 @pytest.mark.parametrize("time_s", NO_TIMES, ids=repr)

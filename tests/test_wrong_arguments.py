@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-import poe
 from poe import client, protocol
 from poe.errors import LocalProtocolError, PointerOutOfRange
 
@@ -28,10 +27,9 @@ READS = [("t", -1), ("t", 2**56), ("t", "0"), ("t", None), ("t", 1.5), ("", 0), 
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory):
-    with poe.Node(dir=tmp_path_factory.mktemp("data"), port=0) as running:
-        running.put("t", b"first")
-        yield running
+def node(shared_node):
+    shared_node.put("t", b"first")
+    return shared_node
 
 
 def refusal(call, *arguments):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from poe import Node
 from tests.broker.nodes import SimulatedNode
 
 
@@ -23,21 +22,6 @@ def simulate(tmp_path) -> Iterator[Callable[..., SimulatedNode]]:
     yield start
     for sim in nodes:
         sim.stop()
-
-
-@pytest.fixture
-def serve(tmp_path) -> Iterator[Callable[..., Node]]:
-    """Make a node in real time that listens on any port."""
-    nodes: list[Node] = []
-
-    def start(**options):
-        options = {"dir": tmp_path / f"node{len(nodes)}", "port": 0, **options}
-        nodes.append(Node(options).start())
-        return nodes[-1]
-
-    yield start
-    for node in nodes:
-        node.stop()
 
 
 @pytest.fixture

@@ -35,9 +35,7 @@ def messages_of(socket, topic):
     return [message for _, message in read_by_frames(socket.read, topic)]
 
 
-@pytest.fixture
-def node(serve):
-    return serve(count_limit=100, check_interval=0.005)
+NODE = {"count_limit": 100, "check_interval": 0.005}
 
 
 @pytest.mark.parametrize("ack", ["flushed", "memory", "fsync"])

@@ -26,9 +26,7 @@ def all_of(ranges):
     return [record for found in ranges for record in records_of(found)]
 
 
-@pytest.fixture
-def node(serve):
-    return serve(count_limit=10, check_interval=0.005)
+NODE = {"count_limit": 10, "check_interval": 0.005}
 
 
 def test_ranges_cross_segments_and_end_where_they_are_told(node):

@@ -26,10 +26,8 @@ OTHER = b"q" * 16
 
 
 @pytest.fixture(params=["memory", "flushed", "fsync"])
-def node(request, tmp_path):
-    options = {"dir": tmp_path / "data", "port": 0, "ack": request.param, "read": "flushed"}
-    with poe.Node(**options, count_limit=20, check_interval=0.01) as node:
-        yield node
+def node(request, serve):
+    return serve(ack=request.param, read="flushed", count_limit=20, check_interval=0.01)
 
 
 @pytest.fixture

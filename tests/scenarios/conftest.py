@@ -12,11 +12,11 @@ FRAME_MAX = 1 << 20
 
 
 @pytest.fixture
-def node(tmp_path) -> Iterator[Node]:
+def node(serve, tmp_path) -> Node:
     """A node that holds three messages in topic `t` and refuses frames of more than 1 MiB."""
-    with Node(dir=tmp_path / "data", port=0, frame_max=FRAME_MAX) as node:
-        node.put_many(TOPIC, [b"1", b"2", b"3"])
-        yield node
+    node: Node = serve(dir=tmp_path / "data", frame_max=FRAME_MAX)
+    node.put_many(TOPIC, [b"1", b"2", b"3"])
+    return node
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import pytest
 
-from poe import Node
 from poe.protocol import ControlRequest, PointerRequest
 from tests.scenarios.conftest import TOPIC
 
@@ -13,9 +12,8 @@ READ = PointerRequest(TOPIC, 0, 10)
 
 
 @pytest.fixture
-def node(tmp_path):
-    with Node(dir=tmp_path / "data", port=0, idle_timeout=IDLE_TIMEOUT_S) as node:
-        yield node
+def node(serve):
+    return serve(idle_timeout=IDLE_TIMEOUT_S)
 
 
 @pytest.mark.parametrize("sent", [b"", READ.encode()], ids=["nothing", "one request"])

@@ -8,7 +8,6 @@ import threading
 import numpy as np
 import pytest
 
-from poe import Node
 from poe.errors import Overloaded
 from poe.protocol import RANGE_COUNT_MAX, IndexedReply, PutReply, PutRequest, RangeRequest
 from tests.broker.nodes import read_by_frames, rss_bytes
@@ -29,10 +28,8 @@ SMALL = PutRequest(b"small", [b"x" * 100] * 100).encode()
 
 
 @pytest.fixture
-def node(tmp_path):
-    limits = {"in_flight_max": IN_FLIGHT_MAX, "connections_max": CONNECTIONS_MAX}
-    with Node({"dir": tmp_path / "data", "port": 0, "frame_timeout": 60, **limits}) as node:
-        yield node
+def node(serve):
+    return serve(frame_timeout=60, in_flight_max=IN_FLIGHT_MAX, connections_max=CONNECTIONS_MAX)
 
 
 def large_frame(number):

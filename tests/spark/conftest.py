@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from poe import Node
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -50,13 +48,6 @@ def spark(java) -> Iterator["SparkSession"]:
     spark.sparkContext.setLogLevel("ERROR")
     yield spark
     spark.stop()
-
-
-@pytest.fixture
-def node(tmp_path):
-    """A node with a listener, in this process."""
-    with Node(dir=tmp_path / "node", port=0) as node:
-        yield node
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ MISSING = missing_for_spark()
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(bool(MISSING), reason=f"needs {MISSING}"),
 ]
 

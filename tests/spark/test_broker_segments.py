@@ -14,10 +14,7 @@ from tests.spark.sources import batch_reader, batch_table, messages, stream_read
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.fixture
-def node(tmp_path):
-    with Node(dir=tmp_path / "poe", port=0, count_limit=3, check_interval=0.01) as node:
-        yield node
+NODE = {"count_limit": 3, "check_interval": 0.01}
 
 
 def place(node):

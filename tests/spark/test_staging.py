@@ -76,9 +76,8 @@ class Write:
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory):
-    with Node(dir=tmp_path_factory.mktemp("node"), port=0) as node:
-        yield node
+def node(shared_node):
+    return shared_node
 
 
 @pytest.fixture

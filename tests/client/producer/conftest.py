@@ -2,13 +2,10 @@
 
 import pytest
 
-import poe
-
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory):
-    with poe.Node(dir=tmp_path_factory.mktemp("poe") / "data", port=0) as node:
-        yield node
+def node(shared_node):
+    return shared_node
 
 
 @pytest.fixture
