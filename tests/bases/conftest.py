@@ -11,7 +11,9 @@ from poe.thespian import HostedSystem
 
 System = LoopSystem | HostedSystem
 
-BASES = ("loop", "simpleSystemBase", "multiprocQueueBase", "multiprocTCPBase")
+# Each start of processes takes its time, and most of what there is of it is the same in both.
+PROCESSES = [pytest.param("multiprocQueueBase", marks=pytest.mark.slow), "multiprocTCPBase"]
+BASES = ["loop", "simpleSystemBase", *PROCESSES]
 
 
 @pytest.fixture(params=BASES)
@@ -23,7 +25,7 @@ def system(request: pytest.FixtureRequest) -> Iterator[System]:
         _collect_sockets()
 
 
-@pytest.fixture(params=["multiprocQueueBase", "multiprocTCPBase"])
+@pytest.fixture(params=PROCESSES)
 def processes(request: pytest.FixtureRequest) -> Iterator[HostedSystem]:
     """A system with a process for each actor."""
     system = HostedSystem(request.param)
