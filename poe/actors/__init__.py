@@ -1,8 +1,7 @@
-"""The actor runtime: OTP's behaviours on Thespian's actors.
+"""The actor runtime: OTP's `gen_server`, exit reasons, links, monitors and names.
 
-`LoopSystem` keeps all actors in one process on one run queue; `GenServer` adds calls, exit
-reasons, links and monitors to Thespian's `Actor`. `poe.thespian` runs the same GenServers on
-Thespian's own bases, with a process for each actor.
+`LoopSystem` keeps all actors in one process on one run queue; each is an object of a subclass of
+`GenServer`. `poe.thespian` runs the same classes with a process for each actor.
 """
 
 from poe.actors.actor_cell import LoopAddress

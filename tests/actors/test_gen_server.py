@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from thespian.actors import Actor
 
 from poe.actors import (
     IGNORE,
@@ -340,3 +341,9 @@ def test_the_finally_block_of_a_killed_callback_runs_and_cannot_hurt(system, cap
     system.exit(ref, "kill")
     assert log == ["cleaned up"]
     assert "did not end cleanly" in caplog.text
+
+
+def test_a_users_class_sees_nothing_of_thespian():
+    ours = {name for name in dir(GenServer) if not name.startswith("__")}
+    assert ours & set(dir(Actor)) == set()
+    assert len([name for name in ours if not name.startswith("_")]) <= 39
