@@ -130,6 +130,11 @@ class Batch(RequestOutcome):
 
     def results_of(self, end: int, count: int) -> list[Sent | Failed]:
         """Return the `Sent` of each message, or why there is none."""
+        value = self.value
+        if type(value) is int and value and not self.holes and end <= self.places:  # as mostly
+            topic, partition, last = self.queue.topic, self.queue.partition, self.places - end
+            pointers = range(value - last - count + 1, value - last + 1)
+            return [Sent(topic, partition, pointer, 1) for pointer in pointers]
         return [self._result_at(place) for place in range(end - count + 1, end + 1)]
 
     def _result_at(self, end: int) -> Sent | Failed:
