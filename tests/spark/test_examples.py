@@ -7,8 +7,11 @@ import shutil
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -62,10 +65,10 @@ def typed(command: str, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def ran(java, tmp_path_factory):
-    """The session over real logs; over the samples where there are none."""
-    folder = tmp_path_factory.mktemp("examples") / "spark"
+@contextmanager
+def session_typed(tmp_path: Path) -> Iterator[Ran]:
+    """Type the session over real logs; over the samples where there are none."""
+    folder = tmp_path / "spark"
     shutil.copytree(EXAMPLES, folder)
     with poe.Node(dir=folder / "data", port=0) as node:
         assert node.address is not None
@@ -108,14 +111,14 @@ def failed_logins(lines: list[str]) -> Counter[tuple[datetime, str]]:
     return found
 
 
-def test_failed_log_ins_are_counted_by_address_and_ten_minutes(ran):
+def check_that_failed_log_ins_are_counted_by_address_and_ten_minutes(ran):
     expected = failed_logins(ran.messages("sshd"))
     assert sorted(rows(ran.folder, "failed_logins")) == sorted(
         (*key, count, count >= ATTACK) for key, count in expected.items()
     )
 
 
-def test_attackers_are_on_the_topic_alerts_once(ran):
+def check_that_attackers_are_on_the_topic_alerts_once(ran):
     alerts = [json.loads(message) for message in ran.messages("alerts")]
     logins = failed_logins(ran.messages("sshd"))
     attacks = [(*key, count) for key, count in logins.items() if count >= ATTACK]
@@ -125,7 +128,7 @@ def test_attackers_are_on_the_topic_alerts_once(ran):
     )
 
 
-def test_hours_of_both_logs_are_joined(ran):
+def check_that_hours_of_both_logs_are_joined(ran):
     addresses: defaultdict[datetime, list[str]] = defaultdict(list)
     errors: Counter[datetime] = Counter()
     for line in ran.messages("sshd"):
@@ -143,8 +146,7 @@ def test_hours_of_both_logs_are_joined(ran):
     assert sorted(rows(ran.folder, "bad_hours")) == sorted(expected)
 
 
-def test_the_plots_are_drawn(ran, tmp_path):
-    pytest.importorskip("matplotlib")
+def check_that_the_plots_are_drawn(ran, tmp_path):
     told = typed("python plots.py", ran.folder, ".", str(tmp_path))
     assert told.split() == ["failed_logins.png", "bad_hours.png"]
     for name in told.split():
@@ -153,9 +155,21 @@ def test_the_plots_are_drawn(ran, tmp_path):
         assert len(picture) < 100_000
 
 
-def test_the_document_shows_what_was_printed(ran, loghub):
+def check_that_the_document_shows_what_was_printed(ran):
     shown = dict(COMMAND.findall("\n".join(blocks(DOCUMENT, "console"))))
     # Two queries run beside each other, and come to each state in either order.
     assert {command: sorted(shown[command].splitlines()) for command in SESSION} == {
         command: sorted(printed.splitlines()) for command, printed in ran.printed.items()
     }
+
+
+def test_the_pipelines_find_what_a_plain_loop_finds(java, tmp_path):
+    """One test: several of a module may go to several workers, and the session is long."""
+    with session_typed(tmp_path) as ran:
+        check_that_failed_log_ins_are_counted_by_address_and_ten_minutes(ran)
+        check_that_attackers_are_on_the_topic_alerts_once(ran)
+        check_that_hours_of_both_logs_are_joined(ran)
+        if find_spec("matplotlib") is not None:
+            check_that_the_plots_are_drawn(ran, tmp_path)
+        if Path(LOGHUB).is_dir():
+            check_that_the_document_shows_what_was_printed(ran)
