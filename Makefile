@@ -53,7 +53,7 @@ demo: $(STAMP)  ## run the main job: a real server, real logs, a kill in the mid
 test: $(EXTRAS) lint types imports  ## everything: lint, types, imports, tests, properties, torture's CI column
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTEST)
 
-check: $(EXTRAS) lint types imports  ## the same without slow tests, in under two minutes
+check: $(EXTRAS) lint types imports  ## the same without slow tests, in a minute and a half
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTEST) -q -m '$(QUICK)' tests
 
 format: $(STAMP)  ## rewrite the code in the project's format

@@ -23,7 +23,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("dev", max_examples=30, deadline=None, print_blob=True)
 settings.register_profile(
     "ci",
-    max_examples=150,
+    max_examples=75,
     deadline=None,
     print_blob=True,
     database=None,

@@ -130,5 +130,5 @@ class SequencedAgreement(RuleBasedStateMachine):
 @pytest.mark.slow
 def test_a_store_agrees_with_lists_of_what_producers_have_put():
     case = SequencedAgreement.TestCase
-    case.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+    case.settings = settings(max_examples=75, stateful_step_count=40, deadline=None)
     case().runTest()

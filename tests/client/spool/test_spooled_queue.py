@@ -200,6 +200,6 @@ def test_what_was_spooled_is_stored_once_and_in_order_over_lives_and_connections
     case = SpooledProducer.TestCase
     checks = [HealthCheck.too_slow]  # how slow it is depends on what else the machine does
     case.settings = settings(
-        max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=checks
+        max_examples=75, stateful_step_count=40, deadline=None, suppress_health_check=checks
     )
     case().runTest()
