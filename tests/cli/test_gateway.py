@@ -38,7 +38,7 @@ def test_the_help_tells_every_option_with_its_default():
     for name in GatewayOptions.__dataclass_fields__:
         assert "--" + name.replace("_", "-") in text
     assert (
-        "Bytes of a request's body; a greater one is refused with 413. [default: 1048576]" in text
+        "a greater one is refused with 413. [1 or more] [default: 1048576]" in text
     )
 
 
