@@ -19,11 +19,11 @@ from poe.broker.appendix import server as appendix_server
 from poe.broker.appendix.group_sync import GroupSync
 from poe.broker.appendix.message import Seal
 from poe.broker.connection import connection, input_deadline, listener
-from poe.broker.connection.byte_budget import ByteBudget
 from poe.broker.connection.connection import Connection
 from poe.broker.connection.input_deadline import InputDeadline
 from poe.broker.registry.crash_limit import CrashLimit
 from poe.broker.registry.topic_registry import TopicRegistry
+from poe.broker.requests.byte_budget import ByteBudget
 from poe.errors import PoeError, StorageError
 from poe.protocol import PutRequest
 from poe.protocol.frames import HEADER_SIZE

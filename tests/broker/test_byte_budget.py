@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from poe.broker.connection.byte_budget import ByteBudget, Holding
+from poe.broker.requests.byte_budget import ByteBudget, Holding
 
 KIB = 1024
 BYTES_MAX = 1024 * KIB

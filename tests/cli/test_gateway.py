@@ -37,9 +37,7 @@ def test_the_help_tells_every_option_with_its_default():
     text = " ".join(poe("gateway", "--help", COLUMNS="400").stdout.decode().split())
     for name in GatewayOptions.__dataclass_fields__:
         assert "--" + name.replace("_", "-") in text
-    assert (
-        "a greater one is refused with 413. [1 or more] [default: 1048576]" in text
-    )
+    assert "a greater one is refused with 413. [1 or more] [default: 1048576]" in text
 
 
 @pytest.mark.slow

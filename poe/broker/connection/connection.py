@@ -14,12 +14,12 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 
 from poe.actors import SHUTDOWN, Call, Exit, GenServer, Reason, Stop
 from poe.actors.socket_watch import READABLE, SocketWatch
-from poe.broker.connection.byte_budget import ByteBudget, Holding, Room
 from poe.broker.connection.frame_input import FrameInput, Scratch
 from poe.broker.connection.input_deadline import TURN, InputAlarm, InputDeadline
 from poe.broker.connection.reply import make_reply
 from poe.broker.connection.reply_sender import ReplySender
 from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.requests.byte_budget import ByteBudget, Holding, Room
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import ConnectionClosed, Overloaded, PoeError, RemoteProtocolError
 from poe.errors.tracebacks import drop_tracebacks

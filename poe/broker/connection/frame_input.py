@@ -13,7 +13,7 @@ from termios import FIONREAD
 
 from poe.actors import Call
 from poe.broker.appendix.message import Put
-from poe.broker.connection.byte_budget import Holding
+from poe.broker.requests.byte_budget import Holding
 from poe.protocol import SCRATCH_SIZE, FrameReader, PutRequest, Request
 from poe.protocol.frame_memory import FrameMemory
 

@@ -19,7 +19,6 @@ from typing import Annotated, Any, ClassVar
 from poe.actors import KILL, SHUTDOWN, GenServer, Reason
 from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.broker.appendix.message import ReleaseWaiting
-from poe.broker.connection.byte_budget import ByteBudget
 from poe.broker.connection.client_count import ClientCount
 from poe.broker.connection.connection import DRAIN_S, Connection, ConnectionOptions, ConnectionParts
 from poe.broker.connection.frame_input import Scratch
@@ -27,6 +26,7 @@ from poe.broker.connection.listen_address import ListenAddress
 from poe.broker.connection.spare_descriptor import SpareDescriptor
 from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.requests.byte_budget import ByteBudget
 from poe.errors import Overloaded, PoeError
 from poe.option import Range, check_options
 from poe.protocol import ErrorReply

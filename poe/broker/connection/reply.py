@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from poe.actors import Call
 from poe.broker.appendix.message import GetRange
-from poe.broker.connection.byte_budget import Room
+from poe.broker.requests.byte_budget import Room
 from poe.broker.requests.control import LISTINGS, control, listed
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import Overloaded, PoeError, RemoteProtocolError

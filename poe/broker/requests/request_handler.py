@@ -26,9 +26,9 @@ from poe.broker.appendix.message import (
     WaitFor,
 )
 from poe.broker.appendix.server import REGISTRY
-from poe.broker.connection.byte_budget import Room
 from poe.broker.registry.routing_table import Route, RoutingTable
 from poe.broker.registry.topic_registry import Delete, EnsureWriter, Trim
+from poe.broker.requests.byte_budget import Room
 from poe.broker.requests.listing import SegmentRows, describe_route
 from poe.broker.requests.retry import RETRY_S, TRIES_MAX, may_repeat, until_answered
 from poe.errors import (
