@@ -11,6 +11,7 @@ from xxhash import xxh3_64_intdigest
 from poe.errors import CorruptRecord
 from poe.storage import check_segments, decode_records
 from poe.storage.formats.hashed import FILE_HEADER_BYTES
+from poe.storage.formats.record import encode_records
 from poe.storage.formats.sum_file import SUMS, hash_of
 from poe.storage.recovery.recovery import NO_STORE, read_sums
 from poe.storage.recovery.scrub import scrub
@@ -92,6 +93,20 @@ def test_a_flipped_bit_is_found_by_a_check(tmp_path, file):
         assert check.damage, bit
     path.write_bytes(whole)
     [check] = check_segments(files)
+    assert not check.damage
+
+
+def test_records_that_another_program_has_appended_are_noted(tmp_path):
+    files = closed(tmp_path)
+    size_bytes = path_of(tmp_path, "data").stat().st_size
+    pointer = STORED[-1][0] + 1
+    theirs, _ = encode_records([b"theirs"], pointer, 100)
+    with path_of(tmp_path, "data").open("ab") as data:
+        data.write(theirs)
+    with path_of(tmp_path, "index").open("ab") as index:
+        index.write(pointer.to_bytes(7, "big") + size_bytes.to_bytes(5, "big"))
+    [check] = check_segments(files)
+    assert check.notes == ["17 bytes of another program have no checksums"]
     assert not check.damage
 
 
