@@ -87,7 +87,7 @@ total: 5421
  14.0 s: refused
 actor                                                                state       restarts  mailbox\
   last reason
-Supervisor.4 (one_for_one, 3 restarts, last ConnectionRefusedError)  running            0        0
+Supervisor.1 (one_for_one, 3 restarts, last ConnectionRefusedError)  running            0        0
 └── reader                                                           restarting         3        0\
   ConnectionRefusedError
  30.0 s: refused
