@@ -8,17 +8,17 @@ import pytest
 import poe
 from poe.client import connect as connect_async
 from poe.errors import (
-    ConnectionClosed,
     LocalProtocolError,
     ProducerFenced,
     RemoteProtocolError,
     RepeatedPut,
     SequenceGap,
 )
-from poe.protocol import IN_FLIGHT_MAX, LastPut, PutId
+from poe.protocol import IN_FLIGHT_MAX, LastPut, PutId, PutReply, SequencedPutRequest
 from poe.storage.segment.producers import PRODUCERS_FULL_COUNT, WINDOW_COUNT
 from tests.broker.nodes import connect, read_by_frames
 from tests.broker.server_process import ServerProcess
+from tests.scenarios.clients import RawClient
 from tests.waiting import wait_until
 
 PRODUCER = b"p" * 16
@@ -183,8 +183,7 @@ def test_a_server_that_is_killed_stores_what_is_put_again_once(tmp_path, ack):
             last = client.last_put("t", PRODUCER)
             assert (-1 if last is None else last.sequence) >= answered - 1
             kill_at = answered + 100 + 37 * life
-            with contextlib.suppress(ConnectionClosed):
-                _put_until_killed(server, client, answered, kill_at, pointers)
+            _put_until_killed(server, answered, kill_at, pointers)
             answered = max(pointers) + 1
     with ServerProcess(tmp_path / "data", ack=ack) as server, server.connect() as client:
         last = client.last_put("t", PRODUCER)
@@ -195,16 +194,19 @@ def test_a_server_that_is_killed_stores_what_is_put_again_once(tmp_path, ack):
         assert texts(client) == [b"%d" % number for number in range(last.sequence + 10)]
 
 
-def _put_until_killed(server, client, first, kill_at, pointers):
+def _put_until_killed(server, first, kill_at, pointers):
     """Put numbers from `first` on, many under way, and kill the server when one is answered."""
     sent = received = first
-    while True:
-        while sent - received < IN_FLIGHT_MAX:
-            frame = poe.protocol.SequencedPutRequest(b"t", [b"%d" % sent], put(sent)).encode()
-            client._send(frame)  # noqa: SLF001 - `write` has one under way
-            sent += 1
-        pointer = client._receive(poe.protocol.PutReply, 20).pointer  # noqa: SLF001
-        assert pointers.setdefault(received, pointer) == pointer
-        received += 1
-        if received == kill_at:
-            server.kill()
+    with RawClient(("127.0.0.1", server.port)) as client, contextlib.suppress(ConnectionError):
+        while True:
+            while sent - received < IN_FLIGHT_MAX:
+                client.send(SequencedPutRequest(b"t", [b"%d" % sent], put(sent)).encode())
+                sent += 1
+            frame = client.frame()
+            if frame is None:
+                return
+            pointer = PutReply.decode(memoryview(frame[1])).pointer
+            assert pointers.setdefault(received, pointer) == pointer
+            received += 1
+            if received == kill_at:
+                server.kill()
