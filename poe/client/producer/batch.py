@@ -110,7 +110,7 @@ class Batch(RequestOutcome):
         self.address: int | None = None
         """Where it lies in the spool; None where it came from memory."""
         self.placed: Gathering | None = None
-        """Where its messages went once the partitions were known."""
+        """Where its messages went once the partitions were known; its places count no holes."""
 
     def result_of(self, end: int, count: int) -> Result:
         """Return the `Sent` of the messages before place `end`."""
@@ -122,7 +122,7 @@ class Batch(RequestOutcome):
         if isinstance(value, PoeError):
             raise value.with_traceback(None)
         if isinstance(value, Gathering):
-            return value.result_of(end - self._gone_before(end), count)
+            return value.result_of(end - self.gone_before(end), count)
         # Pointers of one request are consecutive.
         if value and end < self.places:
             value -= self.places - end - sum(e - s for s, e, _ in self.holes if s >= end)
@@ -140,13 +140,17 @@ class Batch(RequestOutcome):
     def _result_at(self, end: int) -> Sent | Failed:
         value = self.value
         if isinstance(value, Gathering) and self.hole_in(end - 1, end) is None:
-            return value.results_of(end - self._gone_before(end), 1)[0]
+            return value.results_of(end - self.gone_before(end), 1)[0]
         try:
             return self.result_of(end, 1)  # type: ignore[return-value]  # not with keys: a `Sent`
         except PoeError as error:
             return Failed(self.queue.partition, error)
 
-    def _gone_before(self, end: int) -> int:
+    def gone_before(self, end: int) -> int:
+        """Return how many messages were taken out before a call that ends there and is whole.
+
+        Its end in `placed` is less by that.
+        """
         return sum(e - s for s, e, _ in self.holes if e < end)
 
     def place(self, placed: Gathering) -> None:

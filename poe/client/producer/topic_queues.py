@@ -167,8 +167,10 @@ class TopicQueues:
         with self._placing:
             if batch.placed is None:
                 return self._unplaced.withdraw(part, why)
-            parts = batch.placed.parts_of(part.end, part.count)
-            done = [self.withdraw(each, why) for each in parts]
+            if batch.hole_in(part.end - part.count, part.end) is not None:
+                return False  # as a queue does: not all of it is there
+            end = part.end - batch.gone_before(part.end)
+            done = [self.withdraw(each, why) for each in batch.placed.parts_of(end, part.count)]
             return all(done)
 
     # ---- the bound of a downtime ---------------------------------------------------------------

@@ -558,3 +558,59 @@ def test_a_forked_process_leaves_the_spool_to_its_parent(tmp_path):
         wait_until(lambda: producer.statistics()["messages_spooled"] == 2)
         assert not delivery.done()
         producer.close(timeout_s=0)
+
+
+@pytest.mark.parametrize("others", [[], [b"other"]])
+@pytest.mark.parametrize("is_sent", [False, True])
+@pytest.mark.parametrize("pause_s", [0.0, 1.0])
+def test_a_call_behind_one_that_was_withdrawn_is_withdrawn_and_no_other(pause_s, is_sent, others):
+    world = unassigned_world(batch_count=10)
+    earlier, doomed = call(world, b"earlier"), call(world, b"doomed")
+    later = [call(world, each) for each in others]
+    assert world.life.topic.withdraw(earlier, ProducerClosed())
+    world.time.advance(pause_s)
+    world.life.learn()
+    if is_sent:
+        world.life.connect(world.servers)
+    is_withdrawn = not is_sent and not pause_s
+    assert world.life.topic.withdraw(doomed, ProducerClosed()) == is_withdrawn
+    if not is_sent:
+        world.life.connect(world.servers)
+    world.life.run(world.time)
+    left = others if is_withdrawn else [b"doomed", *others]
+    assert world.servers[0].log + world.servers[1].log == left
+    assert isinstance(doomed.exception(0), ProducerClosed) == is_withdrawn
+    assert all(isinstance(delivery.result(0), Sent) for delivery in later)
+
+
+@pytest.mark.parametrize(
+    ("drop", "left"), [("oldest", [b"second", b"later"]), ("newest", [b"earlier", b"first"])]
+)
+def test_a_call_of_which_some_was_dropped_before_the_partitions_were_known_stays(drop, left):
+    world = unassigned_world(batch_count=10, downtime_count=2, downtime_drop=drop)
+    call(world, b"earlier")
+    halved = call(world, [b"first", b"second"])
+    call(world, b"later")
+    world.life.learn()
+    assert not world.life.topic.withdraw(halved, ProducerClosed())
+    world.deliver()
+    assert world.servers[0].log + world.servers[1].log == left
+    with pytest.raises(Dropped):
+        halved.result(0)
+
+
+def test_a_call_that_the_picker_has_refused_in_part_is_withdrawn():
+    def picker(_topic, key, _partitions):
+        return 7 if key == b"bad" else 0
+
+    world = unassigned_world(batch_count=10, picker=picker)
+    earlier = call(world, b"earlier")
+    mixed = call(world, [(b"bad", b"a"), (b"good", b"b")])
+    later = call(world, b"later")
+    assert world.life.topic.withdraw(earlier, ProducerClosed())
+    world.life.learn()
+    assert world.life.topic.withdraw(mixed, ProducerClosed())
+    world.deliver()
+    assert later.result(0) == Sent(b"t", 0, 1, 1)
+    assert [message.value for message in world.servers[0].log] == [b"later"]
+    assert isinstance(mixed.exception(0), PickerFailed)
