@@ -10,6 +10,7 @@ check_options(self)
 import math
 from dataclasses import dataclass, fields
 from functools import cache
+from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -32,16 +33,18 @@ class Range:
 
     def holds(self, value: object) -> bool:
         """Tell whether it is such a number; what is infinite, or none (nan), never is."""
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, Real):
             return False
-        is_enough = value > self.least if self.above else value >= self.least
-        return is_enough and value <= self.most and value < math.inf
+        number = float(value)
+        is_enough = number > self.least if self.above else number >= self.least
+        return is_enough and number <= self.most and number < math.inf
 
     def words(self, *, is_whole: bool) -> str:
         """Say what is allowed; of numbers with a fraction, that infinity is not."""
         unit = f" ({self.unit})" if self.unit else ""
         if self.most < math.inf:
-            return f"{self.least} to {_number(int(self.most))}{unit}"
+            least = f"more than {self.least}, up" if self.above else str(self.least)
+            return f"{least} to {_number(int(self.most))}{unit}"
         if not is_whole:
             unit = f" (finite {self.unit})"
         return (f"more than {self.least}" if self.above else f"{self.least} or more") + unit
@@ -77,7 +80,7 @@ class Allowed(NamedTuple):
         if value is None and self.may_be_none:
             return True
         if self.range is not None:
-            return (isinstance(value, int) or not self.is_whole) and self.range.holds(value)
+            return (isinstance(value, Integral) or not self.is_whole) and self.range.holds(value)
         return not self.literals or value in self.literals
 
 
@@ -114,4 +117,5 @@ def check_options(options: Any) -> None:  # noqa: ANN401 - a dataclass
     for name, each in allowed(type(options)).items():  # type: ignore[arg-type]  # it is hashable
         value = getattr(options, name)
         if not each.holds(value):
-            raise OptionError(name, value, str(each))
+            is_cut = each.range is not None and each.is_whole and isinstance(value, float)
+            raise OptionError(name, value, f"a whole number, {each}" if is_cut else str(each))

@@ -3,10 +3,13 @@
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from platformdirs import user_data_path
 
+from poe.broker import AppendixOptions
 from poe.config import Config, option_choices, option_parts, option_types, parse_option
 from poe.errors import OptionError, UnknownOption
 from poe.option import Range, allowed
@@ -334,7 +337,15 @@ def test_what_is_no_number_is_refused_wherever_there_is_a_range(part):
                 with pytest.raises(OptionError) as caught:
                     part(**{name: value})
                 assert caught.value.key == name
-                assert caught.value.allowed == str(each)
+                assert caught.value.allowed.endswith(str(each))
+
+
+def test_a_number_of_numpy_is_one():
+    given: dict[str, Any] = {"count_limit": np.int64(5), "worker_timeout": np.float32(2)}
+    assert AppendixOptions(**given).count_limit == 5
+    given["count_limit"] = 5.0
+    with pytest.raises(OptionError, match="use a whole number, 1 or more"):
+        AppendixOptions(**given)
 
 
 def test_a_range_says_what_it_takes():

@@ -1,8 +1,8 @@
 """The blocking client: calls to request frames, replies to values.
 
 One call sends one request and waits for its reply; only `write_batches` and `read_ranges` have
-several requests under way. All meaning is in `poe.protocol.messages`; the connection, its time-outs
-and its end are in `exchange.py`.
+several requests under way. What a request and its reply mean is in `exchange.py` and `messages.py`;
+the connection, its time-outs and its end are in `wire.py`.
 """
 
 from collections.abc import Generator, Iterable, Iterator

@@ -181,8 +181,9 @@ class FrameReader:
         Needed only before `next_frame` has returned None, as when too many requests are under way;
         `next_frame` then goes on from the kept bytes.
         """
-        if self._growing or type(self._view.obj) is bytes:
-            return  # they are in own memory
+        is_own = type(self._view.obj) is bytes and len(self._view) <= 2 * self.pending_bytes
+        if self._growing or is_own:
+            return  # they are in own memory, and little else is
         self._view = memoryview(bytes(self._unread()))
         self._start = 0
 

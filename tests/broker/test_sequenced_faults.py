@@ -103,6 +103,26 @@ def test_a_put_that_is_refused_since_its_disk_fails_is_put_again_later(broker):
 
 
 @pytest.mark.parametrize("ack", ["flushed", "fsync"])
+@pytest.mark.parametrize("nth", range(10))
+def test_wherever_a_sync_fails_while_segments_change_nobody_puts_into_the_failed_one(
+    start, ack, nth
+):
+    """Whether it was a thread's, or that of what the next segment is to be told of."""
+    broker = start(appendix=AppendixOptions(count_limit=2, sync_interval=1.0), ack=ack)
+    broker.put_one(0)
+    broker.fail("sync", nth)
+    broker.put_one(1)
+    broker.system.advance(0.6)
+    assert type(broker.put_one(2)) is int
+    for segment in broker.store.topics[TOPIC]:
+        assert not (segment.is_writer and segment.durability.has_failed), segment.path
+        assert segment.failure or not segment.durability.has_failed
+    broker.system.advance(3)
+    broker.files.heal()
+    expect(broker, 3)
+
+
+@pytest.mark.parametrize("ack", ["flushed", "fsync"])
 @pytest.mark.parametrize("nth", [0, 1])
 def test_where_there_is_no_room_a_put_and_those_behind_it_are_refused(start, ack, nth):
     broker = start(ack=ack)

@@ -208,3 +208,19 @@ def test_idle_reader_is_small():
     finally:
         tracemalloc.stop()
     assert (after - before - len(scratch)) / len(readers) < 600
+
+
+def test_what_was_kept_is_let_go_of_once_it_was_handed_out():
+    """A burst that was served in turns from memory of its own, with the begin of a frame behind."""
+    scratch = memoryview(bytearray(20_000))
+    reader = FrameReader()
+    frames = (frame_header(0, 10) + b"x" * 10) * 1000
+    received = frames + frames[:5]
+    room = reader.buffer(scratch)
+    room[: len(received)] = received
+    reader.received(len(received))
+    assert reader.next_frame() is not None
+    reader.keep()  # the turn is over
+    while reader.next_frame() is not None:
+        pass
+    assert (reader.pending_bytes, reader.held_bytes) == (5, 5)

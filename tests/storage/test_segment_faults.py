@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from poe.errors import ReadFailed, StorageError, StorageFull, WriteFailed
+from poe.errors import NoDescriptors, ReadFailed, StorageError, StorageFull, WriteFailed
 from poe.storage.formats.index import OFFSET_MAX
+from poe.storage.segment.segment_files import SegmentFiles
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, create, files_at, names_in, path_of, read_all, reopen
 
@@ -309,3 +310,35 @@ def test_a_segment_takes_no_byte_beyond_what_an_index_entry_can_name(tmp_path):
     segment.size_bytes = size_bytes
     layer.heal()
     assert read_all(segment) == [(last, b"1")]
+
+
+def test_a_writer_whose_mending_failed_half_way_cuts_off_nothing_that_was_synced(
+    tmp_path, layer, monkeypatch
+):
+    def refuse(files):
+        raise NoDescriptors(files.path + "_lock", "too many open files")
+
+    segment = create(layer, ack="fsync")
+    for number in range(50):
+        segment.append([b"%d" % number] * 20, NOW + number * 1000)
+    segment.close()
+    content = bytearray(path_of(tmp_path, "index").read_bytes())
+    content[100] ^= 1
+    path_of(tmp_path, "index").write_bytes(content)
+    segment = reopen(layer, ack="fsync")
+    segment.unseal()
+    segment.append([b"a"], NOW + 10**6)
+    segment.sync()
+    with monkeypatch.context() as patched:
+        patched.setattr(SegmentFiles, "sync_lock", refuse)
+        with pytest.raises(NoDescriptors):
+            segment.read(0, 10, 10_000)
+    segment.append([b"synced"], NOW + 2 * 10**6)
+    segment.sync()
+    segment.append([b"doubtful"], NOW + 3 * 10**6)
+    layer.fail(0, errno.EIO, "sync")
+    with pytest.raises(WriteFailed) as caught:
+        segment.sync()
+    layer.heal()
+    segment.begin_cut(str(caught.value))()
+    assert [message for _, message in read_all(segment)][-2:] == [b"a", b"synced"]

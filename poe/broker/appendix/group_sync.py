@@ -191,7 +191,6 @@ class GroupSync:
         elif isinstance(error, NoDescriptors):
             self._put_off(error)
         elif error is not None:
-            self._segment.fail(str(error))
             if not self._cut(str(error)):
                 self._refuse(str(error))
         else:

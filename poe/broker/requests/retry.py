@@ -66,7 +66,8 @@ async def until_answered(  # noqa: PLR0913 - a request, and who makes it
             if attempt >= releases_max:
                 raise
             _release_files(actor, routes, is_urgent=attempt > 0)
-            await actor.sleep(RETRY_S)
+            if not attempt:
+                await actor.sleep(RETRY_S)
         else:
             if answer is not MOVED:
                 return answer

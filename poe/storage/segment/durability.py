@@ -42,8 +42,8 @@ class Stage(Enum):
     ENDED = auto()
     """All of it is durable, the sums say so, and it is not locked."""
 
-    FAILED = auto()
-    """A sync has failed: nobody knows what is durable, and the lock stays for the next start."""
+
+_SEALED = frozenset({Stage.SEALED, Stage.SYNCED})
 
 
 class Durability:
@@ -64,6 +64,7 @@ class Durability:
         "_owner",
         "ending",
         "extent",
+        "failure",
         "stage",
     )
 
@@ -77,28 +78,32 @@ class Durability:
         self._are_names_synced = False
         self.ending = threading.Lock()
         self.stage = Stage.FOUND
+        self.failure = ""
+        """What a sync has failed of, in whatever thread: nobody knows what is durable, and the lock
+        stays for the next start. Beside the stage, which the segment goes on to change."""
         self.extent = extent
         """Of a writer what the last sync has covered; of a reader all of it."""
 
     @property
     def is_locked(self) -> bool:
-        """Whether a reader has a lock."""
+        """Whether a reader has a lock; a writer of which a sync has failed, too."""
         return self.is_to_end or self.has_failed
 
     @property
     def is_to_end(self) -> bool:
         """Whether it is sealed, and can end once all of it is durable; in any thread."""
-        return self.stage is Stage.SEALED or self.stage is Stage.SYNCED
+        return not self.failure and self.stage in _SEALED
 
     @property
     def is_behind_others(self) -> bool:
         """Whether all of a sealed segment is durable, and it ends once the one before it has."""
-        return self.stage is Stage.SYNCED and self._pending_before() is not None
+        is_synced = self.stage is Stage.SYNCED and not self.failure
+        return is_synced and self._pending_before() is not None
 
     @property
     def has_failed(self) -> bool:
         """Whether a sync of it has failed."""
-        return self.stage is Stage.FAILED
+        return self.failure != ""
 
     @property
     def pending_pointer(self) -> int:
@@ -130,20 +135,21 @@ class Durability:
         """Be a writer's, all of which is as durable as it will be."""
         self.extent = extent
         self._are_names_synced = self._are_names_synced or are_names_synced
-        self._reach(Stage.WRITTEN)
+        self.stage = Stage.WRITTEN
 
     def found(self, extent: Extent) -> None:
         """Be a reader's whose files are as a start finds them."""
         self.extent = extent
-        self._reach(Stage.FOUND)
+        self.stage = Stage.FOUND
 
     def seal(self, extent: Extent) -> None:
         """Be a reader's that was a writer's: it is to end."""
         self.extent = extent
-        self._reach(Stage.SEALED)
+        self.stage = Stage.SEALED
 
     def begin_anew(self) -> None:
         """Be a writer's again after a sync that failed, with what the one before it covered."""
+        self.failure = ""
         self.stage = Stage.WRITTEN
 
     def leave(self) -> None:
@@ -153,12 +159,9 @@ class Durability:
         keep those before it, which may be gone, as long as the one behind it is not synced.
         """
         with self.ending:
+            self.failure = ""
             self.stage = Stage.ENDED
             self._before = self._after = None
-
-    def _reach(self, stage: Stage) -> None:
-        if self.stage is not Stage.FAILED:
-            self.stage = stage
 
     # ---- syncs -----------------------------------------------------------------------------------
 
@@ -180,7 +183,7 @@ class Durability:
             if self._pending_before() is None:
                 sums.note_synced()
             sums.end_sync()
-            if self.stage is Stage.WRITTEN:
+            if self.stage is Stage.WRITTEN and not self.failure:
                 self.extent = extent
             if receipts is not None:
                 receipts.note_synced()
@@ -199,7 +202,7 @@ class Durability:
         """
         sum_file = self._files.open_sums()
         sync = _nothing
-        if self.stage not in (Stage.SYNCED, Stage.ENDED):
+        if self.failure or self.stage not in (Stage.SYNCED, Stage.ENDED):
             sync = self._files.begin_sync(reader, sum_file)
         return self._with_names(sync, partial(self._end, sum_file), shared)
 
@@ -235,9 +238,9 @@ class Durability:
                 then()
             except NoDescriptors:
                 raise  # to open the folder, before anything was synced: all can be done again
-            except Exception:
+            except Exception as error:
                 # The kernel may have dropped what it could not write; the next sync would not tell.
-                self.stage = Stage.FAILED
+                self.failure = str(error) or type(error).__name__
                 raise
 
         return run
@@ -282,6 +285,8 @@ class Durability:
 
     def _is_next_to_end(self) -> bool:
         """Note that all of it is durable; tell whether that goes for what is before it, too."""
+        if self.failure:
+            return False
         if self.stage is Stage.FOUND:
             self.stage = Stage.ENDED
         elif self.stage is Stage.SEALED:

@@ -81,6 +81,7 @@ class Segment:
     """
 
     __slots__ = (
+        "_failure",
         "_files",
         "_is_at_rest",
         "_reader",
@@ -91,7 +92,6 @@ class Segment:
         "damage",
         "damaged_path",
         "durability",
-        "failure",
         "given_pointer",
         "is_retry",
         "last_pointer",
@@ -106,8 +106,7 @@ class Segment:
         """Stand for files that were found, or made."""
         self.options = options
         self.role = Role.READER
-        self.failure = ""
-        """What its disk failed of: its topic has to go on in a new segment."""
+        self._failure = ""
         self.is_retry = False
         """Whether it was made in place of one that has failed."""
         self.durability = Durability(files, extent)
@@ -228,6 +227,11 @@ class Segment:
     def is_writer(self) -> bool:
         """Whether it is not sealed; asking wakes nothing."""
         return self.role is not _READER
+
+    @property
+    def failure(self) -> str:
+        """What its disk failed of, or a sync of it: its topic has to go on in a new segment."""
+        return self._failure or self.durability.failure
 
     @property
     def pointer_high(self) -> int | None:
@@ -496,14 +500,16 @@ class Segment:
         known_damage = self.damage  # of the segments before it, too
         self._take(extent)
         self.damage += known_damage
-        self.durability.found(extent)
         if self.receipts is not None:
             self.receipts.forget()
-        if self.is_writer:
-            self._files.lock(self.size_bytes)
-            self._own_receipts()
-            self._begin_writing()
-            self.durability.begin(extent)
+        if not self.is_writer:
+            self.durability.found(extent)
+            return
+        # First: what may fail below is tried again by the next put, whose sync counts from here.
+        self.durability.begin(extent)
+        self._files.lock(self.size_bytes)
+        self._own_receipts()
+        self._begin_writing()
 
     # ---- durability ------------------------------------------------------------------------------
 
@@ -546,7 +552,7 @@ class Segment:
 
     def fail(self, reason: str) -> None:
         """Note that its disk has failed: the topic is to go on in a new segment."""
-        self.failure = reason
+        self._failure = reason
 
     def begin_cut(self, failure: str) -> Callable[[], None]:
         """Give up what no good sync has covered, and be a reader of the rest; for a failed writer.
