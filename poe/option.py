@@ -35,7 +35,10 @@ class Range:
         """Tell whether it is such a number; what is infinite, or none (nan), never is."""
         if isinstance(value, bool) or not isinstance(value, Real):
             return False
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # no limit is that large
+            return False
         is_enough = number > self.least if self.above else number >= self.least
         return is_enough and number <= self.most and number < math.inf
 
