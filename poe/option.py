@@ -1,7 +1,7 @@
 """What an option may be, said once, at its field: the check and the help read it there.
 
 class ConnectionOptions:
-frame_timeout: Annotated[float, Range(0, above=True, unit="seconds")] = 10.0
+frame_timeout: Annotated[float, Range(0, is_above=True, unit="seconds")] = 10.0
 
 def __post_init__(self) -> None:
 check_options(self)
@@ -22,11 +22,11 @@ _NEAR_POWER = 16
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The numbers that an option may be: `least` to `most`, both allowed unless it says `above`."""
+    """The numbers that an option may be: `least` to `most`, both allowed unless it `is_above`."""
 
     least: int = 0
     most: float = math.inf
-    above: bool = False
+    is_above: bool = False
     """Whether `least` itself is too little."""
 
     unit: str = ""
@@ -39,18 +39,18 @@ class Range:
             number = float(value)
         except OverflowError:  # no limit is that large
             return False
-        is_enough = number > self.least if self.above else number >= self.least
+        is_enough = number > self.least if self.is_above else number >= self.least
         return is_enough and number <= self.most and number < math.inf
 
     def words(self, *, is_whole: bool) -> str:
         """Say what is allowed; of numbers with a fraction, that infinity is not."""
         unit = f" ({self.unit})" if self.unit else ""
         if self.most < math.inf:
-            least = f"more than {self.least}, up" if self.above else str(self.least)
+            least = f"more than {self.least}, up" if self.is_above else str(self.least)
             return f"{least} to {_number(int(self.most))}{unit}"
         if not is_whole:
             unit = f" (finite {self.unit})"
-        return (f"more than {self.least}" if self.above else f"{self.least} or more") + unit
+        return (f"more than {self.least}" if self.is_above else f"{self.least} or more") + unit
 
 
 def _number(number: int) -> str:

@@ -352,7 +352,7 @@ def test_a_range_says_what_it_takes():
     assert Range(1024, 2**31, unit="bytes").words(is_whole=True) == "1024 to 2^31 (bytes)"
     assert Range(0, 2**40 - 1).words(is_whole=True) == "0 to 2^40 - 1"
     assert Range(0, 65535).words(is_whole=True) == "0 to 65535"
-    assert Range(above=True, unit="s").words(is_whole=False) == "more than 0 (finite s)"
+    assert Range(is_above=True, unit="s").words(is_whole=False) == "more than 0 (finite s)"
     assert [Range(1, 3).holds(value) for value in (0, 1, 3, 3.1)] == [False, True, True, False]
 
 

@@ -105,10 +105,9 @@ class Producer(threading.Thread):
 
     def _receive(self) -> None:
         while (frame := self._reader.next_frame()) is None:
-            size = self._socket.recv_into(self._reader.buffer(self._scratch))
+            size = self._reader.receive(self._socket.recv_into, self._scratch)
             if not size:
                 raise ConnectionError("the server closed the connection")
-            self._reader.received(size)
         begun_s, put = self._under_way.popleft()
         self.waits.append((begun_s, time.monotonic() - begun_s))
         reply = decode_reply(PutReply, *frame)

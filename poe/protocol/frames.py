@@ -111,7 +111,8 @@ class FrameReader:
     def buffer(self, scratch: memoryview) -> memoryview:
         """Return the memory to receive into: the scratch, or the reader's own for a large frame.
 
-        The start of the scratch is overwritten with the kept bytes of an unfinished frame.
+        For a caller that is called by who receives, as asyncio does; others call `receive`. The
+        start of the scratch is overwritten with the kept bytes of an unfinished frame.
 
         Args:
             scratch: writable memory of the same size at each call, which callers may share.

@@ -174,7 +174,7 @@ class Wire:
         while (frame := self._reader.next_frame()) is None:
             self._set_timeout(None if deadline_s is None else max(deadline_s - monotonic(), 1e-6))
             try:
-                size = self._connection.recv_into(self._reader.buffer(self._scratch))
+                size = self._reader.receive(self._connection.recv_into, self._scratch)
             except TimeoutError as error:
                 raise self._time_out(timeout_s) from error
             except OSError as error:
@@ -183,7 +183,6 @@ class Wire:
             if not size:
                 self.close(f"{self._peer} closed the connection")
                 raise self._lost_error()
-            self._reader.received(size)
         self.in_flight_count -= 1
         self._unusable_because = ""
         return frame

@@ -77,7 +77,7 @@ class AppendixOptions:
     size_limit: Annotated[int, Range(1, 2**40 - 1, unit="bytes")] = 67_108_864
     """Bytes in a segment; looked at as `count_limit`."""
 
-    worker_timeout: Annotated[float, Range(above=True, unit="seconds")] = 1.0
+    worker_timeout: Annotated[float, Range(is_above=True, unit="seconds")] = 1.0
     """Seconds without a request until hibernation."""
 
     sync_interval: Annotated[float, Range(0, unit="seconds")] = 1.0

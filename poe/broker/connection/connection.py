@@ -73,13 +73,13 @@ class ConnectionOptions:
     frame_max: Annotated[int, Range(1024, 2**31, unit="bytes")] = FRAME_MAX
     """Bytes in one frame, received or sent."""
 
-    frame_timeout: Annotated[float, Range(above=True, unit="seconds")] = 10.0
+    frame_timeout: Annotated[float, Range(is_above=True, unit="seconds")] = 10.0
     """Seconds that an unfinished frame may take, plus a second for each 16 KiB received of it."""
 
-    send_timeout: Annotated[float, Range(above=True, unit="seconds")] = 30.0
+    send_timeout: Annotated[float, Range(is_above=True, unit="seconds")] = 30.0
     """Seconds that a peer may take no bytes of a reply."""
 
-    put_timeout: Annotated[float, Range(above=True, unit="seconds")] = 30.0
+    put_timeout: Annotated[float, Range(is_above=True, unit="seconds")] = 30.0
     """Seconds that a put or a sync may wait for its disk; then the peer is told: it may be done."""
 
     idle_timeout: Annotated[float, Range(0, unit="seconds")] = 600.0

@@ -61,10 +61,10 @@ class RegistryOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    check_interval: Annotated[float, Range(above=True, unit="seconds")] = 0.5
+    check_interval: Annotated[float, Range(is_above=True, unit="seconds")] = 0.5
     """Seconds between looks at the writers' limits."""
 
-    max_age: Annotated[float | None, Range(above=True, unit="seconds")] = None
+    max_age: Annotated[float | None, Range(is_above=True, unit="seconds")] = None
     """Seconds after which data is deleted; None keeps it for ever."""
 
     archive_dir: Path | None = None

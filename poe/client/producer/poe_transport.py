@@ -306,10 +306,9 @@ class PoeLink:
     def _receive_once(self) -> str:
         """Receive what is there, and hand out replies; return why it was the end, or nothing."""
         try:
-            size = self._socket.recv_into(self._reader.buffer(self._scratch))
+            size = self._reader.receive(self._socket.recv_into, self._scratch)
             if not size:
                 return f"{self._peer} closed the connection{self._last_words}"
-            self._reader.received(size)
             while (frame := self._reader.next_frame()) is not None:
                 self._take(*frame)
         except BlockingIOError:

@@ -66,23 +66,23 @@ class GatewayOptions:
     followers_max: Annotated[int, Range(1)] = 100
     """Clients that follow topics, each with a connection to the broker; beyond it 503."""
 
-    head_timeout_s: Annotated[float, Range(above=True, unit="seconds")] = 10.0
+    head_timeout_s: Annotated[float, Range(is_above=True, unit="seconds")] = 10.0
     """Seconds for a request line and headers to arrive, from connecting or their first byte."""
 
-    body_timeout_s: Annotated[float, Range(above=True, unit="seconds")] = 30.0
+    body_timeout_s: Annotated[float, Range(is_above=True, unit="seconds")] = 30.0
     """Seconds for a body to arrive; then 408. So long, too, a client may take no data."""
 
     keep_alive_s: Annotated[int, Range(1, unit="seconds")] = 75
     """Seconds that a connection may be idle between two requests."""
 
-    connect_timeout_s: Annotated[float, Range(above=True, unit="seconds")] = 2.0
+    connect_timeout_s: Annotated[float, Range(is_above=True, unit="seconds")] = 2.0
     """Seconds that a request waits for a broker to be reached, but 0.25 s after one could not be
     reached; then 503."""
 
-    sync_timeout_s: Annotated[float, Range(above=True, unit="seconds")] = 30.0
+    sync_timeout_s: Annotated[float, Range(is_above=True, unit="seconds")] = 30.0
     """Seconds that /sync waits for the broker; then 504, and it may still be delivered."""
 
-    read_timeout_s: Annotated[float, Range(above=True, unit="seconds")] = 10.0
+    read_timeout_s: Annotated[float, Range(is_above=True, unit="seconds")] = 10.0
     """Seconds that a read, or a look whether the broker is there, may take; then 504."""
 
     read_count_max: Annotated[int, Range(1)] = 1000
@@ -91,7 +91,7 @@ class GatewayOptions:
     edit: Edit | None = None
     """Function that sees each post first: `edit(Post) -> Post | Answer | Rejection`."""
 
-    edit_timeout_s: Annotated[float, Range(above=True, unit="seconds")] = 5.0
+    edit_timeout_s: Annotated[float, Range(is_above=True, unit="seconds")] = 5.0
     """Seconds that it may take; then 503, and nothing is produced."""
 
     retry_after_s: Annotated[int, Range(1, unit="seconds")] = 1
