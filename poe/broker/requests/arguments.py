@@ -1,0 +1,76 @@
+"""The arguments of control requests: what msgpack carried, checked and turned into values."""
+
+from typing import Any, TypeAlias
+
+from poe.errors import RemoteProtocolError
+from poe.storage import PRODUCER_BYTES
+
+Arguments: TypeAlias = dict[str, Any]
+
+U32_MAX = 2**32 - 1
+
+
+def topic(arguments: Arguments, name: str = "topic") -> bytes:
+    """Return a name of a topic, which may be sent as text.
+
+    Raises:
+        RemoteProtocolError: it is missing, empty or neither.
+    """
+    value = arguments.get(name)
+    value = value.encode() if isinstance(value, str) else value
+    if not isinstance(value, bytes) or not value:
+        msg = f"argument {name} is {value!r}; send bytes or text of length 1 or more"
+        raise RemoteProtocolError(msg)
+    return value
+
+
+def producer(arguments: Arguments) -> bytes:
+    """Return the name of a producer.
+
+    Raises:
+        RemoteProtocolError: it is missing, or none.
+    """
+    value = arguments.get("producer")
+    if not isinstance(value, bytes) or len(value) != PRODUCER_BYTES:
+        msg = f"argument producer is {value!r}; send {PRODUCER_BYTES} bytes"
+        raise RemoteProtocolError(msg)
+    return value
+
+
+def flag(arguments: Arguments, name: str) -> bool:
+    """Return whether something is asked for; it is not where nothing is said.
+
+    Raises:
+        RemoteProtocolError: it is neither true nor false.
+    """
+    value = arguments.get(name, False)
+    if not isinstance(value, bool):
+        msg = f"argument {name} is {value!r}; send true or false"
+        raise RemoteProtocolError(msg)
+    return value
+
+
+def number(arguments: Arguments, name: str, maximum: float) -> float:
+    """Return a number from 0 to `maximum`.
+
+    Raises:
+        RemoteProtocolError: it is missing, or another one.
+    """
+    value = arguments.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= maximum:
+        msg = f"argument {name} is {value!r}; send a number from 0 to {maximum}"
+        raise RemoteProtocolError(msg)
+    return value
+
+
+def whole(arguments: Arguments, name: str, maximum: int) -> int:
+    """Return a whole number from 0 to `maximum`.
+
+    Raises:
+        RemoteProtocolError: it is missing, or another one.
+    """
+    value = number(arguments, name, maximum)
+    if not isinstance(value, int):
+        msg = f"argument {name} is {value!r}; send a whole number"
+        raise RemoteProtocolError(msg)
+    return value
