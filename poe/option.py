@@ -76,13 +76,14 @@ class Allowed(NamedTuple):
         words = " or ".join(self.literals)
         if self.range is not None:
             words = self.range.words(is_whole=self.is_whole)
+            words += "".join(f' or "{each}"' for each in self.literals)
         return f'{words}, or "none"' if words and self.may_be_none else words
 
     def holds(self, value: object) -> bool:
         """Tell whether it may be that value."""
         if value is None and self.may_be_none:
             return True
-        if self.range is not None:
+        if self.range is not None and value not in self.literals:
             return (isinstance(value, Integral) or not self.is_whole) and self.range.holds(value)
         return not self.literals or value in self.literals
 

@@ -120,6 +120,7 @@ from poe.errors.supervision import (
     UnknownRequest,
 )
 from poe.errors.timeout import InvalidTimeout
+from poe.errors.topics import PropertyFixed, PropertyMismatch, ReservedTopic, TopicExists
 
 __all__ = [
     "ActorDead",
@@ -179,6 +180,8 @@ __all__ = [
     "ProcessStartFailed",
     "ProducerClosed",
     "ProducerFenced",
+    "PropertyFixed",
+    "PropertyMismatch",
     "ProtocolError",
     "QueryFailed",
     "RangeGone",
@@ -187,6 +190,7 @@ __all__ = [
     "RemoteProtocolError",
     "RepeatedPut",
     "RequestRefused",
+    "ReservedTopic",
     "RowsRefused",
     "SegmentLocked",
     "SegmentSealed",
@@ -209,6 +213,7 @@ __all__ = [
     "TableNameTaken",
     "TooMuchWork",
     "TopicDamaged",
+    "TopicExists",
     "TopicFailed",
     "TopicNotCreated",
     "TopicReadOnly",
