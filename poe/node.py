@@ -30,6 +30,7 @@ from poe.broker import (
     RegistryParts,
     RequestHandler,
     RoutingTable,
+    SegmentInfo,
     SegmentRows,
     check_port_is_free,
     control,
@@ -301,7 +302,8 @@ class Node:
         route = self._routes.get(name)
         if route is not None:
             try:
-                reader = route.reader(pointer)
+                # Of most topics there is one segment, and nothing to look for.
+                reader = route.reader(pointer) if route.bounds else route.refs[-1]
                 found = system.call(reader, Next(pointer), None)
                 if found is not None or self._routes.is_newest(name, reader):
                     return found  # type: ignore[no-any-return]  # a reply to Next
@@ -403,3 +405,84 @@ def root_cause(failed: StartFailed) -> PoeError:
             reason = inner
         else:
             return reason if isinstance(reason, PoeError) else failed
+
+
+# ---- the node of the process --------------------------------------------------------------------
+
+_node: Node | None = None
+"""One a process by default, as with the original's `poe:start()`."""
+
+
+def start(options: dict[str, Any] | None = None, /, **arguments: Any) -> Node:  # noqa: ANN401
+    """Start the node of this process and return it.
+
+    Args:
+        options: options by name.
+        arguments: the same as keywords; see `docs/configuration.md`.
+
+    Raises:
+        OptionError: an unknown option or a value that is not allowed.
+        NodeRunning: the node of this process runs already.
+        StoreLocked: another server runs on the folder.
+        PortInUse: the port is taken.
+    """
+    global _node  # noqa: PLW0603 - see there
+    if _node is not None and _node.is_running:
+        raise NodeRunning
+    stop()  # one that has given up still holds its folder
+    _node = Node(options, **arguments).start()
+    return _node
+
+
+def stop() -> None:
+    """Stop the node of this process; nothing happens when none runs."""
+    global _node
+    node, _node = _node, None
+    if node is not None:
+        node.stop()
+
+
+def _started() -> Node:
+    if _node is None:
+        raise NodeNotRunning
+    return _node
+
+
+def put(topic: bytes | str, message: bytes) -> int:
+    """Append a message and return its pointer; see `Node.put`."""
+    return _started().put(topic, message)
+
+
+def put_many(topic: bytes | str, messages: Sequence[bytes], put_id: PutId | None = None) -> int:
+    """Append messages, all or none, and return the last pointer; see `Node.put_many`."""
+    return _started().put_many(topic, messages, put_id)
+
+
+def next(topic: bytes | str, pointer: int) -> tuple[int, bytes] | None:  # noqa: A001 - `poe:next/2`
+    """Return the message that follows `pointer`, with its pointer; see `Node.next`."""
+    return _started().next(topic, pointer)
+
+
+def topics() -> list[bytes]:
+    """Return all topics, sorted."""
+    return _started().topics()
+
+
+def status() -> list[tuple[bytes, list[tuple[ActorRef | None, str]]]]:
+    """Return each topic's appendix servers with their roles; see `Node.status`."""
+    return _started().status()
+
+
+def info() -> list[tuple[bytes, list[tuple[ActorRef | None, SegmentInfo]]]]:
+    """Return each topic's appendix servers with their segments; see `Node.info`."""
+    return _started().info()
+
+
+def print_status(file: TextIO | None = None) -> None:
+    """Print a line for each topic; see `Node.print_status`."""
+    _started().print_status(file)
+
+
+def sync() -> None:
+    """Make everything acknowledged so far survive a power cut."""
+    _started().sync()
