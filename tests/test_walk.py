@@ -9,12 +9,12 @@ import pytest
 from tests.python_process import ROOT, environment
 
 LIMITS = {
-    "socket put": 19,
-    "socket get": 17,
-    "in-process put": 13,
-    "in-process next": 12,
+    "socket put": 17,
+    "socket get": 16,
+    "in-process put": 10,
+    "in-process next": 9,
     "restart": 19,
-    "produce_async_batched": 35,
+    "produce_async_batched": 33,
 }
 """Files entered; of `produce_async_batched` those of the server, too, to which it is sent."""
 

@@ -33,7 +33,6 @@ from poe.storage.real_files import RealFile, RealFiles
 from poe.storage.recovery import recovery
 from poe.storage.recovery.survey import Survey
 from poe.storage.segment import durability, segment, segment_files, segment_options
-from poe.storage.segment.data_file import DataFile
 from poe.storage.segment.sum_writer import SumWriter
 from poe.storage.slab_log import record as slab_record
 from poe.storage.store import folder_watch, store, topic_folders
@@ -229,15 +228,7 @@ def _ack_during_sync(patch: Patch) -> None:
 
 def _ignore_write_errors(patch: Patch) -> None:
     """P09: whatever the write returned, it was fine."""
-    write = DataFile._write
-
-    def ignore(file: DataFile, data: Any) -> None:
-        try:
-            write(file, data)
-        except StorageError:
-            file.flushed_bytes += len(data)
-
-    patch(DataFile, "_write", ignore)
+    patch(segment.Segment, "_refuse", lambda *_: None)
 
 
 def _ignore_sync_errors(patch: Patch) -> None:

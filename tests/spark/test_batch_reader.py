@@ -12,8 +12,7 @@ from poe.errors import CorruptRecord, DataLost, OptionError, UnknownTopic
 from poe.record import RECORD_HEADER_BYTES
 from poe.spark.data_source import SCHEMA
 from poe.spark.read_options import EPOCH
-from poe.storage.formats.index import encode_entries
-from poe.storage.formats.record import encode_record
+from poe.storage.formats.record import encode_entries, encode_record
 from tests.broker.nodes import seconds
 from tests.spark.sources import (
     Topics,

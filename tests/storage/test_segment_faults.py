@@ -7,7 +7,7 @@ import re
 import pytest
 
 from poe.errors import NoDescriptors, ReadFailed, StorageError, StorageFull, WriteFailed
-from poe.storage.formats.index import OFFSET_MAX
+from poe.storage.formats.record import OFFSET_MAX
 from poe.storage.segment.segment_files import SegmentFiles
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import NOW, create, files_at, names_in, path_of, read_all, reopen

@@ -1,10 +1,10 @@
-"""Turn messages into the records of a data file, and back.
+"""Turn messages into the records of a data file and the entries of its index, and back.
 
 Strategy: a batch is encoded at once. Messages of equal size become the rows of a matrix, headers
 its first columns; messages of mixed sizes get their headers from numpy and are joined in C. Either
 way no Python code runs per message. Batches of equal count and message length, one after the other
-as most are, are encoded into the same memory, of which each thread has its own. For the layout of
-a record see `poe/record.py`.
+as most are, are encoded into the same memory, of which each thread has its own. Its entries are
+four numbers until the index has to write or read them. For the layouts see `poe/record.py`.
 """
 
 import threading
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from poe.errors import CorruptRecord, InvalidMessage
 from poe.record import (
+    ENTRY_BYTES,
+    ENTRY_FIELDS,
     POINTER_BITS,
     POINTER_BYTES,
     RECORD_HEADER_BYTES,
@@ -39,6 +41,18 @@ _ROWS_COUNT_MIN = 10
 _HEADER = np.dtype(
     {"names": ["pointer", "size"], "formats": [">u8", ">u4"], "offsets": [WIDE_POINTER_AT, 0]}
 )
+
+OFFSET_BITS = 40
+OFFSET_MAX = (1 << OFFSET_BITS) - 1
+
+_LOW_BITS = np.uint64(2**32 - 1)
+# Shifting by a Python integer would convert it at each call.
+_8 = np.uint64(8)
+_32 = np.uint64(32)
+
+Run: TypeAlias = tuple[int, int, int, int]
+"""A batch whose records are all of one size, with consecutive pointers: first pointer, offset of
+the first record, number of records, bytes of one."""
 
 Encoded: TypeAlias = bytes | memoryview
 """Records as they lie on disk."""
@@ -108,6 +122,39 @@ def decode_records(data: bytes) -> list[tuple[int, bytes]]:
         records.append((pointer, data[at + RECORD_HEADER_BYTES : end]))
         at = end
     return records
+
+
+def encode_entries(pointers: Numbers, offsets: Numbers) -> bytes:
+    """Encode the entries of a batch; pointers fit 56 bits, offsets rise and fit 40."""
+    entries = np.empty(len(pointers), ENTRY_FIELDS)
+    high = pointers << _8
+    if len(offsets) and offsets[-1] > _LOW_BITS:
+        high |= offsets >> _32
+    entries["pointer_and_offset_high"] = high
+    # The cast to 32 bits keeps the low ones.
+    entries["offset_low"] = offsets
+    return entries.tobytes()
+
+
+def encode_runs(runs: Sequence[Run]) -> bytes:
+    """Encode the entries of runs, in order."""
+    if len(runs) == runs[0][2] == 1:  # read, or put, one by one
+        return (runs[0][0] << OFFSET_BITS | runs[0][1]).to_bytes(ENTRY_BYTES, "big")
+    pointers, offsets, counts, record_bytes = np.array(runs, np.uint64).T
+    count = runs[0][2]
+    if (counts != count).any():
+        return b"".join(encode_runs([run]) for run in runs)
+    numbers = np.arange(count, dtype=np.uint64)
+    return encode_entries(
+        (pointers[:, np.newaxis] + numbers).reshape(-1),
+        (offsets[:, np.newaxis] + record_bytes[:, np.newaxis] * numbers).reshape(-1),
+    )
+
+
+def decode_entry(entry: bytes) -> tuple[int, int]:
+    """Decode one entry into (pointer, offset)."""
+    number = int.from_bytes(entry, "big")
+    return number >> OFFSET_BITS, number & OFFSET_MAX
 
 
 class RecordBatch(Sequence[memoryview]):

@@ -37,8 +37,8 @@ from poe.record import (
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, Mode, OpenFile
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
-from poe.storage.formats.index import decode_entry
 from poe.storage.formats.receipt_file import cover, read_receipts, settle, trust
+from poe.storage.formats.record import decode_entry
 from poe.storage.formats.segment_lock import FoundLock, find_lock
 from poe.storage.formats.store_meta import Kind
 from poe.storage.formats.sum_file import (

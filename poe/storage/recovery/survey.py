@@ -15,8 +15,7 @@ from xxhash import xxh3_64_intdigest
 
 from poe.record import ENTRY_BYTES, POINTER_MAX, RECORD_HEADER_BYTES
 from poe.storage.files import OpenFile
-from poe.storage.formats.index import encode_entries
-from poe.storage.formats.record import Numbers
+from poe.storage.formats.record import Numbers, encode_entries
 from poe.storage.formats.sum_file import SUM_DATA_BYTES, Flag, FoundSum, SumEntry, hash_of
 from poe.storage.recovery.scan import RecordPlaces, scan_records
 

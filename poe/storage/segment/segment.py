@@ -23,18 +23,23 @@ from poe.errors import (
     StorageFull,
     TopicDamaged,
 )
-from poe.record import POINTER_MAX
+from poe.record import ENTRY_BYTES, POINTER_MAX
 from poe.storage.files import Files, FileSlice, IndexedSlice
-from poe.storage.formats.index import OFFSET_MAX
 from poe.storage.formats.receipt_file import PutKey, Receipt
-from poe.storage.formats.record import Messages, Numbers, encode_record, encode_records
+from poe.storage.formats.record import (
+    OFFSET_MAX,
+    Messages,
+    encode_entries,
+    encode_record,
+    encode_records,
+)
 from poe.storage.formats.store_meta import StoreMeta
 from poe.storage.formats.sum_file import Flag, SumState
 from poe.storage.recovery.recovery import Extent
 from poe.storage.segment.durability import Durability
 from poe.storage.segment.producers import LastPut, Producers
 from poe.storage.segment.receipts import Receipts
-from poe.storage.segment.record_reader import RecordReader
+from poe.storage.segment.record_reader import WAITING_BYTES_MAX, RecordReader
 from poe.storage.segment.segment_files import SegmentFiles
 from poe.storage.segment.segment_options import SegmentOptions
 from poe.storage.segment.segment_writer import SegmentWriter
@@ -276,49 +281,63 @@ class Segment:
         if last_pointer > POINTER_MAX:
             raise PointerOutOfRange(last_pointer)
         offset = self.size_bytes
+        starts = None
         if count == 1:
             data = encode_record(messages[0], pointer, options.message_max)
         else:
             data, starts = encode_records(messages, pointer, options.message_max)
-        if offset + len(data) > OFFSET_MAX:
+        end = offset + len(data)
+        if end > OFFSET_MAX:
             raise StorageFull(self.path + "_data", "it would exceed 2^40 - 1 bytes")
-        if index.is_full():
+        if (self.count - index.flushed_count) * ENTRY_BYTES >= WAITING_BYTES_MAX:
             self.flush()
+        receipts = None if put is None else self._write_receipt(put, last_pointer, end, data)
         # The last step that may fail: from here on data, index and sums go together.
-        if put is None:
-            writer.data.append(data, count)
-        else:
-            self._append_with_receipt(writer, put, last_pointer, data, count)
+        try:
+            if end <= writer.direct_end:
+                writer.file.write_at(data, offset)
+                writer.flushed_bytes = writer.lock_cell[0] = end
+            else:
+                writer.append(data, count)
+        except (OSError, StorageError) as error:
+            self._refuse(writer, error, receipts)
+        if receipts is not None:
+            receipts.confirm()
         sums = writer.sums
         sums.update(data)
-        if count == 1:
-            index.append_one(pointer, offset)
-        elif starts is None:
-            index.append_run(pointer, offset, count, len(data) // count)
+        if starts is None:
+            index.add((pointer, offset, count, len(data) // count))
         else:
-            index.append(_consecutive(pointer, count), starts + np.uint64(offset))
+            pointers = np.arange(pointer, last_pointer + 1, dtype=np.uint64)
+            index.add(encode_entries(pointers, starts + np.uint64(offset)))
         if self.pointer_low is None:
             self.pointer_low = pointer
         self.last_pointer = last_pointer
         self.count += count
-        self.size_bytes = size_bytes = offset + len(data)
-        if size_bytes >= sums.cut_at:
-            sums.cut(size_bytes, self.count, last_pointer)
+        self.size_bytes = end
+        if end >= sums.cut_at:
+            sums.cut(end, self.count, last_pointer)
         return last_pointer
 
-    def _append_with_receipt(
-        self, writer: SegmentWriter, put: PutKey, pointer: int, data: bytes | memoryview, count: int
-    ) -> None:
-        """Write the receipt of a batch, then the batch: who is killed in between leaves neither."""
+    def _write_receipt(
+        self, put: PutKey, pointer: int, end: int, data: bytes | memoryview
+    ) -> Receipts:
+        """Write the receipt of a batch: who is killed before its data follows leaves neither."""
         if self.receipts is None:
             self.receipts = self._files.make_receipts([], self.size_bytes)
-        self.receipts.write(put, pointer, self.size_bytes + len(data), data)
-        try:
-            writer.data.append(data, count)
-        except StorageError:
-            self.receipts.take_back()
-            raise
-        self.receipts.confirm()
+        self.receipts.write(put, pointer, end, data)
+        return self.receipts
+
+    def _refuse(
+        self, writer: SegmentWriter, error: OSError | StorageError, receipts: Receipts | None
+    ) -> None:
+        """Raise what a batch is refused for, as if it had never come."""
+        failure = writer.failed(error) if isinstance(error, OSError) else error
+        if receipts is not None:
+            receipts.take_back()
+        if failure is error:
+            raise failure
+        raise failure from error
 
     def last_put(self, producer: bytes) -> LastPut | None:
         """Return the newest sequenced put of a producer onto the topic; of its newest segment only.
@@ -469,13 +488,13 @@ class Segment:
 
     def _flushed_extent(self) -> tuple[int, int]:
         """Write what is buffered, and tell how many records and bytes can be read."""
-        data = None if self._writer is None else self._writer.data
-        if data is None or data.buffered_count == 0:
+        writer = self._writer
+        if writer is None or writer.buffered_count == 0:
             return self.count, self.size_bytes
         # On a full disk readers still get what was written before.
         with contextlib.suppress(StorageError):
-            data.flush()
-        return self.count - data.buffered_count, data.flushed_bytes
+            writer.flush_data()
+        return self.count - writer.buffered_count, writer.flushed_bytes
 
     def _verify(self) -> None:
         """From now on compare what is read with the sums, as `verify` asks for.
@@ -760,7 +779,3 @@ class Segment:
         if self.receipts is not None:
             self.receipts.close()
         self._reader = self._writer = None
-
-
-def _consecutive(first: int, count: int) -> Numbers:
-    return np.arange(first, first + count, dtype=np.uint64)

@@ -214,7 +214,7 @@ class SegmentFiles:
         """
         with reading(self.path):
             reader = RecordReader.open(self.files, self.path, "r+", count)
-            writer = SegmentWriter.open(
+            writer = SegmentWriter(
                 self.files,
                 self.path,
                 reader,

@@ -19,8 +19,8 @@ from poe.record import ENTRY_BYTES
 from poe.storage.failure import reading
 from poe.storage.files import Files, OpenFile
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
-from poe.storage.formats.index import encode_entries
 from poe.storage.formats.receipt_file import read_receipts
+from poe.storage.formats.record import encode_entries
 from poe.storage.formats.segment_lock import FoundLock, find_lock
 from poe.storage.formats.store_meta import (
     META_FILE,

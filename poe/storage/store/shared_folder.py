@@ -29,8 +29,7 @@ from poe.record import (
 )
 from poe.storage.failure import reading
 from poe.storage.files import Files, FileSlice, OpenFile
-from poe.storage.formats.index import Index, decode_entry
-from poe.storage.formats.record import Numbers
+from poe.storage.formats.record import Numbers, decode_entry
 from poe.storage.real_files import RealFiles
 from poe.storage.recovery.recovery import NO_STORE, open_maybe
 from poe.storage.segment.record_reader import RecordReader
@@ -302,11 +301,7 @@ class _OpenSegment:
         self._path = path
         self._count = count
         self._size_bytes = size_bytes
-        self._reader = RecordReader(
-            files.open(path + "_data", "r"),
-            Index(files.open(path + "_index", "r"), path + "_index", count),
-            path,
-        )
+        self._reader = RecordReader.open(files, path, "r", count)
         has_sums = not is_open and files.size(path + "_sum") is not None
         self._verification = Verification(files, path, NO_STORE, is_once=True) if has_sums else None
         # A writer may have to cut its data off, and what is mapped behind the end of a file must

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from poe.errors import ReadFailed, StorageFull
 from poe.record import POINTER_MAX
-from poe.storage.formats.index import OFFSET_MAX, Index, decode_entry, encode_entries
+from poe.storage.formats.record import OFFSET_MAX, decode_entry, encode_entries
+from poe.storage.segment.record_reader import Index
 from tests.storage.faulty_files import FaultyFiles
 from tests.storage.segments import files_at
 
@@ -27,6 +28,14 @@ def new_index(files):
     return Index(files.open(PATH, "w+"), PATH, 0)
 
 
+def add_one(index, pointer, offset):
+    index.add((pointer, offset, 1, 20))
+
+
+def add(index, pointers, offsets):
+    index.add(encode_entries(numbers(pointers), numbers(offsets)))
+
+
 def test_an_entry_is_pointer_then_offset():
     entry = encode_entries(numbers([0x01020304050607]), numbers([0x08090A0B0C]))
     assert entry == bytes(range(1, 13))
@@ -36,8 +45,8 @@ def test_an_entry_is_pointer_then_offset():
 def test_entries_use_all_their_bits(tmp_path):
     assert encode_entries(numbers([POINTER_MAX]), numbers([OFFSET_MAX])) == b"\xff" * 12
     index = new_index(files_at(tmp_path))
-    index.append_one(POINTER_MAX - 1, OFFSET_MAX - 1)
-    index.append(numbers([POINTER_MAX]), numbers([OFFSET_MAX]))
+    add_one(index, POINTER_MAX - 1, OFFSET_MAX - 1)
+    add(index, [POINTER_MAX], [OFFSET_MAX])
     assert index.entry(0) == (POINTER_MAX - 1, OFFSET_MAX - 1)
     assert index.entry(1) == (POINTER_MAX, OFFSET_MAX)
 
@@ -52,12 +61,10 @@ def test_entries_and_searches_agree_with_a_list(tmp_path_factory, steps, wanted)
     for gap, is_flushed, count in steps:
         first = (model[-1][0] if model else 0) + gap
         added = [(first + i, (len(model) + i) * 20) for i in range(count)]
-        if count == 1:
-            index.append_one(*added[0])
-        elif count % 2:
-            index.append_run(*added[0], count, 20)
+        if count % 2:
+            index.add((*added[0], count, 20))
         else:
-            index.append(numbers([p for p, _ in added]), numbers([o for _, o in added]))
+            add(index, [p for p, _ in added], [o for _, o in added])
         model += added
         if is_flushed:
             index.flush()
@@ -72,14 +79,14 @@ def test_entries_and_searches_agree_with_a_list(tmp_path_factory, steps, wanted)
         assert [index.entry(i) for i in range(index.count)] == model
 
 
-@pytest.mark.parametrize("counts", [[3], [4, 4, 4], [2, 3, 2]])
+@pytest.mark.parametrize("counts", [[3], [4, 4, 4], [2, 3, 2], [1], [1, 1], [1, 2]])
 def test_runs_are_encoded_as_their_entries_one_by_one(tmp_path, counts):
     files = files_at(tmp_path)
     index, plain = new_index(files), []
     offset = 2**32 - 50
     for start, count in enumerate(counts):
         pointer = POINTER_MAX - 1000 + 100 * start
-        index.append_run(pointer, offset, count, 20)
+        index.add((pointer, offset, count, 20))
         plain += [(pointer + number, offset + 20 * number) for number in range(count)]
         offset += 20 * count
     index.flush()
@@ -91,7 +98,7 @@ def test_runs_are_encoded_as_their_entries_one_by_one(tmp_path, counts):
 def test_hints_of_many_consumers_take_bounded_memory(tmp_path):
     index = new_index(files_at(tmp_path))
     count = 5_000
-    index.append(numbers(range(1, count + 1)), numbers(range(count)))
+    add(index, range(1, count + 1), range(count))
     index.flush()
     tracemalloc.start()
     for pointer in range(1, count + 1):
@@ -109,10 +116,7 @@ def test_flushed_entries_are_twelve_bytes_each_and_take_no_heap(tmp_path):
     files = files_at(tmp_path)
     index = new_index(files)
     for number in range(1, 10_001):
-        if index.is_full():
-            index.flush()
-        index.append_one(number, number * 20)
-        assert number * 12 - files.open(PATH, "r").size() <= 64 * 1024 + 12
+        add_one(index, number, number * 20)
     index.flush()
     assert files.size(PATH) == 120_000
     assert index.entry(9_999) == (10_000, 200_000)
@@ -121,12 +125,12 @@ def test_flushed_entries_are_twelve_bytes_each_and_take_no_heap(tmp_path):
 def test_a_failing_flush_keeps_all_entries_for_the_next(tmp_path):
     files = FaultyFiles(files_at(tmp_path))
     index = new_index(files)
-    index.append(numbers(range(1, 101)), numbers(range(100)))
+    add(index, range(1, 101), range(100))
     files.fail(0, errno.ENOSPC, "write_at")
     with pytest.raises(StorageFull):
         index.flush()
     assert index.entry(99) == (100, 99)
-    index.append_one(101, 100)
+    add_one(index, 101, 100)
     index.flush()
     assert files.size(PATH) == 101 * 12
     assert [index.entry(i)[0] for i in range(101)] == list(range(1, 102))
@@ -143,7 +147,7 @@ def test_an_index_file_that_became_too_short_is_reported(tmp_path):
 def test_what_a_consumer_walked_through_does_not_stay_in_the_process(tmp_path):
     index = new_index(files_at(tmp_path))
     count = 500_000
-    index.append(numbers(range(1, count + 1)), numbers(range(count)))
+    add(index, range(1, count + 1), range(count))
     index.flush()
     for number in range(100, count, 100):
         pointer, offset = index.boundary(number)
