@@ -1,0 +1,1 @@
+"""Consumer groups: who reads what, how far each group is, and who holds which messages."""

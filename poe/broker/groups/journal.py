@@ -1,0 +1,90 @@
+"""What a group has done: its generation, the changes that are to be written, and what to tell.
+
+Whoever changes a group notes it here in the same step, so that what is written is what was done.
+"""
+
+from collections import deque
+from typing import Any, Final, NamedTuple
+
+EVENTS_COUNT_MAX: Final = 200
+
+_FIRST_LIFE_S = 1_767_225_600
+"""Seconds from the epoch to the begin of 2026: generations are 32 bits."""
+
+
+class Event(NamedTuple):
+    """One thing that happened to a group, and why."""
+
+    time_us: int
+    kind: str
+    text: str
+
+
+class Journal:
+    """The notes of one group.
+
+    Always: `generation` grows, and is durable with the changes: it is the last one among them.
+    """
+
+    __slots__ = ("_changes", "events", "generation", "life", "told_count")
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+        self.life = generation
+        """The generation in which the group was made, or taken up by the last start."""
+        self._changes: list[list[Any]] = []
+        self.events: deque[Event] = deque(maxlen=EVENTS_COUNT_MAX)
+        self.told_count = 0
+
+    def advance(self) -> int:
+        """Begin the next generation, and return it."""
+        self.generation += 1
+        self._changes.append(["generation", self.generation])
+        return self.generation
+
+    def begin_life(self, now_us: int) -> None:
+        """Begin a generation that is greater than all before, even those that a power cut took.
+
+        What is flushed but not synced may be gone, and with it generations that members still
+        know. So a start counts the seconds, too: a group does not begin a generation each second
+        for years.
+        """
+        self.generation = max(self.generation, now_us // 1_000_000 - _FIRST_LIFE_S)
+        self.life = self.advance()
+
+    def note(self, change: list[Any]) -> None:
+        """Have a change written."""
+        self._changes.append(change)
+
+    def note_done(self, unit: bytes, after: int, last: int) -> None:
+        """Have it written that a range is done; one that follows another makes it longer.
+
+        A change is `["done", unit, after, last, after, last, …]`.
+        """
+        if self._changes:
+            newest = self._changes[-1]
+            if newest[0] == "done" and newest[1] == unit:
+                if newest[-1] == after:
+                    newest[-1] = last
+                else:
+                    newest += (after, last)
+                return
+        self._changes.append(["done", unit, after, last])
+
+    def take_changes(self) -> list[list[Any]]:
+        """Return what is to be written, and forget it."""
+        changes = self._changes
+        self._changes = []
+        return changes
+
+    def tell(self, now_us: int, kind: str, text: str) -> Event:
+        """Keep an event, as long as it is among the last ones."""
+        event = Event(now_us, kind, text)
+        self.events.append(event)
+        self.told_count += 1
+        return event
+
+    def since(self, told_count: int) -> list[Event]:
+        """Return the events that were told since there were so many, as far as they are kept."""
+        count = min(self.told_count - told_count, len(self.events))
+        return list(self.events)[len(self.events) - count :]

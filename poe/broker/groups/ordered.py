@@ -1,0 +1,180 @@
+"""How far a group of mode `ordered` is: a position in each unit, which its owner tells.
+
+A position outlives owners, members and restarts; it goes with its topic or its group, never by
+time. A unit that never had one is told apart from one whose position is 0.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from poe.broker.groups.assignment import Units
+from poe.broker.groups.journal import Journal
+from poe.broker.groups.membership import MemberInfo, Membership
+from poe.broker.groups.options import GroupDefinition, check_bytes
+from poe.broker.groups.ownership import Ownership
+from poe.errors import GroupFenced, OptionError
+
+COMMIT_BYTES_MAX: Final = 1024
+"""What a caller may keep with a position."""
+
+POINTER_MAX: Final = (1 << 56) - 1
+
+Position = tuple[int, bytes]
+"""The pointer of the last message that is done, and the caller's bytes."""
+
+
+class Ordered:
+    """Owners and positions of the units of one group."""
+
+    def __init__(self, definition: GroupDefinition, journal: Journal, members: Membership) -> None:
+        self._definition = definition
+        self._journal = journal
+        self._members = members
+        self._ownership = Ownership(journal)
+        self._positions: dict[bytes, Position] = {}
+        self._units: Units = {}
+
+    def commit(
+        self, member: bytes, generation: int, positions: Mapping[bytes, Position], now_us: int
+    ) -> dict[bytes, int]:
+        """Take how far a member is; return the pointers that were taken.
+
+        What is not among them is not the member's own any more, or is so only since a later
+        generation than it knows of: nothing is changed there.
+
+        Raises:
+            GroupFenced: it is no member, or not of this life of the group.
+            OptionError: a pointer or the bytes are not allowed; nothing was taken.
+        """
+        self._members.get(member)
+        if generation > self._journal.generation:
+            raise GroupFenced(self._definition.name, f"it is of generation {generation}, to come")
+        for pointer, note in positions.values():
+            check_pointer(pointer)
+            check_bytes("bytes of a position", note, 0, COMMIT_BYTES_MAX)
+        self._members.hear(member, now_us)
+        grants = self._ownership.grants(member)
+        never = generation + 1
+        taken = {
+            unit: position
+            for unit, position in positions.items()
+            if grants.get(unit, never) <= generation
+        }
+        self._take(taken)
+        return {unit: pointer for unit, (pointer, _) in taken.items()}
+
+    def positions(self) -> dict[bytes, Position | None]:
+        """Return how far each unit is; None for one that never had a position."""
+        units = dict.fromkeys(unit for each in self._units.values() for unit in each)
+        return units | self._positions
+
+    def floor(self, unit: bytes) -> int | None:
+        """Return the pointer up to which all of a unit is done; None where nobody said so."""
+        position = self._positions.get(unit)
+        return None if position is None else position[0]
+
+    def set_units(self, units: Units, now_us: int) -> None:
+        """Say which units there are; positions of those that are not there stay."""
+        self._units = units
+        self._ownership.set_units(units, now_us)
+
+    def add(self, info: MemberInfo, replaced: bytes | None, now_us: int) -> None:
+        """Take a member in, perhaps with the units of the one that it replaces."""
+        if replaced is not None:
+            self._ownership.replace(replaced, info.id, now_us)
+        self._ownership.add(info.id, info.topics, now_us)
+
+    def remove(self, member: bytes, now_us: int) -> None:
+        """Let go of a member."""
+        self._ownership.remove(member, now_us)
+
+    def heartbeat(
+        self, member: bytes, generation: int, owned: Collection[bytes]
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Return what a member may own, and what it is to give up."""
+        return self._ownership.heartbeat(member, generation, owned)
+
+    def granted(self, member: bytes) -> list[bytes]:
+        """Return what a member owns, sorted."""
+        return sorted(self._ownership.grants(member))
+
+    def take_news(self) -> set[bytes]:
+        """Return the members that would be told something new; each one once."""
+        return self._ownership.take_news()
+
+    def settle(self, now_us: int) -> None:
+        """Do what time has brought."""
+        self._ownership.settle(now_us)
+
+    def next_deadline_us(self) -> int | None:
+        """Return when there is something to settle."""
+        return self._ownership.next_deadline_us()
+
+    def pause(self, now_us: int, *, is_paused: bool) -> None:
+        """Have all units given up, or owned again."""
+        self._ownership.pause(now_us, is_paused=is_paused)
+
+    def reset(self, positions: Mapping[bytes, int], now_us: int) -> None:
+        """Go on behind these pointers; nobody is a member now."""
+        del now_us
+        self._take({unit: (pointer, b"") for unit, pointer in positions.items()})
+
+    def forget(self, units: Iterable[bytes]) -> None:
+        """Drop the positions of units that were deleted."""
+        gone = [unit for unit in units if self._positions.pop(unit, None) is not None]
+        if gone:
+            self._journal.note(["forgotten", gone])
+
+    def is_full(self) -> bool:
+        """Return whether a limit keeps messages back: never, in this mode."""
+        return False
+
+    def describe(self, now_us: int) -> list[dict[str, Any]]:
+        """Return what is to be told of each unit."""
+        del now_us
+        return [
+            {
+                "unit": unit,
+                "position": None if position is None else position[0],
+                "owner": self._ownership.owner(unit),
+            }
+            for unit, position in sorted(self.positions().items())
+        ]
+
+    def snapshot(self) -> list[Any]:
+        """Return all that is durable."""
+        return [[unit, *position] for unit, position in sorted(self._positions.items())]
+
+    def restore(self, snapshot: list[Any]) -> None:
+        """Take over what `snapshot` has returned."""
+        self._positions = {unit: (pointer, note) for unit, pointer, note in snapshot}
+
+    def apply(self, change: list[Any]) -> None:
+        """Make a change again."""
+        kind, items = change
+        if kind == "positions":
+            self._positions |= {unit: (pointer, note) for unit, pointer, note in items}
+        elif kind == "forgotten":
+            for unit in items:
+                self._positions.pop(unit, None)
+
+    def restart(self, now_us: int) -> None:
+        """Begin a new life: who owned what is not known any more."""
+        del now_us
+
+    def _take(self, positions: Mapping[bytes, Position]) -> None:
+        if positions:
+            self._positions |= positions
+            changed = [[unit, *position] for unit, position in positions.items()]
+            self._journal.note(["positions", changed])
+
+
+def check_pointer(pointer: object) -> None:
+    """Refuse what is no pointer.
+
+    Raises:
+        OptionError: says what is one.
+    """
+    is_pointer = isinstance(pointer, int) and not isinstance(pointer, bool)
+    if not is_pointer or not 0 <= pointer <= POINTER_MAX:  # type: ignore[operator]  # it is a number
+        raise OptionError("pointer", pointer, "0 to 2^56 - 1")

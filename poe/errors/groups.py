@@ -1,0 +1,114 @@
+"""460 to 469: what a group of consumers refuses."""
+
+from poe.errors.broker import BrokerError
+from poe.errors.short_text import short_repr
+
+
+class GroupError(BrokerError):
+    """A group cannot do what was asked."""
+
+    code = 460
+
+
+class UnknownGroup(GroupError):
+    """There is no group of this name."""
+
+    code = 461
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        super().__init__(f"group {short_repr(group)} is not known; create it, or join with a mode")
+
+
+class GroupMismatch(GroupError):
+    """A group is not what the caller takes it for."""
+
+    code = 462
+
+    def __init__(self, group: str, what: str, asked: object, has: object) -> None:
+        self.group = group
+        self.what = what
+        self.asked = asked
+        self.has = has
+        super().__init__(
+            f"{what} of group {short_repr(group)} is {short_repr(has)}, not {short_repr(asked)}; "
+            "ask for what it has, or use another group"
+        )
+
+
+class GroupFenced(GroupError):
+    """The caller is no member any more, or was one in an earlier life of the group."""
+
+    code = 463
+
+    def __init__(self, group: str, why: str) -> None:
+        self.group = group
+        self.why = why
+        super().__init__(f"group {short_repr(group)} refuses this member ({why}); join it anew")
+
+
+class GroupActive(GroupError):
+    """A group has members, and what was asked would take their work from under them."""
+
+    code = 464
+
+    def __init__(self, group: str, members: int) -> None:
+        self.group = group
+        self.members = members
+        super().__init__(
+            f"group {short_repr(group)} has {members} members; stop them first, or use force"
+        )
+
+
+class GroupFull(GroupError):
+    """A limit of a group is reached; the request was not done."""
+
+    code = 465
+    retriable = True
+
+    def __init__(self, group: str, limit: str, maximum: int) -> None:
+        self.group = group
+        self.limit = limit
+        self.maximum = maximum
+        super().__init__(
+            f"group {short_repr(group)} is full: {limit} of {maximum} is reached; retry later, "
+            "acknowledge what is held, or raise it"
+        )
+
+
+class LeaseLost(GroupError):
+    """A lease has expired, was returned, or never was: its messages may be another member's."""
+
+    code = 466
+
+    def __init__(self, group: str, lease: int) -> None:
+        self.group = group
+        self.lease = lease
+        super().__init__(
+            f"lease {lease} of group {short_repr(group)} is not held; its messages are delivered "
+            "again: extend a lease before it expires"
+        )
+
+
+class InvalidGroupName(GroupError):
+    """A name that no group may have."""
+
+    code = 467
+
+    def __init__(self, name: object) -> None:
+        self.name = name
+        super().__init__(
+            f"group name {short_repr(name)} is not allowed; use 1 to 200 of A-Z, a-z, 0-9, '.', "
+            "'_' and '-', and no dot at the start"
+        )
+
+
+class GroupPaused(GroupError):
+    """A group hands nothing out until it is resumed."""
+
+    code = 469
+    retriable = True
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        super().__init__(f"group {short_repr(group)} is paused; resume it, or retry later")
