@@ -12,6 +12,7 @@ from poe.cli.output import counted, write_line
 from poe.storage import (
     check_events,
     check_foreign,
+    check_properties,
     check_segments,
     read_store_id,
     repair_segments,
@@ -41,10 +42,10 @@ def check(
     """
     segments_count = messages_count = size_bytes = damaged_count = 0
     with stopped_store(folder.expanduser(), for_repair=repair) as files:
-        if not repair:
-            for finding in check_events(files):
-                damaged_count += 1
-                write_line(f"DAMAGED: {finding}")
+        events = () if repair else check_events(files)
+        for finding in [*events, *check_properties(files)]:
+            damaged_count += 1
+            write_line(f"DAMAGED: {finding}")
         for segment in repair_segments(files) if repair else check_segments(files):
             segments_count += segment.path.startswith("topics/")
             messages_count += segment.count

@@ -34,6 +34,7 @@ from poe.storage.store.check import (
     SegmentCheck,
     check_events,
     check_foreign,
+    check_properties,
     check_segments,
     stopped_store,
 )
@@ -81,6 +82,7 @@ __all__ = [
     "TopicOptions",
     "check_events",
     "check_foreign",
+    "check_properties",
     "check_segments",
     "decode_records",
     "foreign_locks",

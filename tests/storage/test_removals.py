@@ -233,7 +233,7 @@ def test_who_tells_of_removals_before_the_files_go_has_them_noted_and_synced_onc
     for segment in segments:
         segment.close()
     store.note_removal(b"t", segments)
-    store.removals.sync()
+    store.sync_notes()
     size_bytes = disk.memory.size(REMOVED_FILE)
     syncs = []
     disk.failing = lambda operation: syncs.append(operation.name)

@@ -123,7 +123,7 @@ class AppendixServers:
         store = self._store
         for topic, refs in chosen.items():
             store.note_removal(topic, (self.owned[ref][1] for ref in refs))
-        store.removals.sync()
+        store.sync_notes()
         for topic, refs in chosen.items():
             for ref in refs:
                 if ref not in self.owned:
@@ -142,7 +142,7 @@ class AppendixServers:
         """
         segments = self._store.topics.get(topic, [])
         self._store.note_removal(topic, segments)
-        self._store.removals.sync()
+        self._store.sync_notes()
         for segment in segments:
             self._store.removals.publish(topic, segment.timestamp)
         refs = routes.remove(topic)

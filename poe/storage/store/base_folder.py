@@ -24,6 +24,8 @@ _OWN = {
     "store.removed": False,
     "store.removed_new": False,
     "store.reserve": False,
+    "store.topics": False,
+    "store.topics_new": False,
     "poe.toml": False,
     "quarantine": True,
     TOPICS_FOLDER: True,

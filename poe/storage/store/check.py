@@ -38,6 +38,12 @@ from poe.storage.recovery.recovery import NO_STORE, FoundSums, foreign_owner, op
 from poe.storage.recovery.scan import RecordPlaces, scan_records
 from poe.storage.recovery.survey import Survey
 from poe.storage.store.folder_watch import LOCK_FILE
+from poe.storage.store.property_file import (
+    PROPERTY_FILE,
+    PROPERTY_MAGIC,
+    damage_text,
+    find_notes,
+)
 from poe.storage.store.store import is_same_boot, locked_by
 from poe.storage.store.topic_folders import TOPICS_FOLDER, segment_file
 from poe.topic_name import topic_in
@@ -125,6 +131,24 @@ def check_events(files: Files) -> Iterator[str]:
             yield f"segment {path} is gone, {event.record_count} messages when it was closed last"
         elif files.size(path + "_sum") is None and files.size(path + "_lock") is None:
             yield f"{path}_sum is lost; the next start makes it from the data, whatever that is"
+
+
+def check_properties(files: Files) -> Iterator[str]:
+    """Yield what is wrong with what topics have, but for an end that a kill or power cut has torn.
+
+    Raises:
+        FormatNotSupported: a newer version has written it.
+        ReadFailed: the file cannot be read.
+    """
+    with reading(PROPERTY_FILE):
+        file = open_maybe(files, PROPERTY_FILE)
+        content = b"" if file is None else file.read_at(file.size(), 0)
+    header = FileHeader.decode(content, PROPERTY_FILE, PROPERTY_MAGIC)
+    if file is not None and header is None:
+        yield f"the header of {PROPERTY_FILE} is damaged; the next start makes it anew"
+    elif header is not None and is_same_boot(files):
+        for hole in find_notes(content[FILE_HEADER_BYTES:], header.store_id).holes:
+            yield damage_text(*hole)
 
 
 def check_foreign(files: Files) -> Iterator[str]:

@@ -88,22 +88,45 @@ class PropertyNote(NamedTuple):
         return cls(kind, topic, created_us, version, properties, bool(flags & _FIRST_IS_PLAIN))
 
 
-def pieces(content: bytes, store_id: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the notes that are whole, and where each begins; behind damage the next ones."""
-    at = 0
+class FoundNotes(NamedTuple):
+    """What was found behind the header of the file."""
+
+    notes: list[PropertyNote]
+    end: int
+    """Where the last of them ends."""
+
+    holes: list[tuple[int, int]]
+    """From where to where there is none; also at the end, unless a kill may have torn that."""
+
+
+def find_notes(content: bytes, store_id: bytes) -> FoundNotes:
+    """Find the notes that are whole; behind damage the next ones.
+
+    Raises:
+        FormatNotSupported: a newer version has written one.
+    """
+    found = FoundNotes([], 0, [])
+    at = end = 0
     while at + _HEAD.size + HASH_BYTES <= len(content):
         for piece in unseal(content[at:], store_id, _HEAD, _note_bytes):
-            yield at, piece
-            at += len(piece) + HASH_BYTES
+            if at > end:
+                found.holes.append((end, at))
+            found.notes.append(PropertyNote.decode(piece))
+            at = end = at + len(piece) + HASH_BYTES
         at += 1
         while at + _HEAD.size + HASH_BYTES <= len(content) and not _begins_note(content, at):
             at += 1
+    if end + _HEAD.size < len(content) and _begins_note(content, end):
+        found.holes.append((end, len(content)))
+    return found._replace(end=end)
 
 
 def _begins_note(content: bytes, at: int) -> bool:
     """Return whether a note may begin there: hashes are looked at only where it does."""
     head = _HEAD.unpack_from(content, at)
-    return head[0] in {DESCRIBED, BEGUN, GONE} and at + _note_bytes(head) <= len(content)
+    return head[0] in {DESCRIBED, BEGUN, GONE} and at + _note_bytes(head) + HASH_BYTES <= len(
+        content
+    )
 
 
 def _note_bytes(head: tuple[int, ...]) -> int:
@@ -190,10 +213,10 @@ class KnownTopics:
             created_us, own_id = holder.created_us, self.id_of(topic, holder.created_us)
             properties = TopicProperties.from_map({**holder.properties.as_map(), "partitions": 1})
             return TopicDescription(topic, own_id, created_us, holder.version, properties)
-        created_us = self.begun.get(topic, first_us)
-        if created_us is None:
+        begun_us = self.begun.get(topic, first_us)
+        if begun_us is None:
             return None
-        return TopicDescription(topic, self.id_of(topic, created_us), created_us)
+        return TopicDescription(topic, self.id_of(topic, begun_us), begun_us)
 
 
 def note_of(description: TopicDescription) -> PropertyNote:
@@ -222,36 +245,13 @@ def read_known_topics(files: Files) -> KnownTopics:
     content = file.read_at(file.size(), 0)
     header = FileHeader.decode(content, PROPERTY_FILE, PROPERTY_MAGIC)
     known = KnownTopics(b"" if header is None else header.store_id)
-    for _, piece in pieces(content[FILE_HEADER_BYTES:], known.store_id):
-        known.take(PropertyNote.decode(piece))
+    for note in find_notes(content[FILE_HEADER_BYTES:], known.store_id).notes:
+        known.take(note)
     return known
 
 
-def check_properties(files: Files) -> Iterator[str]:
-    """Yield what is wrong with the notes; that the last one is torn is not, a kill does that.
-
-    Raises:
-        FormatNotSupported: a newer version has written them.
-        OSError: they cannot be read.
-    """
-    try:
-        file = files.open(PROPERTY_FILE, "r")
-    except FileNotFoundError:
-        return
-    content = file.read_at(file.size(), 0)
-    header = FileHeader.decode(content, PROPERTY_FILE, PROPERTY_MAGIC)
-    if header is None:
-        yield f"the header of {PROPERTY_FILE} is damaged; the next start makes it anew"
-        return
-    end = 0
-    for at, piece in pieces(content[FILE_HEADER_BYTES:], header.store_id):
-        PropertyNote.decode(piece)
-        if at > end:
-            yield _damage_text(end, at)
-        end = at + len(piece) + HASH_BYTES
-
-
-def _damage_text(begin: int, end: int) -> str:
+def damage_text(begin: int, end: int) -> str:
+    """Say that there is a hole between two places behind the header."""
     return (
         f"{PROPERTY_FILE} is damaged from offset {FILE_HEADER_BYTES + begin} to "
         f"{FILE_HEADER_BYTES + end}: a topic may have lost a change of its properties"
@@ -261,7 +261,7 @@ def _damage_text(begin: int, end: int) -> str:
 class PropertyFile:
     """The notes of one store, whose lock is held; `known` is what they tell."""
 
-    __slots__ = ("_compact_at_bytes", "_files", "_is_synced", "_size_bytes", "known")
+    __slots__ = ("_compact_at_bytes", "_files", "_has_rest", "_is_synced", "_size_bytes", "known")
 
     def __init__(self, files: Files, store_id: bytes, *, is_after_power_cut: bool) -> None:
         """Read the notes; after a power cut, those that were not synced yet may be torn.
@@ -275,6 +275,7 @@ class PropertyFile:
         self._files = files
         self._is_synced = True
         self._size_bytes = 0
+        self._has_rest = False
         self._compact_at_bytes = _COMPACT_BYTES_MIN
         self.known = KnownTopics(store_id)
         self._read(is_after_power_cut=is_after_power_cut)
@@ -344,24 +345,25 @@ class PropertyFile:
             self.known.store_id = header.store_id
         else:
             _log.error("the header of %s is damaged, and made anew", PROPERTY_FILE)
-        end = 0
-        has_holes = False
-        for at, piece in pieces(content[FILE_HEADER_BYTES:], self.known.store_id):
-            if at > end:
-                has_holes = True
-                _log.error("%s", _damage_text(end, at))
-            end = at + len(piece) + HASH_BYTES
-            self.known.take(PropertyNote.decode(piece))
-        # What a kill has torn nobody was told of; the next note is written over it.
-        self._size_bytes = FILE_HEADER_BYTES + end
+        found = find_notes(content[FILE_HEADER_BYTES:], self.known.store_id)
+        for note in found.notes:
+            self.known.take(note)
+        for hole in () if is_after_power_cut else found.holes:
+            _log.error("%s", damage_text(*hole))
+        # What a kill or a power cut has torn nobody was told of.
+        self._size_bytes = FILE_HEADER_BYTES + found.end
+        self._has_rest = self._size_bytes < len(content)
         self._compact_at_bytes = max(2 * self._size_bytes, _COMPACT_BYTES_MIN)
-        if header is None or (has_holes and is_after_power_cut):
+        if header is None or (found.holes and is_after_power_cut):
             # As long as that fails, each note begins with another attempt.
             self._size_bytes = 0
 
     def _append(self, content: bytes) -> None:
         """Write behind what is there; what a write that fails has left would look like damage."""
         file = self._files.open(PROPERTY_FILE, "r+")
+        if self._has_rest:
+            file.truncate(self._size_bytes)
+            self._has_rest = False
         try:
             file.write_at(content, self._size_bytes)
         except OSError:
@@ -382,7 +384,6 @@ class PropertyFile:
         self._files.rename(PROPERTY_FILE + "_new", PROPERTY_FILE)
         self._files.sync_folder("")
         self._size_bytes = len(content)
+        self._has_rest = False
         self._compact_at_bytes = max(2 * self._size_bytes, _COMPACT_BYTES_MIN)
         self._is_synced = True
-
-

@@ -276,6 +276,10 @@ class Removals:
         self.publish(topic, timestamp)
         self._noted.pop((topic, timestamp), None)
 
+    def is_going(self, topic: bytes, timestamp: int) -> bool:
+        """Return whether the removal of a segment is noted, and its files are there still."""
+        return (topic, timestamp) in self._noted
+
     def is_noted(self, topic: bytes, timestamps: Container[int]) -> bool:
         """Return whether there are notes that one of these segments was removed."""
         return any(each.timestamp in timestamps for each in self._notes.extents(topic))

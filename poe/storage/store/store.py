@@ -9,6 +9,7 @@ Layout:
     <base>/store.meta                   see store_meta.py
     <base>/store.removed                see removals.py
     <base>/store.reserve                see reserve.py
+    <base>/store.topics                 see property_file.py
     <base>/topics/<topic>/<µs>_data     and `_index`, `_sum`, `_seq`, `_lock`: see segment.py
     <base>/quarantine/                  what recovery has taken out of service
 """
@@ -17,6 +18,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -44,13 +46,16 @@ from poe.storage.store.closing import close_together
 from poe.storage.store.floors import Floors
 from poe.storage.store.folder_watch import LOCK_FILE, FolderWatch
 from poe.storage.store.free_space import FreeSpace
+from poe.storage.store.property_file import KnownTopics, PropertyFile
 from poe.storage.store.removals import REMOVED_FILE, Removals, RemovedExtent
 from poe.storage.store.reserve import Reserve
 from poe.storage.store.rest import is_left_open, left_open_events, note_rest, resting_events
 from poe.storage.store.store_options import StoreOptions
+from poe.storage.store.topic_descriptions import TopicDescriptions
 from poe.storage.store.topic_folders import TOPICS_FOLDER, TopicFolders, segment_file
 from poe.storage.store.topic_table import TopicTable
 from poe.topic_name import NamePolicy, folder_bytes, topic_in
+from poe.topic_properties import TopicDescription, TopicProperties
 
 _log = logging.getLogger(__name__)
 
@@ -80,6 +85,7 @@ class Store:
         "_options",
         "_reader",
         "failed",
+        "properties",
         "removals",
         "reserve",
         "shared_sync",
@@ -106,10 +112,12 @@ class Store:
         self._lock: OpenFile | None = lock
         self._meta = meta
         self._options = options
+        notes = PropertyFile(files, meta.store_id, is_after_power_cut=meta.is_after_power_cut)
         self._reader = _TopicReader(
-            files, self._folders, options, meta, self.reserve, self.removals
+            files, self._folders, options, meta, self.reserve, self.removals, notes.known
         )
         self.topics = TopicTable(self._reader.read)
+        self.properties = TopicDescriptions(notes, self.topics, options.names)
         self.failed = self.topics.failed
 
     @classmethod
@@ -270,7 +278,21 @@ class Store:
         Raises:
             StorageFull, WriteFailed: it cannot be noted.
         """
+        segments = list(segments)
+        timestamps = (segment.timestamp for segment in segments)
+        # Of those that go one by one, all was noted when it was decided.
+        removed_us = {each for each in timestamps if not self.removals.is_going(topic, each)}
+        self.reserve.use(partial(self.properties.note_begun, topic, removed_us))
         self.reserve.use(partial(self.removals.note, topic, _extents(segments)))
+
+    def sync_notes(self) -> None:
+        """Make what was noted of removals survive a power cut.
+
+        Raises:
+            StorageFull, WriteFailed: the disk did not take it; no segment may be destroyed.
+        """
+        self.properties.sync()
+        self.removals.sync()
 
     def destroy_segment(self, topic: bytes, segment: Segment) -> None:
         """Remove a segment and its files, and the topic with its last one, once that is noted.
@@ -279,7 +301,7 @@ class Store:
             StorageFull, WriteFailed: it cannot be noted, and stays; or a file cannot be removed.
         """
         self.note_removal(topic, [segment])
-        self.removals.sync()
+        self.sync_notes()
         self.removals.finish(topic, segment.timestamp)
         # Should the clock step back, the topic goes on behind its old pointers all the same.
         self._floors.lift(topic, max(segment.last_pointer, segment.given_pointer))
@@ -291,6 +313,28 @@ class Store:
         if not others:
             self.removals.note_gone(topic)
             remove_folder(self._files, self._folders.path_of(topic))
+
+    def create_topic(
+        self, topic: bytes, properties: TopicProperties, now_us: int
+    ) -> TopicDescription:
+        """Make a topic that has these properties; see `TopicDescriptions.create`."""
+        self.space.measure()
+        newest = max(self.last_pointer(topic), self.removals.newest(topic) or 0)
+        return self.properties.create(topic, properties, max(now_us, newest + 1))
+
+    def forget_topic(self, topic: bytes) -> None:
+        """Forget what a topic has, all messages of which are deleted.
+
+        Raises:
+            StorageFull, WriteFailed: it cannot be noted.
+        """
+        # The next one of that name gets another id, even should the clock step back.
+        self._floors.lift(topic, self.properties.of(topic).created_us)
+        self.reserve.use(partial(self.properties.delete, topic))
+
+    def segment_options(self, topic: bytes) -> SegmentOptions:
+        """Return how the segments of a topic store messages."""
+        return self._reader.options_of(topic)
 
     def newest_pointer(self) -> int:
         """Return the greatest pointer of all topics; 0 where there is none."""
@@ -403,6 +447,7 @@ class Store:
             _note_lost(self.removals, lost, self.topics.loaded, begun_us)
         unknown_high = max(begun_us, self.newest_pointer())
         self.removals.begin(self.topics, unknown_high, is_known=is_known)
+        self.properties.begin()
         for told in self.foreign():
             _log.error("%s; put them where they belong, or remove them", told)
 
@@ -420,6 +465,7 @@ class _TopicReader:
         "_meta",
         "_options",
         "_options_by_topic",
+        "_properties",
         "_removals",
         "_reserve",
     )
@@ -432,7 +478,9 @@ class _TopicReader:
         meta: StoreMeta,
         reserve: Reserve,
         removals: Removals,
+        properties: KnownTopics,
     ) -> None:
+        self._properties = properties
         self._removals = removals
         self._files = files
         self._folders = folders
@@ -476,7 +524,10 @@ class _TopicReader:
 
     def options_of(self, topic: bytes) -> SegmentOptions:
         """Return how the segments of a topic store messages."""
-        return self._options_by_topic.get(topic, self._options)
+        options = self._options_by_topic.get(topic, self._options)
+        holder = self._properties.holder(topic)
+        own = None if holder is None else holder.properties.ack
+        return options if own in (None, options.ack) else replace(options, ack=own)
 
 
 def _begin(files: Files, owner: str) -> tuple[StoreMeta, bool]:

@@ -43,9 +43,12 @@ class TopicDescriptions:
         self._names = names
 
     def begin(self) -> None:
-        """Forget when topics were made that are gone: a kill came before that was noted."""
+        """Forget when topics were made whose files somebody has removed: the next are others."""
         for topic in [each for each in self._file.known.begun if not self._is_there(each)]:
-            self.note_end(topic)
+            try:
+                self._file.change(PropertyNote(GONE, topic))
+            except StorageError as error:
+                _log.error("that topic %r is gone is not noted: %s", topic, error)
 
     def described(self) -> list[bytes]:
         """Return the topics that somebody has made, altered or adopted, sorted."""
@@ -91,7 +94,8 @@ class TopicDescriptions:
             InvalidTopicName: its partitions cannot be folders.
             StorageFull, WriteFailed: it cannot be noted.
         """
-        if topic in self._file.known.described or self._is_there(topic):
+        is_known = topic in self._file.known.described or self.holder(topic) is not None
+        if is_known or self._is_there(topic):
             raise TopicExists(topic)
         self.check(topic)
         first_is_plain = properties.partitions == 1
@@ -166,26 +170,20 @@ class TopicDescriptions:
 
         Args:
             topic: its name.
-            removed_us: what names the segments that go; where all do, the topic goes, too.
+            removed_us: what names the segments that go; where all do, so does the topic.
 
         Raises:
             StorageFull, WriteFailed: it cannot be noted.
         """
         known = self._file.known
-        segments = self._topics.loaded.get(topic, ())
-        is_told = topic in known.begun or known.holder(topic) is not None
-        if is_told or all(each.timestamp in removed_us for each in segments):
+        segments = self._topics.loaded.get(topic, [])
+        if all(each.timestamp in removed_us for each in segments):
+            if topic in known.begun and segments:
+                self._file.note(PropertyNote(GONE, topic))
             return
-        if segments[0].timestamp in removed_us:
+        is_told = topic in known.begun or known.holder(topic) is not None
+        if segments[0].timestamp in removed_us and not is_told:
             self._file.note(PropertyNote(BEGUN, topic, segments[0].timestamp))
-
-    def note_end(self, topic: bytes) -> None:
-        """Note that a topic has no segment any more, durably: the next one is another."""
-        if topic in self._file.known.begun:
-            try:
-                self._file.change(PropertyNote(GONE, topic))
-            except StorageError as error:
-                _log.error("that topic %r is gone is not noted: %s", topic, error)
 
     def sync(self) -> None:
         """Make what was noted survive a power cut.
