@@ -13,7 +13,7 @@ LIMITS = {
     "socket get": 16,
     "in-process put": 10,
     "in-process next": 9,
-    "restart": 19,
+    "restart": 14,
     "produce_async_batched": 33,
 }
 """Files entered; of `produce_async_batched` those of the server, too, to which it is sent."""

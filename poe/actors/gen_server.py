@@ -287,7 +287,8 @@ class GenServer:
             StartFailed: `init` raised, stopped or took too long; `reason` says why.
             NameTaken: another live actor has the name (raised at once).
         """
-        start_timeout_s = limit_of(start_timeout_s, "start_timeout_s")
+        if start_timeout_s is not None:
+            start_timeout_s = limit_of(start_timeout_s, "start_timeout_s")
         cell = self.__cell
         child = cell.system.spawn(actor_class, cell, name)
         cell.link(child)

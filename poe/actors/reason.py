@@ -11,6 +11,7 @@ import threading
 import traceback
 from typing import Final
 
+from poe.errors import PoeError
 from poe.errors.short_text import short_repr
 
 Reason = object
@@ -28,6 +29,9 @@ NOPROC: Final = "noproc"
 """There is no such actor."""
 TIMEOUT: Final = "timeout"
 """`init` took longer than its starter allowed."""
+
+REASON_LENGTH_MAX: Final = 200
+"""Characters of a reason's text."""
 
 
 class ActorExit(Exception):
@@ -87,3 +91,15 @@ def is_same(reason: Reason, other: Reason) -> bool:
         return reason is other or bool(reason == other)
     except Exception:  # noqa: BLE001 - a foreign __eq__
         return False
+
+
+def reason_text(reason: object) -> str:
+    """Return a short text for an exit reason that is safe to log.
+
+    Exceptions that are not ours are named by their type only: their text may hold a message's
+    payload.
+    """
+    if isinstance(reason, BaseException) and not isinstance(reason, PoeError):
+        return type(reason).__name__
+    text = str(reason) if isinstance(reason, PoeError) else short_repr(reason)
+    return text if len(text) <= REASON_LENGTH_MAX else text[: REASON_LENGTH_MAX - 1] + "…"

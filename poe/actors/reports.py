@@ -10,18 +10,15 @@ Source: OTP proc_lib.erl, crash_report/4; gen_server.erl, error_info/8.
 import logging
 from collections.abc import Collection
 from traceback import format_exception
-from typing import Any, Final
+from typing import Any
 
 from poe.actors.actor_cell import ActorCell
 from poe.actors.call import Call
 from poe.actors.message import Cast, Down, DownSignal
-from poe.actors.reason import Reason
-from poe.errors import PoeError
-from poe.errors.short_text import short_repr
+from poe.actors.reason import Reason, reason_text
 
 logger = logging.getLogger("poe.actors")
 
-REASON_LENGTH_MAX: Final = 200
 _SHOWN_MAX = 10
 """Waiting messages and links that a report names; it counts all messages."""
 
@@ -72,15 +69,3 @@ def kind_of(message: object) -> str:
         return f"cast {type(message.message).__name__}"
     kind = Down if type(message) is DownSignal else type(message)
     return f"info {kind.__name__}"
-
-
-def reason_text(reason: object) -> str:
-    """Return a short text for an exit reason that is safe to log.
-
-    Exceptions that are not ours are named by their type only: their text may hold a message's
-    payload.
-    """
-    if isinstance(reason, BaseException) and not isinstance(reason, PoeError):
-        return type(reason).__name__
-    text = str(reason) if isinstance(reason, PoeError) else short_repr(reason)
-    return text if len(text) <= REASON_LENGTH_MAX else text[: REASON_LENGTH_MAX - 1] + "…"

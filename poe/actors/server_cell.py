@@ -563,14 +563,15 @@ class ServerCell(ActorCell):
             if type(handling) is Call and stop is not None and stop.reply is not NO_REPLY:
                 handling.answer(stop.reply)
             self.end(reason)
-        dead = ActorDead(self.address, reason)
-        if type(handling) is Call:
-            handling.fail(dead)
-        for call in list(self.unanswered or ()):
-            call.fail(dead)
-        if self.mailbox is not None:
-            self.mailbox.give_up(dead)
-        self.mailbox = self.unanswered = None
+        waiting = [handling] if type(handling) is Call else []
+        waiting += self.unanswered or ()
+        mailbox, self.mailbox, self.unanswered = self.mailbox, None, None
+        if waiting or mailbox is not None:
+            dead = ActorDead(self.address, reason)
+            for call in waiting:
+                call.fail(dead)
+            if mailbox is not None:
+                mailbox.give_up(dead)
 
     def end(self, reason: Reason) -> None:
         """Take the actor out of the system, and with it all that is its own."""

@@ -13,8 +13,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from poe.actors import KILL, NOPROC, ActorRef, Error, GenServer
 from poe.actors.gen_server import operations_of
-from poe.actors.reason import is_word
-from poe.actors.reports import reason_text
+from poe.actors.reason import is_word, reason_text
 from poe.errors import ChildStartFailed
 from poe.supervision.api import (
     ChildCounts,
@@ -34,8 +33,17 @@ from poe.supervision.child_spec import (
     SupervisorFlags,
 )
 from poe.supervision.child_table import RESTARTING, CrashRecord
-from poe.supervision.lifecycle import has_ended, ref_of, retry_later, start, stop, stop_signal
-from poe.supervision.reports import Report, report, report_give_up
+from poe.supervision.lifecycle import (
+    Report,
+    has_ended,
+    ref_of,
+    report,
+    report_give_up,
+    retry_later,
+    start,
+    stop,
+    stop_signal,
+)
 from poe.supervision.restart_delays import RestartDelays, RestartDue
 from poe.supervision.strategy import (
     ChildEnd,
@@ -136,10 +144,11 @@ class DynamicChildren:
     async def _carry_out(self, verdict: Verdict, ref: ActorRef) -> bool:
         if verdict is Verdict.RESTART:
             backoff = self._template.backoff or self._flags.backoff
-            if self._delays.begin(ref, backoff):
-                self._restarting.add(ref)
-            else:
+            if backoff is None:
                 await self._restart(ref)
+            else:
+                self._delays.begin(ref, backoff)
+                self._restarting.add(ref)
             return True
         self._forget(ref)
         if verdict is Verdict.GIVE_UP:

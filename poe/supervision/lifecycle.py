@@ -1,24 +1,30 @@
-"""Starting and stopping one child on behalf of its supervisor, with the reports that go with it.
+"""Starting and stopping one child on behalf of its supervisor, and telling the log of its life.
 
 A start is complete when the child's `init` is; a stop when the child is gone. Stopping waits on a
 monitor and not on the link, so that a child that unlinked itself cannot hang its supervisor.
 
-Source: OTP supervisor.erl, do_start_child/3, shutdown/1.
+Each start, crash, failure and give-up is one structured line to the logger `poe.supervision`. It
+carries `report`, `supervisor`, `child_id`, `reason` and `count` as fields of its record, so that a
+handler can filter without reading text. No field holds a message's payload (`reason_text`).
+
+Source: OTP supervisor.erl, do_start_child/3, shutdown/1; supervisor reports and progress reports;
+`spec/otp.md` §1.15 says which event gives which.
 """
 
 import logging
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from poe.actors import KILL, NOPROC, SHUTDOWN, TIMED_OUT, ActorRef
 from poe.actors.gen_server import GenServer
 from poe.actors.message import Cast
-from poe.actors.reason import is_for_program, is_word
-from poe.errors import ChildStartFailed, StartFailed
+from poe.actors.reason import is_for_program, is_word, reason_text
+from poe.errors import ChildStartFailed, IntensityExceeded, StartFailed
+from poe.errors.short_text import short_repr
 from poe.supervision.child_spec import BRUTAL_KILL, ChildSpec, Started
-from poe.supervision.reports import Report, report
-from poe.supervision.strategy import is_stop_as_told
+from poe.supervision.strategy import RestartHistory, is_stop_as_told
 
 logger = logging.getLogger("poe.supervision")
 
@@ -33,6 +39,21 @@ class Retry:
 
     child: Hashable
     """Key of the child's id; for a dynamic child the ref of its dead actor."""
+
+
+class Report(StrEnum):
+    """The kinds of reports."""
+
+    PROGRESS = "progress"
+    """A child has started."""
+    CHILD_TERMINATED = "child_terminated"
+    """A child ended by itself, and should not have."""
+    START_ERROR = "start_error"
+    """A child did not start, at first or at a restart."""
+    SHUTDOWN_ERROR = "shutdown_error"
+    """A child that was told to stop ended in another way."""
+    SHUTDOWN = "shutdown"
+    """The supervisor gives up (OTP: reached_max_restart_intensity)."""
 
 
 _STARTED = (ActorRef, Started)
@@ -120,3 +141,32 @@ def has_ended(supervisor: GenServer, ref: ActorRef) -> bool:
         return True
     logger.error("%s ignores an exit of %s, which lives", supervisor.ref, ref)
     return False
+
+
+def report(
+    kind: Report, supervisor: object, child_id: Hashable, reason: object = None, count: int = 1
+) -> None:
+    """Log one report, of `count` children alike; progress at level DEBUG, the others at ERROR."""
+    level = logging.DEBUG if kind is Report.PROGRESS else logging.ERROR
+    if not logger.isEnabledFor(level):
+        return
+    text = "" if reason is None else reason_text(reason)
+    fields = {
+        "report": str(kind),
+        "supervisor": str(supervisor),
+        "child_id": child_id,
+        "reason": text,
+        "count": count,
+    }
+    times = "" if count == 1 else f" ({count} times)"
+    # An error of ours may name the child itself.
+    child = short_repr(child_id)
+    told = text.removeprefix(f"child {child}: ")
+    told = f": {told}" if told else ""
+    logger.log(level, "%s: %s of child %s%s%s", supervisor, kind, child, times, told, extra=fields)
+
+
+def report_give_up(supervisor: object, child_id: Hashable, history: RestartHistory) -> None:
+    """Log that a supervisor ends because a restart exceeded its intensity."""
+    reason = IntensityExceeded(child_id, len(history), history.period_s)
+    report(Report.SHUTDOWN, supervisor, child_id, reason)

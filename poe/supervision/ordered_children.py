@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from poe.actors import ActorRef, Error, GenServer
 from poe.actors.gen_server import operations_of
-from poe.actors.reports import reason_text
+from poe.actors.reason import reason_text
 from poe.errors import ChildStartFailed, InvalidChildSpec
 from poe.supervision.api import (
     ChildCounts,
@@ -31,8 +31,16 @@ from poe.supervision.child_spec import (
     check_combination,
 )
 from poe.supervision.child_table import RESTARTING, Child, ChildTable, CrashRecord
-from poe.supervision.lifecycle import has_ended, ref_of, retry_later, start, stop
-from poe.supervision.reports import Report, report, report_give_up
+from poe.supervision.lifecycle import (
+    Report,
+    has_ended,
+    ref_of,
+    report,
+    report_give_up,
+    retry_later,
+    start,
+    stop,
+)
 from poe.supervision.restart_delays import RestartDelays, RestartDue
 from poe.supervision.strategy import (
     ChildEnd,
@@ -133,10 +141,11 @@ class OrderedChildren:
             child = self._table.get(key)
             # It is gone where it was made temporary while it waited for its restart.
             backoff = None if child is None else child.spec.backoff or self._flags.backoff
-            if self._delays.begin(key, backoff):
-                self._table.set_slot(key, RESTARTING)
-            else:
+            if backoff is None:
                 await self._start_planned(plan)
+            else:
+                self._delays.begin(key, backoff)
+                self._table.set_slot(key, RESTARTING)
         elif verdict is Verdict.GIVE_UP:
             report_give_up(self._supervisor.ref, spec.id, self._history)
         return verdict not in (Verdict.GIVE_UP, Verdict.AUTO_SHUTDOWN)

@@ -39,10 +39,8 @@ class RestartDelays:
         self._supervisor = supervisor
         self._waits: dict[Hashable, _Wait] = {}
 
-    def begin(self, child: Hashable, backoff: Backoff | None) -> bool:
-        """Let a child wait for its `RestartDue`; False: without back-off it starts at once."""
-        if backoff is None:
-            return False
+    def begin(self, child: Hashable, backoff: Backoff) -> None:
+        """Let a child wait for its `RestartDue`."""
         now_s = self._supervisor.monotonic_s()
         last = self._waits.get(child)
         wait_s = backoff.first_s
@@ -54,7 +52,6 @@ class RestartDelays:
         due = RestartDue(child)
         timer = self._supervisor.send_after(delay_s, due)
         self._waits[child] = _Wait(wait_s, now_s + delay_s, due, timer)
-        return True
 
     def is_valid(self, due: RestartDue) -> bool:
         """Return whether this is the last wait that its child began."""

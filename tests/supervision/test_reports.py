@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from poe.actors.reports import REASON_LENGTH_MAX, reason_text
+from poe.actors.reason import REASON_LENGTH_MAX, reason_text
 from poe.errors import ChildStartFailed
 from poe.supervision import Restart, Strategy, Supervisor, SupervisorFlags, TerminateChild
 from poe.supervision.api import StartDynamicChild
