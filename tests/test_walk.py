@@ -9,12 +9,12 @@ import pytest
 from tests.python_process import ROOT, environment
 
 LIMITS = {
-    "socket put": 17,
-    "socket get": 16,
+    "socket put": 15,
+    "socket get": 14,
     "in-process put": 10,
     "in-process next": 9,
     "restart": 14,
-    "produce_async_batched": 33,
+    "produce_async_batched": 31,
 }
 """Files entered; of `produce_async_batched` those of the server, too, to which it is sent."""
 

@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 
 from poe.actors.turns import Turns
-from poe.actors.wakefulness import Wakefulness
 
 try:
     from uvloop import new_event_loop
@@ -35,7 +34,6 @@ class EventLoop:
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop = new_event_loop()
-        self.wakefulness = Wakefulness(self.loop.call_soon)
         self.turns = Turns(self.loop.call_soon)
         self.thread_ident = 0
         self.is_ending = False

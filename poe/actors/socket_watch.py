@@ -42,39 +42,33 @@ class SocketWatch:
         when_closed: Callable[[], object] = lambda: None,
     ) -> None:
         self._when_closed = when_closed
-        self._cell = cell_of_actor(actor)
+        self.cell = cell_of_actor(actor)
         self._socket = watched
-        self._descriptor = watched.fileno()
-        self._run_queue = self._cell.run_queue
+        self.descriptor = watched.fileno()
+        self._run_queue = self.cell.run_queue
         self._loop = self._run_queue.event_loop().loop
-        self._note_input = self._run_queue.event_loop().wakefulness.note_input
         self._turns = self._run_queue.event_loop().turns
         self.is_paused = False
         self._is_closed = False
-        self._loop.add_reader(self._descriptor, self._readable)
+        self._listen()
         # The loop may be told in its own thread only, and an actor may be killed in any.
         close = partial(self._run_queue.run_outside, self.close)
-        self._cell.on_end = partial(self._run_queue.event_loop().wake, close)
+        self.cell.on_end = partial(self._run_queue.event_loop().wake, close)
 
-    def _readable(self) -> None:
-        self._note_input(self._descriptor)
-        if not self._cell.is_busy:
-            self._run_queue.post_from_outside(self._cell, READABLE, None)
-        elif not self.is_paused:
-            # Only now: most peers say nothing before they have their answer, and off and on the
-            # loop again costs 5 us.
-            self.pause()
+    def _listen(self) -> None:
+        self._loop.add_reader(self.descriptor, self._run_queue.tell_readable, self, READABLE)
 
     def pause(self) -> None:
-        """Stop telling."""
-        self.is_paused = True
-        self._loop.remove_reader(self._descriptor)
+        """Stop telling; twice is harmless."""
+        if not self.is_paused:
+            self.is_paused = True
+            self._loop.remove_reader(self.descriptor)
 
     def resume(self) -> None:
         """Tell again, at once if there is something."""
         if self.is_paused and not self._is_closed:
             self.is_paused = False
-            self._loop.add_reader(self._descriptor, self._readable)
+            self._listen()
 
     def look_for_reset(self) -> None:
         """Make sure that the peer's reset is still told; for who has received, and waits for more.
@@ -92,8 +86,7 @@ class SocketWatch:
         Closed before, with bytes that were not received, the socket would be reset.
         """
         run_queue, loop = self._run_queue, self._loop
-        if not self.is_paused:
-            self.pause()
+        self.pause()
         deadline_s = run_queue.monotonic_s() + timeout_s
         with suppress(OSError):  # the peer was faster
             self._socket.shutdown(socket.SHUT_WR)
@@ -116,30 +109,30 @@ class SocketWatch:
         remove: Callable[[int], object],
         timeout_s: float,
     ) -> bool:
-        wait = Wait(self._cell)
+        wait = Wait(self.cell)
         run_queue = self._run_queue
 
         def ready() -> None:
             if not self._is_closed:
-                remove(self._descriptor)
+                remove(self.descriptor)
                 self._turns.add(partial(run_queue.run_outside, partial(wait.finish, None)))
 
-        wait.timer = self._cell.own().add_timer(timeout_s, wait.expire)
-        add(self._descriptor, ready)
+        wait.timer = self.cell.own().add_timer(timeout_s, wait.expire)
+        add(self.descriptor, ready)
         try:
             return await wait is not TIMED_OUT
         finally:
             if not self._is_closed:
-                remove(self._descriptor)
+                remove(self.descriptor)
 
     def close(self) -> None:
         """Stop for good and close the socket; twice is harmless."""
         if not self._is_closed:
             self._is_closed = True
             # Cell and watch would otherwise hold each other until the next garbage collection.
-            self._cell.on_end = None
-            self._loop.remove_reader(self._descriptor)
-            self._loop.remove_writer(self._descriptor)
+            self.cell.on_end = None
+            self._loop.remove_reader(self.descriptor)
+            self._loop.remove_writer(self.descriptor)
             self._socket.close()
             # It leads back here by way of the actor, and both would wait for the collector.
             when_closed, self._when_closed = self._when_closed, _do_nothing

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from poe.actors.wakefulness import Wakefulness
+from poe.actors.run_queue import Wakefulness
 
 US = 1e-6
 

@@ -17,7 +17,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from poe.actors.wakefulness import HAS_SPARE_PROCESSOR
+from poe.actors.run_queue import HAS_SPARE_PROCESSOR
 from poe.client.async_socket import connect
 from poe.client.envelope import encode_all
 from poe.client.partition_topic import partition_topic
