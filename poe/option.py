@@ -66,26 +66,34 @@ class Allowed(NamedTuple):
     """What one option may be, as far as that is more than its type."""
 
     range: Range | None
-    literals: tuple[str, ...]
+    choices: tuple[str | bool, ...]
     is_whole: bool
     """Whether a number has no fraction."""
 
     may_be_none: bool
 
     def __str__(self) -> str:
-        words = " or ".join(self.literals)
+        return self.words()
+
+    def words(self, none: str = '"none"') -> str:
+        """Say what is allowed; `none` is how None is written where the option is given."""
+        choices = [each if isinstance(each, str) else str(each).lower() for each in self.choices]
+        words = " or ".join(choices)
         if self.range is not None:
             words = self.range.words(is_whole=self.is_whole)
-            words += "".join(f' or "{each}"' for each in self.literals)
-        return f'{words}, or "none"' if words and self.may_be_none else words
+            words += "".join(f' or "{each}"' for each in choices)
+        return f"{words}, or {none}" if words and self.may_be_none else words
 
     def holds(self, value: object) -> bool:
         """Tell whether it may be that value."""
+        # Asked for the type, too: 1 equals True.
+        if any(type(value) is type(each) and value == each for each in self.choices):
+            return True
         if value is None and self.may_be_none:
             return True
-        if self.range is not None and value not in self.literals:
+        if self.range is not None:
             return (isinstance(value, Integral) or not self.is_whole) and self.range.holds(value)
-        return not self.literals or value in self.literals
+        return not self.choices
 
 
 @cache
@@ -101,8 +109,12 @@ def _allowed(hint: Any) -> Allowed:  # noqa: ANN401 - any type
         hint, *notes = get_args(hint)
         found = next(each for each in notes if isinstance(each, Range))
     types = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
-    literals = [each for kind in types if get_origin(kind) is Literal for each in get_args(kind)]
-    return Allowed(found, tuple(literals), float not in types, NoneType in types)
+    kinds = [each for each in types if each is not NoneType]
+    choices: tuple[str | bool, ...] = (True, False) if kinds == [bool] else ()
+    literals = [kind for kind in kinds if get_origin(kind) is Literal]
+    if found is not None or literals == kinds:
+        choices = tuple(each for kind in literals for each in get_args(kind))
+    return Allowed(found, choices, float not in types, NoneType in types)
 
 
 def help_of(kind: type, name: str, text: str, default: object) -> str:
@@ -112,14 +124,24 @@ def help_of(kind: type, name: str, text: str, default: object) -> str:
     return f"{text}{words}  [default: {default}]"
 
 
-def check_options(options: Any) -> None:  # noqa: ANN401 - a dataclass
-    """Refuse what an option must not be.
+def check_options(options: Any, none: str = '"none"') -> None:  # noqa: ANN401 - a dataclass
+    """Refuse what an option must not be; `none` is how None is written where it is given.
 
     Raises:
         OptionError: names the option, and says what is allowed.
     """
-    for name, each in allowed(type(options)).items():  # type: ignore[arg-type]  # it is hashable
-        value = getattr(options, name)
-        if not each.holds(value):
-            is_cut = each.range is not None and each.is_whole and isinstance(value, float)
-            raise OptionError(name, value, f"a whole number, {each}" if is_cut else str(each))
+    for name in allowed(type(options)):  # type: ignore[arg-type]  # it is hashable
+        check_option(type(options), name, getattr(options, name), none)
+
+
+def check_option(kind: type, name: str, value: object, none: str = '"none"') -> None:
+    """Refuse a value that this option of a class must not have.
+
+    Raises:
+        OptionError: as `check_options`.
+    """
+    each = allowed(kind)[name]
+    if not each.holds(value):
+        is_cut = each.range is not None and each.is_whole and isinstance(value, float)
+        words = each.words(none)
+        raise OptionError(name, value, f"a whole number, {words}" if is_cut else words)

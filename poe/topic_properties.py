@@ -73,8 +73,6 @@ class TopicProperties:
     def __post_init__(self) -> None:
         """Reject what no topic could have."""
         check_options(self)
-        if not isinstance(self.envelope, bool):
-            raise OptionError("envelope", self.envelope, "true or false")
         if not _are_groups(self.keep_unread):
             allowed = f"up to {_GROUPS_MAX} names of groups, each 1 to 200 of A-Z a-z 0-9 . _ -"
             raise OptionError("keep_unread", self.keep_unread, allowed)

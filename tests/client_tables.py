@@ -4,12 +4,15 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import griffe
 
+from poe.client.consumer.source import ConsumerOptions
 from poe.client.metrics.metrics import COUNTERS, GAUGES, HISTOGRAMS
+from poe.client.producer.producer_options import ProducerOptions, TopicOptions
+from poe.option import allowed
 
 ROOT = Path(__file__).parent.parent
 PRODUCER, CONSUMER = ROOT / "docs" / "producer.md", ROOT / "docs" / "consumer.md"
@@ -18,22 +21,17 @@ PRODUCER, CONSUMER = ROOT / "docs" / "producer.md", ROOT / "docs" / "consumer.md
 def tables() -> dict[Path, dict[str, str]]:
     """Each table by its document and the name in its marks."""
     client = griffe.GriffeLoader(search_paths=[ROOT]).load("poe.client")
-    options = client["producer.producer_options"]
     events = client["producer.callbacks.Event"].attributes
     producer = {
-        "topic options": _table("option | default | what", _options(options["TopicOptions"])),
-        "options": _table("option | default | what", _options(options["ProducerOptions"])),
+        "topic options": _options(client, TopicOptions),
+        "options": _options(client, ProducerOptions),
         "callbacks": _table(
             "event | when, and what `extra` is",
             (f"`{str(each.value)[1:-1]}` | {_text(each)}" for each in events.values()),
         ),
         "metrics": _table("metric | what", _metrics(COUNTERS, GAUGES, HISTOGRAMS)),
     }
-    consumer = _options(client["consumer.source.ConsumerOptions"])
-    return {
-        PRODUCER: producer,
-        CONSUMER: {"options": _table("option | default | what", consumer)},
-    }
+    return {PRODUCER: producer, CONSUMER: {"options": _options(client, ConsumerOptions)}}
 
 
 def renewed(path: Path) -> str:
@@ -47,16 +45,23 @@ def renewed(path: Path) -> str:
     return document
 
 
-def _table(head: str, rows: Iterator[str]) -> str:
+def _table(head: str, rows: Iterable[str]) -> str:
     line = "|".join("---" for _ in head.split("|"))
     return "".join(f"| {row} |\n" for row in (head, *rows)).replace("\n", f"\n|{line}|\n", 1)
 
 
-def _options(options: griffe.Object) -> Iterator[str]:
+def _options(client: griffe.Object | griffe.Alias, kind: type) -> str:
+    options = client[f"{kind.__module__}.{kind.__name__}".removeprefix("poe.client.")]
+    rows = []
     for name, each in options.attributes.items():
         if name != "topics":  # those are the options of topics
+            may_be = allowed(kind)[name]
+            choices = " or ".join(f"`{choice!r}`" for choice in may_be.choices)
             default = re.sub(r"^field\(default_factory=(\w+)\)$", r"\1()", str(each.value))
-            yield f"`{name}` | `{default}` | {_text(each)}"
+            rows.append(
+                f"`{name}` | {choices or may_be.words('`None`')} | `{default}` | {_text(each)}"
+            )
+    return _table("option | allowed | default | what", rows)
 
 
 def _metrics(*kinds: Mapping[str, str]) -> Iterator[str]:

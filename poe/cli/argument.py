@@ -17,6 +17,11 @@ Number = TypeVar("Number", int, float)
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
+def flag_of(name: str) -> str:
+    """Return how an option of a class is written on the command line."""
+    return "--" + name.replace("_", "-")
+
+
 def topic_name(text: str) -> bytes:
     """Return a topic's name, before a server is asked, which may allow less.
 

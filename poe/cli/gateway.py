@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from poe.cli.argument import assignment, number
+from poe.cli.argument import assignment, flag_of, number
 from poe.cli.exit_code import ExitCode
 from poe.cli.hangup import tell_hangups
 from poe.cli.log import LEVELS, start_logging
@@ -69,9 +69,11 @@ def gateway(
             given[name] = [word.strip() for words in value for word in words.split(",")]
     if edit is not None:
         given["edit"] = _function(edit)
-    gateway_options = GatewayOptions(
-        **given, producer=dict(assignment("--producer", each) for each in producer or ())
-    )
+    given["producer"] = dict(assignment("--producer", each) for each in producer or ())
+    try:
+        gateway_options = GatewayOptions(**given)
+    except OptionError as error:
+        raise OptionError(flag_of(error.key), error.value, error.allowed) from error
     # Here, and not above: it loads what may be missing.
     from poe.gateway.http.server import serve  # noqa: PLC0415
 
@@ -101,7 +103,7 @@ def gateway_command() -> Callable[..., ExitCode]:
 
 
 def _parameter(name: str, kind: type, help_text: str, default: object) -> inspect.Parameter:
-    flag = "--" + name.replace("_", "-")
+    flag = flag_of(name)
     if kind is bool:
         option = typer.Option(f"{flag}/--no-{flag.removeprefix('--')}", help=help_text)
     elif kind == tuple[str, ...]:

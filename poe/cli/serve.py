@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from poe.cli.argument import flag_of
 from poe.cli.exit_code import ExitCode
 from poe.cli.isolated_node import IsolatedNode
 from poe.cli.log import LEVELS, start_logging
@@ -51,7 +52,7 @@ def serve(
     if log_level.lower() not in LEVELS:
         raise OptionError(key="--log-level", value=log_level, allowed="one of " + ", ".join(LEVELS))
     start_logging(log_level)
-    node_config = Config.load(_arguments(options), toml_path=config)
+    node_config = Config.load(_arguments(options), toml_path=config, called=flag_of)
     if node_config.listener.port is None:
         allowed = "0 to 65535; without a port nobody could reach the server"
         raise OptionError(key="port", value="none", allowed=allowed)
@@ -107,7 +108,7 @@ def _options() -> dict[str, tuple[str, str]]:
 
 def _parameter(name: str, text: str, whole_text: str) -> inspect.Parameter:
     """Describe one option to typer: a switch when it is true or false, else text that we parse."""
-    flag = "--" + name.replace("_", "-")
+    flag = flag_of(name)
     choices = option_choices(name)
     if bool in choices:
         switch = f"{flag}/--no-{flag.removeprefix('--')}"
@@ -124,9 +125,7 @@ def _parameter(name: str, text: str, whole_text: str) -> inspect.Parameter:
 def _arguments(options: dict[str, str | bool | None]) -> dict[str, Any]:
     """Return the values of the options that were given."""
     return {
-        name: parse_option(name, "--" + name.replace("_", "-"), value)
-        if isinstance(value, str)
-        else value
+        name: parse_option(name, flag_of(name), value) if isinstance(value, str) else value
         for name, value in options.items()
         if value is not None
     }

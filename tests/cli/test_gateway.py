@@ -16,7 +16,7 @@ from tests.python_process import environment
         (["--host", "0.0.0.0"], "loopback address"),
         (["--port", "70000"], "0 to 65535"),
         (["--port", "x"], "a whole number"),
-        (["--body-max", "0"], "1 or more"),
+        (["--body-max", "0"], "option '--body-max' is 0; use 1 or more"),
         (["--head-timeout-s", "0"], "more than 0"),
         (["--head-timeout-s", "nan"], "a number"),
         (["--broker", "http://localhost"], "poe://host:port"),

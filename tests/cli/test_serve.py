@@ -283,7 +283,7 @@ def test_a_folder_that_cannot_be_written_is_told():
     [
         (("--prot", 1), "No such option: --prot (Possible options: --host, --port)"),
         (("--count-limit", "many"), "option '--count-limit' is 'many'; use a whole number"),
-        (("--count-limit", 0), "use 1 or more (messages)"),
+        (("--count-limit", 0), "option '--count-limit' is 0; use 1 or more (messages)"),
         (("--worker-timeout", "1s"), "option '--worker-timeout' is '1s'; use a number"),
         (("--ack", "never"), "option '--ack' is 'never'; use memory or flushed or fsync"),
         (("--port", 70_000), "0 to 65535"),

@@ -1,11 +1,11 @@
 """What a consumer reads from: the seam between it and the transports, and its options."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self
 
 from poe.errors import OptionError, UnknownOption
+from poe.option import Range, check_options
 
 Start = int | Literal["oldest", "newest"] | Mapping[int, int]
 """Where to begin: behind a pointer, or one for each partition (others at their oldest message)."""
@@ -57,7 +57,7 @@ class ConsumerOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    partitions: int = 1
+    partitions: Annotated[int, Range(1, 1 << 16)] = 1
     """On Poe: how many topics, `t-0` to `t-(n-1)`, are the partitions of topic `t`; 1 is `t`
     itself. Kafka knows by itself."""
 
@@ -66,7 +66,7 @@ class ConsumerOptions:
     the first call), the pointer of the last message that was read, or such a pointer for each
     partition, as `position()` returns them."""
 
-    batch: int = 1000
+    batch: Annotated[int, Range(1, 1 << 31, unit="messages")] = 1000
     """Messages that `receive` and `batches` return at a time, at most."""
 
     follow: bool = False
@@ -81,13 +81,13 @@ class ConsumerOptions:
     on_lost: Literal["error", "skip"] = "error"
     """About messages that were deleted before they were read: likewise."""
 
-    timeout_s: float | None = 60.0
+    timeout_s: Annotated[float | None, Range(unit="seconds")] = 60.0
     """Seconds that no broker may be reachable before that is an error; None: for ever, 0: none."""
 
-    request_timeout_s: float = 30.0
+    request_timeout_s: Annotated[float, Range(is_above=True, unit="seconds")] = 30.0
     """Seconds without an answer after which a connection is given up, and another one made."""
 
-    fetch_bytes: int = 1 << 20
+    fetch_bytes: Annotated[int, Range(1, 10**9, unit="bytes")] = 1 << 20
     """Bytes to ask for at a time, for each partition; a message that is larger comes alone."""
 
     kafka: Mapping[str, Any] = field(default_factory=dict)
@@ -108,29 +108,18 @@ class ConsumerOptions:
 
     def __post_init__(self) -> None:
         """Reject what cannot be worked with."""
-        for key, high in (("partitions", 1 << 16), ("batch", 1 << 31), ("fetch_bytes", 10**9)):
-            is_valid = _is_whole(getattr(self, key), 1, high)
-            self._check(key, is_valid, f"a whole number from 1 to {high}")
-        for key in ("follow", "envelope"):
-            self._check(key, isinstance(getattr(self, key), bool), "True or False")
-        for key in ("on_corrupt", "on_lost"):
-            self._check(key, getattr(self, key) in {"error", "skip"}, "error or skip")
-        self._check("request_timeout_s", _is_seconds(self.request_timeout_s), "seconds above 0")
-        may_wait = self.timeout_s is None or self.timeout_s == 0 or _is_seconds(self.timeout_s)
-        may_wait = may_wait and self.timeout_s is not False
-        self._check("timeout_s", may_wait, "seconds, 0 or more, or None")
-        self._check("kafka", isinstance(self.kafka, Mapping), "a map of librdkafka's settings")
-        self._check("start", self._is_start(), "oldest, newest, a pointer, or {partition: pointer}")
+        check_options(self, none="None")
+        if not isinstance(self.kafka, Mapping):
+            raise OptionError("kafka", self.kafka, "a dictionary of librdkafka's settings")
+        if not self._is_start():
+            allowed = "oldest, newest, a pointer, or {partition: pointer}"
+            raise OptionError("start", self.start, allowed)
 
     def _is_start(self) -> bool:
         start = self.start
         if isinstance(start, Mapping):
             return all(_is_whole(p, 0) and _is_pointer(each) for p, each in start.items())
         return start in {"oldest", "newest"} if isinstance(start, str) else _is_pointer(start)
-
-    def _check(self, key: str, is_valid: bool, allowed: str) -> None:  # noqa: FBT001 - private, three columns
-        if not is_valid:
-            raise OptionError(key, getattr(self, key), allowed)
 
 
 class Source(Protocol):
@@ -194,7 +183,3 @@ def _is_whole(value: object, low: int, high: int = 1 << 31) -> bool:
 def _is_pointer(value: object) -> bool:
     # -1 is Kafka's: behind it comes offset 0.
     return _is_whole(value, -1, (1 << 63) - 2)
-
-
-def _is_seconds(value: object) -> bool:
-    return type(value) in {int, float} and 0 < value < math.inf  # type: ignore[operator]  # a number

@@ -4,14 +4,14 @@ An option of `TopicOptions` is given to a `Producer` as one value, or as a value
 `"*"` for the others: `linger_s={"orders": 0.0, "*": 0.05}`. Without `"*"` they have the default.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from poe.client.producer.callbacks import Callback, Callbacks, Massage, check_function
 from poe.errors import LocalProtocolError, OptionError, UnknownOption
+from poe.option import Range, check_options
 from poe.protocol import IN_FLIGHT_MAX, topic_bytes
 from poe.protocol.batch import BATCH_COUNT_MAX
 
@@ -33,7 +33,7 @@ class TopicOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    partitions: int = 1
+    partitions: Annotated[int, Range(1)] = 1
     """On Poe: how many topics, `t-0` to `t-(n-1)`, are the partitions of topic `t`; 1 is `t`
     itself. Kafka knows by itself."""
 
@@ -45,19 +45,19 @@ class TopicOptions:
     (`sticky_round_robin`), the next (`strict_round_robin`), or what the key's hash says
     (`custom`)."""
 
-    sticky_count: int = 1000
+    sticky_count: Annotated[int, Range(1, unit="messages")] = 1000
     """Messages in a row to one partition, with `sticky_round_robin`, and without a key."""
 
     picker: Picker | None = None
     """Decides on the partition instead of the strategy."""
 
-    batch_count: int = 1000
+    batch_count: Annotated[int, Range(1, BATCH_COUNT_MAX, unit="messages")] = 1000
     """Messages at which a batch leaves (ekaf: `max_buffer_size`, 100)."""
 
-    batch_bytes: int = 1 << 20
+    batch_bytes: Annotated[int, Range(1, unit="bytes")] = 1 << 20
     """Bytes at which a batch leaves."""
 
-    linger_s: float = 0.005
+    linger_s: Annotated[float, Range(unit="seconds")] = 0.005
     """Seconds after which a batch leaves however small it is, of the calls named `batched` (ekaf:
     `buffer_ttl`, 5 s); the others send at once."""
 
@@ -65,33 +65,33 @@ class TopicOptions:
     """What a call does when the buffer is full: `block`, for `block_timeout_s` at most, or `raise`
     `BufferFull`."""
 
-    block_timeout_s: float = 60.0
+    block_timeout_s: Annotated[float, Range(unit="seconds")] = 60.0
     """Seconds that a call waits for room in the buffer before it raises `BufferFull`."""
 
-    in_flight: int = 8
+    in_flight: Annotated[int, Range(1, IN_FLIGHT_MAX, unit="requests")] = 8
     """Requests that a worker sends before the first is answered."""
 
-    workers: int = 1
+    workers: Annotated[int, Range(1)] = 1
     """Workers, each with one connection, that a topic starts with; with `ordered` no more than it
     has partitions."""
 
-    workers_max: int = 1
+    workers_max: Annotated[int, Range(1)] = 1
     """Workers that a backlog may lead to; never fewer than `workers`."""
 
-    worker_idle_s: float = 60.0
+    worker_idle_s: Annotated[float, Range(unit="seconds")] = 60.0
     """Seconds without work after which a worker ends that a backlog has led to."""
 
     ordered: bool = True
     """Keep the order of a partition's messages, also where some have to be sent again."""
 
-    request_timeout_s: float = 30.0
+    request_timeout_s: Annotated[float, Range(is_above=True, unit="seconds")] = 30.0
     """Seconds without an answer after which a connection is given up, and its requests are sent
     again."""
 
-    delivery_timeout_s: float | None = 300.0
+    delivery_timeout_s: Annotated[float | None, Range(is_above=True, unit="seconds")] = 300.0
     """Seconds after which messages that could not be delivered are given up; None: never."""
 
-    downtime_count: int | None = None
+    downtime_count: Annotated[int | None, Range(unit="messages")] = None
     """Messages kept while no broker can be reached; None: as many as the buffer takes (ekaf:
     `max_downtime_buffer_size`)."""
 
@@ -101,25 +101,12 @@ class TopicOptions:
     massage: Massage | None = None
     """`massage(topic, messages)` returns the messages to send in place of a batch."""
 
-    metadata_refresh_s: float = 60.0
+    metadata_refresh_s: Annotated[float, Range(is_above=True, unit="seconds")] = 60.0
     """Seconds after which partitions and brokers are asked for again."""
 
     def __post_init__(self) -> None:
         """Reject what cannot be worked with."""
-        _check_whole(self, "partitions", "sticky_count", "batch_bytes", "workers", "workers_max")
-        _check_whole(self, "batch_count", high=BATCH_COUNT_MAX)
-        _check_whole(self, "in_flight", high=IN_FLIGHT_MAX)
-        if self.downtime_count is not None:
-            _check_whole(self, "downtime_count", low=0)
-        _check_seconds(self, "linger_s", "block_timeout_s", "worker_idle_s", or_zero=True)
-        _check_seconds(self, "request_timeout_s", "metadata_refresh_s")
-        if self.delivery_timeout_s is not None:
-            _check_seconds(self, "delivery_timeout_s")
-        _check_choice(self, "strategy", *get_args(Strategy))
-        _check_choice(self, "on_full", *get_args(OnFull))
-        _check_choice(self, "downtime_drop", *get_args(Drop))
-        _check_choice(self, "envelope", False, True)
-        _check_choice(self, "ordered", False, True)
+        check_options(self, none="None")
         if self.picker is not None:
             check_function("picker", self.picker, 3)
         if self.massage is not None:
@@ -138,28 +125,28 @@ class ProducerOptions:
     client_id: str = "poe"
     """Names the producer to Kafka, and in metrics."""
 
-    buffer_count: int = 100_000
+    buffer_count: Annotated[int, Range(1, unit="messages")] = 100_000
     """Messages that wait in memory, sent and not answered ones among them."""
 
-    buffer_bytes: int = 64 << 20
+    buffer_bytes: Annotated[int, Range(1, unit="bytes")] = 64 << 20
     """Bytes of them."""
 
     spool_dir: Path | None = None
     """Folder that keeps the messages of a downtime, across restarts too; None: memory does."""
 
-    spool_bytes: int = 1 << 30
+    spool_bytes: Annotated[int, Range(1, unit="bytes")] = 1 << 30
     """Bytes in that folder at which messages are dropped, as `downtime_drop` says."""
 
     spool_fsync: bool = False
     """Make the spool survive a power cut as well, at the cost of a sync for each batch."""
 
-    reconnect_min_s: float = 0.1
+    reconnect_min_s: Annotated[float, Range(is_above=True, unit="seconds")] = 0.1
     """Seconds to the second attempt to connect; each further wait is twice as long."""
 
-    reconnect_max_s: float = 5.0
+    reconnect_max_s: Annotated[float, Range(is_above=True, unit="seconds")] = 5.0
     """The longest wait between two attempts."""
 
-    close_timeout_s: float = 10.0
+    close_timeout_s: Annotated[float, Range(unit="seconds")] = 10.0
     """Seconds in which `close` delivers what waits."""
 
     callbacks: Mapping[str, Callback] = field(default_factory=dict)
@@ -195,10 +182,7 @@ class ProducerOptions:
 
     def __post_init__(self) -> None:
         """Reject what cannot be worked with, for any topic."""
-        _check_whole(self, "buffer_count", "buffer_bytes", "spool_bytes")
-        _check_choice(self, "spool_fsync", False, True)
-        _check_seconds(self, "reconnect_min_s", "reconnect_max_s")
-        _check_seconds(self, "close_timeout_s", or_zero=True)
+        check_options(self, none="None")
         if self.reconnect_max_s < self.reconnect_min_s:
             allowed = f"{self.reconnect_min_s} or more, as reconnect_min_s"
             raise OptionError("reconnect_max_s", self.reconnect_max_s, allowed)
@@ -248,28 +232,6 @@ def _by_topic(name: str, value: object) -> dict[bytes, Any]:
         return {topic_bytes(topic): each for topic, each in value.items()}
     except LocalProtocolError as error:
         raise OptionError(name, dict(value), f"names of topics as keys ({error})") from error
-
-
-def _check_whole(options: object, *keys: str, low: int = 1, high: int | None = None) -> None:
-    for key in keys:
-        value = getattr(options, key)
-        if type(value) is not int or value < low or (high is not None and value > high):
-            allowed = f"a whole number of {low} or more" if high is None else f"{low} to {high}"
-            raise OptionError(key, value, allowed)
-
-
-def _check_seconds(options: object, *keys: str, or_zero: bool = False) -> None:
-    for key in keys:
-        value = getattr(options, key)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (is_number and math.isfinite(value) and (value > 0 or (or_zero and value == 0))):
-            raise OptionError(key, value, f"seconds: {'0 or more' if or_zero else 'more than 0'}")
-
-
-def _check_choice(options: object, key: str, *choices: object) -> None:
-    value = getattr(options, key)
-    if type(value) not in set(map(type, choices)) or value not in choices:
-        raise OptionError(key, value, " or ".join(map(str, choices)))
 
 
 def _check_type(options: object, key: str, kind: type | tuple[type, ...], allowed: str) -> None:

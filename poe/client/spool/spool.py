@@ -19,13 +19,13 @@ import contextlib
 import logging
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple, Self, get_args
+from typing import NamedTuple, Self
 from uuid import uuid4
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
 from poe.client.producer.payload import Message, Messages
-from poe.client.producer.producer_options import Drop
+from poe.client.producer.producer_options import Drop, ProducerOptions, TopicOptions
 from poe.client.producer.transport import OutgoingBatch
 from poe.client.spool.spool_damage import SpoolDamage
 from poe.client.spool.spool_mark import MARK_FILE, SpoolMark
@@ -37,6 +37,7 @@ from poe.errors import (
     SegmentLocked,
     StorageError,
 )
+from poe.option import check_option
 from poe.protocol import PutId
 from poe.protocol.put_id import PUT_ID_SIZE
 from poe.storage import Files, RealFiles
@@ -116,10 +117,8 @@ class Spool:
             StorageFull: no room to make or repair it.
             WriteFailed: making or repairing it failed for another reason.
         """
-        if drop not in get_args(Drop):
-            raise OptionError("downtime_drop", drop, " or ".join(get_args(Drop)))
-        if bytes_max < 1:
-            raise OptionError("spool_bytes", bytes_max, "1 or more (bytes)")
+        check_option(TopicOptions, "downtime_drop", drop)
+        check_option(ProducerOptions, "spool_bytes", bytes_max)
         self._files = files = _open_folder(path)
         self._bytes_max = bytes_max
         self._drop = drop
