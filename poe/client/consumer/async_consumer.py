@@ -36,7 +36,7 @@ class AsyncConsumer:
         self._cursor.check_open()
         with suppress(ConsumerClosed):
             while await self._cursor.fill():
-                for received in self._cursor.rest:
+                for received in self._cursor.each():
                     yield received
 
     async def batches(self) -> AsyncIterator[list[Received]]:

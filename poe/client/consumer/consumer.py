@@ -136,7 +136,7 @@ class Consumer:
         self._cursor.check_open()
         with suppress(ConsumerClosed):
             while self._fill():
-                yield self._cursor.rest
+                yield self._cursor.each()
 
     def _fill(self, timeout_s: float | None = None) -> bool:
         self._cursor.check_open()

@@ -5,15 +5,12 @@ handing out what is there needs none.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
-from itertools import islice, repeat
-from operator import length_hint
 from typing import Any
 
+from poe.client.consumer.hand import Hand
 from poe.client.consumer.poe_source import PoeSource
 from poe.client.consumer.source import (
     ConsumerOptions,
@@ -27,19 +24,12 @@ from poe.client.url import parse_url
 from poe.errors import ConsumerClosed, KafkaMissing
 from poe.protocol import topic_bytes
 
-# As `Received._make`, without a Python function for each message: half the time.
-_received = partial(tuple.__new__, Received)
-_NOTHING = Fetched(0, (), ())
-
 
 class Cursor:
     """What one consumer has read; one task or thread at a time reads on, any one may close it.
 
     Invariant: messages handed out == those up to `position()`, whoever gave up waiting meanwhile.
     """
-
-    rest: Iterator[Received]
-    """What was fetched and not handed out; whoever takes from it, it is handed out."""
 
     def __init__(self, url: str, topic: bytes | str, arguments: Mapping[str, Any]) -> None:
         self._options = ConsumerOptions.load(arguments)
@@ -52,8 +42,7 @@ class Cursor:
         self._is_begun = False
         self._filling: asyncio.Task[Fetched | None] | None = None
         self._is_closed = False
-        self._left: Iterator[int]
-        self._hand_out(_NOTHING)
+        self._hand = Hand(self._topic)
 
     @property
     def statistics(self) -> ConsumerStatistics:
@@ -63,7 +52,7 @@ class Cursor:
     @property
     def has_some(self) -> bool:
         """Whether something is there to be handed out."""
-        return length_hint(self._left) > 0
+        return self._hand.has_some
 
     def check_open(self) -> None:
         """Refuse to go on after `close`.
@@ -109,22 +98,21 @@ class Cursor:
                 fetched = filling.result()
                 if fetched is None:
                     return False
-                self._hand_out(fetched)
+                self._put_away()
+                self._hand.put(fetched)
         return True
 
     def take(self) -> list[Received]:
         """Return the next batch of what is there to be handed out."""
-        return list(islice(self.rest, self._options.batch))
+        return self._hand.take(self._options.batch)
+
+    def each(self) -> Iterator[Received]:
+        """Return what is there to be handed out; whoever takes from it, it is handed out."""
+        return self._hand.each()
 
     def take_columns(self) -> Fetched:
         """Return all that is there to be handed out, side by side."""
-        partition, pointers, values, keys, headers = self._fetched
-        begin = len(pointers) - length_hint(self._left)
-        deque(self._left, maxlen=0)
-        if not begin:
-            return self._fetched
-        keys, headers = keys and keys[begin:], headers and headers[begin:]
-        return Fetched(partition, pointers[begin:], values[begin:], keys, headers)
+        return self._hand.take_columns()
 
     @property
     def position(self) -> dict[int, int] | None:
@@ -143,7 +131,7 @@ class Cursor:
             await self.open()
             start = {**(self.position or {}), **start}
         await self._stop_filling()
-        self._hand_out(_NOTHING)
+        self._put_away()
         async with self._opening:
             await self._begin(start)
 
@@ -152,7 +140,7 @@ class Cursor:
         if self._is_closed:
             return
         self._is_closed = True
-        self._hand_out(_NOTHING)
+        self._put_away()
         await self._stop_filling()
         await self._source.close()
 
@@ -174,27 +162,15 @@ class Cursor:
 
     def _handed_out(self) -> dict[int, int]:
         """Return how far the messages that were fetched last have been handed out."""
-        pointers = self._fetched.pointers
-        count = len(pointers) - length_hint(self._left)
-        return {self._fetched.partition: pointers[count - 1]} if count else {}
+        fetched, count = self._hand.fetched, self._hand.count
+        return {fetched.partition: fetched.pointers[count - 1]} if count else {}
 
-    def _hand_out(self, fetched: Fetched) -> None:
-        """Let these messages be handed out, and those before no more."""
+    def _put_away(self) -> None:
+        """Hand nothing more out of what was fetched last."""
+        self._hand.withdraw()
         if self._positions is not None:
             self._positions |= self._handed_out()
-            deque(self._left, maxlen=0)  # ends an iteration that another thread is in
-        self._fetched = fetched
-        # The pointers come to their end first, so that their iterator tells what is left.
-        self._left = iter(fetched.pointers)
-        columns = (
-            repeat(self._topic),
-            repeat(fetched.partition),
-            self._left,
-            fetched.keys or repeat(None),
-            fetched.values,
-            fetched.headers or repeat(None),
-        )
-        self.rest = map(_received, zip(*columns, strict=False))
+        self._hand.clear()
 
 
 def _source(url: str, topic: bytes, options: ConsumerOptions) -> Source:

@@ -10,6 +10,7 @@ from typing import Any
 from poe.client.async_retrying_socket import AsyncRetryingSocket
 from poe.client.async_socket import AsyncSocket
 from poe.client.consumer.source import ConsumerOptions, ConsumerStatistics, Fetched, Start
+from poe.client.consumer.turns import Turns
 from poe.client.envelope import Enveloped, decode
 from poe.client.partition_topic import partition_topic
 from poe.errors import (
@@ -40,10 +41,7 @@ class PoeSource:
         self._addresses = addresses
         self._topic = topic
         self._options = options
-        self._readers: list[_PartitionReader] = []
-        # In the order of their turns; those that are in neither have come to their end.
-        self._tasks: dict[_PartitionReader, asyncio.Task[Fetched | None]] = {}
-        self._idle: list[_PartitionReader] = []
+        self._turns: Turns[PartitionReader] = Turns()
 
     async def open(self, start: Start) -> dict[int, int]:
         """Begin at `start`; see `Source`.
@@ -60,9 +58,10 @@ class PoeSource:
             if isinstance(pointer, int):
                 check_pointer(max(pointer, 0))
         await self.close()
-        self._readers = [self._reader(partition) for partition in partitions]
-        self._idle = self._readers.copy()
-        begun = await asyncio.gather(*(reader.begin(start) for reader in self._readers))
+        readers = [self._reader(partition) for partition in partitions]
+        for reader in readers:
+            self._turns.add(reader)
+        begun = await asyncio.gather(*(reader.begin(start) for reader in readers))
         return dict(zip(partitions, begun, strict=True))
 
     async def fetch(self) -> Fetched | None:
@@ -71,55 +70,19 @@ class PoeSource:
         Raises:
             CorruptRecord, InvalidEnvelope, MessagesLost, PoeError: see `Source`.
         """
-        looked_anew: list[_PartitionReader] = []
-        while True:
-            looked_anew += self._idle
-            while self._idle:
-                self._begin_read(self._idle.pop())
-            if self._tasks:
-                fetched = await self._next_read()
-                if fetched is not None:
-                    return fetched
-            else:
-                # An end that was found before, or ahead, may be none any more.
-                self._idle = [each for each in self._readers if each not in looked_anew]
-                if not self._idle:
-                    self._idle = self._readers.copy()
-                    return None
+        turn = await self._turns.next()
+        return None if turn is None else turn.fetched
 
     async def close(self) -> None:
         """Give up what was begun, and all connections."""
-        tasks, self._tasks = self._tasks, {}
-        for task in tasks.values():
-            task.cancel()
-        # Errors that nobody has fetched yet are taken note of, or they would be logged.
-        await asyncio.gather(*tasks.values(), return_exceptions=True)
-        await asyncio.gather(*(reader.close() for reader in self._readers))
+        await self._turns.close()
 
-    async def _next_read(self) -> Fetched | None:
-        """Return what the first that is done of the reads under way has come to."""
-        await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
-        reader, task = next(each for each in self._tasks.items() if each[1].done())
-        del self._tasks[reader]
-        error = task.exception()
-        if error is not None:
-            self._idle.append(reader)
-            raise error
-        fetched = task.result()
-        if fetched is not None:
-            self._begin_read(reader)
-        return fetched
-
-    def _begin_read(self, reader: "_PartitionReader") -> None:
-        """Read on in a partition, whose turn comes behind all others."""
-        self._tasks[reader] = asyncio.create_task(reader.read())
-
-    def _reader(self, partition: int) -> "_PartitionReader":
+    def _reader(self, partition: int) -> "PartitionReader":
         name = partition_topic(self._topic, partition, self._options.partitions)
-        return _PartitionReader(self._addresses, name, partition, self._options, self.statistics)
+        return PartitionReader(self._addresses, name, partition, self._options, self.statistics)
 
 
-class _PartitionReader:
+class PartitionReader:
     """Reads one topic of Poe, wherever its connection goes; one task at a time may call it.
 
     What was deleted before it was read is noticed so: the broker tells what was removed, before and

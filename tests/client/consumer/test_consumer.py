@@ -338,7 +338,7 @@ def is_waiting(reader):
     """Whether it knows that it has read everything, which nothing else tells."""
     consumer = reader if isinstance(reader, Consumer) else reader._consumer  # noqa: SLF001
     source: Any = consumer._cursor._source  # noqa: SLF001
-    return source._readers[0]._is_at_end  # noqa: SLF001
+    return source._turns._readers[0]._is_at_end  # noqa: SLF001
 
 
 def test_who_came_to_the_end_loses_nothing_when_that_is_deleted(shedding, consumers):
