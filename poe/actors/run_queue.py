@@ -22,6 +22,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
+from threading import get_ident
 from typing import ClassVar, Protocol
 
 from poe.actors.call import Call, Party, Start
@@ -201,7 +202,7 @@ class RunQueue:
         if self._is_running and self._is_owned():
             raise CallFromActor
         if not self._try_lock(False):
-            me = threading.get_ident()
+            me = get_ident()
             self._waiters.append(me)
             self._lock.acquire()
             self._waiters.remove(me)
@@ -267,13 +268,13 @@ class RunQueue:
 
     def drain(self) -> None:
         """Deliver until nothing is left that this thread may deliver, or others need a turn."""
-        queue, pinned = self.queue, self.pinned
+        queue, pinned, loop = self.queue, self.pinned, self._event_loop
         self._is_running = True
         try:
             for _ in self.burst:
                 if queue:
                     cell, message, sender = queue.popleft()
-                elif pinned and self._is_loop_thread():
+                elif pinned and loop is not None and loop.thread_ident == get_ident():
                     cell, message, sender = pinned.popleft()
                 else:
                     break
@@ -364,10 +365,6 @@ class RunQueue:
         self._event_loop = event_loop = EventLoop()
         self._wakefulness = Wakefulness(event_loop.loop.call_soon)
         return event_loop
-
-    def _is_loop_thread(self) -> bool:
-        loop = self._event_loop
-        return loop is not None and loop.thread_ident == threading.get_ident()
 
     def add_timer(self, delay_s: float, action: Callable[[], object]) -> Timer:
         """Run `action` under the lock after `delay_s`.
