@@ -9,7 +9,7 @@ import contextlib
 import math
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -110,7 +110,6 @@ class Config:
         arguments: Mapping[str, Any],
         environment: Mapping[str, str] | None = None,
         toml_path: Path | str | None = None,
-        called: Callable[[str], str] = str,
     ) -> Self:
         """Compose the options.
 
@@ -119,7 +118,6 @@ class Config:
             environment: variables; those of the process by default.
             toml_path: the configuration file; by default the one that `POE_CONFIG` names, else
                 `poe.toml` in the current folder, if it is there.
-            called: returns what the user calls the argument of a name, for errors.
 
         Raises:
             OptionError: an unknown name, or a value that is not allowed; the key says where.
@@ -129,8 +127,7 @@ class Config:
             **_from_toml(toml_path, environment),
             **_from_environment(environment),
             **{
-                _known(key, key): (called(key), _typed(key, called(key), value))
-                for key, value in arguments.items()
+                _known(key, key): (key, _typed(key, key, value)) for key, value in arguments.items()
             },
         }
         values = {key: value for key, (_, value) in given.items()}

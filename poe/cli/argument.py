@@ -5,7 +5,8 @@ typer's own checks speak of input and of integers; these say what to use, as `po
 
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +21,17 @@ Choice = TypeVar("Choice", bound=StrEnum)
 def flag_of(name: str) -> str:
     """Return how an option of a class is written on the command line."""
     return "--" + name.replace("_", "-")
+
+
+@contextmanager
+def named_as_typed(options: Mapping[str, object]) -> Iterator[None]:
+    """Have what is wrong with an option that was given name it as the command line does."""
+    try:
+        yield
+    except OptionError as error:
+        if options.get(error.key) is None:
+            raise
+        raise OptionError(flag_of(error.key), error.value, error.allowed) from error
 
 
 def topic_name(text: str) -> bytes:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from poe.cli.argument import assignment, flag_of, number
+from poe.cli.argument import assignment, flag_of, named_as_typed, number
 from poe.cli.exit_code import ExitCode
 from poe.cli.hangup import tell_hangups
 from poe.cli.log import LEVELS, start_logging
@@ -70,14 +70,11 @@ def gateway(
     if edit is not None:
         given["edit"] = _function(edit)
     given["producer"] = dict(assignment("--producer", each) for each in producer or ())
-    try:
-        gateway_options = GatewayOptions(**given)
-    except OptionError as error:
-        raise OptionError(flag_of(error.key), error.value, error.allowed) from error
     # Here, and not above: it loads what may be missing.
     from poe.gateway.http.server import serve  # noqa: PLC0415
 
-    undelivered = serve(gateway_options, _tell_ready)
+    with named_as_typed(options):
+        undelivered = serve(GatewayOptions(**given), _tell_ready)
     return ExitCode.FAILURE if undelivered else ExitCode.OK
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from poe.cli.argument import flag_of
+from poe.cli.argument import flag_of, named_as_typed
 from poe.cli.exit_code import ExitCode
 from poe.cli.isolated_node import IsolatedNode
 from poe.cli.log import LEVELS, start_logging
@@ -52,10 +52,11 @@ def serve(
     if log_level.lower() not in LEVELS:
         raise OptionError(key="--log-level", value=log_level, allowed="one of " + ", ".join(LEVELS))
     start_logging(log_level)
-    node_config = Config.load(_arguments(options), toml_path=config, called=flag_of)
-    if node_config.listener.port is None:
-        allowed = "0 to 65535; without a port nobody could reach the server"
-        raise OptionError(key="port", value="none", allowed=allowed)
+    with named_as_typed(options):
+        node_config = Config.load(_arguments(options), toml_path=config)
+        if node_config.listener.port is None:
+            allowed = "0 to 65535; without a port nobody could reach the server"
+            raise OptionError(key="port", value="none", allowed=allowed)
     return Service(_served(node_config, log_level), _tell_ready).run()
 
 

@@ -289,12 +289,15 @@ def test_a_folder_that_cannot_be_written_is_told():
         (("--port", 70_000), "0 to 65535"),
         (
             ("--port", "none"),
-            "option 'port' is 'none'; use 0 to 65535; without a port nobody could",
+            "option '--port' is 'none'; use 0 to 65535; without a port nobody could",
         ),
         (("--port", ""), "option '--port' is ''; use a whole number"),
         (("--dir", ""), "option '--dir' is ''; use a path"),
         (("--config", ""), "option '--config' is ''; use the path of a TOML file"),
-        (("--host", "192.0.2.1", "--insecure"), "option 'host' is '192.0.2.1'; use an address of"),
+        (
+            ("--host", "192.0.2.1", "--insecure"),
+            "option 'host' is '192.0.2.1'; use an address of",
+        ),
         (("--host", "nosuch.invalid", "--insecure"), "use an address of this machine"),
         (("--host", "a..b", "--insecure"), "use an address of this machine"),
         (("--host", "0.0.0.0"), "or set insecure as well"),
