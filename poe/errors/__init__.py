@@ -65,6 +65,7 @@ from poe.errors.groups import (
     GroupPaused,
     InvalidGroupName,
     LeaseLost,
+    RangeNotLeased,
     UnknownGroup,
 )
 from poe.errors.kafka import (
@@ -204,6 +205,7 @@ __all__ = [
     "ProtocolError",
     "QueryFailed",
     "RangeGone",
+    "RangeNotLeased",
     "ReadFailed",
     "RemoteFailure",
     "RemoteProtocolError",

@@ -1,4 +1,4 @@
-"""460 to 469: what a group of consumers refuses."""
+"""460 to 469, and 473: what a group of consumers refuses."""
 
 from poe.errors.broker import BrokerError
 from poe.errors.short_text import short_repr
@@ -87,6 +87,22 @@ class LeaseLost(GroupError):
         super().__init__(
             f"lease {lease} of group {short_repr(group)} is not held; its messages are delivered "
             "again: extend a lease before it expires"
+        )
+
+
+class RangeNotLeased(GroupError):
+    """What was acknowledged is not of the lease; nothing of the request was done."""
+
+    code = 473
+
+    def __init__(self, group: str, lease: int, after: int, last: int) -> None:
+        self.group = group
+        self.lease = lease
+        self.after = after
+        self.last = last
+        super().__init__(
+            f"lease {lease} of group {short_repr(group)} holds no range behind {after} up to "
+            f"{last}; acknowledge parts of what it has handed out"
         )
 
 

@@ -12,7 +12,7 @@ _FIRST_LIFE_S = 1_767_225_600
 """Seconds from the epoch to the begin of 2026: generations are 32 bits."""
 
 
-class Event(NamedTuple):
+class GroupEvent(NamedTuple):
     """One thing that happened to a group, and why."""
 
     time_us: int
@@ -33,7 +33,7 @@ class Journal:
         self.life = generation
         """The generation in which the group was made, or taken up by the last start."""
         self._changes: list[list[Any]] = []
-        self.events: deque[Event] = deque(maxlen=EVENTS_COUNT_MAX)
+        self.events: deque[GroupEvent] = deque(maxlen=EVENTS_COUNT_MAX)
         self.told_count = 0
 
     def advance(self) -> int:
@@ -77,14 +77,14 @@ class Journal:
         self._changes = []
         return changes
 
-    def tell(self, now_us: int, kind: str, text: str) -> Event:
+    def tell(self, now_us: int, kind: str, text: str) -> GroupEvent:
         """Keep an event, as long as it is among the last ones."""
-        event = Event(now_us, kind, text)
+        event = GroupEvent(now_us, kind, text)
         self.events.append(event)
         self.told_count += 1
         return event
 
-    def since(self, told_count: int) -> list[Event]:
+    def since(self, told_count: int) -> list[GroupEvent]:
         """Return the events that were told since there were so many, as far as they are kept."""
         count = min(self.told_count - told_count, len(self.events))
         return list(self.events)[len(self.events) - count :]

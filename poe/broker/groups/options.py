@@ -13,6 +13,8 @@ Mode = Literal["ordered", "shared"]
 ID_BYTES: Final = 16
 """Of the ids of groups and members."""
 
+POINTER_MAX: Final = (1 << 56) - 1
+
 METADATA_BYTES_MAX: Final = 64 << 10
 NAME_BYTES_MAX: Final = 255
 """Of topics, patterns, members and instances."""

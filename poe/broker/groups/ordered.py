@@ -10,14 +10,12 @@ from typing import Any, Final
 from poe.broker.groups.assignment import Units
 from poe.broker.groups.journal import Journal
 from poe.broker.groups.membership import MemberInfo, Membership
-from poe.broker.groups.options import GroupDefinition, check_bytes
+from poe.broker.groups.options import POINTER_MAX, GroupDefinition, check_bytes
 from poe.broker.groups.ownership import Ownership
 from poe.errors import GroupFenced, OptionError
 
 COMMIT_BYTES_MAX: Final = 1024
 """What a caller may keep with a position."""
-
-POINTER_MAX: Final = (1 << 56) - 1
 
 Position = tuple[int, bytes]
 """The pointer of the last message that is done, and the caller's bytes."""
@@ -84,19 +82,19 @@ class Ordered:
             self._ownership.replace(replaced, info.id, now_us)
         self._ownership.add(info.id, info.topics, now_us)
 
-    def remove(self, member: bytes, now_us: int) -> None:
-        """Let go of a member."""
+    def leave(self, member: bytes, now_us: int) -> None:
+        """Let go of a member, and of all that it owned."""
         self._ownership.remove(member, now_us)
+
+    def lose(self, member: bytes, now_us: int) -> None:
+        """Let go of a member of which nothing is heard."""
+        self.leave(member, now_us)
 
     def heartbeat(
         self, member: bytes, generation: int, owned: Collection[bytes]
     ) -> tuple[list[bytes], list[bytes]]:
         """Return what a member may own, and what it is to give up."""
         return self._ownership.heartbeat(member, generation, owned)
-
-    def granted(self, member: bytes) -> list[bytes]:
-        """Return what a member owns, sorted."""
-        return sorted(self._ownership.grants(member))
 
     def take_news(self) -> set[bytes]:
         """Return the members that would be told something new; each one once."""
@@ -114,9 +112,8 @@ class Ordered:
         """Have all units given up, or owned again."""
         self._ownership.pause(now_us, is_paused=is_paused)
 
-    def reset(self, positions: Mapping[bytes, int], now_us: int) -> None:
+    def reset(self, positions: Mapping[bytes, int]) -> None:
         """Go on behind these pointers; nobody is a member now."""
-        del now_us
         self._take({unit: (pointer, b"") for unit, pointer in positions.items()})
 
     def forget(self, units: Iterable[bytes]) -> None:
@@ -125,21 +122,23 @@ class Ordered:
         if gone:
             self._journal.note(["forgotten", gone])
 
-    def is_full(self) -> bool:
-        """Return whether a limit keeps messages back: never, in this mode."""
-        return False
+    def describe(self) -> dict[str, Any]:
+        """Return what is to be told of the units."""
+        return {
+            "state": "ok",
+            "units": [
+                {
+                    "unit": unit,
+                    "position": None if position is None else position[0],
+                    "owner": self._ownership.owner(unit),
+                }
+                for unit, position in sorted(self.positions().items())
+            ],
+        }
 
-    def describe(self, now_us: int) -> list[dict[str, Any]]:
-        """Return what is to be told of each unit."""
-        del now_us
-        return [
-            {
-                "unit": unit,
-                "position": None if position is None else position[0],
-                "owner": self._ownership.owner(unit),
-            }
-            for unit, position in sorted(self.positions().items())
-        ]
+    def describe_member(self, member: bytes) -> dict[str, Any]:
+        """Return what a member owns."""
+        return {"units": sorted(self._ownership.grants(member))}
 
     def snapshot(self) -> list[Any]:
         """Return all that is durable."""
@@ -158,9 +157,8 @@ class Ordered:
             for unit in items:
                 self._positions.pop(unit, None)
 
-    def restart(self, now_us: int) -> None:
+    def restart(self) -> None:
         """Begin a new life: who owned what is not known any more."""
-        del now_us
 
     def _take(self, positions: Mapping[bytes, Position]) -> None:
         if positions:

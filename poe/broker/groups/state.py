@@ -9,10 +9,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 from poe.broker.groups.assignment import Units
-from poe.broker.groups.journal import Event, Journal
+from poe.broker.groups.journal import GroupEvent, Journal
 from poe.broker.groups.membership import MemberInfo, Membership
 from poe.broker.groups.options import GroupDefinition
 from poe.broker.groups.ordered import Ordered, check_pointer
+from poe.broker.groups.shared import Shared
 from poe.errors import GroupActive, GroupFenced, GroupMismatch, OptionError
 
 SNAPSHOT_VERSION: Final = 1
@@ -49,7 +50,8 @@ class GroupState:
         self.is_paused = False
         self._journal = Journal(generation)
         self._members = Membership(definition, self._journal)
-        self._progress = Ordered(definition, self._journal, self._members)
+        kind = Ordered if definition.mode == "ordered" else Shared
+        self._progress: Ordered | Shared = kind(definition, self._journal, self._members)
 
     @classmethod
     def create(cls, definition: GroupDefinition, now_us: int) -> Self:
@@ -86,7 +88,7 @@ class GroupState:
     def restarted(self, now_us: int) -> None:
         """Begin a new life, after a start: nobody is a member, and nothing is held."""
         self._journal.begin_life(now_us)
-        self._progress.restart(now_us)
+        self._progress.restart()
         self._progress.pause(now_us, is_paused=self.is_paused)
         self._journal.tell(now_us, "restarted", f"in generation {self.generation}")
 
@@ -110,7 +112,7 @@ class GroupState:
         return self._journal.generation
 
     @property
-    def events(self) -> Sequence[Event]:
+    def events(self) -> Sequence[GroupEvent]:
         """Return the last things that happened, oldest first."""
         return list(self._journal.events)
 
@@ -128,6 +130,17 @@ class GroupState:
         """
         if not isinstance(self._progress, Ordered):
             raise GroupMismatch(self.definition.name, "mode", "ordered", self.definition.mode)
+        return self._progress
+
+    @property
+    def shared(self) -> Shared:
+        """Return what only groups of mode `shared` have.
+
+        Raises:
+            GroupMismatch: this one is not.
+        """
+        if not isinstance(self._progress, Shared):
+            raise GroupMismatch(self.definition.name, "mode", "shared", self.definition.mode)
         return self._progress
 
     def set_units(self, units: Units, now_us: int) -> None:
@@ -152,7 +165,7 @@ class GroupState:
         self._progress.add(info, replaced, now_us)
         self._progress.settle(now_us)
         options = self.definition.options
-        units = self._progress.granted(info.id)
+        units, _ = self._progress.heartbeat(info.id, 0, ())
         return Joined(self.generation, options.beat_s, options.session_s, units)
 
     def heartbeat(
@@ -184,14 +197,14 @@ class GroupState:
             GroupFenced: it is none.
         """
         self._members.leave(member, now_us)
-        self._progress.remove(member, now_us)
+        self._progress.leave(member, now_us)
         self._progress.settle(now_us)
 
-    def expire(self, now_us: int) -> list[Event]:
+    def expire(self, now_us: int) -> list[GroupEvent]:
         """Do what time has brought: end silent members, hand on what is due; tell what it was."""
         told_count = self._journal.told_count
         for member in self._members.expire(now_us):
-            self._progress.remove(member, now_us)
+            self._progress.lose(member, now_us)
         self._progress.settle(now_us)
         return self._journal.since(told_count)
 
@@ -221,9 +234,9 @@ class GroupState:
         if len(self._members) and not force:
             raise GroupActive(self.definition.name, len(self._members))
         for member in self._members.clear("the group was reset", now_us):
-            self._progress.remove(member, now_us)
+            self._progress.leave(member, now_us)
         self._journal.advance()
-        self._progress.reset(positions, now_us)
+        self._progress.reset(positions)
         self._progress.settle(now_us)
         self._journal.tell(now_us, "reset", f"{len(positions)} units")
 
@@ -239,13 +252,13 @@ class GroupState:
         """Return the pointer up to which all of a unit is done; None where nothing is known."""
         return self._progress.floor(unit)
 
-    def describe(self, now_us: int) -> dict[str, Any]:
-        """Return what is to be told of the group, as msgpack can hold it."""
-        is_full = self._progress.is_full()
+    def describe(self) -> dict[str, Any]:
+        """Return what is to be told of the group, as msgpack can hold it; times, not ages."""
         return {
             **self.definition.as_map(),
             "generation": self.generation,
-            "state": "paused" if self.is_paused else "full" if is_full else "ok",
+            **self._progress.describe(),
+            **({"state": "paused"} if self.is_paused else {}),
             "members": [
                 {
                     "id": member.info.id,
@@ -253,11 +266,10 @@ class GroupState:
                     "instance": member.info.instance,
                     "topics": list(member.info.topics or self.definition.topics),
                     "joined_us": member.joined_us,
-                    "units": self._progress.granted(member.info.id),
+                    **self._progress.describe_member(member.info.id),
                 }
                 for member in self._members
             ],
-            "units": self._progress.describe(now_us),
             "events": [list(event) for event in self._journal.events],
         }
 

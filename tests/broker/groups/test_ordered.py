@@ -2,41 +2,17 @@
 
 import pytest
 
-from poe.broker.groups.membership import MemberInfo
-from poe.broker.groups.options import GroupDefinition, GroupOptions
 from poe.broker.groups.state import GroupState
 from poe.errors import GroupFenced
+from tests.broker.groups.work import SECOND, A, B, C, again, definition, who
 
-SECOND = 1_000_000
 UNITS = [b"t-0", b"t-1", b"t-2", b"t-3"]
 
 
-def who(letter, **kwargs):
-    return MemberInfo(id=letter.encode() * 16, name=letter, **kwargs)
-
-
-A, B, C = (who(letter).id for letter in "abc")
-
-
-def definition(**options):
-    return GroupDefinition(
-        name="g", id=bytes(16), mode="ordered", topics=(b"*",), options=GroupOptions(**options)
-    )
-
-
 def make(units=UNITS, **options):
-    state = GroupState.create(definition(**options), 0)
+    state = GroupState.create(definition("ordered", **options), 0)
     state.set_units({b"t": units}, 0)
     return state
-
-
-def again(state, snapshot, changes):
-    """Build the group anew, of a snapshot and the changes behind it."""
-    copy = GroupState.restore(snapshot)
-    for change in changes:
-        copy.apply(change)
-    assert copy.snapshot() == state.snapshot()
-    return copy
 
 
 def test_the_first_member_gets_all_units_at_once():

@@ -1,0 +1,607 @@
+"""Who holds which messages of a group of mode `shared`: leases on ranges of pointers.
+
+A range is handed out under a lease, and is done when it is acknowledged. What is not acknowledged
+in time, or was given back, is handed out again: first of all, when it is due. What nobody was given
+yet begins at `next` of its unit. No message is looked at here, and nothing is kept for each: what
+is kept grows with leases, and with ranges that are not done among others that are.
+
+Which message is to blame when a member ends or falls silent is not known. So what it held counts no
+attempt, but is handed out again in halves, in the end one by one, and then to a member that holds
+nothing else: of such a one alone the failure counts.
+"""
+
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, get_args
+
+from poe.broker.groups.assignment import Units
+from poe.broker.groups.dead_letters import DeadLetters, Dying
+from poe.broker.groups.deadlines import Deadlines
+from poe.broker.groups.failures import NONE_YET, Failures, back_off_us
+from poe.broker.groups.journal import Journal
+from poe.broker.groups.lease import Hand, Lease, Want
+from poe.broker.groups.membership import MemberInfo, Membership
+from poe.broker.groups.options import POINTER_MAX, GroupDefinition
+from poe.broker.groups.ranges import Bounds
+from poe.broker.groups.returned import Returned, ReturnedRanges
+from poe.broker.groups.shared_image import Progress, SharedImage, UnitImage
+from poe.errors import GroupError, GroupFull, GroupPaused, OptionError, RangeNotLeased
+
+RETRY_S_MAX: Final = 30 * 24 * 3600
+
+_NUMBERS = (1 << 32) - 1
+_REASON_LENGTH_MAX = 200
+
+Outcome = Literal["retry", "dead", "release"]
+"""What a member says of messages that it did not finish: try again, and count it; never again; give
+them to somebody else, they were not tried."""
+
+Done = tuple[int, Sequence[Bounds] | None]
+"""A lease, and the ranges of it that are done; None: all that is left of it."""
+
+Failed = tuple[int, int, int, Outcome, float | None, str]
+"""A lease, a range of it (after, last), what becomes of that, for `retry` the seconds until then
+(None: as the options say), and why."""
+
+
+class Shared:
+    """The leases of one group, and what is to be handed out.
+
+    Always: each message up to `next` of its unit is done, or in one lease, or in one range that was
+    returned, or dying.
+
+    Life cycle: `restore` and any number of `apply`, then `restart`; or none of them. Then the rest.
+    """
+
+    def __init__(self, definition: GroupDefinition, journal: Journal, members: Membership) -> None:
+        self._definition = definition
+        self._journal = journal
+        self._members = members
+        self._image: SharedImage | None = None
+        """What is read after a start; None when that is done."""
+        self._is_paused = False
+        self._counts: Counter[str] = Counter()
+
+        self._units: frozenset[bytes] = frozenset()
+        self._progress: dict[bytes, Progress] = {}
+        self._done_count = 0
+        """Ranges that are done behind the floors."""
+        self._fresh: deque[bytes] = deque()
+        """Units that may have messages behind their `next`; the others are idle."""
+        self._idle: set[bytes] = set()
+        self._returned = ReturnedRanges()
+        self._letters = DeadLetters(journal)
+
+        self._leases: dict[int, Lease] = {}
+        self._deadlines: Deadlines[Lease] = Deadlines()
+        self._last_id = journal.generation << 32
+        self._messages_count = 0
+        self._bytes_count = 0
+        self._hands: dict[bytes, Hand] = {}
+        self._leases_share = 0
+        self._messages_share = 0
+        self._clearing: bytes | None = None
+        """The member that is to finish what it holds, for the next suspect."""
+
+    def want(self, member: bytes, limit: int, bytes_max: int, now_us: int) -> Want | None:
+        """Return which messages to look for, for a member that asks; None: there are none for it.
+
+        Two may be told the same, and the first that has found something gets it. What is returned
+        comes first, and what is new from each unit in turn.
+
+        Raises:
+            GroupFenced: it is no member.
+        """
+        self._members.hear(member, now_us)
+        hand = self._hands[member]
+        if self._is_paused or self._obstacle(hand) is not None or hand.is_bound:
+            return None
+        options = self._definition.options
+        limit = min(
+            limit,
+            self._messages_share - hand.messages_count,
+            options.lease_messages_max - self._messages_count,
+        )
+        bytes_max = min(bytes_max, options.lease_bytes_max - self._bytes_count)
+        self._returned.ripen(now_us)
+        returned = self._next_suspect(member, hand)
+        if self._clearing == member:
+            return None
+        returned = returned or self._returned.first()
+        if returned is not None:
+            limit = min(limit, returned.failures.limit or limit)
+            place = returned.unit, returned.after, returned.last
+            return Want(member, *place, limit, bytes_max, returned)
+        if not self._fresh or self._holes_count() >= options.holes_max:
+            return None
+        unit = self._fresh[0]
+        return Want(member, unit, self._progress[unit].next, POINTER_MAX, limit, bytes_max, None)
+
+    def nothing(self, want: Want) -> None:
+        """Take note that there are no such messages: none yet, or of what was returned, no more."""
+        if want.returned is None:
+            if want.unit in self._fresh and self._progress[want.unit].next == want.after:
+                self._fresh.remove(want.unit)
+                self._idle.add(want.unit)
+        elif self._returned.take(want.returned, want.last):
+            self._finish(want.unit, want.after, want.last)
+
+    def arrived(self, unit: bytes) -> None:
+        """Take note that a unit has new messages."""
+        if unit in self._idle:
+            self._idle.remove(unit)
+            self._fresh.append(unit)
+
+    def leased(
+        self, want: Want, last: int, messages_count: int, size_bytes: int, now_us: int
+    ) -> Lease | None:
+        """Hand out the messages that were found, up to the pointer `last`.
+
+        None: somebody else has got them meanwhile, or the member may not have them any more; ask
+        what it wants again.
+        """
+        hand = self._hands.get(want.member)
+        if hand is None or self._is_too_much(want, hand, messages_count):
+            return None
+        if want.returned is None:
+            progress = self._progress.get(want.unit)
+            if progress is None or progress.next != want.after or want.unit not in self._units:
+                return None
+            progress.next = last
+            self._fresh.rotate(-1)
+        else:
+            if not self._returned.take(want.returned, last):
+                return None
+            self._counts["redelivered"] += 1
+            if want.failures.is_suspect:
+                self._clearing = None
+        lease = Lease(self._new_id(), want, last, messages_count, size_bytes)
+        lease.since_us = now_us
+        lease.deadline_us = now_us + round(self._definition.options.lease_s * 1e6)
+        hand.take(lease)
+        self._leases[lease.id] = lease
+        self._deadlines.add(lease)
+        self._messages_count += messages_count
+        self._bytes_count += size_bytes
+        return lease
+
+    def acknowledge(self, done: Sequence[Done], failed: Sequence[Failed], now_us: int) -> list[int]:
+        """Take what members say of what they hold; return the leases that are not held any more.
+
+        What is said of such a lease changes nothing, and costs nobody anything else. What has
+        failed of a lease is taken before what is done, so that a whole lease may be done but for
+        some ranges. A range that is done, or has failed, already stays so.
+
+        Raises:
+            RangeNotLeased, OptionError: what was said is wrong; nothing was taken.
+        """
+        self._check(done, failed)
+        lost, met = self._take_failed(failed, now_us) if failed else ([], ())
+        for lease_id, ranges in done:
+            lease = self._leases.get(lease_id)
+            if lease is None:
+                if lease_id not in met:
+                    lost.append(lease_id)
+            elif ranges is None:
+                self._end(lease)
+                for after, last in lease.left():
+                    self._finish(lease.unit, after, last)
+            else:
+                for after, last in ranges:
+                    for bounds in self._take(lease, after, last):
+                        self._finish(lease.unit, *bounds)
+        return lost
+
+    def extend(self, leases: Iterable[int], seconds: float, now_us: int) -> list[int]:
+        """Move deadlines to so many seconds from now; return the leases that are not held any more.
+
+        No deadline is moved to an earlier time, nor behind `work_max_s` from when the lease began.
+
+        Raises:
+            OptionError: the seconds are not allowed.
+        """
+        longest_s = self._definition.options.work_max_s
+        if not 0 < seconds <= longest_s:
+            raise OptionError("seconds", seconds, f"more than 0, up to work_max_s ({longest_s})")
+        lost = []
+        for lease_id in leases:
+            lease = self._leases.get(lease_id)
+            if lease is None:
+                lost.append(lease_id)
+                continue
+            until_us = min(now_us + round(seconds * 1e6), lease.since_us + round(longest_s * 1e6))
+            lease.deadline_us = max(lease.deadline_us, until_us)
+        return lost
+
+    def next_dying(self) -> Dying | None:
+        """Return what is to be put onto the dead letter topic next; the same until it is buried."""
+        return self._letters.first()
+
+    def buried(self, dying: Dying) -> None:
+        """Take note that a dead letter is stored, which was the next."""
+        assert dying == self._letters.first()
+        buried = self._letters.bury()
+        if buried is not None:
+            self._count_done(buried.unit, buried.after, buried.last)
+
+    def why_nothing(self, member: bytes) -> GroupError | None:
+        """Return what keeps messages from a member; None where there are none for it.
+
+        Raises:
+            GroupFenced: it is no member.
+        """
+        name = self._definition.name
+        hand = self._hands[self._members.get(member).info.id]
+        if self._is_paused:
+            return GroupPaused(name)
+        obstacle = self._obstacle(hand) or self._full_of_holes()
+        return None if obstacle is None else GroupFull(name, *obstacle)
+
+    def floor(self, unit: bytes) -> int | None:
+        """Return the pointer up to which all of a unit is done; None where it is not known."""
+        progress = self._progress.get(unit)
+        return None if progress is None else progress.floor
+
+    def set_units(self, units: Units, now_us: int) -> None:
+        """Say which units there are; what is known of others stays."""
+        self._units = frozenset(unit for each in units.values() for unit in each)
+        for unit in self._units - self._progress.keys():
+            self._progress[unit] = Progress(0)
+        self._idle &= self._units
+        kept = [unit for unit in self._fresh if unit in self._units]
+        self._fresh = deque([*kept, *sorted(self._units - self._idle - set(kept))])
+        self._returned.set_units(self._units, now_us)
+
+    def add(self, info: MemberInfo, replaced: bytes | None, now_us: int) -> None:
+        """Take a member in; what the one held that it replaces is handed out again."""
+        if replaced is not None:
+            self.lose(replaced, now_us)
+        self._hands.setdefault(info.id, Hand())
+        self._share_out()
+
+    def leave(self, member: bytes, now_us: int) -> None:
+        """Let a member go; what it held was not tried."""
+        for lease in self._let_go(member):
+            for bounds in lease.left():
+                self._return(lease.unit, bounds, lease.failures, now_us)
+
+    def lose(self, member: bytes, now_us: int) -> None:
+        """Let go of a member of which nothing is heard; what it held is handed out again."""
+        for lease in self._let_go(member):
+            self._expire(lease, now_us)
+
+    def heartbeat(
+        self, member: bytes, generation: int, owned: Collection[bytes]
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Return what a member owns, which is nothing, and what it is to give up."""
+        del member, generation
+        return [], sorted(owned)
+
+    def take_news(self) -> set[bytes]:
+        """Return the members that own something else than they know: none."""
+        return set()
+
+    def settle(self, now_us: int) -> None:
+        """Take back what was held for too long, and have ready what is due."""
+        expired: Counter[bytes] = Counter()
+        while (lease := self._deadlines.over(now_us)) is not None:
+            self._end(lease)
+            self._expire(lease, now_us)
+            expired[lease.member] += 1
+        for member, leases_count in expired.items():
+            who = self._members.get(member).info
+            self._journal.tell(now_us, "lease expired", f"{leases_count} of member {who}")
+        self._returned.ripen(now_us)
+
+    def next_deadline_us(self) -> int | None:
+        """Return when there is something to settle."""
+        times = (self._deadlines.next_us(), self._returned.next_due_us())
+        return min((each for each in times if each is not None), default=None)
+
+    def pause(self, now_us: int, *, is_paused: bool) -> None:
+        """Hand nothing out, or go on."""
+        del now_us
+        self._is_paused = is_paused
+
+    def reset(self, positions: Mapping[bytes, int]) -> None:
+        """Go on behind these pointers; nobody is a member now."""
+        for unit, pointer in positions.items():
+            self._drop(unit)
+            self._progress[unit] = Progress(pointer)
+            self._journal.note(["reset", unit, pointer])
+            self.arrived(unit)
+        self._last_id = self._journal.generation << 32
+
+    def forget(self, units: Iterable[bytes]) -> None:
+        """Drop what is known of units that were deleted."""
+        gone = frozenset(unit for unit in units if unit in self._progress)
+        if not gone:
+            return
+        for lease in [each for each in self._leases.values() if each.unit in gone]:
+            self._end(lease)
+        for unit in gone:
+            self._drop(unit)
+        self._units -= gone
+        self._idle -= gone
+        self._fresh = deque(unit for unit in self._fresh if unit not in gone)
+        self._journal.note(["forgotten", sorted(gone)])
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is to be told of the work: its state, its units, what was counted."""
+        since: dict[bytes, list[int]] = {}
+        for lease in self._leases.values():
+            since.setdefault(lease.unit, []).append(lease.since_us)
+        returned = Counter(each.unit for each in self._returned)
+        dying = Counter(each.unit for each in self._letters)
+        is_full = self._obstacle(Hand()) or self._full_of_holes()
+        return {
+            "state": "full" if is_full else "ok",
+            "full": None if is_full is None else list(is_full),
+            "counts": dict(self._counts),
+            "units": [
+                {
+                    "unit": unit,
+                    "floor": progress.floor,
+                    "next": progress.next,
+                    "done_ranges": len(progress.done),
+                    "leases": len(since.get(unit, ())),
+                    "oldest_lease_us": min(since.get(unit, ()), default=None),
+                    "returned_ranges": returned[unit],
+                    "dying_ranges": dying[unit],
+                }
+                for unit, progress in sorted(self._progress.items())
+            ],
+        }
+
+    def describe_member(self, member: bytes) -> dict[str, Any]:
+        """Return what a member holds, and since when."""
+        hand = self._hands[member]
+        return {
+            "leases": len(hand.leases),
+            "messages": hand.messages_count,
+            "since_us": min((lease.since_us for lease in hand.leases.values()), default=None),
+        }
+
+    def snapshot(self) -> list[Any]:
+        """Return all that is durable."""
+        return (self._image or self._as_image()).snapshot()
+
+    def restore(self, snapshot: list[Any]) -> None:
+        """Take over what `snapshot` has returned."""
+        self._image = SharedImage.restore(snapshot, self._journal)
+
+    def apply(self, change: list[Any]) -> None:
+        """Make a change again."""
+        assert self._image is not None
+        self._image.apply(change)
+
+    def restart(self) -> None:
+        """Begin a new life: what was held is handed out again, as if it had not been."""
+        image, self._image = self._image, None
+        assert image is not None
+        self._letters = image.letters
+        for name, unit in image.units.items():
+            progress = self._progress[name] = unit.progress
+            self._done_count += len(progress.done)
+            for after, last in image.gaps(name):
+                self._return(name, (after, last), NONE_YET, 0)
+            for after, last, failures in unit.failures:
+                self._return(name, (after, last), failures, 0)
+            progress.next = max([progress.floor, *(last for _, last in image.known(name))])
+        self._last_id = self._journal.generation << 32
+
+    def _next_suspect(self, member: bytes, hand: Hand) -> Returned | None:
+        """Return the next suspect, if the member holds nothing.
+
+        If it does, and no other one is about to be free, it gets nothing more until it is: the
+        others go on.
+        """
+        suspect = self._returned.first_suspect()
+        if suspect is None:
+            self._clearing = None
+        elif not hand.leases:
+            self._clearing = None
+            return suspect
+        elif self._clearing is None:
+            self._clearing = member
+        return None
+
+    def _obstacle(self, hand: Hand) -> tuple[str, int] | None:
+        """Return the limit that is reached for a member, and what it is."""
+        options = self._definition.options
+        if len(self._leases) >= options.leases_max:
+            return "leases_max", options.leases_max
+        if self._messages_count >= options.lease_messages_max:
+            return "lease_messages_max", options.lease_messages_max
+        if self._bytes_count >= options.lease_bytes_max:
+            return "lease_bytes_max", options.lease_bytes_max
+        if len(hand.leases) >= self._leases_share:
+            return "a member's share of leases_max", self._leases_share
+        if hand.messages_count >= self._messages_share:
+            return "a member's share of lease_messages_max", self._messages_share
+        return None
+
+    def _full_of_holes(self) -> tuple[str, int] | None:
+        """Return the limit for what is not done among what is, where that keeps messages back."""
+        holes_max = self._definition.options.holes_max
+        is_ready = self._returned.first() or self._returned.first_suspect()
+        is_full = self._holes_count() >= holes_max and not is_ready
+        return ("holes_max", holes_max) if is_full else None
+
+    def _holes_count(self) -> int:
+        return self._done_count + len(self._returned) + len(self._letters)
+
+    def _is_too_much(self, want: Want, hand: Hand, messages_count: int) -> bool:
+        """Return whether a member may not have what was found, with what it holds by now."""
+        return (
+            self._is_paused
+            or self._obstacle(hand) is not None
+            or hand.messages_count + messages_count > self._messages_share
+            or hand.is_bound
+            or (want.failures.is_suspect and bool(hand.leases))
+        )
+
+    def _share_out(self) -> None:
+        """Reckon how much of the budgets each member may have."""
+        options = self._definition.options
+        members_count = max(1, len(self._hands))
+        self._leases_share = max(1, options.leases_max // members_count)
+        self._messages_share = max(1, options.lease_messages_max // members_count)
+
+    def _new_id(self) -> int:
+        self._last_id += 1
+        if not self._last_id & _NUMBERS:
+            self._last_id = (self._journal.advance() << 32) + 1
+        return self._last_id
+
+    def _take_failed(
+        self, failed: Sequence[Failed], now_us: int
+    ) -> tuple[list[int], Collection[int]]:
+        """Take what has failed; return the leases that are not held, and those that were."""
+        leases = {said[0]: self._leases.get(said[0]) for said in failed}
+        for said in failed:
+            lease = leases[said[0]]
+            if lease is not None:
+                for bounds in self._take(lease, said[1], said[2]):
+                    self._give_back(lease, bounds, said, now_us)
+        lost = [lease_id for lease_id, lease in leases.items() if lease is None]
+        return lost, leases.keys() - set(lost)
+
+    def _check(self, done: Sequence[Done], failed: Sequence[Failed]) -> None:
+        for lease_id, ranges in done:
+            for after, last in ranges or ():
+                self._check_range(lease_id, after, last)
+        for lease_id, after, last, outcome, delay_s, _ in failed:
+            self._check_range(lease_id, after, last)
+            if outcome not in get_args(Outcome):
+                raise OptionError("outcome", outcome, " or ".join(get_args(Outcome)))
+            if delay_s is not None and not 0 <= delay_s <= RETRY_S_MAX:
+                raise OptionError("delay_s", delay_s, f"0 to {RETRY_S_MAX} (seconds)")
+
+    def _check_range(self, lease_id: int, after: int, last: int) -> None:
+        lease = self._leases.get(lease_id)
+        if lease is not None and not lease.after <= after < last <= lease.last:
+            raise RangeNotLeased(self._definition.name, lease_id, after, last)
+
+    def _take(self, lease: Lease, after: int, last: int) -> list[Bounds]:
+        """Take a range out of a lease, and end that with the last of it."""
+        parts = lease.take(after, last)
+        if parts and lease.is_over:
+            self._end(lease)
+        return parts
+
+    def _end(self, lease: Lease) -> None:
+        """Have a lease held by nobody."""
+        self._hands[lease.member].drop(lease)
+        del self._leases[lease.id]
+        self._messages_count -= lease.count
+        self._bytes_count -= lease.size_bytes
+        self._deadlines.drop(lease)
+
+    def _let_go(self, member: bytes) -> list[Lease]:
+        """End a member's leases, and forget it; return them."""
+        leases = list(self._hands[member].leases.values())
+        for lease in leases:
+            self._end(lease)
+        del self._hands[member]
+        self._share_out()
+        if self._clearing == member:
+            self._clearing = None
+        return leases
+
+    def _finish(self, unit: bytes, after: int, last: int) -> None:
+        """Count a range as done, and have that written."""
+        self._count_done(unit, after, last)
+        self._journal.note_done(unit, after, last)
+
+    def _count_done(self, unit: bytes, after: int, last: int) -> None:
+        progress = self._progress[unit]
+        ranges_count = len(progress.done)
+        progress.finish(after, last)
+        self._done_count += len(progress.done) - ranges_count
+
+    def _give_back(self, lease: Lease, bounds: Bounds, said: Failed, now_us: int) -> None:
+        """Do with a range of a lease what was said of it."""
+        _, _, _, outcome, delay_s, reason = said
+        known = lease.failures
+        if outcome == "release":
+            self._return(lease.unit, bounds, known, now_us)
+            return
+        attempts = known.attempts + 1
+        if delay_s is None:
+            delay_us = back_off_us(self._definition.options, attempts, bounds[1])
+        else:
+            delay_us = round(delay_s * 1e6)
+        # Its member has lived to tell: nothing that it did is to be looked for one by one.
+        failures = Failures(attempts, None, now_us + delay_us, reason[:_REASON_LENGTH_MAX])
+        self._counts["failed"] += 1
+        if outcome == "dead":
+            self._die(lease.unit, bounds, failures, now_us)
+        else:
+            self._fail(lease.unit, bounds, failures, now_us)
+
+    def _expire(self, lease: Lease, now_us: int) -> None:
+        """Have handed out again what nobody said anything of."""
+        self._counts["expired"] += 1
+        known = lease.failures
+        reason = "nobody said what became of it"
+        is_certain = lease.count == 1 and lease.is_alone
+        for bounds in lease.left():
+            if is_certain:
+                attempts = known.attempts + 1
+                due_us = now_us + back_off_us(self._definition.options, attempts, bounds[1])
+                self._fail(lease.unit, bounds, Failures(attempts, 1, due_us, reason), now_us)
+            else:
+                limit = max(1, lease.count // 2)
+                self._fail(
+                    lease.unit, bounds, Failures(known.attempts, limit, now_us, reason), now_us
+                )
+
+    def _fail(self, unit: bytes, bounds: Bounds, failures: Failures, now_us: int) -> None:
+        """Have messages tried again when they are due, or not any more."""
+        if failures.attempts >= self._definition.options.attempts_max:
+            self._die(unit, bounds, failures, now_us)
+            return
+        self._journal.note(["failed", unit, *bounds, *failures])
+        self._return(unit, bounds, failures, now_us)
+
+    def _die(self, unit: bytes, bounds: Bounds, failures: Failures, now_us: int) -> None:
+        """Give messages up: put them aside, or drop them, as the options say."""
+        self._counts["dead"] += 1
+        what = f"{unit!r} behind {bounds[0]} up to {bounds[1]}"
+        why = f"{failures.attempts} attempts; {failures.reason}"
+        if self._definition.options.on_dead == "drop":
+            self._journal.tell(now_us, "dropped", f"{what}: {why}")
+            self._finish(unit, *bounds)
+        else:
+            self._journal.tell(now_us, "dead", f"{what}: {why}")
+            self._letters.add(unit, bounds, failures, now_us)
+
+    def _return(self, unit: bytes, bounds: Bounds, failures: Failures, now_us: int) -> None:
+        """Have a range handed out again, when it is due."""
+        self._returned.place(Returned(unit, *bounds, failures), now_us)
+
+    def _drop(self, unit: bytes) -> None:
+        """Forget how far a unit is; what of it is dying is put all the same."""
+        self._letters.detach(unit)
+        self._returned.drop(unit)
+        progress = self._progress.pop(unit, None)
+        if progress is not None:
+            self._done_count -= len(progress.done)
+
+    def _as_image(self) -> SharedImage:
+        image = SharedImage(self._letters)
+        image.units = {name: UnitImage(progress) for name, progress in self._progress.items()}
+        for unit, after, last, failures in self._with_failures():
+            image.units[unit].failures.set(after, last, failures)
+        return image
+
+    def _with_failures(self) -> Iterator[tuple[bytes, int, int, Failures]]:
+        """Yield what has failed, whether it is held again or not."""
+        for each in self._returned:
+            if each.failures is not NONE_YET:
+                yield each.unit, each.after, each.last, each.failures
+        for lease in self._leases.values():
+            if lease.failures is not NONE_YET:
+                for after, last in lease.left():
+                    yield lease.unit, after, last, lease.failures

@@ -1,0 +1,137 @@
+"""What of a group of mode `shared` is durable: what is done, what has failed, what is dying.
+
+An image is made of a snapshot and the changes behind it, and the work of a new life begins with it;
+or it is made of the work, for a snapshot. What is neither done nor in an image was never handed
+out, or was handed out and not finished: it is delivered again, as if for the first time.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+from poe.broker.groups.dead_letters import DeadLetters, Dying
+from poe.broker.groups.failures import Failures
+from poe.broker.groups.journal import Journal
+from poe.broker.groups.ranges import Bounds, RangeMap, RangeSet
+
+
+class Progress:
+    """How far the work on one unit is.
+
+    Always: what is done is a part of (0, `next`]; nothing in `done` touches `floor`.
+    """
+
+    __slots__ = ("done", "floor", "next")
+
+    def __init__(self, floor: int) -> None:
+        self.floor = floor
+        """All messages up to it are done."""
+        self.next = floor
+        """Nothing behind it was handed out."""
+        self.done = RangeSet()
+        """What is done behind the floor."""
+
+    def finish(self, after: int, last: int) -> None:
+        """Count a range as done, of which nothing was."""
+        if after == self.floor:
+            self.floor = self.done.take_first(last)
+        else:
+            self.done.add(after, last)
+
+
+class UnitImage:
+    """What is durable of one unit: progress, and failures of what is not done."""
+
+    __slots__ = ("failures", "progress")
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.failures: RangeMap[Failures] = RangeMap()
+
+    def finish(self, after: int, last: int) -> None:
+        """Count a range as done."""
+        self.progress.finish(after, last)
+        self.failures.set(after, last, None)
+
+
+class SharedImage:
+    """What is durable of all units of one group."""
+
+    __slots__ = ("letters", "units")
+
+    def __init__(self, letters: DeadLetters) -> None:
+        self.letters = letters
+        self.units: dict[bytes, UnitImage] = {}
+
+    def unit(self, name: bytes) -> UnitImage:
+        """Return what is known of a unit: that nothing is done, where it is new."""
+        found = self.units.get(name)
+        if found is None:
+            found = self.units[name] = UnitImage(Progress(0))
+        return found
+
+    def apply(self, change: list[Any]) -> None:
+        """Make a change again."""
+        match change:
+            case ["done", unit, *ends]:
+                for after, last in zip(ends[::2], ends[1::2], strict=True):
+                    self.unit(unit).finish(after, last)
+            case ["failed", unit, after, last, *failures]:
+                self.unit(unit).failures.set(after, last, Failures(*failures))
+            case ["dying", *fields]:
+                dying = Dying(*fields)
+                self.unit(dying.unit).failures.set(dying.after, dying.last, None)
+                self.letters.append(dying)
+            case ["buried"]:
+                buried = self.letters.take_first()
+                if buried is not None:
+                    self.unit(buried.unit).finish(buried.after, buried.last)
+            case ["reset", unit, pointer]:
+                self.letters.detach(unit)
+                self.units[unit] = UnitImage(Progress(pointer))
+            case ["forgotten", units]:
+                for unit in units:
+                    self.letters.detach(unit)
+                    self.units.pop(unit, None)
+
+    def known(self, name: bytes) -> list[Bounds]:
+        """Return the ranges behind the floor of a unit that are done, have failed, or are dying."""
+        unit = self.units[name]
+        known = [*unit.progress.done, *((after, last) for after, last, _ in unit.failures)]
+        known += [(each.after, each.last) for each in self.letters if each.unit == name]
+        return sorted(known)
+
+    def gaps(self, name: bytes) -> Iterator[Bounds]:
+        """Yield the ranges between those: they were handed out, and nothing was said of them."""
+        at = self.units[name].progress.floor
+        for after, last in self.known(name):
+            if after > at:
+                yield at, after
+            at = last
+
+    def snapshot(self) -> list[Any]:
+        """Return all of it, as msgpack can hold it."""
+        units = [
+            [
+                name,
+                unit.progress.floor,
+                [end for bounds in unit.progress.done for end in bounds],
+                [[after, last, *failures] for after, last, failures in unit.failures],
+            ]
+            for name, unit in sorted(self.units.items())
+            if unit.progress.floor or len(unit.progress.done) or len(unit.failures)
+        ]
+        return [units, self.letters.snapshot()]
+
+    @classmethod
+    def restore(cls, snapshot: list[Any], journal: Journal) -> Self:
+        """Make an image of what `snapshot` has returned."""
+        units, letters = snapshot
+        image = cls(DeadLetters(journal))
+        image.letters.restore(letters)
+        for name, floor, ends, failures in units:
+            unit = image.units[name] = UnitImage(Progress(floor))
+            for after, last in zip(ends[::2], ends[1::2], strict=True):
+                unit.progress.done.add(after, last)
+            for after, last, *each in failures:
+                unit.failures.set(after, last, Failures(*each))
+        return image
