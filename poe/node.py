@@ -47,6 +47,7 @@ from poe.errors import (
     NodeRunning,
     NoDescriptors,
     PoeError,
+    ReservedTopic,
     StartFailed,
 )
 from poe.protocol import PutId, topic_bytes
@@ -54,6 +55,7 @@ from poe.protocol.arguments import check_pointer
 from poe.protocol.batch import check_messages
 from poe.storage import Clock, SegmentOptions, Store
 from poe.topic_name import topic_text
+from poe.topic_properties import is_reserved
 
 logger = logging.getLogger("poe")
 
@@ -267,6 +269,8 @@ class Node:
         system = self._system
         if system is None:
             raise NodeNotRunning
+        if name[:4] == b"poe." and is_reserved(name):
+            raise ReservedTopic(name)
         route = self._routes.get(name)
         if route is not None:
             try:

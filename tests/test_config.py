@@ -39,6 +39,7 @@ def test_defaults_are_those_of_the_design():
         "on_corrupt": "close",
         "port": 5555,
         "max_age": None,
+        "max_bytes": None,
         "archive_dir": None,
         "host": "127.0.0.1",
         "ack": "flushed",

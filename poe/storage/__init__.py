@@ -45,6 +45,7 @@ from poe.storage.store.rest import is_left_open
 from poe.storage.store.shared_folder import SharedFolder
 from poe.storage.store.store import Store
 from poe.storage.store.store_options import StoreOptions
+from poe.storage.store.topic_descriptions import TopicDescriptions
 from poe.storage.store.unlock import foreign_locks, unlock_segments
 
 __all__ = [
@@ -79,6 +80,7 @@ __all__ = [
     "Store",
     "StoreOptions",
     "SystemClock",
+    "TopicDescriptions",
     "TopicOptions",
     "check_events",
     "check_foreign",

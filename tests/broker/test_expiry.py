@@ -3,7 +3,8 @@
 import pytest
 
 from poe.broker.appendix.hybrid_clock import JumpWatch
-from poe.broker.registry.expiry import Expiring, ExpiringSegment, Expiry
+from poe.broker.registry.expiry import Expiring, ExpiringSegment, Expiry, tick_s
+from poe.broker.registry.topic_settings import Retention
 from poe.errors import UnknownTopic
 from tests.broker.nodes import open_files, read_by_frames, read_by_next
 from tests.storage.segments import create, files_at
@@ -203,37 +204,41 @@ def readers(tmp_path):
     return list(enumerate(made))
 
 
-def look(expiry, readers):
+def aged(max_age_s):
+    return Retention(max_age_s)
+
+
+def look(expiry, kept, readers):
     """Tell which readers go, and the keys of what waits."""
-    oldest_us = expiry.begin(NOW_US, 0.0)
-    old = [row for row in readers if row[1].last_pointer < oldest_us]
-    chosen = expiry.choose(TOPIC, old)
+    expiry.begin(NOW_US, 0.0)
+    chosen = expiry.choose(TOPIC, kept, readers, 0)
     waiting = expiry.end()
     return chosen, [] if waiting is None else [each.key for each in waiting.segments]
 
 
-def expiry_of(max_age_s, *, has_archive, newest_us=0):
-    return Expiry(max_age_s, JumpWatch(newest_us, NOW_US), lambda topic: has_archive)
+def expiry_of(*, has_archive, newest_us=0):
+    return Expiry(JumpWatch(newest_us, NOW_US), lambda topic: has_archive)
 
 
 def test_without_an_archive_what_is_old_goes(readers):
-    assert look(expiry_of(850, has_archive=False), readers) == ([0, 1], [])
+    assert look(expiry_of(has_archive=False), aged(850), readers) == ([0, 1], [])
 
 
 def test_with_an_archive_what_is_old_waits_until_it_is_archived(readers):
-    expiry = expiry_of(850, has_archive=True)
+    expiry = expiry_of(has_archive=True)
     first, second = (TOPIC, 1_000_000_000), (TOPIC, 1_100_000_000)
-    assert look(expiry, readers) == ([], [first, second])
+    assert look(expiry, aged(850), readers) == ([], [first, second])
     expiry.archived = frozenset({second})
-    assert look(expiry, readers) == ([1], [first])
+    assert look(expiry, aged(850), readers) == ([1], [first])
     expiry.archived = frozenset({first, second})
-    assert look(expiry, readers) == ([0, 1], [])
+    assert look(expiry, aged(850), readers) == ([0, 1], [])
 
 
 def test_the_archiver_is_told_what_each_segment_holds(readers):
-    expiry = expiry_of(950, has_archive=True)
-    assert expiry.begin(NOW_US, 0.0) == NOW_US - 950_000_000
-    expiry.choose(TOPIC, readers[:1])
+    expiry = expiry_of(has_archive=True)
+    expiry.begin(NOW_US, 0.0)
+    assert expiry.oldest_us(950) == NOW_US - 950_000_000
+    expiry.choose(TOPIC, aged(950), readers[:1], 0)
     waiting = expiry.end()
     first_us = 1_000_000_000
     expected = ExpiringSegment(TOPIC, first_us, first_us, first_us + 1, 2)
@@ -242,15 +247,74 @@ def test_the_archiver_is_told_what_each_segment_holds(readers):
 
 def test_a_segment_without_messages_waits_for_no_archive(tmp_path):
     empty = create(files_at(tmp_path), 5)
-    assert look(expiry_of(850, has_archive=True), [(0, empty)]) == ([0], [])
+    assert look(expiry_of(has_archive=True), aged(850), [(0, empty)]) == ([0], [])
 
 
 def test_after_a_jump_of_the_clock_one_archived_segment_goes_at_a_time(readers):
-    expiry = expiry_of(100, has_archive=True, newest_us=1)
+    expiry = expiry_of(has_archive=True, newest_us=1)
     expiry.archived = frozenset((TOPIC, segment.timestamp) for _, segment in readers)
-    assert look(expiry, readers) == ([0], [])
-    assert look(expiry, readers[1:]) == ([1], [])
+    assert look(expiry, aged(100), readers) == ([0], [])
+    assert look(expiry, aged(100), readers[1:]) == ([1], [])
 
 
 def test_an_age_that_is_not_over_yet_keeps_everything(readers):
-    assert look(expiry_of(10_000, has_archive=True), readers) == ([], [])
+    assert look(expiry_of(has_archive=True), aged(10_000), readers) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("limit", "writer_bytes", "gone"),
+    [
+        (72, 0, []),
+        (71, 0, [0]),
+        (72, 1, [0]),
+        (24, 0, [0, 1]),
+        (23, 0, [0, 1, 2]),
+        (1, 1000, [0, 1, 2]),
+    ],
+)
+def test_the_oldest_segments_go_until_the_rest_is_within_its_bytes(
+    readers, limit, writer_bytes, gone
+):
+    assert [each.size_bytes for _, each in readers] == [24, 24, 24]
+    expiry = expiry_of(has_archive=False)
+    expiry.begin(NOW_US, 0.0)
+    assert expiry.choose(TOPIC, Retention(None, limit), readers, writer_bytes) == gone
+
+
+def test_age_and_bytes_hold_both(readers):
+    expiry = expiry_of(has_archive=False)
+    assert look(expiry, Retention(950, 30), readers) == ([0, 1], [])
+    assert look(expiry, Retention(850, 1000), readers) == ([0, 1], [])
+
+
+@pytest.mark.parametrize(
+    ("floors", "cap", "gone"),
+    [
+        ({"a": 0}, None, []),
+        ({"a": 1_000_000_000}, None, []),
+        ({"a": 1_000_000_001}, None, [0]),
+        ({"a": 1_100_000_005}, None, [0, 1]),
+        ({"a": 2_000_000_000, "b": 0}, None, []),
+        ({}, None, [0, 1, 2]),
+        ({"b": 1_100_000_001}, None, [0, 1]),
+        ({"a": 0}, 72, []),
+        ({"a": 0}, 71, [0]),
+        ({"a": 0}, 30, [0, 1]),
+        ({"a": 1_100_000_001}, 60, [0, 1]),
+    ],
+)
+def test_what_a_group_has_not_read_stays_as_long_as_it_has_room(readers, floors, cap, gone):
+    """Of a group that there is not, nobody is waited for."""
+    expiry = Expiry(
+        JumpWatch(0, NOW_US), lambda topic: False, lambda group, topic: floors.get(group)
+    )
+    expiry.begin(NOW_US, 0.0)
+    kept = Retention(1, 1, ("a", "b"), cap)
+    assert expiry.choose(TOPIC, kept, readers, 0) == gone
+
+
+def test_looks_come_as_often_as_the_shortest_age_needs():
+    assert tick_s([Retention(), Retention()]) is None
+    assert tick_s([Retention(), Retention(50), Retention(1e9)]) == 5
+    assert tick_s([Retention(1e9)]) == 600
+    assert tick_s([Retention(None, 5)]) == 600

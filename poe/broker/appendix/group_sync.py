@@ -111,6 +111,15 @@ class GroupSync:
             self.is_dirty = False
             self._show()
 
+    def hide_from_now(self) -> None:
+        """From now on show consumers only what is synced; what they could see they still can."""
+        *extent, self.visible_pointer = _extent(self._segment)
+        self.visible = extent[0], extent[1]
+
+    def show_all(self) -> None:
+        """From now on show consumers all that was put."""
+        self.visible = None
+
     def mark_dirty(self) -> None:
         """Note that something was put."""
         self.is_dirty = self.is_due = True
@@ -279,6 +288,8 @@ class GroupSync:
         except StorageError as error:
             self._refuse(str(error))
         else:
+            if self.visible is not None:
+                self.visible = min(self.visible, _extent(segment)[:2])
             self._is_cutting = True
             self.work = Work(self._server, cut, DISK_THREADS)
         return True
@@ -321,8 +332,9 @@ class GroupSync:
             self._server.reply_error(caller, failed)
 
     def _show(self) -> None:
-        count, size_bytes, self.visible_pointer = self._to_be_visible
-        self.visible = (count, size_bytes)
+        count, size_bytes, pointer = self._to_be_visible
+        if self.visible is None or count > self.visible[0]:  # more may have been seen before
+            self.visible, self.visible_pointer = (count, size_bytes), pointer
 
 
 def _extent(segment: Segment) -> tuple[int, int, int]:

@@ -38,7 +38,7 @@ from poe.broker.appendix.message import (
 from poe.broker.appendix.sync_rounds import SyncRounds
 from poe.errors import CorruptRecord, OptionError, StorageError, WriteFailed
 from poe.option import Range, check_options
-from poe.storage import Clock, FreeSpace, Segment
+from poe.storage import Clock, FreeSpace, Segment, SegmentOptions
 from poe.topic_name import topic_text
 
 logger = logging.getLogger("poe.broker")
@@ -102,6 +102,18 @@ class AppendixOptions:
         return is_full or (segment.receipts is not None and segment.receipts.is_full)
 
 
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Go by other options from now on.
+
+    Answers whether all is as they say: a segment that holds messages keeps its `ack` for as long as
+    it is written to, since what they were acknowledged for is not to change.
+    """
+
+    options: AppendixOptions
+    segment: SegmentOptions
+
+
 class AppendixServer(GenServer):
     """Owns one segment from `init` to its end.
 
@@ -139,6 +151,26 @@ class AppendixServer(GenServer):
         self._reported_full = False
         self._overshoot_count = _OVERSHOOT * options.count_limit
         self._overshoot_bytes = _OVERSHOOT * options.size_limit
+
+    def _configure(self, wanted: Configure) -> bool:
+        """Go by other options, as far as that can be while the segment is written to."""
+        segment, sync, old = self._segment, self._sync, self._options
+        has_other_ack = wanted.segment.ack != self._ack
+        is_all = not (has_other_ack and segment.is_writer and segment.count)
+        if has_other_ack and is_all:
+            sync.finish()
+            segment.hibernate()  # it may keep what is put in memory, or may not any more
+            segment.options, self._ack = wanted.segment, wanted.segment.ack
+        self._options = options = wanted.options
+        self._overshoot_count = _OVERSHOOT * options.count_limit
+        self._overshoot_bytes = _OVERSHOOT * options.size_limit
+        self._reported_full = False
+        if options.read != old.read:
+            sync.hide_from_now() if options.read == "synced" else sync.show_all()
+            self._release_waiting()
+        if self._is_due():
+            self._touch()
+        return is_all
 
     def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
         """Serve one request of `appendix_message`; storage errors go to the caller."""
@@ -367,6 +399,8 @@ class AppendixServer(GenServer):
                 answer = self._when_synced(caller, None)
             case Finish():
                 answer = self._finish(caller)
+            case Configure():
+                answer = self._configure(request)
             case _:
                 answer = super().handle_call(request, caller)
         return answer

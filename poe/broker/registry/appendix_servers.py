@@ -9,9 +9,9 @@ import logging
 
 from poe.actors import ActorRef, GenServer
 from poe.broker.appendix.message import CheckLimits, Finish
-from poe.broker.appendix.server import AppendixOptions
 from poe.broker.appendix.sync_rounds import SyncRounds
 from poe.broker.registry.routing_table import Route, RoutingTable
+from poe.broker.registry.topic_settings import TopicSettings
 from poe.errors import ActorError, ChildRequestRefused, PoeError, StorageError
 from poe.storage import Clock, Segment, Store
 from poe.supervision import start_dynamic_child, terminate_child
@@ -32,9 +32,9 @@ class AppendixServers:
 
     __slots__ = (
         "_clock",
-        "_options",
         "_registry",
         "_rounds",
+        "_settings",
         "_store",
         "owned",
         "to_restart",
@@ -42,12 +42,12 @@ class AppendixServers:
     )
 
     def __init__(
-        self, registry: GenServer, store: Store, options: AppendixOptions, clock: Clock
+        self, registry: GenServer, store: Store, settings: TopicSettings, clock: Clock
     ) -> None:
         """Begin with none."""
         self._registry = registry
         self._store = store
-        self._options = options
+        self._settings = settings
         self._clock = clock
         self._rounds = SyncRounds(store.shared_sync)
         self.owned: dict[ActorRef, tuple[bytes, Segment]] = {}
@@ -64,12 +64,13 @@ class AppendixServers:
             PoeError: it did not start.
         """
         store = self._store
-        shared = self._options, self._clock, store.space, self._rounds
+        options = self._settings.appendix(topic)
+        shared = options, self._clock, store.space, self._rounds
         ref = await start_dynamic_child(self._registry, APPENDIX_SUP, topic, segment, *shared)
         assert ref is not None
         self._registry.link(ref)
         self.owned[ref] = (topic, segment)
-        if self._options.is_full(segment):
+        if options.is_full(segment):
             self.touched[ref] = None  # by limits that were others before, or it died before
         return ref
 

@@ -4,15 +4,20 @@ It looks at nothing but what is known of the segments, and the time. Where there
 segment stays until the archiver has said that it holds all of it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from poe.actors import ActorRef
 from poe.broker.appendix.hybrid_clock import JumpWatch
+from poe.broker.registry.topic_settings import Retention
 from poe.storage import Segment
 
 _TICK_MAX_S = 600.0
+
+Sealed: TypeAlias = tuple[ActorRef, Segment]
+"""A segment that is not written to, and who serves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +50,21 @@ class Archived:
     keys: frozenset[tuple[bytes, int]]
 
 
+UnreadFloor: TypeAlias = Callable[[str, bytes], int | None]
+"""Tells up to which pointer a group has read a partition, 0 where it has read nothing; None where
+there is no such group, or it does not read the topic: then nothing is kept for it."""
+
+
+def no_group(_group: str, _topic: bytes) -> None:
+    """Tell that there is no group."""
+    return
+
+
 class Expiry:
     """Chooses what goes, in a look at each topic between `begin` and `end`.
 
-    `has_archive` tells whether a topic is archived, and `archived` the segments that are.
+    `has_archive` tells whether a topic is archived, `archived` the segments that are, and
+    `unread_floor` how far groups have read.
     """
 
     __slots__ = (
@@ -56,44 +72,55 @@ class Expiry:
         "_is_careful",
         "_is_over",
         "_jumps",
-        "_max_age_s",
+        "_now_us",
+        "_unread_floor",
         "_waiting",
         "archived",
     )
 
     def __init__(
-        self, max_age_s: float | None, jumps: JumpWatch, has_archive: Callable[[bytes], bool]
+        self,
+        jumps: JumpWatch,
+        has_archive: Callable[[bytes], bool],
+        unread_floor: UnreadFloor = no_group,
     ) -> None:
         self.archived: AbstractSet[tuple[bytes, int]] = frozenset()
         self._has_archive = has_archive
-        self._max_age_s = max_age_s
+        self._unread_floor = unread_floor
         self._jumps = jumps
+        self._now_us = 0
         self._is_careful = False
         self._is_over = True
         self._waiting: list[ExpiringSegment] = []
 
-    @property
-    def tick_s(self) -> float | None:
-        """Seconds between looks; None: everything is kept for ever."""
-        return None if self._max_age_s is None else min(self._max_age_s / 10, _TICK_MAX_S)
-
-    def begin(self, now_us: int, monotonic_s: float) -> int:
-        """Begin a look, and tell the pointer from which on everything is kept.
-
-        After a jump of the clock one segment of each topic is chosen.
-        """
-        assert self._max_age_s is not None
+    def begin(self, now_us: int, monotonic_s: float) -> None:
+        """Begin a look; after a jump of the clock one segment of each topic is chosen."""
         # Should the clock be wrong, there is time to set it right before all is gone.
         self._is_careful = self._jumps.has_jumped(now_us, monotonic_s)
+        self._now_us = now_us
         self._is_over = True
         self._waiting = []
-        return now_us - int(min(self._max_age_s * 1_000_000, now_us))
 
-    def choose(self, topic: bytes, old: Sequence[tuple[ActorRef, Segment]]) -> list[ActorRef]:
-        """Tell which of the segments of a topic that are too old go now; they come oldest first."""
+    def oldest_us(self, max_age_s: float) -> int:
+        """Return the pointer from which on messages are not too old."""
+        return self._now_us - int(min(max_age_s * 1_000_000, self._now_us))
+
+    def choose(
+        self, topic: bytes, retention: Retention, sealed: Sequence[Sealed], writer_bytes: int
+    ) -> list[ActorRef]:
+        """Tell which segments of a topic go now.
+
+        Args:
+            topic: its name.
+            retention: how long they are kept.
+            sealed: all but the writer, oldest first.
+            writer_bytes: what that holds.
+        """
+        due = _due(retention, self._oldest_us(retention), sealed, writer_bytes)
+        due = self._less_unread(topic, retention, due, sealed, writer_bytes)
         chosen = []
         has_archive = self._has_archive(topic)
-        for ref, segment in old:
+        for ref, segment in due:
             if not has_archive or segment.pointer_low is None:
                 chosen.append(ref)
                 continue
@@ -114,3 +141,57 @@ class Expiry:
         if self._is_over:
             self._jumps.trust()
         return Expiring(tuple(self._waiting)) if self._waiting else None
+
+    def _oldest_us(self, retention: Retention) -> int:
+        return 0 if retention.max_age_s is None else self.oldest_us(retention.max_age_s)
+
+    def _less_unread(
+        self,
+        topic: bytes,
+        retention: Retention,
+        due: Sequence[Sealed],
+        sealed: Sequence[Sealed],
+        writer_bytes: int,
+    ) -> Sequence[Sealed]:
+        """Leave out what a group has not read yet, as long as that has room."""
+        floors = (self._unread_floor(group, topic) for group in retention.keep_unread)
+        floor = min((each for each in floors if each is not None), default=None)
+        if floor is None:
+            return due
+        cap = retention.keep_unread_bytes
+        read_count = sum(segment.last_pointer <= floor for _, segment in due)
+        over_count = 0 if cap is None else _count_over(cap, sealed, writer_bytes)
+        return due[: max(read_count, over_count)]
+
+
+def tick_s(retentions: Iterable[Retention]) -> float | None:
+    """Return the seconds between looks; None: everything is kept for ever."""
+    limited = [each for each in retentions if not each.is_endless]
+    ages = (each.max_age_s for each in limited if each.max_age_s is not None)
+    return min([*(age_s / 10 for age_s in ages), _TICK_MAX_S]) if limited else None
+
+
+def _due(
+    retention: Retention, oldest_us: int, sealed: Sequence[Sealed], writer_bytes: int
+) -> Sequence[Sealed]:
+    """Return the segments that are too old, or too many."""
+    old_count = 0
+    for _, segment in sealed:
+        if segment.last_pointer >= oldest_us:
+            break
+        old_count += 1
+    limit = retention.max_bytes
+    over_count = 0 if limit is None else _count_over(limit, sealed, writer_bytes)
+    return sealed[: max(old_count, over_count)]
+
+
+def _count_over(limit: int, sealed: Sequence[Sealed], writer_bytes: int) -> int:
+    """Return how many segments have to go so that what stays is within a limit."""
+    surplus_bytes = writer_bytes + sum(segment.size_bytes for _, segment in sealed) - limit
+    count = 0
+    for _, segment in sealed:
+        if surplus_bytes <= 0:
+            break
+        surplus_bytes -= segment.size_bytes
+        count += 1
+    return count

@@ -12,8 +12,9 @@ from typing import Any
 
 from poe.actors import ActorRef
 from poe.errors import StorageError
-from poe.storage import Event, Removals, Store
+from poe.storage import Event, Removals, Store, TopicDescriptions
 from poe.topic_name import NamePolicy
+from poe.topic_properties import is_reserved
 
 
 class Route:
@@ -62,6 +63,8 @@ class RoutingTable(dict[bytes, Route]):
         """How many are being told of all topics just now."""
         self.removals: Removals | None = None
         """What was removed of topics; the store's own notes, None before the registry is there."""
+        self.properties: TopicDescriptions | None = None
+        """What topics have; the store's own, which the registry alone changes. None as above."""
         self.read_only: dict[bytes, str] = {}
         """Topics that take no messages, and what their disk has failed of."""
         self.names: NamePolicy = "strict"
@@ -81,6 +84,7 @@ class RoutingTable(dict[bytes, Route]):
         self.resting = store.topics.resting
         self._resting_names = sorted(self.resting)
         self.removals = store.removals
+        self.properties = store.properties
         self.names = store.names
         self.store_health = store.health
 
@@ -89,7 +93,7 @@ class RoutingTable(dict[bytes, Route]):
         self.failures = {}
         self.resting = {}
         self._resting_names = []
-        self.removals = None
+        self.removals = self.properties = None
         self.store_health = dict
 
     def health(self) -> dict[str, Any]:
@@ -100,12 +104,41 @@ class RoutingTable(dict[bytes, Route]):
             **self.store_health(),
         }
 
-    def topics(self) -> list[bytes]:
-        """Return all topics, sorted; those that rest and that cannot be served, too."""
-        return sorted(self.keys() | self.failures.keys() | self.resting.keys() | self.waking)
+    def check_partition(self, topic: bytes) -> bool:
+        """Return whether a topic without a route is a partition that nobody has put onto yet.
 
-    def page(self, after: bytes, count: int) -> list[bytes]:
-        """Return the next topics behind one, sorted: `count` at most, and fewer at the end only."""
+        Raises:
+            PropertyMismatch: it would be a partition that its topic has not got.
+        """
+        if self.properties is None:
+            return False
+        self.properties.check(topic)
+        return self.properties.holder(topic) is not None
+
+    def topics(self) -> list[bytes]:
+        """Return all topics, sorted; those that rest and that cannot be served, too.
+
+        The node's own are left out.
+        """
+        names = self.keys() | self.failures.keys() | self.resting.keys() | self.waking
+        return sorted(each for each in names if not is_reserved(each))
+
+    def page(self, after: bytes, count: int, *, are_all: bool = False) -> list[bytes]:
+        """Return the next topics behind one, sorted: `count` at most, and fewer at the end only.
+
+        The node's own are left out, unless `are_all`.
+        """
+        found: list[bytes] = []
+        while len(found) < count:
+            wanted_count = count - len(found)
+            names = self._page(after, wanted_count)
+            found += [each for each in names if are_all or not is_reserved(each)]
+            if len(names) < wanted_count:
+                break
+            after = names[-1]
+        return found
+
+    def _page(self, after: bytes, count: int) -> list[bytes]:
         begin = bisect_right(self._names, after)
         others = [name for name in [*self.failures, *self.waking] if name > after]
         resting = islice(self._resting_behind(after), count)

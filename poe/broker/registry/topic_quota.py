@@ -23,6 +23,8 @@ class TopicQuota:
     def admit(self, store: Store, topic: bytes, messages: Messages | None, now_s: float) -> None:
         """Let one more topic be made beside those that there are, and count it.
 
+        Where puts make none, they may still be the first onto a partition of one that was made.
+
         Raises:
             InvalidMessage: of what is put; the topic is not made.
             TopicNotCreated: puts make no topics.
@@ -32,9 +34,10 @@ class TopicQuota:
         store.space.check(topic.decode("ascii", "backslashreplace"), now_s)
         if messages is not None:
             store.check_sizes(messages)
-            if not self._auto_create:
+            if not self._auto_create and store.properties.holder(topic) is None:
                 raise TopicNotCreated(topic)
-        topic_count = len(store.topics) + len(store.failed)
+        described_count = store.properties.described_count
+        topic_count = max(len(store.topics) + len(store.failed), described_count)
         if topic_count >= self._topics_max:
             raise Overloaded("topics_max", self._topics_max)
         if self._rate is None:

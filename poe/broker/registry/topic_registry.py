@@ -10,11 +10,13 @@ lands behind a bound that is already recorded (the original lost messages there)
 
 import contextlib
 import logging
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
-from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer
+from poe.actors import KILLED, ActorRef, Call, Error, Exit, GenServer, Timer
 from poe.actors.reason import is_word
 from poe.broker.appendix.hybrid_clock import JumpWatch
 from poe.broker.appendix.message import LimitReached, Seal, Touched, Unseal
@@ -24,10 +26,11 @@ from poe.broker.registry.archive_folders import ArchiveFolders
 from poe.broker.registry.archiver import ARCHIVER
 from poe.broker.registry.crash_limit import CrashLimit
 from poe.broker.registry.disk_failures import DiskFailures
-from poe.broker.registry.expiry import Archived, Expiry
+from poe.broker.registry.expiry import Archived, Expiry, UnreadFloor, no_group, tick_s
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.registry.topic_opening import TopicOpening
 from poe.broker.registry.topic_quota import TopicQuota
+from poe.broker.registry.topic_settings import Retention, TopicSettings
 from poe.errors import (
     ActorError,
     ChildRequestRefused,
@@ -41,8 +44,9 @@ from poe.errors import (
     UnknownTopic,
 )
 from poe.option import Range, check_options
-from poe.storage import Clock, Messages, Producers, PutKey, Segment, Store
+from poe.storage import POINTER_MAX, Clock, Event, Messages, Producers, PutKey, Segment, Store
 from poe.supervision import terminate_child, which_children
+from poe.topic_properties import TopicDescription, TopicProperties
 
 logger = logging.getLogger("poe.broker")
 
@@ -66,6 +70,9 @@ class RegistryOptions:
 
     max_age: Annotated[float | None, Range(is_above=True, unit="seconds")] = None
     """Seconds after which data is deleted; None keeps it for ever."""
+
+    max_bytes: Annotated[int | None, Range(1, unit="bytes")] = None
+    """Bytes in a partition beyond which its oldest segments are deleted; None sets no limit."""
 
     archive_dir: Path | None = None
     """Folder that segments are archived into before `max_age` deletes them; None deletes at once.
@@ -98,6 +105,8 @@ class RegistryParts:
     appendix: AppendixOptions
     clock: Clock
     archives: ArchiveFolders = field(default_factory=ArchiveFolders)
+    unread_floor: UnreadFloor = no_group
+    """Tells how far a group has read a partition, for the topics that keep what is unread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +122,30 @@ class EnsureWriter:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """Make a topic that has these properties; answer its description."""
+
+    topic: bytes
+    properties: TopicProperties
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTopic:
+    """Change properties of a topic, by name; answer its description."""
+
+    topic: bytes
+    changes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptTopic:
+    """Take topics that are there for the partitions of one; answer its description."""
+
+    topic: bytes
+    properties: TopicProperties
+
+
+@dataclass(frozen=True, slots=True)
 class Trim:
     """Delete the segments of a topic whose newest pointer is `pointer` or less; answer how many."""
 
@@ -122,7 +155,7 @@ class Trim:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete a topic with all its segments; answer None."""
+    """Delete a topic with all its partitions and properties; answer None."""
 
     topic: bytes
 
@@ -132,6 +165,11 @@ class Settle:
     """Recover a topic that a killed server left open, so that it can be told of; answer None."""
 
     topic: bytes
+
+
+TopicRequest: TypeAlias = (
+    EnsureWriter | CreateTopic | AlterTopic | AdoptTopic | Trim | Delete | Settle
+)
 
 
 class TopicRegistry(GenServer):
@@ -152,11 +190,14 @@ class TopicRegistry(GenServer):
         self._store = parts.store
         self._routes = parts.routes
         self._clock = parts.clock
-        self._servers = AppendixServers(self, parts.store, parts.appendix, parts.clock)
+        options = parts.options
+        kept = Retention(options.max_age, options.max_bytes)
+        self._settings = TopicSettings(parts.store, parts.appendix, kept)
+        self._servers = AppendixServers(self, parts.store, self._settings, parts.clock)
+        self._to_configure: set[bytes] = set()
         self._crashes = CrashLimit()
         self._disk_failures = DiskFailures(parts.routes.read_only, self.monotonic_s)
         self._opening = TopicOpening(parts.store, parts.routes, self._servers, self._disk_failures)
-        options = parts.options
         rate = options.topic_creation_rate
         self._quota = TopicQuota(options.topics_max, rate, auto_create=options.auto_create)
         await self._stop_leftovers()
@@ -168,31 +209,40 @@ class TopicRegistry(GenServer):
         self._tick_later()
         jumps = JumpWatch(self._store.newest_pointer(), self._clock.now_us())
         archives = parts.archives
-        self._expiry = Expiry(
-            options.max_age, jumps, lambda topic: archives.folder(topic) is not None
-        )
-        self._resting_by_age = [] if self._expiry.tick_s is None else _by_age(self._store)
-        self._expire_later()
+        has_archive = lambda topic: archives.folder(topic) is not None  # noqa: E731 - one line
+        self._expiry = Expiry(jumps, has_archive, parts.unread_floor)
+        self._resting_by_age = [] if options.max_age is None else _by_age(self._store)
+        self._resting_large = self._find_large()
+        self._expiry_timer: Timer | None = None
+        self._expire_at_s = math.inf
+        self._expire_later(self._settings.retentions())
         self._left_open = self._store.left_open()[::-1]
         self._settle_later()
 
     async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
         """Serve the slow path: topics without a route or a writer, and what is to be deleted."""
+        answer: Any = None
         try:
             match request:
                 case EnsureWriter():
-                    return await self._ensure_writer(request)
+                    answer = await self._ensure_writer(request)
                 case Settle(topic):
-                    return await self._opening.settle(topic)
+                    await self._opening.settle(topic)
+                case CreateTopic(topic, properties):
+                    answer = self._create_topic(topic, properties)
+                case AlterTopic(topic, changes):
+                    answer = await self._alter_topic(topic, changes)
+                case AdoptTopic(topic, properties):
+                    answer = await self._adopt_topic(topic, properties)
                 case Trim(topic, pointer):
-                    await self._check_known(topic)
-                    return await self._trim(topic, pointer)
+                    answer = await self._trim(topic, pointer)
                 case Delete(topic):
-                    await self._check_known(topic)
-                    return await self._delete(topic)
+                    await self._delete(topic)
+                case _:
+                    answer = super().handle_call(request, caller)
         except PoeError as error:
             return Error(error)
-        return super().handle_call(request, caller)
+        return answer
 
     async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
         """Rotate a topic whose writer says it is full; hear of what is archived."""
@@ -212,8 +262,11 @@ class TopicRegistry(GenServer):
             self._store.space.look(self.monotonic_s())
             self._servers.check_limits()
             await self._restart_failed()
+            for topic in sorted(self._to_configure):
+                await self._configure(topic)
         elif message is _EXPIRY_TICK:
-            self._expire_later()
+            self._expiry_timer, self._expire_at_s = None, math.inf
+            self._expire_later(self._settings.retentions())
             await self._expire(self._clock.now_us())
         elif message is _SETTLE_TICK:
             topic = self._left_open.pop()
@@ -241,9 +294,15 @@ class TopicRegistry(GenServer):
     def _tick_later(self) -> None:
         self.send_after(self._parts.options.check_interval, _CHECK_TICK)
 
-    def _expire_later(self) -> None:
-        if self._expiry.tick_s is not None:
-            self.send_after(self._expiry.tick_s, _EXPIRY_TICK)
+    def _expire_later(self, retentions: Iterable[Retention]) -> None:
+        """Look what expires in a while, unless that is done sooner anyway."""
+        wait_s = tick_s(retentions)
+        if wait_s is None or self.monotonic_s() + wait_s >= self._expire_at_s:
+            return
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        self._expire_at_s = self.monotonic_s() + wait_s
+        self._expiry_timer = self.send_after(wait_s, _EXPIRY_TICK)
 
     def _settle_later(self) -> None:
         if self._left_open:
@@ -274,6 +333,7 @@ class TopicRegistry(GenServer):
         if route is None and topic in self._store.topics:
             await self._opening.open(topic)
         elif route is None:
+            self._store.properties.check(topic)
             if wanted.put_id is not None:
                 Producers().find(wanted.put_id)
             self._quota.admit(self._store, topic, wanted.messages, self.monotonic_s())
@@ -316,6 +376,7 @@ class TopicRegistry(GenServer):
             if bound is not None:
                 logger.info("starting new server for topic %r", topic)
                 await self._add_writer(topic, bound)
+                await self._shrink(topic)
                 return
         except (StorageError, ActorError, ChildStartFailed) as error:
             logger.error("topic %r gets no new segment for now: %s", topic, error)
@@ -336,6 +397,57 @@ class TopicRegistry(GenServer):
         if bound is None:
             self._routes.drop(topic, failed)  # nothing of it was ever durable
             self._servers.delete_segment(topic, await self._servers.end(failed))
+
+    # ---- properties -----------------------------------------------------------------------------
+
+    def _create_topic(self, topic: bytes, properties: TopicProperties) -> TopicDescription:
+        """Make a topic; its partitions come into being when something is put onto them."""
+        self._settings.appendix_with(properties)
+        self._quota.admit(self._store, topic, None, self.monotonic_s())
+        made = self._store.create_topic(topic, properties, self._clock.now_us())
+        self._expire_later([self._settings.retention_with(properties)])
+        return made
+
+    async def _alter_topic(self, topic: bytes, changes: Mapping[str, Any]) -> TopicDescription:
+        store = self._store
+        self._settings.appendix_with(store.properties.of(topic).altered(changes).properties)
+        altered = store.properties.alter(topic, changes)
+        await self._configure_all(altered)
+        return altered
+
+    async def _adopt_topic(self, topic: bytes, properties: TopicProperties) -> TopicDescription:
+        self._settings.appendix_with(properties)
+        adopted = self._store.properties.adopt(topic, properties)
+        await self._configure_all(adopted)
+        return adopted
+
+    async def _configure_all(self, description: TopicDescription) -> None:
+        for each in description.partition_topics():
+            await self._configure(each)
+            if each in self._routes:
+                await self._shrink(each)
+        self._expire_later([self._settings.retention_with(description.properties)])
+
+    async def _configure(self, topic: bytes) -> None:
+        """Have the servers of a partition go by its settings; where that fails, again later.
+
+        With another `ack` the topic goes on in a new segment.
+        """
+        self._to_configure.discard(topic)
+        route = self._routes.get(topic)
+        if route is None:
+            return  # its servers will begin with them
+        change = self._settings.change(topic)
+        try:
+            answers = [await self.call(ref, change, timeout_s=None) for ref in route.refs]
+            if not all(answers):
+                await self._rotate(topic)
+        except (ActorError, StorageError) as error:
+            logger.error("topic %r does not go by its properties yet: %s", topic, error)
+        route = self._routes.get(topic, route)
+        owned = self._servers.owned.get(route.writer)
+        if owned is None or owned[1].options.ack != change.segment.ack:
+            self._to_configure.add(topic)
 
     # ---- crashes --------------------------------------------------------------------------------
 
@@ -392,15 +504,13 @@ class TopicRegistry(GenServer):
         An idle writer that is too old goes, too. Only what is known of the segments is looked at:
         nothing wakes.
         """
-        oldest_us = self._expiry.begin(now_us, self.monotonic_s())
-        while self._resting_by_age and self._resting_by_age[-1][0] < oldest_us:
-            _, topic = self._resting_by_age.pop()
-            if topic in self._store.topics.resting:
-                with contextlib.suppress(PoeError):  # logged; each request for it tries again
-                    await self._opening.wake(topic)
+        self._expiry.begin(now_us, self.monotonic_s())
+        for topic in self._resting_due():
+            with contextlib.suppress(PoeError):  # logged; each request for it tries again
+                await self._opening.wake(topic)
         chosen = {}
-        for topic in sorted(self._routes):
-            chosen[topic] = self._expiry.choose(topic, await self._old(topic, oldest_us - 1))
+        for topic in self._settings.limited(self._routes):
+            chosen[topic] = await self._choose(topic)
         try:
             await self._servers.remove(self._routes, chosen)
         except StorageError as error:  # the next look tries again
@@ -409,11 +519,71 @@ class TopicRegistry(GenServer):
         if expiring is not None:
             self.cast(ARCHIVER, expiring)
 
+    def _resting_due(self) -> list[bytes]:
+        """Return the topics that rest, and hold what may have to go."""
+        resting, settings, expiry = self._store.topics.resting, self._settings, self._expiry
+        due = []
+        max_age = self._parts.options.max_age
+        while self._resting_by_age and max_age is not None:
+            if self._resting_by_age[-1][0] >= expiry.oldest_us(max_age):
+                break
+            due.append(self._resting_by_age.pop()[1])
+        due += self._resting_large
+        self._resting_large = []
+        for topic in settings.limited_by_themselves():
+            events = resting.get(topic)
+            retention = settings.retention(topic)
+            if not events:
+                continue
+            is_old = retention.max_age_s is not None and _age_key(events) < expiry.oldest_us(
+                retention.max_age_s
+            )
+            is_large = retention.max_bytes is not None and _bytes_in(events) > retention.max_bytes
+            if is_old or is_large:
+                due.append(topic)
+        return [each for each in due if each in resting]
+
+    def _find_large(self) -> list[bytes]:
+        """Return the topics that rest and hold more than the node lets them."""
+        limit = self._parts.options.max_bytes
+        resting = self._store.topics.resting.items() if limit is not None else ()
+        return [topic for topic, events in resting if _bytes_in(events) > (limit or 0)]
+
+    async def _choose(self, topic: bytes) -> list[ActorRef]:
+        """Choose what of a topic is to go; a writer that is to go gets a successor first."""
+        retention = self._settings.retention(topic)
+        if retention.is_endless:
+            return []
+        if retention.max_age_s is not None:
+            await self._old(topic, self._expiry.oldest_us(retention.max_age_s) - 1)
+        route = self._routes[topic]
+        _, writer = self._servers.owned.get(route.writer, (topic, None))
+        sealed = self._servers.up_to(route, POINTER_MAX)
+        writer_bytes = 0 if writer is None else writer.size_bytes
+        return self._expiry.choose(topic, retention, sealed, writer_bytes)
+
+    async def _shrink(self, topic: bytes) -> None:
+        """Delete what a topic has too much of, now that it has a segment more."""
+        if self._settings.retention(topic).max_bytes is None:
+            return
+        chosen = await self._choose(topic)
+        try:
+            await self._servers.remove(self._routes, {topic: chosen})
+        except StorageError as error:  # the next look tries again
+            logger.error("nothing of topic %r goes, since it cannot be noted: %s", topic, error)
+
     async def _trim(self, topic: bytes, pointer: int) -> int:
         """Delete segments whose newest pointer is `pointer` or less; tell how many."""
-        old = [ref for ref, _ in await self._old(topic, pointer)]
-        await self._servers.remove(self._routes, {topic: old})
-        return len(old)
+        holder = self._store.properties.find(topic)
+        if holder is None:
+            await self._check_known(topic)
+        chosen = {}
+        for each in (topic,) if holder is None else holder.partition_topics():
+            await self._opening.wake(each)
+            if each in self._routes:
+                chosen[each] = [ref for ref, _ in await self._old(each, pointer)]
+        await self._servers.remove(self._routes, chosen)
+        return sum(map(len, chosen.values()))
 
     async def _old(self, topic: bytes, pointer: int) -> list[tuple[ActorRef, Segment]]:
         """Return the segments whose newest pointer is `pointer` or less, oldest first.
@@ -426,13 +596,36 @@ class TopicRegistry(GenServer):
         return self._servers.up_to(self._routes[topic], pointer)
 
     async def _delete(self, topic: bytes) -> None:
-        """Delete a topic; a put that comes meanwhile waits, and then makes a new one."""
-        await self._servers.delete(topic, self._routes)
-        self._disk_failures.end(topic)
+        """Delete a topic; a put that comes meanwhile waits, and then makes a new one.
+
+        Its partitions go first: until all are gone, it is there, and can be deleted again.
+
+        Raises:
+            UnknownTopic: nobody has made it, or put anything onto it.
+            StorageError: it cannot be served, or its end not be noted.
+        """
+        properties = self._store.properties
+        holder = properties.find(topic)
+        if holder is None:
+            await self._check_known(topic)
+        for each in (topic,) if holder is None else holder.partition_topics():
+            await self._opening.wake(each)
+            if each in self._routes:
+                await self._servers.delete(each, self._routes)
+                self._disk_failures.end(each)
+        if holder is not None:
+            self._store.forget_topic(topic)
 
 
 def _by_age(store: Store) -> list[tuple[int, bytes]]:
     """Return the newest pointer of the oldest segment of each topic that rests, greatest first."""
     resting = store.topics.resting.items()
-    ages = [(events[0].pointer_high or events[0].timestamp, topic) for topic, events in resting]
-    return sorted(ages, reverse=True)
+    return sorted(((_age_key(events), topic) for topic, events in resting), reverse=True)
+
+
+def _age_key(events: Sequence[Event]) -> int:
+    return events[0].pointer_high or events[0].timestamp
+
+
+def _bytes_in(events: Iterable[Event]) -> int:
+    return sum(event.size_bytes for event in events)

@@ -3,7 +3,6 @@
 Each checks its arguments, asks the request handler, and turns what it answers into plain values.
 """
 
-import math
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import fields
@@ -11,13 +10,14 @@ from typing import Any
 
 from poe.actors import ActorRef
 from poe.broker.appendix.message import SegmentInfo, Span
-from poe.broker.registry.topic_registry import Delete, EnsureWriter, Trim
+from poe.broker.registry.topic_registry import EnsureWriter
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.copying import Copy, copy
-from poe.broker.requests.listing import describe, pages
+from poe.broker.requests.listing import describe, page_of, pages
 from poe.broker.requests.pipelines import PIPELINE_OPERATIONS, PIPELINES, add_pipelines
 from poe.broker.requests.request_handler import NODE_SUP, WAIT_MAX_S, RequestHandler
+from poe.broker.requests.topics import TOPIC_OPERATIONS
 from poe.errors import RemoteProtocolError
 from poe.storage import POINTER_MAX, LastPut
 from poe.supervision import TreeRow, tree
@@ -49,9 +49,8 @@ async def _health(handler: RequestHandler, _: Arguments) -> dict[str, Any]:
 
 
 async def _topics(handler: RequestHandler, arguments: Arguments) -> list[bytes]:
-    async with aclosing(
-        pages(handler.actor, handler.routes, *_page(arguments), _NAMES_COUNT)
-    ) as found:
+    wanted = page_of(arguments)
+    async with aclosing(pages(handler.actor, handler.routes, wanted, _NAMES_COUNT)) as found:
         return [name async for names in found for name in names]
 
 
@@ -72,7 +71,7 @@ async def listed(
         RemoteProtocolError: a wrong argument.
     """
     tell, actor, routes = LISTINGS[op], handler.actor, handler.routes
-    async with aclosing(pages(actor, routes, *_page(arguments))) as found:
+    async with aclosing(pages(actor, routes, page_of(arguments))) as found:
         async for names in found:
             told = {}
             for name in names:
@@ -80,12 +79,6 @@ async def listed(
                 rows = await describe(actor, routes, name)
                 told[name] = [tell(*row, removed) for row in rows]
             yield told
-
-
-def _page(arguments: Arguments) -> tuple[bytes, float]:
-    """Return behind which topic a page begins, and how many it has at most."""
-    after = arg.topic(arguments, "after") if arguments.get("after") else b""
-    return after, arg.whole(arguments, "count", arg.U32_MAX) if "count" in arguments else math.inf
 
 
 async def _segments(handler: RequestHandler, arguments: Arguments) -> list[dict[str, Any]]:
@@ -155,19 +148,6 @@ async def _span(handler: RequestHandler, arguments: Arguments) -> list[int] | No
     return None if found is None else [found.last_pointer, found.record_count, found.length]
 
 
-async def _trim(handler: RequestHandler, arguments: Arguments) -> Any:  # noqa: ANN401 - a number
-    topic = arg.topic(arguments)
-    trim = Trim(topic, arg.whole(arguments, "pointer", POINTER_MAX))
-    await handler.recover(topic)
-    return await handler.ask_registry(trim)
-
-
-async def _delete(handler: RequestHandler, arguments: Arguments) -> None:
-    topic = arg.topic(arguments)
-    await handler.recover(topic)
-    await handler.ask_registry(Delete(topic))
-
-
 def _pipelines(op: str) -> Callable[[RequestHandler, Arguments], Awaitable[Any]]:
     """Return what has the actor of that name carry out an op."""
     return lambda handler, arguments: handler.actor.call(PIPELINES, (op, arguments))
@@ -186,9 +166,8 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
     "wait": _wait,
     "last_put": _last_put,
     "span": _span,
-    "trim": _trim,
-    "delete": _delete,
     "copy": _copy,
+    **TOPIC_OPERATIONS,
     **{op: _pipelines(op) for op in PIPELINE_OPERATIONS},
 }
 

@@ -5,13 +5,15 @@ import math
 import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from poe.actors import ActorRef, GenServer
 from poe.broker.appendix.message import Describe, SegmentInfo
 from poe.broker.appendix.server import REGISTRY
 from poe.broker.registry.routing_table import Route, RoutingTable
 from poe.broker.registry.topic_registry import Settle
+from poe.broker.requests import arguments as arg
+from poe.broker.requests.arguments import Arguments
 from poe.errors import ActorDead, PoeError
 from poe.storage import Event, is_left_open
 
@@ -25,24 +27,52 @@ _PAUSE_S = 0.001
 """What a listing then pauses for each that is under way, so that together they fill no core."""
 
 
+class Page(NamedTuple):
+    """Which topics a listing is to tell of, in the order of their names."""
+
+    after: bytes = b""
+    """Those behind this one."""
+
+    count_max: float = math.inf
+    """So many at most."""
+
+    are_all: bool = False
+    """The node's own, too."""
+
+
+def page_of(arguments: Arguments) -> Page:
+    """Return which topics a request asks for.
+
+    Raises:
+        RemoteProtocolError: an argument is none.
+    """
+    after = arg.topic(arguments, "after") if arguments.get("after") else b""
+    count = arg.whole(arguments, "count", arg.U32_MAX) if "count" in arguments else math.inf
+    return Page(after, count, arg.flag(arguments, "all"))
+
+
+ALL_TOPICS: Final = Page()
+"""All but the node's own."""
+
+
 async def pages(
     actor: GenServer,
     routes: RoutingTable,
-    after: bytes = b"",
-    count: float = math.inf,
-    page_count: int = _TOLD_COUNT,
+    wanted: Page = ALL_TOPICS,
+    turn_count: int = _TOLD_COUNT,
 ) -> AsyncGenerator[list[bytes], None]:
-    """Yield the topics behind one, sorted, a page after the other, and let others between them.
+    """Yield topics, sorted, `turn_count` at a time, and let others between them.
 
     A listing of all topics takes no longer a turn than one of a few.
     """
+    after, count, are_all = wanted
     routes.listings_count += 1
     try:
-        while names := routes.page(after, int(min(count, page_count))):
+        while names := routes.page(after, int(min(count, turn_count)), are_all=are_all):
             yield names
             count -= len(names)
             after = names[-1]
-            if not count or len(names) < page_count:
+            if not count or len(names) < turn_count:
                 return
             await actor.sleep(_PAUSE_S * routes.listings_count)
     finally:

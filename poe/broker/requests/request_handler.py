@@ -27,7 +27,7 @@ from poe.broker.appendix.message import (
 )
 from poe.broker.appendix.server import REGISTRY
 from poe.broker.registry.routing_table import Route, RoutingTable
-from poe.broker.registry.topic_registry import Delete, EnsureWriter, Trim
+from poe.broker.registry.topic_registry import EnsureWriter, TopicRequest
 from poe.broker.requests.byte_budget import Room
 from poe.broker.requests.listing import SegmentRows, describe_route
 from poe.broker.requests.retry import RETRY_S, TRIES_MAX, may_repeat, until_answered
@@ -36,6 +36,7 @@ from poe.errors import (
     CorruptRecord,
     NoDescriptors,
     PoeError,
+    ReservedTopic,
     UnknownTopic,
 )
 from poe.storage import (
@@ -47,6 +48,7 @@ from poe.storage import (
     RemovedExtent,
 )
 from poe.topic_name import folder_name
+from poe.topic_properties import is_reserved
 
 _GAP_AT_END_S = 0.1
 WAIT_MAX_S = 60.0
@@ -63,7 +65,7 @@ class RequestHandler:
 
     `is_wanted` tells whether the one who asked is still there, and `put_timeout_s` how long a put
     or a sync may wait for its disk; None sets no limit. `room` bounds what a request may take of
-    memory; None is for those of the own process.
+    memory; None is for those of the own process, which alone may put onto reserved topics.
     """
 
     __slots__ = ("_cell", "_is_wanted", "_put_timeout_s", "actor", "deadline", "room", "routes")
@@ -90,7 +92,7 @@ class RequestHandler:
         Mostly it is done at once, and its value the pointer. `put` goes on from it if not.
         """
         route = self.routes.get(topic)
-        if route is None:
+        if route is None or (topic[:4] == b"poe." and self._is_refused(topic)):
             return None
         return self._cell.call_leaf(route.refs[-1], Put(messages, put))
 
@@ -118,11 +120,15 @@ class RequestHandler:
 
         Raises:
             StorageError: refused; nothing is stored, except for SyncFailed, which says so.
+            ReservedTopic: it is the node's own; nothing is stored.
+            PropertyMismatch: it would be a partition that its topic has not got; likewise.
             TopicUnavailable: the topic had no writer for 5 s; nothing is stored.
             ActorDead: the appendix server ended before it answered; it may be stored.
             CallTimeout: the disk has not taken it in time; it may be stored.
         """
         call = begun or self.begin_put(topic, messages, put_id)
+        if call is None and self._is_refused(topic):
+            raise ReservedTopic(topic)
 
         async def ask() -> Any:  # noqa: ANN401 - the pointer
             nonlocal call
@@ -142,6 +148,10 @@ class RequestHandler:
         pointer: int = await until_answered(self.actor, self.routes, topic, ask, is_put=is_put)
         return pointer
 
+    def _is_refused(self, topic: bytes) -> bool:
+        """Return whether who asks may not put onto a topic."""
+        return self.room is not None and is_reserved(topic)
+
     def get(
         self, topic: bytes, pointer: int, limit: int, bytes_max: int, begun: Call | None = None
     ) -> Awaitable[FileSlice | None]:
@@ -151,6 +161,7 @@ class RequestHandler:
 
         Raises (when awaited):
             StorageError: the topic cannot be read.
+            PropertyMismatch: it would be a partition that its topic has not got.
             TopicUnavailable: the segment had no appendix server for 5 s.
         """
         return self._call_reader(topic, Get(pointer, limit, bytes_max), begun)
@@ -160,11 +171,14 @@ class RequestHandler:
 
         Raises:
             UnknownTopic: nobody put anything onto it.
+            PropertyMismatch: it would be a partition that its topic has not got.
             StorageError: the topic cannot be read.
             TopicUnavailable: the segment had no appendix server for 5 s.
         """
         await self.recover(topic)
         if self.routes.get(topic) is None:
+            if self.routes.check_partition(topic):
+                return None
             raise UnknownTopic(topic)
         return await self._call_reader(  # type: ignore[no-any-return]  # a reply to Next
             topic, Next(pointer)
@@ -206,6 +220,7 @@ class RequestHandler:
             nonlocal begun
             route = self.routes.get(topic)
             if route is None:
+                self.routes.check_partition(topic)
                 return None
             reader = route.reader(request.pointer)
             call, begun = begun or self.actor.call(reader, request, timeout_s=None), None
@@ -225,7 +240,7 @@ class RequestHandler:
         if self.routes.is_without_route(topic):
             await self.ask_registry(EnsureWriter(topic))
 
-    async def ask_registry(self, request: EnsureWriter | Trim | Delete) -> Any:  # noqa: ANN401
+    async def ask_registry(self, request: TopicRequest) -> Any:  # noqa: ANN401 - as it answers
         """Have the topic registry do something, and return what it answers.
 
         Raises:
@@ -336,12 +351,13 @@ class RequestHandler:
         when the node is about to stop, or when nobody wants it any more.
 
         Raises:
-            InvalidTopicName: nobody can put anything onto it.
+            InvalidTopicName, PropertyMismatch: nobody can put anything onto it.
             StorageError: the topic cannot be served.
         """
         await self.recover(topic)
         if self.routes.get(topic) is None:
             folder_name(topic, self.routes.names)
+            self.routes.check_partition(topic)
         actor = self.actor
         deadline_s = actor.monotonic_s() + timeout_s
         while True:

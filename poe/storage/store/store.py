@@ -263,7 +263,8 @@ class Store:
         segment.hibernate()
         segment.durability.leave()
         folder = segment.path.rpartition("/")[0]
-        repaired = Segment.open(self._files, folder, segment.timestamp, segment.options, self._meta)
+        options = self._reader.options_of(topic)
+        repaired = Segment.open(self._files, folder, segment.timestamp, options, self._meta)
         if repaired is None:
             self._floors.lift(topic, segment.last_pointer)
             self.removals.note_lost(topic, _extents([segment]))

@@ -54,9 +54,22 @@ class TopicDescriptions:
         """Return the topics that somebody has made, altered or adopted, sorted."""
         return sorted(self._file.known.described)
 
+    @property
+    def described_count(self) -> int:
+        """How many these are."""
+        return len(self._file.known.described)
+
     def holder(self, topic: bytes) -> TopicDescription | None:
         """Return the topic that was described and of which this one is a partition."""
         return self._file.known.holder(topic)
+
+    def all_described(self) -> list[TopicDescription]:
+        """Return what somebody has made, altered or adopted, in no order."""
+        return list(self._file.known.described.values())
+
+    def find(self, topic: bytes) -> TopicDescription | None:
+        """Return the description of a topic that somebody has made, altered or adopted."""
+        return self._file.known.described.get(topic)
 
     def check(self, topic: bytes) -> None:
         """Refuse to put onto a partition that its topic has not got.

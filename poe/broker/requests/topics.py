@@ -1,0 +1,199 @@
+"""The control operations on topics as a whole: making, altering and describing them.
+
+A description is made of what the store knows of the topic and of its segments; nothing is woken
+for it. Only the topic registry changes anything.
+"""
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from itertools import islice
+from typing import Any, Final
+
+from poe.broker.registry.topic_registry import AdoptTopic, AlterTopic, CreateTopic, Delete, Trim
+from poe.broker.requests import arguments as arg
+from poe.broker.requests.arguments import Arguments
+from poe.broker.requests.listing import Page, SegmentRows, describe, page_of, pages
+from poe.broker.requests.request_handler import RequestHandler
+from poe.errors import PoeError, ReservedTopic, UnknownTopic
+from poe.storage import POINTER_MAX, TopicDescriptions
+from poe.topic_properties import TopicDescription, TopicProperties, is_reserved
+
+_PAGE_COUNT: Final = 500
+_PAUSE_S: Final = 0.001
+
+
+async def topic_create(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
+    """Make a topic.
+
+    Raises:
+        PoeError: as `TopicDescriptions.create`, or that there are too many topics.
+    """
+    properties = TopicProperties.from_map(arguments.get("properties", {}))
+    return await _changed(handler, CreateTopic(_own_topic(arguments), properties))
+
+
+async def topic_alter(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
+    """Change properties of a topic.
+
+    Raises:
+        PoeError: as `TopicDescriptions.alter`.
+    """
+    changes = arguments.get("properties", {})
+    TopicProperties.from_map(changes)
+    return await _changed(handler, AlterTopic(_own_topic(arguments), changes))
+
+
+async def topic_adopt(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
+    """Take topics for the partitions of one.
+
+    Raises:
+        PoeError: as `TopicDescriptions.adopt`.
+    """
+    given = arguments.get("properties", {})
+    properties = TopicProperties.from_map(given)
+    if "partitions" in arguments:
+        values = properties.as_map() | {"partitions": arguments["partitions"]}
+        properties = TopicProperties.from_map(values)
+    return await _changed(handler, AdoptTopic(_own_topic(arguments), properties))
+
+
+async def describe_topic(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
+    """Tell what a topic has, and what its partitions hold.
+
+    Raises:
+        UnknownTopic: there is none of that name.
+        StorageError: it is out of service, and was never described.
+    """
+    return await _told(handler, _properties(handler, arg.topic(arguments)).of(arg.topic(arguments)))
+
+
+async def topic_list(handler: RequestHandler, arguments: Arguments) -> dict[bytes, Any]:
+    """Tell the topics by name, sorted; the node's own with `all`, partitions never."""
+    after, count, are_all = page_of(arguments)
+    told: dict[bytes, Any] = {}
+    async with aclosing(_names(handler, after)) as found:
+        async for names in found:
+            for name in names:
+                if len(told) >= count:
+                    return told
+                if are_all or not is_reserved(name):
+                    told[name] = _row(_properties(handler, name), name)
+    return told
+
+
+async def trim(handler: RequestHandler, arguments: Arguments) -> Any:  # noqa: ANN401 - a number
+    """Delete segments with nothing behind a pointer; tell how many.
+
+    Raises:
+        UnknownTopic: there is no such topic.
+        ReservedTopic: it is the node's own.
+    """
+    topic = _own_topic(arguments)
+    request = Trim(topic, arg.whole(arguments, "pointer", POINTER_MAX))
+    await handler.recover(topic)
+    return await handler.ask_registry(request)
+
+
+async def delete(handler: RequestHandler, arguments: Arguments) -> None:
+    """Delete a topic.
+
+    Raises:
+        UnknownTopic: there is no such topic.
+        ReservedTopic: it is the node's own.
+    """
+    topic = _own_topic(arguments)
+    await handler.recover(topic)
+    await handler.ask_registry(Delete(topic))
+
+
+async def _changed(
+    handler: RequestHandler, request: CreateTopic | AlterTopic | AdoptTopic
+) -> dict[str, Any]:
+    return await _told(handler, await handler.ask_registry(request))
+
+
+async def _told(handler: RequestHandler, description: TopicDescription) -> dict[str, Any]:
+    rows = []
+    for number, topic in enumerate(description.partition_topics(), 1):
+        rows.append(_partition_row(topic, await describe(handler.actor, handler.routes, topic)))
+        if number % _PAGE_COUNT == 0:
+            await handler.actor.sleep(_PAUSE_S)
+    return description.as_map() | {"partitions": rows}
+
+
+def _partition_row(topic: bytes, rows: SegmentRows) -> dict[str, Any]:
+    """Tell what a partition holds; its pointers are None as long as there is no message."""
+    infos = [info for _, info in rows]
+    held = [info for info in infos if info.count]
+    return {
+        "topic": topic,
+        "oldest": held[0].pointer_low if held else None,
+        "newest": held[-1].pointer_high if held else None,
+        "messages": sum(info.count for info in infos),
+        "bytes": sum(info.size_bytes for info in infos),
+        "segments": len(infos),
+    }
+
+
+async def _names(handler: RequestHandler, after: bytes) -> AsyncGenerator[Iterable[bytes], None]:
+    """Yield all topics behind one, sorted, in parts: those with segments, and those without."""
+    routes = handler.routes
+    properties = _properties(handler, after)
+    described = [each for each in properties.described() if each > after]
+    at = 0
+    async with aclosing(pages(handler.actor, routes, Page(after, are_all=True))) as found:
+        async for names in found:
+            begin = at
+            while at < len(described) and described[at] <= names[-1]:
+                at += 1
+            free = {each for each in names if _is_own(properties, each)}
+            yield sorted(free.union(described[begin:at]))
+    while page := list(islice(described, at, at + _PAGE_COUNT)):
+        at += len(page)
+        yield page
+        await handler.actor.sleep(_PAUSE_S)
+
+
+def _is_own(properties: TopicDescriptions, topic: bytes) -> bool:
+    """Return whether a topic is no partition of another."""
+    holder = properties.holder(topic)
+    return holder is None or holder.name == topic
+
+
+def _row(properties: TopicDescriptions, topic: bytes) -> dict[str, Any]:
+    try:
+        told = properties.of(topic).as_map()
+    except PoeError as error:  # out of service, or deleted just now
+        return {"error": str(error)}
+    del told["name"]
+    return told
+
+
+def _properties(handler: RequestHandler, topic: bytes) -> TopicDescriptions:
+    properties = handler.routes.properties
+    if properties is None:  # the node stops
+        raise UnknownTopic(topic)
+    return properties
+
+
+def _own_topic(arguments: Arguments) -> bytes:
+    """Return the name of a topic that clients may change.
+
+    Raises:
+        ReservedTopic: they may not.
+    """
+    topic = arg.topic(arguments)
+    if is_reserved(topic):
+        raise ReservedTopic(topic)
+    return topic
+
+
+TOPIC_OPERATIONS: Final = {
+    "describe": describe_topic,
+    "topic_create": topic_create,
+    "topic_alter": topic_alter,
+    "topic_adopt": topic_adopt,
+    "topic_list": topic_list,
+    "trim": trim,
+    "delete": delete,
+}
