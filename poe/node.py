@@ -52,7 +52,7 @@ from poe.errors import (
 )
 from poe.protocol import PutId, topic_bytes
 from poe.protocol.arguments import check_pointer
-from poe.protocol.batch import check_messages
+from poe.protocol.put import check_messages
 from poe.storage import Clock, SegmentOptions, Store
 from poe.topic_name import topic_text
 from poe.topic_properties import is_reserved

@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from poe.protocol import SCRATCH_SIZE, FrameReader, PutReply, PutRequest, decode_reply
+from poe.protocol import FrameReader, PutReply, PutRequest, decode_reply
 from properties.models import NodeModel
 from properties.strategies import BATCHES, LIMITS, TOPICS
 from tests.broker.nodes import read_by_frames
@@ -110,7 +110,6 @@ class KillAgreement(RuleBasedStateMachine):
 def receive_pointers(raw, count):
     """Receive so many put replies."""
     reader = FrameReader()
-    scratch = memoryview(bytearray(SCRATCH_SIZE))
     pointers: list[int] = []
     while len(pointers) < count:
         while len(pointers) < count and (frame := reader.next_frame()) is not None:
@@ -118,7 +117,7 @@ def receive_pointers(raw, count):
             assert isinstance(reply, PutReply), reply
             pointers.append(reply.pointer)
         if len(pointers) < count:
-            size = raw.recv_into(reader.buffer(scratch))
+            size = raw.recv_into(reader.buffer())
             assert size, "server closed the connection"
             reader.received(size)
     return pointers

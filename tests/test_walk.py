@@ -9,12 +9,12 @@ import pytest
 from tests.python_process import ROOT, environment
 
 LIMITS = {
-    "socket put": 15,
-    "socket get": 14,
+    "socket put": 11,
+    "socket get": 10,
     "in-process put": 10,
     "in-process next": 9,
     "restart": 14,
-    "produce_async_batched": 31,
+    "produce_async_batched": 27,
 }
 """Files entered; of `produce_async_batched` those of the server, too, to which it is sent."""
 

@@ -42,7 +42,7 @@ from poe.protocol import (
 from poe.protocol.maps import pack_map, unpack_map
 from poe.protocol.original import ReplyReader
 from poe.protocol.pipeline_report import PipelineReport, QueryReport
-from poe.protocol.put_id import PUT_ID_SIZE
+from poe.protocol.put import PUT_ID_SIZE
 
 _HEADER_BYTES = 6
 _COUNT_MAX = 100
@@ -63,9 +63,8 @@ def _replies(data: bytes) -> None:
 
 
 def _frames(data: bytes, reader: FrameReader) -> Iterator[Any]:
-    scratch = memoryview(bytearray(65536))
     while data:
-        buffer = reader.buffer(scratch)
+        buffer = reader.buffer()
         size = min(len(buffer), len(data))
         buffer[:size], data = data[:size], data[size:]
         reader.received(size)

@@ -19,7 +19,7 @@ from poe.broker.appendix import server as appendix_server
 from poe.broker.appendix.group_sync import GroupSync
 from poe.broker.appendix.message import Seal
 from poe.broker.connection import connection, input_deadline, listener
-from poe.broker.connection.connection import Connection
+from poe.broker.connection.connection import Connection, begin_put
 from poe.broker.connection.input_deadline import InputDeadline
 from poe.broker.registry.crash_limit import CrashLimit
 from poe.broker.registry.topic_registry import TopicRegistry
@@ -376,7 +376,7 @@ def _crash_takes_all(patch: Patch) -> None:
 
 def _no_turns(patch: Patch) -> None:
     """Serve whoever sends most for as long as it sends."""
-    patch(connection, "_REQUESTS", range(1 << 30))
+    patch(connection, "_TURN", range(1 << 30))
 
 
 def _no_budget(patch: Patch) -> None:
@@ -404,11 +404,10 @@ def _half_puts(patch: Patch) -> None:
     give_up = Connection._give_up
 
     def store(self: Connection, error: Exception | None) -> Any:
-        reader = self._input.reader
-        body = memoryview(bytes(reader._unread()))[HEADER_SIZE:]
+        body = memoryview(bytes(self._frames._unread()))[HEADER_SIZE:]
         for size in range(len(body), 0, -1):
             with contextlib.suppress(PoeError):
-                self._handler.begin_put(*PutRequest.decode(body[:size]))
+                begin_put(self._own_cell, self._routes, *PutRequest.decode(body[:size]))
                 break
         return give_up(self, error)
 
@@ -435,7 +434,7 @@ def _trusting_readers(patch: Patch) -> None:
     def toml(path: Any, _: object) -> dict[str, tuple[str, Any]]:
         return {key: (key, value) for key, value in tomllib.loads(Path(path).read_text()).items()}
 
-    patch(protocol, "decode_request", lambda kind, body: REQUESTS[kind].decode(body))
+    patch(protocol, "decode_request", lambda kind, body: dict(REQUESTS)[kind].decode(body))
     patch(storage, "decode_records", lambda data: list(_unchecked_records(bytes(data))))
     patch(hashed.ChainedEntries, "decode", trusting)
     patch(store_meta, "decode_events", _unchecked_events)

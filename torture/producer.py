@@ -7,7 +7,6 @@ from random import Random
 
 from poe.errors import ActorDead, CallTimeout, PoeError, SyncFailed
 from poe.protocol import (
-    SCRATCH_SIZE,
     FrameReader,
     PutId,
     PutReply,
@@ -65,7 +64,6 @@ class Producer(threading.Thread):
         self._under_way: deque[tuple[float, Put]] = deque()
         self._socket = server.connect_raw()
         self._reader = FrameReader()
-        self._scratch = memoryview(bytearray(SCRATCH_SIZE))
 
     def stop(self) -> None:
         """Send no more, wait for the replies that are due."""
@@ -105,7 +103,7 @@ class Producer(threading.Thread):
 
     def _receive(self) -> None:
         while (frame := self._reader.next_frame()) is None:
-            size = self._reader.receive(self._socket.recv_into, self._scratch)
+            size = self._reader.receive(self._socket.recv_into)
             if not size:
                 raise ConnectionError("the server closed the connection")
         begun_s, put = self._under_way.popleft()

@@ -15,6 +15,7 @@ from typing import Any
 from poe.actors import ActorRef, Call, Error, GenServer
 from poe.actors.message import Entry
 from poe.actors.run_queue import RunQueue
+from poe.actors.server_cell import cell_of_actor
 from poe.broker import (
     AppendixOptions,
     ConnectionOptions,
@@ -28,6 +29,7 @@ from poe.broker import (
     ScrubberOptions,
 )
 from poe.broker.appendix.server import REGISTRY
+from poe.broker.connection.connection import begin_get, begin_put
 from poe.broker.registry.topic_registry import Trim
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import ActorDead, PoeError, ReadFailed, SyncFailed
@@ -185,6 +187,7 @@ class _Client(GenServer):
 
     def init(self, routes: RoutingTable, clock: SimulatedClock) -> None:
         self._handler = RequestHandler(self, routes)
+        self._cell, self._routes = cell_of_actor(self), routes
         self._clock = clock
 
     async def handle_cast(self, message: Put | Trim) -> None:
@@ -195,7 +198,7 @@ class _Client(GenServer):
             await self._put(message)
 
     async def _put(self, message: Put) -> None:
-        begun = self._handler.begin_put(message.topic, message.messages)
+        begun = begin_put(self._cell, self._routes, message.topic, message.messages)
         try:
             message.pointer = await self._handler.put(message.topic, message.messages, begun)
             message.acked_s = self._clock.monotonic_s()
@@ -210,7 +213,7 @@ class _Client(GenServer):
     async def handle_call(self, request: Any, caller: Call) -> Any:
         topic, pointer, limit = request
         try:
-            begun = self._handler.begin_get(topic, pointer, limit, _BYTES_MAX)
+            begun = begin_get(self._cell, self._routes, topic, pointer, limit, _BYTES_MAX)
             found = await self._handler.get(topic, pointer, limit, _BYTES_MAX, begun)
             return [] if found is None else decode_records(found.read())
         except PoeError as error:

@@ -35,8 +35,9 @@ from poe.protocol import (
     topic_bytes,
 )
 from poe.protocol.exchange import Exchange
-from poe.protocol.messages import ReplyT, put_frame
+from poe.protocol.messages import ReplyT
 from poe.protocol.original import HEAD_SIZE, lacking
+from poe.protocol.put import put_frame
 from poe.protocol.wire import connect_failure, find_original
 
 T = TypeVar("T")

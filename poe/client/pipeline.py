@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any, cast
 
 from poe.errors import ConnectionClosed, PoeError, RemoteProtocolError
-from poe.protocol import IN_FLIGHT_MAX, SCRATCH_SIZE, ErrorReply, decode_reply
+from poe.protocol import IN_FLIGHT_MAX, ErrorReply, decode_reply
 from poe.protocol.messages import ReplyT
 from poe.protocol.original import ReplyReader
 
@@ -29,7 +29,6 @@ class Pipeline(asyncio.BufferedProtocol):
         self.is_lost = False
         """Whether the server has ended the connection."""
         self._reader = ReplyReader(frame_max)
-        self._scratch = memoryview(bytearray(SCRATCH_SIZE))
         self._waiters: deque[tuple[asyncio.Future[Any], type[Any]]] = deque()
         self._transport: asyncio.Transport | None = None
         self._last_words = ""
@@ -89,7 +88,7 @@ class Pipeline(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where to receive into."""
         del sizehint
-        return self._reader.buffer(self._scratch)
+        return self._reader.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Hand each whole reply to its waiter; end the connection on one that makes no sense."""

@@ -5,21 +5,25 @@ asyncio client share it. `poe.protocol.wire` is the one module here that does I/
 """
 
 from poe.protocol.arguments import topic_bytes
-from poe.protocol.batch import JoinedBatch, Messages
 from poe.protocol.client import FOLLOW_WAIT_S, Socket, read, socket, write
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
-from poe.protocol.frames import FRAME_MAX, SCRATCH_SIZE, FrameReader, frame_header
+from poe.protocol.frames import FRAME_MAX, FrameReader, frame_header
 from poe.protocol.messages import (
     DataReply,
     PointerRequest,
-    PutReply,
-    PutRequest,
     Request,
-    SequencedPutRequest,
     decode_reply,
     decode_request,
 )
-from poe.protocol.put_id import LastPut, PutId
+from poe.protocol.put import (
+    JoinedBatch,
+    LastPut,
+    Messages,
+    PutId,
+    PutReply,
+    PutRequest,
+    SequencedPutRequest,
+)
 from poe.protocol.ranges import (
     RANGE_BYTES,
     RANGE_COUNT_MAX,
@@ -38,7 +42,6 @@ __all__ = [
     "IN_FLIGHT_MAX",
     "RANGE_BYTES",
     "RANGE_COUNT_MAX",
-    "SCRATCH_SIZE",
     "ControlReply",
     "ControlRequest",
     "DataReply",

@@ -12,11 +12,9 @@ from poe.errors import CorruptRecord, LocalProtocolError, PoeError, RemoteProtoc
 from poe.errors.timeout import limit_of
 from poe.protocol import exchange
 from poe.protocol.arguments import topic_bytes
-from poe.protocol.batch import Messages
 from poe.protocol.exchange import Exchange
 from poe.protocol.frames import FRAME_MAX
-from poe.protocol.messages import PutReply, PutRequest, put_frame
-from poe.protocol.put_id import LastPut, PutId
+from poe.protocol.put import LastPut, Messages, PutId, PutReply, PutRequest, put_frame
 from poe.protocol.ranges import (
     RANGE_BYTES,
     RANGE_COUNT_MAX,

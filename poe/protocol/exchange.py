@@ -15,7 +15,7 @@ from poe.errors.timeout import check_delay
 from poe.protocol.arguments import check_pointer, range_arguments, topic_bytes
 from poe.protocol.control import ControlReply, ControlRequest
 from poe.protocol.messages import DataReply, PointerRequest
-from poe.protocol.put_id import LastPut, PutId, check_producer
+from poe.protocol.put import LastPut, PutId, check_producer
 from poe.protocol.ranges import IndexedRecords, IndexedReply, RangeRequest, Span
 from poe.protocol.records import Record
 from poe.protocol.removed import Removed

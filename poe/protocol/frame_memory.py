@@ -1,5 +1,9 @@
-"""Memory for large frames that are still being received: from the kernel, and back to it at once.
+"""What is received into: a scratch for whole frames, and memory for large ones that grow.
 
+A scratch is lent to one reader at a time, from before it receives until it has handed out all whole
+frames, or something has to be waited for. Usually there is a single one, however many readers.
+
+The memory of large frames comes from the kernel, and goes back to it at once.
 `malloc` keeps what is freed for the next one who asks, up to 64 MiB of it, and more where something
 that lives longer lies between. What a peer has broken off has to go as soon as nobody refers to it,
 so each frame lies in a mapping of its own.
@@ -9,8 +13,10 @@ of which a few are used again and again.
 """
 
 import mmap
+from collections import deque
 from contextlib import suppress
 
+SCRATCH_BYTES = 128 * 1024
 _BLOCK_SIZE = (1 << 20) + (64 << 10)
 """A message of 1 MiB, with room for what is around it."""
 _HUGE_SIZE = 4 << 20
@@ -18,18 +24,27 @@ _HUGE_SIZE = 4 << 20
 
 
 class FrameMemory:
-    """What large frames are received into; not thread-safe.
+    """What the readers of one thread receive into; not thread-safe.
 
-    Who has a view has the memory. It is free when the last view of it is gone, however that
-    happens: nothing has to be given back.
+    A scratch is given back to `scratches`. Of a large frame, who has a view has the memory: it is
+    free when the last view of it is gone, however that happens, and nothing has to be given back.
     """
 
-    __slots__ = ("_blocks", "_blocks_max")
+    __slots__ = ("_blocks", "_blocks_max", "scratch_bytes", "scratches")
 
-    def __init__(self, *, blocks_max: int) -> None:
-        """Keep so many blocks at most for frames to come."""
+    def __init__(
+        self, *, blocks_max: int = 1, scratches_max: int = 1, scratch_bytes: int = SCRATCH_BYTES
+    ) -> None:
+        """Keep so many blocks at most for frames to come, and so many scratches."""
         self._blocks: list[mmap.mmap] = []
         self._blocks_max = blocks_max
+        self.scratch_bytes = scratch_bytes
+        self.scratches: deque[memoryview] = deque(maxlen=scratches_max)
+        """Those that nobody has; more than so many are dropped by themselves."""
+
+    def new_scratch(self) -> memoryview:
+        """Return one more scratch, for who finds none in `scratches`."""
+        return memoryview(bytearray(self.scratch_bytes))
 
     def take(self, size: int) -> memoryview:
         """Return memory of `size` bytes with whatever content."""

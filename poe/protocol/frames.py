@@ -1,8 +1,8 @@
 """Cut a stream of received bytes into frames, and make the header of a frame.
 
 It knows no socket: it is given what receives into the memory that it names. In the usual case whole
-frames are cut out of the caller's scratch buffer, which all connections share, so that nothing is
-allocated and nothing copied. Only the bytes of an unfinished frame are kept between two receives.
+frames are cut out of a scratch, which all connections share, so that nothing is allocated and
+nothing copied. Only the bytes of an unfinished frame are kept between two receives.
 
 Wire (big-endian):
     length  u32   bytes that follow: 2 + len(body)
@@ -19,7 +19,6 @@ from poe.errors import FrameTooLarge, RemoteProtocolError
 from poe.protocol.frame_memory import FrameMemory
 
 FRAME_MAX = 64 * 1024 * 1024
-SCRATCH_SIZE = 128 * 1024
 LENGTH_SIZE = 4
 TYPE_SIZE = 2
 HEADER_SIZE = LENGTH_SIZE + TYPE_SIZE
@@ -41,14 +40,14 @@ class FrameReader:
 
     Each round trip of the caller is
 
-        reader.receive(sock.recv_into, scratch)
+        reader.receive(sock.recv_into)
         while (frame := reader.next_frame()) is not None:
             message_type, body = frame
+        reader.release()
 
-    A `body` is a view into the scratch: use it or copy it before anything else is received into
-    that scratch, by this connection or another one. When `next_frame` has returned None, or no
-    bytes are pending, all that must survive is in memory of the reader's own; a caller that stops
-    before calls `keep`.
+    A `body` is a view into the scratch: use it or copy it before the scratch is given back by
+    `release`, or anything else is received. What is unread then is moved to memory of the reader's
+    own. Who shares the memory with no other reader need not release it.
 
     Invariants:
         start + pending_bytes <= len(view)
@@ -61,74 +60,71 @@ class FrameReader:
         "_frame_max",
         "_growing",
         "_memory",
-        "_scratch_size",
+        "_scratch",
         "_start",
         "_view",
         "pending_bytes",
     )
 
     def __init__(self, frame_max: int = FRAME_MAX, memory: FrameMemory | None = None) -> None:
-        """Begin with nothing; readers of one thread may share `memory` for large frames."""
+        """Begin with nothing; readers of one thread may share `memory`."""
         self._frame_max = frame_max
-        self._memory = memory or FrameMemory(blocks_max=1)
+        self._memory = memory or FrameMemory()
+        self._scratch: memoryview | None = None
+        """What is lent to it."""
         self._view = _EMPTY
         self._start = 0
         self.pending_bytes = 0
         """Bytes received but not handed out; not 0 at the end of a stream: it was cut short."""
-        self._scratch_size = 0
         self._growing = False
         """True from when `_view` is own memory, into which the rest of a large frame is received,
         until something is received behind that frame."""
 
     @property
-    def is_growing(self) -> bool:
-        """Whether the frame at hand, or just handed out, lies in own memory, not in the scratch."""
-        return self._growing
+    def is_in_scratch(self) -> bool:
+        """Whether the frame that was just handed out lies in the scratch, not in own memory."""
+        return self._scratch is not None and not self._growing
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of own memory, after `next_frame` has returned None or after `keep`."""
+        """Bytes of own memory, after `next_frame` has returned None or after `release`."""
         return len(self._view)
 
     def receive(
-        self,
-        receive_into: Callable[[memoryview], int],
-        scratch: memoryview,
-        room_bytes: int | None = None,
+        self, receive_into: Callable[[memoryview], int], room_bytes: int | None = None
     ) -> int:
         """Receive once, and return how many bytes came; 0 at the end of the stream.
 
         Args:
             receive_into: such as a socket's `recv_into`; what it raises is raised.
-            scratch: as for `buffer`.
             room_bytes: receive no more than that.
         """
-        room = self.buffer(scratch)
+        room = self.buffer()
         size = receive_into(room if room_bytes is None else room[:room_bytes])
         self.pending_bytes += size
         return size
 
-    def buffer(self, scratch: memoryview) -> memoryview:
+    def buffer(self) -> memoryview:
         """Return the memory to receive into: the scratch, or the reader's own for a large frame.
 
         For a caller that is called by who receives, as asyncio does; others call `receive`. The
         start of the scratch is overwritten with the kept bytes of an unfinished frame.
-
-        Args:
-            scratch: writable memory of the same size at each call, which callers may share.
         """
         kept_size = self.pending_bytes
         if kept_size and self._growing:
             room = self._view[kept_size:]  # it begins where the memory does
         else:
+            scratch = self._scratch
+            if scratch is None:
+                free = self._memory.scratches
+                scratch = free.pop() if free else self._memory.new_scratch()
             room = scratch
             self._growing = False
             if kept_size:
                 scratch[:kept_size] = self._view[self._start : self._start + kept_size]
                 room = scratch[kept_size:]
-            self._view = scratch
+            self._view = self._scratch = scratch
             self._start = 0
-            self._scratch_size = len(scratch)
         # Receiving into no memory returns 0 bytes, which would look like the end of the stream.
         assert room, "take the frames before receiving more"
         return room
@@ -176,12 +172,25 @@ class FrameReader:
         )
         return RemoteProtocolError(msg)
 
-    def keep(self) -> None:
-        """Move unread bytes out of the scratch, so that others may receive into it.
+    def release(self) -> None:
+        """Give the scratch back, so that others may receive into it; `next_frame` goes on."""
+        if self._scratch is not None:
+            if self.pending_bytes:
+                self._keep()
+            else:
+                self._view = _EMPTY
+            self._memory.scratches.append(self._scratch)
+            self._scratch = None
 
-        Needed only before `next_frame` has returned None, as when too many requests are under way;
-        `next_frame` then goes on from the kept bytes.
-        """
+    def clear(self) -> None:
+        """Forget what was received; a scratch is left to who may still look into it."""
+        self._view = _EMPTY
+        self._start = self.pending_bytes = 0
+        self._growing = False
+        self._scratch = None
+
+    def _keep(self) -> None:
+        """Move unread bytes out of the scratch."""
         is_own = type(self._view.obj) is bytes and len(self._view) <= 2 * self.pending_bytes
         if self._growing or is_own:
             return  # they are in own memory, and little else is
@@ -201,16 +210,16 @@ class FrameReader:
         received = self.pending_bytes
         if received < LENGTH_SIZE:
             self._growing = False
-            self.keep()
+            self._keep()
             return
         frame_size = self._checked_frame_size()
         if self._growing:
             if received == len(self._view):
                 self._grow(min(frame_size, 2 * received))
-        elif frame_size > self._scratch_size <= 2 * received:
+        elif frame_size > self._memory.scratch_bytes <= 2 * received:
             self._grow(min(frame_size, 2 * received))
         else:
-            self.keep()
+            self._keep()
 
     def _checked_frame_size(self) -> int:
         # Checked before the body arrives: a peer that announces 4 GiB must not make us keep it.

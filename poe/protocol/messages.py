@@ -4,8 +4,8 @@
 and raises before anything is done with it. A server passes what it receives to `decode_request`, a
 client to `decode_reply` with the class it expects. Integers are big-endian.
 
-The control messages have a module of their own, `poe.protocol.control`, and reading by ranges has
-`poe.protocol.ranges`; the table is here.
+Puts have a module of their own, `poe.protocol.put`, as have reading by ranges and control messages;
+the table is here.
 
 Source: poe_protocol.erl.
 """
@@ -16,21 +16,16 @@ from typing import ClassVar, NamedTuple, Self, TypeVar
 
 from poe.errors import CorruptRecord, PoeError, RemoteProtocolError
 from poe.protocol.arguments import LIMIT_MAX, check_limit, check_pointer, topic_bytes
-from poe.protocol.batch import Messages, copy_batch, join_batch, memory_of, split_batch
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
-from poe.protocol.frames import FRAME_MAX, TYPE_SIZE, frame_header
-from poe.protocol.put_id import PUT_ID_SIZE, PutId
+from poe.protocol.frames import TYPE_SIZE, frame_header
+from poe.protocol.put import PutReply, PutRequest, SequencedPutRequest
 from poe.protocol.ranges import IndexedReply, RangeRequest
 from poe.protocol.records import Record, join_records, split_records
 from poe.record import POINTER_BYTES
 
 _LIMIT_SIZE = 4
 _TOPIC_START = POINTER_BYTES + _LIMIT_SIZE
-_TOPIC_LENGTH_SIZE = 4
 _pack_header = Struct(">IH").pack
-_pack_put_header = Struct(">IHI").pack
-_pack_u32 = Struct(">I").pack
-_unpack_u32 = Struct(">I").unpack_from
 
 
 class _PointerFields(NamedTuple):
@@ -123,172 +118,28 @@ class DataReply:
         return cls(split_records(body))
 
 
-class _PutFields(NamedTuple):
-    topic: bytes
-    messages: Messages
-    put_id: PutId | None = None
-
-
-class PutRequest(_PutFields):
-    """Append messages to a topic: all of them, in order, or none.
-
-    A tuple, as `PointerRequest`. After `decode` the messages are views into the body: a row each of
-    a 2-D array where all sizes are equal.
-
-    Wire:
-        topic length  u32   1 or more
-        topic         bytes
-        messages      rest  see `poe.protocol.batch`
-
-    Source: poe_protocol.erl, encode_put_request/2.
-    """
-
-    __slots__ = ()
-
-    MESSAGE_TYPE: ClassVar[int] = 2
-
-    def encode(self, frame_max: int = FRAME_MAX) -> bytes:
-        """Return the frame.
-
-        Raises:
-            LocalProtocolError: empty topic, no messages, an empty message, too many of them, or a
-                frame beyond `frame_max`.
-        """
-        topic = topic_bytes(self.topic)
-        head_size = TYPE_SIZE + _TOPIC_LENGTH_SIZE + len(topic)
-        batch = join_batch(self.messages, frame_max - head_size)
-        length = head_size + len(batch)
-        return _pack_put_header(length, self.MESSAGE_TYPE, len(topic)) + topic + batch
-
-    @classmethod
-    def decode(cls, body: memoryview) -> Self:
-        """Parse and check a whole body; nothing is copied but the topic.
-
-        Raises:
-            RemoteProtocolError: any length that is 0 or does not add up, or no message.
-        """
-        if len(body) < _TOPIC_LENGTH_SIZE:
-            msg = f"put request of {len(body)} bytes has no topic"
-            raise RemoteProtocolError(msg)
-        topic_end = _TOPIC_LENGTH_SIZE + _unpack_u32(body)[0]
-        if not _TOPIC_LENGTH_SIZE < topic_end <= len(body):
-            msg = (
-                f"topic of {topic_end - _TOPIC_LENGTH_SIZE} bytes in a put request of "
-                f"{len(body)} bytes"
-            )
-            raise RemoteProtocolError(msg)
-        return cls(bytes(body[_TOPIC_LENGTH_SIZE:topic_end]), split_batch(body[topic_end:]))
-
-    @property
-    def memory_bytes(self) -> int:
-        """About how many bytes of memory the messages take."""
-        return memory_of(self.messages)
-
-    def copied(self) -> Self:
-        """Return the request with messages of its own, in place of views into received bytes."""
-        return type(self)(self.topic, copy_batch(self.messages), self.put_id)
-
-
-class SequencedPutRequest(PutRequest):
-    """A put request with a number, `put_id`: stored once, however often it is sent.
-
-    Wire:
-        put id  24 bytes, see `PutId`
-        put     rest  the body of a `PutRequest`
-    """
-
-    __slots__ = ()
-
-    MESSAGE_TYPE: ClassVar[int] = 4
-
-    def encode(self, frame_max: int = FRAME_MAX) -> bytes:
-        """Return the frame.
-
-        Raises:
-            LocalProtocolError: a put id out of range, or as for a `PutRequest`.
-        """
-        assert self.put_id is not None
-        topic = self.topic
-        if type(topic) is not bytes or not topic:
-            topic = topic_bytes(topic)
-        head = self.put_id.encode() + _pack_u32(len(topic)) + topic
-        batch = join_batch(self.messages, frame_max - TYPE_SIZE - len(head))
-        return frame_header(self.MESSAGE_TYPE, len(head) + len(batch)) + head + batch
-
-    @classmethod
-    def decode(cls, body: memoryview) -> Self:
-        """Parse and check a whole body; nothing is copied but put id and topic.
-
-        Raises:
-            RemoteProtocolError: it is too short for a put id, or as for a `PutRequest`.
-        """
-        if len(body) < PUT_ID_SIZE:
-            msg = f"sequenced put request of {len(body)} bytes has no put id"
-            raise RemoteProtocolError(msg)
-        topic, messages, _ = PutRequest.decode(body[PUT_ID_SIZE:])
-        return cls(topic, messages, PutId.decode(body[:PUT_ID_SIZE]))
-
-
-def put_frame(topic: bytes, messages: Messages, put_id: PutId | None, frame_max: int) -> bytes:
-    """Return the frame that puts messages onto a topic; with a number, if one is given.
-
-    Raises:
-        LocalProtocolError: as `PutRequest.encode`.
-    """
-    if put_id is None:
-        return PutRequest(topic, messages).encode(frame_max)
-    return SequencedPutRequest(topic, messages, put_id).encode(frame_max)
-
-
-@dataclass(frozen=True, slots=True)
-class PutReply:
-    """A put request was done.
-
-    Wire:
-        pointer  u56   of the last message
-
-    Source: poe_protocol.erl, encode_put_reply/1.
-    """
-
-    MESSAGE_TYPE: ClassVar[int] = 3
-
-    pointer: int
-
-    @staticmethod
-    def frame(pointer: int) -> bytes:
-        """Return the frame for a pointer, without making the value first."""
-        return _PUT_REPLY_HEADER + pointer.to_bytes(POINTER_BYTES, "big")
-
-    def encode(self) -> bytes:
-        """Return the frame."""
-        return self.frame(self.pointer)
-
-    @classmethod
-    def decode(cls, body: memoryview) -> Self:
-        """Parse a whole body.
-
-        Raises:
-            RemoteProtocolError: the body is not 7 bytes.
-        """
-        if len(body) != POINTER_BYTES:
-            msg = f"put reply of {len(body)} bytes, not {POINTER_BYTES}"
-            raise RemoteProtocolError(msg)
-        return cls(int.from_bytes(body, "big"))
-
-
-_PUT_REPLY_HEADER = frame_header(PutReply.MESSAGE_TYPE, POINTER_BYTES)
-
-
 Request = PointerRequest | PutRequest | RangeRequest | ControlRequest
 
-REQUESTS: dict[int, type[Request]] = {
-    PointerRequest.MESSAGE_TYPE: PointerRequest,
-    PutRequest.MESSAGE_TYPE: PutRequest,
-    SequencedPutRequest.MESSAGE_TYPE: SequencedPutRequest,
-    RangeRequest.MESSAGE_TYPE: RangeRequest,
-    ControlRequest.MESSAGE_TYPE: ControlRequest,
-}
-"""What a server accepts. Replies are left out: decoding one costs memory that nobody needs."""
+
+class _Requests(dict[int, type[Request]]):
+    def __missing__(self, message_type: int) -> type[Request]:
+        msg = f"frame type {message_type} is no request; send type {', '.join(map(str, self))}"
+        raise RemoteProtocolError(msg)
+
+
+REQUESTS = _Requests(
+    {
+        PointerRequest.MESSAGE_TYPE: PointerRequest,
+        PutRequest.MESSAGE_TYPE: PutRequest,
+        SequencedPutRequest.MESSAGE_TYPE: SequencedPutRequest,
+        RangeRequest.MESSAGE_TYPE: RangeRequest,
+        ControlRequest.MESSAGE_TYPE: ControlRequest,
+    }
+)
+"""What a server accepts; raises `RemoteProtocolError` of anything else.
+
+Replies are left out: decoding one costs memory that nobody needs.
+"""
 
 ReplyT = TypeVar("ReplyT", DataReply, PutReply, IndexedReply, ControlReply)
 
@@ -299,11 +150,7 @@ def decode_request(message_type: int, body: memoryview) -> Request:
     Raises:
         RemoteProtocolError: the type is no request's, or the body is malformed.
     """
-    request_class = REQUESTS.get(message_type)
-    if request_class is None:
-        msg = f"frame type {message_type} is no request; send type {', '.join(map(str, REQUESTS))}"
-        raise RemoteProtocolError(msg)
-    return request_class.decode(body)
+    return REQUESTS[message_type].decode(body)
 
 
 def decode_reply(

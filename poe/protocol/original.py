@@ -14,7 +14,8 @@ from typing import Final
 
 from poe.errors import RemoteProtocolError
 from poe.protocol.frames import HEADER_SIZE, FrameReader
-from poe.protocol.messages import REQUESTS, DataReply, PointerRequest, PutRequest
+from poe.protocol.messages import REQUESTS, DataReply, PointerRequest
+from poe.protocol.put import PutRequest
 from poe.record import POINTER_BYTES
 
 HEAD_SIZE: Final = HEADER_SIZE + POINTER_BYTES + 4

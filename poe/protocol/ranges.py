@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from poe.errors import CorruptRecord, RemoteProtocolError
 from poe.protocol.arguments import range_arguments
-from poe.protocol.frames import SCRATCH_SIZE, frame_header
+from poe.protocol.frame_memory import SCRATCH_BYTES
+from poe.protocol.frames import frame_header
 from poe.record import ENTRY_BYTES, POINTER_BYTES, RECORD_HEADER_BYTES, are_sound, decode_entries
 
 RANGE_COUNT_MAX = 1 << 18
@@ -173,7 +174,7 @@ class IndexedReply:
         if entries_end > len(body) or (count == 0) != (entries_end == len(body)):
             msg = f"indexed reply of {len(body)} bytes cannot hold {count} records"
             raise RemoteProtocolError(msg)
-        if len(body) < SCRATCH_SIZE:
+        if len(body) < SCRATCH_BYTES:
             body = memoryview(bytes(body))
         entries, data = body[_COUNT.size : entries_end], body[entries_end:]
         return cls(IndexedRecords.of(entries, data.toreadonly()))

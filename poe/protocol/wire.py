@@ -18,7 +18,7 @@ from poe.errors import (
     PoeError,
     RemoteProtocolError,
 )
-from poe.protocol.frames import HEADER_SIZE, SCRATCH_SIZE
+from poe.protocol.frames import HEADER_SIZE
 from poe.protocol.messages import ReplyT, decode_reply
 from poe.protocol.original import HEAD_SIZE, PROBE, ReplyReader, is_original_reply, lacking
 
@@ -90,7 +90,6 @@ class Wire:
         self._timeout_s = timeout_s
         self._frame_max = frame_max
         self._reader = ReplyReader(frame_max)
-        self._scratch = memoryview(bytearray(SCRATCH_SIZE))
         self.in_flight_count = 0
         self._unusable_because = ""
         self._sent_head = b""
@@ -174,7 +173,7 @@ class Wire:
         while (frame := self._reader.next_frame()) is None:
             self._set_timeout(None if deadline_s is None else max(deadline_s - monotonic(), 1e-6))
             try:
-                size = self._reader.receive(self._connection.recv_into, self._scratch)
+                size = self._reader.receive(self._connection.recv_into)
             except TimeoutError as error:
                 raise self._time_out(timeout_s) from error
             except OSError as error:

@@ -10,7 +10,9 @@ import pytest
 
 from poe import Node, protocol
 from poe.actors import Call, Error, GenServer
+from poe.actors.server_cell import cell_of_actor
 from poe.broker import RoutingTable
+from poe.broker.connection.connection import begin_get, begin_put
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import ConnectFailed, ConnectionClosed, PoeError
 from poe.storage import decode_records
@@ -39,11 +41,12 @@ class FrameReads(GenServer):
 
     def init(self, routes: RoutingTable):
         self.handler = RequestHandler(self, routes)
+        self.cell, self.routes = cell_of_actor(self), routes
 
     async def handle_call(self, request: Any, caller: Call):
         topic, pointer, limit = request
         try:
-            begun = self.handler.begin_get(topic, pointer, limit, BYTES_MAX)
+            begun = begin_get(self.cell, self.routes, topic, pointer, limit, BYTES_MAX)
             found = await self.handler.get(topic, pointer, limit, BYTES_MAX, begun)
         except PoeError as error:
             return Error(error)
@@ -55,11 +58,12 @@ class FramePuts(GenServer):
 
     def init(self, routes: RoutingTable):
         self.handler = RequestHandler(self, routes)
+        self.cell, self.routes = cell_of_actor(self), routes
 
     async def handle_call(self, request: Any, caller: Call):
         topic, messages = request
         try:
-            begun = self.handler.begin_put(topic, messages)
+            begun = begin_put(self.cell, self.routes, topic, messages)
             return await self.handler.put(topic, messages, begun)
         except PoeError as error:
             return Error(error)

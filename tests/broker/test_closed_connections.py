@@ -44,7 +44,7 @@ def connections():
 
 
 def reader_of(connection):
-    return vars(connection)["_input"].reader
+    return vars(connection)["_frames"]
 
 
 def parts_of(connection):

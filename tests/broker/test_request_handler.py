@@ -3,8 +3,9 @@
 import pytest
 
 from poe.actors import KILLED, NOPROC, GenServer, Stop
+from poe.actors.server_cell import cell_of_actor
 from poe.broker import may_repeat
-from poe.broker.requests.request_handler import RequestHandler
+from poe.broker.connection.connection import begin_get, begin_put
 from poe.broker.requests.retry import RETRY_S, TRIES_MAX
 from poe.errors import ActorDead, TopicUnavailable
 
@@ -85,11 +86,11 @@ class PlainAsker(GenServer):
     """Begins requests in a plain callback, as a connection does."""
 
     def init(self, routes):
-        self.handler = RequestHandler(self, routes)
+        self.cell, self.routes = cell_of_actor(self), routes
 
     def handle_call(self, request, caller):
-        put = self.handler.begin_put(TOPIC, [b"second"])
-        get = self.handler.begin_get(TOPIC, 0, 10, 1000)
+        put = begin_put(self.cell, self.routes, TOPIC, [b"second"])
+        get = begin_get(self.cell, self.routes, TOPIC, 0, 10, 1000)
         assert put
         assert get
         return put.is_done, get.is_done

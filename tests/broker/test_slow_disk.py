@@ -13,9 +13,9 @@ import pytest
 
 from poe.actors import KILL
 from poe.broker.appendix.message import Seal
-from poe.broker.connection.frame_input import FrameInput
+from poe.broker.connection.stream import Stream
 from poe.errors import CallTimeout, SyncFailed
-from poe.protocol import SCRATCH_SIZE, FrameReader, PutReply, PutRequest, decode_reply
+from poe.protocol import FrameReader, PutReply, PutRequest, decode_reply
 from poe.storage import Store, decode_records
 from tests.broker.nodes import connect, read_by_next
 from tests.waiting import wait_until
@@ -148,8 +148,8 @@ def test_a_put_that_has_to_be_made_again_gives_its_buffer_back_while_it_waits(no
 
 def buffers_in_use():
     """Tell how many connections have a receive buffer of those that are shared."""
-    inputs = [each for each in gc.get_objects() if isinstance(each, FrameInput)]
-    return sum(each._buffer is not None for each in inputs)  # noqa: SLF001
+    streams = [each for each in gc.get_objects() if isinstance(each, Stream)]
+    return sum(each.frames.is_in_scratch for each in streams)
 
 
 def sync_in_thread(node, told):
@@ -315,7 +315,7 @@ def receive_pointers(client, count):
     reader = FrameReader()
     pointers: list[int] = []
     while len(pointers) < count:
-        size = client.recv_into(reader.buffer(memoryview(bytearray(SCRATCH_SIZE))))
+        size = client.recv_into(reader.buffer())
         assert size
         reader.received(size)
         while (frame := reader.next_frame()) is not None:

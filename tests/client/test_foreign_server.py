@@ -11,7 +11,7 @@ import poe.client
 from poe import protocol
 from poe.client import Consumer, Producer
 from poe.errors import FrameTooLarge, PoeError, RemoteProtocolError
-from poe.protocol.frames import FRAME_MAX, SCRATCH_SIZE, FrameReader, frame_header
+from poe.protocol.frames import FRAME_MAX, FrameReader, frame_header
 from poe.testing import wait_until
 from tests.cli.processes import complaint
 from tests.cli.processes import poe as poe_command
@@ -153,8 +153,7 @@ def foreign_in_parts(part_size):
 )
 def test_a_frame_that_is_only_too_large_is_told_as_that(header):
     reader = FrameReader(1000)
-    scratch = memoryview(bytearray(SCRATCH_SIZE))
-    reader.buffer(scratch)[: len(header)] = header
+    reader.buffer()[: len(header)] = header
     reader.received(len(header))
     with pytest.raises(FrameTooLarge) as caught:
         reader.next_frame()

@@ -2,16 +2,32 @@
 
 from collections.abc import Iterator
 
-from poe.protocol import FrameReader, IndexedRecords, Record
+from poe.protocol import FRAME_MAX, FrameReader, IndexedRecords, Record
+from poe.protocol.frame_memory import FrameMemory
 
 Frame = tuple[int, bytes]
 
 
-def feed(reader: FrameReader, data: bytes, scratch: memoryview, piece_size: int) -> Iterator[Frame]:
-    """Receive `data` in pieces and yield a copy of each frame as soon as it is whole."""
+def new_reader(
+    scratch_bytes: int = 64, frame_max: int = FRAME_MAX
+) -> tuple[FrameReader, memoryview]:
+    """Return a reader, and the scratch that it is going to be lent."""
+    memory = FrameMemory(scratch_bytes=scratch_bytes)
+    scratch = memory.new_scratch()
+    memory.scratches.append(scratch)
+    return FrameReader(frame_max, memory), scratch
+
+
+def feed(
+    reader: FrameReader, data: bytes, piece_size: int, scratch: memoryview | None = None
+) -> Iterator[Frame]:
+    """Receive `data` in pieces and yield a copy of each frame as soon as it is whole.
+
+    Between two pieces the scratch, if it is given, is overwritten.
+    """
     rest = memoryview(data)
     while rest:
-        room = reader.buffer(scratch)
+        room = reader.buffer()
         size = min(len(room), len(rest), piece_size)
         room[:size] = rest[:size]
         rest = rest[size:]
@@ -19,7 +35,8 @@ def feed(reader: FrameReader, data: bytes, scratch: memoryview, piece_size: int)
         while (frame := reader.next_frame()) is not None:
             message_type, body = frame
             yield message_type, bytes(body)
-        scramble(scratch)
+        if scratch is not None:
+            scramble(scratch)
 
 
 def scramble(scratch: memoryview) -> None:
@@ -29,7 +46,7 @@ def scramble(scratch: memoryview) -> None:
 
 def whole_frame(data: bytes) -> Frame:
     """Return the one frame that fills `data`, received at once."""
-    (frame,) = feed(FrameReader(), data, memoryview(bytearray(len(data) + 1)), len(data))
+    (frame,) = feed(new_reader(len(data) + 1)[0], data, len(data))
     return frame
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poe.errors import LocalProtocolError, RemoteProtocolError
-from poe.protocol import batch as module
-from poe.protocol.batch import BATCH_COUNT_MAX, JoinedBatch, join_batch, split_batch
+from poe.protocol import put as module
+from poe.protocol.put import BATCH_COUNT_MAX, JoinedBatch, join_batch, split_batch
 
 SIZE_MAX = 1 << 20
 MESSAGES = st.lists(st.binary(min_size=1, max_size=20), min_size=1, max_size=60)

@@ -85,7 +85,7 @@ def test_frame_received_whole_is_the_message(message, data):
 
 @pytest.mark.parametrize(("message", "data"), FRAMES, ids=IDS)
 def test_frames_received_one_byte_at_a_time_are_the_messages(message, data):
-    frames = feed(FrameReader(), data * 2, memoryview(bytearray(100)), 1)
+    frames = feed(FrameReader(), data * 2, 1)
     decoded = [type(message).decode(memoryview(body)) for _, body in frames]
     assert decoded == [message, message]
 

@@ -136,7 +136,7 @@ def test_what_the_original_knows_is_not_asked_about(what):
 def test_other_frames_without_a_type_are_still_refused(head):
     reader = ReplyReader()
     content = bytes.fromhex(head)
-    reader.buffer(memoryview(bytearray(100)))[: len(content)] = content
+    reader.buffer()[: len(content)] = content
     reader.received(len(content))
     with pytest.raises(RemoteProtocolError, match="has no type"):
         reader.next_frame()

@@ -47,7 +47,7 @@ def test_a_sequenced_put_is_decoded_as_a_put_with_a_number():
 
 
 def test_sequenced_puts_received_one_byte_at_a_time_are_the_same():
-    frames = list(feed(FrameReader(), FRAME * 2, memoryview(bytearray(100)), 1))
+    frames = list(feed(FrameReader(), FRAME * 2, 1))
     assert frames == [(4, FRAME[6:])] * 2
 
 

@@ -12,7 +12,6 @@ from poe.errors import (
     RemoteProtocolError,
 )
 from poe.protocol import (
-    SCRATCH_SIZE,
     FrameReader,
     IndexedReply,
     RangeRequest,
@@ -20,9 +19,10 @@ from poe.protocol import (
     decode_request,
 )
 from poe.protocol.arguments import LIMIT_MAX
+from poe.protocol.frame_memory import SCRATCH_BYTES
 from poe.protocol.records import join_records
 from poe.record import POINTER_MAX
-from tests.protocol.streams import body_of, feed, records_of, scramble, whole_frame
+from tests.protocol.streams import body_of, feed, new_reader, records_of, scramble, whole_frame
 
 # Written by hand from the table of formats.
 POINTER = 0x04D5D1F6A1B2C3
@@ -102,19 +102,19 @@ def test_a_reply_is_byte_exact():
 
 
 def test_a_reply_received_one_byte_at_a_time_is_the_same():
-    frames = feed(FrameReader(), REPLY * 2, memoryview(bytearray(100)), 1)
+    frames = feed(FrameReader(), REPLY * 2, 1)
     for _, each in frames:
         assert records_of(IndexedReply.decode(memoryview(each)).records) == [(1, b"a"), (3, b"bc")]
 
 
-@pytest.mark.parametrize("size", [1, SCRATCH_SIZE - 50, SCRATCH_SIZE, SCRATCH_SIZE * 3])
+@pytest.mark.parametrize("size", [1, SCRATCH_BYTES - 50, SCRATCH_BYTES, SCRATCH_BYTES * 3])
 def test_records_outlive_the_memory_that_their_frame_was_received_into(size):
     records = [(1, b"x" * size), (2, b"y")]
     frame = IndexedReply.head(entries_of(records), size + 23) + join_records(records)
-    reader, scratch = FrameReader(), memoryview(bytearray(SCRATCH_SIZE))
+    reader, scratch = new_reader(SCRATCH_BYTES)
     rest, found = memoryview(frame), None
     while found is None:
-        room = reader.buffer(scratch)
+        room = reader.buffer()
         part = min(len(room), len(rest))
         room[:part], rest = rest[:part], rest[part:]
         reader.received(part)

@@ -6,7 +6,6 @@ import struct
 
 from poe import client, protocol
 from poe.protocol import (
-    SCRATCH_SIZE,
     ControlReply,
     ControlRequest,
     DataReply,
@@ -28,7 +27,6 @@ class RawClient:
     def __init__(self, address, timeout_s=TIMEOUT_S):
         self.socket = socket.create_connection(address, timeout_s)
         self.reader = FrameReader()
-        self.scratch = memoryview(bytearray(SCRATCH_SIZE))
 
     def __enter__(self):
         return self
@@ -46,7 +44,7 @@ class RawClient:
         """Tell type and body of the next frame; None when the server has closed."""
         while (frame := self.reader.next_frame()) is None:
             try:
-                size = self.socket.recv_into(self.reader.buffer(self.scratch))
+                size = self.socket.recv_into(self.reader.buffer())
             except ConnectionResetError:
                 return None
             if not size:

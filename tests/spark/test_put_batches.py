@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from poe.errors import RowsRefused
-from poe.protocol.batch import join_batch
+from poe.protocol.put import join_batch
 from poe.spark import put_batches as module
 from poe.spark.put_batches import check_columns, put_batches
 

@@ -21,7 +21,6 @@ from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.broker.appendix.message import ReleaseWaiting
 from poe.broker.connection.client_count import ClientCount
 from poe.broker.connection.connection import DRAIN_S, Connection, ConnectionOptions, ConnectionParts
-from poe.broker.connection.frame_input import Scratch
 from poe.broker.connection.listen_address import ListenAddress
 from poe.broker.connection.spare_descriptor import SpareDescriptor
 from poe.broker.log_limit import ONCE_A_MINUTE
@@ -30,6 +29,7 @@ from poe.broker.requests.byte_budget import ByteBudget
 from poe.errors import Overloaded, PoeError
 from poe.option import Range, check_options
 from poe.protocol import ErrorReply
+from poe.protocol.frame_memory import FrameMemory
 from poe.supervision import (
     ChildKind,
     ChildSpec,
@@ -41,6 +41,11 @@ from poe.supervision import (
 )
 
 logger = logging.getLogger("poe.broker")
+
+_SCRATCHES_MAX = 16
+_BLOCKS_MAX = 6
+"""Scratches, and blocks for large frames, that stay when all clients have gone: 2 and some 6 MiB.
+"""
 
 CONNECTION_SUP = "connection_sup"
 ACCEPTORS_COUNT = 10
@@ -140,7 +145,10 @@ class ListenerParts:
     options: ListenerOptions
     connection_options: ConnectionOptions
     bound: BoundPort = field(default_factory=BoundPort)
-    scratch: Scratch = field(default_factory=Scratch)
+    memory: FrameMemory = field(
+        default_factory=lambda: FrameMemory(blocks_max=_BLOCKS_MAX, scratches_max=_SCRATCHES_MAX)
+    )
+    """What connections receive into."""
 
 
 class ListenerSup(Supervisor):
@@ -173,7 +181,7 @@ class ListenerSup(Supervisor):
         clients = ClientCount(options.connections_max, options.connections_per_address_max)
         budget = ByteBudget(options.in_flight_max, options.connections_max)
         self._spare = SpareDescriptor()
-        shared = ConnectionParts(parts.routes, parts.scratch, budget, parts.connection_options)
+        shared = ConnectionParts(parts.routes, parts.memory, budget, parts.connection_options)
         template = ChildSpec(
             id="connection",
             actor=Connection,

@@ -14,7 +14,6 @@ from typing import Any
 
 from poe.actors import Call, GenServer
 from poe.actors.reply_deadline import ReplyDeadline
-from poe.actors.server_cell import cell_of_actor
 from poe.broker.appendix.message import (
     MOVED,
     FindLastPut,
@@ -68,7 +67,7 @@ class RequestHandler:
     memory; None is for those of the own process, which alone may put onto reserved topics.
     """
 
-    __slots__ = ("_cell", "_is_wanted", "_put_timeout_s", "actor", "deadline", "room", "routes")
+    __slots__ = ("_is_wanted", "_put_timeout_s", "actor", "deadline", "room", "routes")
 
     def __init__(
         self,
@@ -79,33 +78,11 @@ class RequestHandler:
         room: Room | None = None,
     ) -> None:
         self.actor = actor
-        self._cell = cell_of_actor(actor)
         self.routes = routes
         self._is_wanted = is_wanted
         self._put_timeout_s = put_timeout_s
         self.deadline = ReplyDeadline(put_timeout_s)
         self.room = room
-
-    def begin_put(self, topic: bytes, messages: Messages, put: PutKey | None = None) -> Call | None:
-        """Make the call that a put usually takes; None when the topic has no writer yet.
-
-        Mostly it is done at once, and its value the pointer. `put` goes on from it if not.
-        """
-        route = self.routes.get(topic)
-        if route is None or (topic[:4] == b"poe." and self._is_refused(topic)):
-            return None
-        return self._cell.call_leaf(route.refs[-1], Put(messages, put))
-
-    def begin_get(self, topic: bytes, pointer: int, limit: int, bytes_max: int) -> Call | None:
-        """Make the call that a get usually takes; None when the topic has no route.
-
-        Mostly it is done at once, and its value the `FileSlice`. `get` goes on from it if not.
-        """
-        route = self.routes.get(topic)
-        if route is None:
-            return None
-        reader = route.reader(pointer) if route.bounds else route.refs[-1]
-        return self._cell.call_leaf(reader, Get(pointer, limit, bytes_max))
 
     async def put(
         self,
@@ -116,7 +93,7 @@ class RequestHandler:
     ) -> int:
         """Append a batch and return the pointer of its last message; the same if it is repeated.
 
-        `begun` is what `begin_put` returned for it, if that was asked.
+        `begun` is the first call for it, if one was made.
 
         Raises:
             StorageError: refused; nothing is stored, except for SyncFailed, which says so.
@@ -126,16 +103,22 @@ class RequestHandler:
             ActorDead: the appendix server ended before it answered; it may be stored.
             CallTimeout: the disk has not taken it in time; it may be stored.
         """
-        call = begun or self.begin_put(topic, messages, put_id)
-        if call is None and self._is_refused(topic):
+        if begun is None and self._is_refused(topic):
             raise ReservedTopic(topic)
+        call = begun
+        route = self.routes.get(topic) if begun is None else None
 
         async def ask() -> Any:  # noqa: ANN401 - the pointer
-            nonlocal call
+            nonlocal call, route
             made, call = call, None
             if made is None:
+                known, route = route, None
                 try:
-                    writer = await self.ask_registry(EnsureWriter(topic, messages, put_id))
+                    writer = (
+                        await self.ask_registry(EnsureWriter(topic, messages, put_id))
+                        if known is None
+                        else known.writer
+                    )
                 except ActorDead as error:
                     if may_repeat(error, is_put=False):
                         return MOVED
@@ -157,7 +140,7 @@ class RequestHandler:
     ) -> Awaitable[FileSlice | None]:
         """Find up to `limit` records behind `pointer`; None when there are none.
 
-        `begun` is what `begin_get` has just returned for it, if that was asked.
+        `begun` is the first call for it, if one was just made.
 
         Raises (when awaited):
             StorageError: the topic cannot be read.

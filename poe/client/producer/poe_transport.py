@@ -35,15 +35,14 @@ from poe.errors import (
 )
 from poe.protocol import (
     FRAME_MAX,
-    SCRATCH_SIZE,
     ErrorReply,
     PutReply,
     SequencedPutRequest,
     decode_reply,
     frame_header,
 )
-from poe.protocol.messages import put_frame
 from poe.protocol.original import ReplyReader
+from poe.protocol.put import put_frame
 from poe.protocol.wire import connect_failure, find_original
 from poe.topic_name import is_plain
 
@@ -201,7 +200,6 @@ class PoeLink:
         """Whether it was lost before anything was answered that had been sent."""
         self._loop = asyncio.get_running_loop()
         self._reader = ReplyReader()
-        self._scratch = memoryview(bytearray(SCRATCH_SIZE))
         self._sending = threading.Lock()
         self._waiting: deque[Done] = deque()
         self._unsent: deque[memoryview] = deque()
@@ -306,7 +304,7 @@ class PoeLink:
     def _receive_once(self) -> str:
         """Receive what is there, and hand out replies; return why it was the end, or nothing."""
         try:
-            size = self._reader.receive(self._socket.recv_into, self._scratch)
+            size = self._reader.receive(self._socket.recv_into)
             if not size:
                 return f"{self._peer} closed the connection{self._last_words}"
             while (frame := self._reader.next_frame()) is not None:

@@ -13,7 +13,7 @@ from poe.client.producer.callbacks import Callback, Callbacks, Massage, check_fu
 from poe.errors import LocalProtocolError, OptionError, UnknownOption
 from poe.option import Range, check_options
 from poe.protocol import IN_FLIGHT_MAX, topic_bytes
-from poe.protocol.batch import BATCH_COUNT_MAX
+from poe.protocol.put import BATCH_COUNT_MAX
 
 OTHERS = b"*"
 """Stands for the topics that are not named."""

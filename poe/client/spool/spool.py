@@ -39,7 +39,7 @@ from poe.errors import (
 )
 from poe.option import check_option
 from poe.protocol import PutId
-from poe.protocol.put_id import PUT_ID_SIZE
+from poe.protocol.put import PUT_ID_SIZE
 from poe.storage import Files, RealFiles
 from poe.storage.failure import reading
 from poe.storage.slab_log import CorruptSlabRecord, EndOfLog, OutOfBounds, Reader, Writer, expire

@@ -80,7 +80,8 @@ class Index:
     @property
     def count(self) -> int:
         """How many entries there are."""
-        self._encode_batches()
+        if self._batches:
+            self._encode_batches()
         return self.flushed_count + len(self._pending) // ENTRY_BYTES
 
     def flush(self) -> bytearray:

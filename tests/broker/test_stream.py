@@ -4,15 +4,19 @@ import logging
 import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from poe.actors import GenServer
 from poe.actors.socket_watch import SocketWatch
-from poe.broker.connection.reply_sender import ReplySender
+from poe.broker.connection.stream import Stream
+from poe.broker.requests.byte_budget import ByteBudget, Holding
 from poe.errors import ConnectionClosed
+from poe.protocol import FrameReader, PointerRequest, PutReply, PutRequest
 from poe.storage import FileSlice, RealFiles
-from tests.broker.nodes import KILLING
+from tests.broker.nodes import KILLING, address, connect
+from tests.waiting import wait_until
 
 
 class Sender(GenServer):
@@ -22,16 +26,18 @@ class Sender(GenServer):
 
     def init(self, peer):
         self.watch = SocketWatch(self, peer)
-        self.sender = ReplySender(peer, self.watch, 1.0)
+        holding = Holding(ByteBudget(1 << 20, 1), lambda: None)
+        self.stream = Stream(peer, FrameReader(), holding, self.watch, 1.0)
 
     def handle_call(self, request, caller):
         return self.send(request)
 
     async def send(self, records):
         try:
-            is_out = self.sender.start(b"head", records)
+            end = records.offset + records.length
+            is_out = self.stream.push(b"head", records.file, records.offset, end)
             if not is_out:
-                await self.sender.finish()
+                await self.stream.finish()
         except ConnectionClosed as error:
             return str(error)
         return is_out
@@ -85,3 +91,39 @@ def receive(peer, size):
     while len(received) < size:
         received += peer.recv(1000)
     return received
+
+
+@pytest.mark.parametrize("length", [20, 50_000])
+def test_a_data_file_that_was_cut_ends_the_connection_of_who_reads_it(node, caplog, length):
+    """A small reply is read from the file, a large one is sent by the kernel."""
+    node.put_many(b"t", [b"x" * length] * 10)
+    (path,) = Path(node.config.dir).glob("topics/t/*_data")
+    os.truncate(path, 5 * (length + 11))
+    with caplog.at_level(logging.ERROR, "poe.broker"), connect(node) as client:
+        assert len(client.read(b"t", 0, 5)) == 5
+        with pytest.raises(ConnectionClosed):
+            client.read(b"t", 0, 10)
+    assert "cut short" in caplog.text
+
+
+def test_replies_that_the_peer_takes_late_come_whole_and_in_order(node):
+    """Small ones, of which the kernel takes any part before it takes no more."""
+    node.put_many(b"t", [b"x" * 50] * 20)
+    count = 3000
+    requests = PointerRequest(b"t", 0, 20).encode() + PutRequest(b"t", [b"y"]).encode()
+    with socket.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        peer.connect(address(node))
+        peer.sendall(requests * count)
+        wait_until(lambda: len(node.info()[0][1]) == 1 and node.info()[0][1][0][1].count > 30)
+        reader, kinds, pointers = FrameReader(), list[int](), list[int]()
+        while len(kinds) < 2 * count:
+            assert reader.receive(peer.recv_into)
+            while (frame := reader.next_frame()) is not None:
+                kinds.append(frame[0])
+                if frame[0] == PutReply.MESSAGE_TYPE:
+                    pointers.append(PutReply.decode(frame[1]).pointer)
+                else:
+                    assert len(frame[1]) == 20 * 61
+    assert kinds == [1, 3] * count
+    assert pointers == sorted(set(pointers))

@@ -1,4 +1,4 @@
-"""The messages of one put request: join them into bytes, and split bytes into views of messages.
+"""A put on the wire: which put it is, its messages, the request that carries them, and the reply.
 
 Nothing here loops over messages of equal size: the length fields of such a batch stand at equal
 distances, so one comparison checks all of them. Where the sizes differ the chain of lengths has to
@@ -7,18 +7,24 @@ be walked, since each length says where the next one is.
 Layout of a batch (big-endian), per message:
     length   u32   1 or more
     message  bytes
+
+Source: poe_protocol.erl.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, repeat
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - the name says nothing without its module
-from typing import Any, overload
+from typing import Any, ClassVar, NamedTuple, Self, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from poe.errors import LocalProtocolError, RemoteProtocolError
+from poe.protocol.arguments import LIMIT_MAX, topic_bytes
+from poe.protocol.frames import FRAME_MAX, TYPE_SIZE, frame_header
+from poe.record import POINTER_BYTES
 
 BATCH_COUNT_MAX = 1 << 18
 """Messages in one put request: a view costs 184 bytes, however short its message is."""
@@ -36,6 +42,237 @@ _pack_length = _LENGTH.pack
 _unpack_length = _LENGTH.unpack_from
 _LENGTH_FIELD = np.dtype((np.void, LENGTH_SIZE))
 _BYTE = np.dtype(np.uint8)
+
+_TOPIC_LENGTH_SIZE = 4
+_pack_put_header = Struct(">IHI").pack
+
+PRODUCER_SIZE = 16
+"""Bytes of a producer's name."""
+PUT_ID_SIZE = PRODUCER_SIZE + 8
+
+_PUT_ID = Struct(f">{PRODUCER_SIZE}sII")
+
+
+class PutId(NamedTuple):
+    """The number of a put, for `write` and `put_many`: stored once, however often it is sent.
+
+    Put again with the same number what was not answered: a server that has stored it answers as it
+    did or would have done the first time.
+
+    Wire:
+        producer  16 bytes
+        epoch     u32
+        sequence  u32
+    """
+
+    producer: bytes
+    """16 bytes that nobody else uses on the topic, such as those of a random UUID."""
+
+    epoch: int
+    """0 to 2^32 - 1. Who begins a greater one than before shuts out whoever still puts in that."""
+
+    sequence: int
+    """0 for the first put onto the topic in an epoch, then 1 more each time; to 2^32 - 1."""
+
+    def encode(self) -> bytes:
+        """Return the bytes.
+
+        Raises:
+            LocalProtocolError: a field is out of range.
+        """
+        check_producer(self.producer)
+        for name, value in (("epoch", self.epoch), ("sequence", self.sequence)):
+            if type(value) is not int or not 0 <= value <= LIMIT_MAX:
+                msg = f"{name} of a put is {value!r}; use 0 to {LIMIT_MAX}"
+                raise LocalProtocolError(msg)
+        return _PUT_ID.pack(*self)
+
+    @classmethod
+    def decode(cls, content: memoryview) -> Self:
+        """Parse `PUT_ID_SIZE` bytes."""
+        return cls._make(_PUT_ID.unpack(content))
+
+
+class LastPut(NamedTuple):
+    """The newest put of a producer that is stored."""
+
+    epoch: int
+    sequence: int
+    pointer: int
+    """Of its last message."""
+
+
+def check_producer(producer: object) -> bytes:
+    """Return the name of a producer.
+
+    Raises:
+        LocalProtocolError: it is none.
+    """
+    if not isinstance(producer, bytes) or len(producer) != PRODUCER_SIZE:
+        msg = f"producer of a put is {producer!r}; use {PRODUCER_SIZE} bytes, such as uuid4().bytes"
+        raise LocalProtocolError(msg)
+    return producer
+
+
+class _PutFields(NamedTuple):
+    topic: bytes
+    messages: Messages
+    put_id: PutId | None = None
+
+
+class PutRequest(_PutFields):
+    """Append messages to a topic: all of them, in order, or none.
+
+    A tuple, as `PointerRequest`. After `decode` the messages are views into the body: a row each of
+    a 2-D array where all sizes are equal.
+
+    Wire:
+        topic length  u32   1 or more
+        topic         bytes
+        messages      rest  a batch, see above
+
+    Source: poe_protocol.erl, encode_put_request/2.
+    """
+
+    __slots__ = ()
+
+    MESSAGE_TYPE: ClassVar[int] = 2
+
+    def encode(self, frame_max: int = FRAME_MAX) -> bytes:
+        """Return the frame.
+
+        Raises:
+            LocalProtocolError: empty topic, no messages, an empty message, too many of them, or a
+                frame beyond `frame_max`.
+        """
+        topic = topic_bytes(self.topic)
+        head_size = TYPE_SIZE + _TOPIC_LENGTH_SIZE + len(topic)
+        batch = join_batch(self.messages, frame_max - head_size)
+        length = head_size + len(batch)
+        return _pack_put_header(length, self.MESSAGE_TYPE, len(topic)) + topic + batch
+
+    @classmethod
+    def decode(cls, body: memoryview) -> Self:
+        """Parse and check a whole body; nothing is copied but the topic.
+
+        Raises:
+            RemoteProtocolError: any length that is 0 or does not add up, or no message.
+        """
+        if len(body) < _TOPIC_LENGTH_SIZE:
+            msg = f"put request of {len(body)} bytes has no topic"
+            raise RemoteProtocolError(msg)
+        topic_end = _TOPIC_LENGTH_SIZE + _unpack_length(body)[0]
+        if not _TOPIC_LENGTH_SIZE < topic_end <= len(body):
+            msg = (
+                f"topic of {topic_end - _TOPIC_LENGTH_SIZE} bytes in a put request of "
+                f"{len(body)} bytes"
+            )
+            raise RemoteProtocolError(msg)
+        messages = split_batch(body[topic_end:])
+        # As in `PointerRequest.decode`.
+        return tuple.__new__(cls, (bytes(body[_TOPIC_LENGTH_SIZE:topic_end]), messages, None))
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how many bytes of memory the messages take."""
+        return memory_of(self.messages)
+
+    def copied(self) -> Self:
+        """Return the request with messages of its own, in place of views into received bytes."""
+        return type(self)(self.topic, copy_batch(self.messages), self.put_id)
+
+
+class SequencedPutRequest(PutRequest):
+    """A put request with a number, `put_id`: stored once, however often it is sent.
+
+    Wire:
+        put id  24 bytes, see `PutId`
+        put     rest  the body of a `PutRequest`
+    """
+
+    __slots__ = ()
+
+    MESSAGE_TYPE: ClassVar[int] = 4
+
+    def encode(self, frame_max: int = FRAME_MAX) -> bytes:
+        """Return the frame.
+
+        Raises:
+            LocalProtocolError: a put id out of range, or as for a `PutRequest`.
+        """
+        assert self.put_id is not None
+        topic = self.topic
+        if type(topic) is not bytes or not topic:
+            topic = topic_bytes(topic)
+        head = self.put_id.encode() + _pack_length(len(topic)) + topic
+        batch = join_batch(self.messages, frame_max - TYPE_SIZE - len(head))
+        return frame_header(self.MESSAGE_TYPE, len(head) + len(batch)) + head + batch
+
+    @classmethod
+    def decode(cls, body: memoryview) -> Self:
+        """Parse and check a whole body; nothing is copied but put id and topic.
+
+        Raises:
+            RemoteProtocolError: it is too short for a put id, or as for a `PutRequest`.
+        """
+        if len(body) < PUT_ID_SIZE:
+            msg = f"sequenced put request of {len(body)} bytes has no put id"
+            raise RemoteProtocolError(msg)
+        topic, messages, _ = PutRequest.decode(body[PUT_ID_SIZE:])
+        return cls(topic, messages, PutId.decode(body[:PUT_ID_SIZE]))
+
+
+def put_frame(topic: bytes, messages: Messages, put_id: PutId | None, frame_max: int) -> bytes:
+    """Return the frame that puts messages onto a topic; with a number, if one is given.
+
+    Raises:
+        LocalProtocolError: as `PutRequest.encode`.
+    """
+    if put_id is None:
+        return PutRequest(topic, messages).encode(frame_max)
+    return SequencedPutRequest(topic, messages, put_id).encode(frame_max)
+
+
+@dataclass(frozen=True, slots=True)
+class PutReply:
+    """A put request was done.
+
+    Wire:
+        pointer  u56   of the last message
+
+    Source: poe_protocol.erl, encode_put_reply/1.
+    """
+
+    MESSAGE_TYPE: ClassVar[int] = 3
+
+    pointer: int
+
+    @staticmethod
+    def frame(pointer: int) -> bytes:
+        """Return the frame for a pointer, without making the value first."""
+        return _PUT_REPLY_HEADER + pointer.to_bytes(POINTER_BYTES, "big")
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        return self.frame(self.pointer)
+
+    @classmethod
+    def decode(cls, body: memoryview) -> Self:
+        """Parse a whole body.
+
+        Raises:
+            RemoteProtocolError: the body is not 7 bytes.
+        """
+        if len(body) != POINTER_BYTES:
+            msg = f"put reply of {len(body)} bytes, not {POINTER_BYTES}"
+            raise RemoteProtocolError(msg)
+        return cls(int.from_bytes(body, "big"))
+
+
+_PUT_REPLY_HEADER = frame_header(PutReply.MESSAGE_TYPE, POINTER_BYTES)
+
+
+# ---- the messages of a put ----
 
 
 class JoinedBatch(Sequence[memoryview]):
