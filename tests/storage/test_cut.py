@@ -194,8 +194,9 @@ def test_a_sync_that_ends_when_its_segment_was_taken_over_leaves_the_lock_of_the
     segment = store.create_segment(b"t", NOW)
     segment.append([b"one", b"two"], NOW)
     segment.sync()
-    fail_a_sync(layer, segment)
-    sync = segment.begin_cut("I/O error")
+    segment.append([b"three"], NOW)
+    segment.seal()
+    sync = segment.begin_sync()
     repaired = store.repair_segment(b"t", segment)
     assert repaired is not None
     repaired.unseal()

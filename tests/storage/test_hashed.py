@@ -131,4 +131,4 @@ def test_a_newer_version_a_required_feature_and_another_hash_are_refused(offset,
 
 
 def test_a_feature_that_may_be_ignored_is_ignored():
-    assert FileHeader.decode(resigned(10, 1), "t/1_sum", SUM_MAGIC) == HEADER
+    assert FileHeader.decode(resigned(10, 2), "t/1_sum", SUM_MAGIC) == HEADER

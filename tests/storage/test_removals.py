@@ -277,8 +277,11 @@ def test_what_a_power_cut_brings_back_goes_on_behind_what_was_removed(disk):
     (segment,) = store.topics[b"t"]
     assert synced <= segment.last_pointer < lost
     segment.unseal()
-    assert segment.append([b"d"], NOW) > lost
-    assert segment.next(lost) == (segment.last_pointer, b"d")
+    assert segment.failure
+    behind = store.create_segment(b"t", NOW)
+    assert behind.append([b"d"], NOW) > lost
+    assert behind.base == 102
+    assert behind.next(lost) == (behind.last_pointer, b"d")
 
 
 def test_of_many_removed_segments_the_newest_are_known_one_by_one(disk):

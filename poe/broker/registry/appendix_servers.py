@@ -8,7 +8,7 @@ import contextlib
 import logging
 
 from poe.actors import ActorRef, GenServer
-from poe.broker.appendix.message import CheckLimits, Finish
+from poe.broker.appendix.message import CheckLimits, Finish, LimitReached
 from poe.broker.appendix.sync_rounds import SyncRounds
 from poe.broker.registry.routing_table import Route, RoutingTable
 from poe.broker.registry.topic_settings import TopicSettings
@@ -155,6 +155,10 @@ class AppendixServers:
                 await sync
         for ref in refs:
             self.delete_segment(topic, await self.end(ref))
+
+    def replace_later(self, topic: bytes, writer: ActorRef) -> None:
+        """Have the registry give a topic another segment, since that of its writer takes no more."""
+        self._registry.cast(self._registry.ref, LimitReached(topic, writer))
 
     def delete_segment(self, topic: bytes, segment: Segment) -> None:
         """Remove a segment that nobody owns; files that stay are left to the next recovery."""

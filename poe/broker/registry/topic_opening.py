@@ -50,6 +50,8 @@ class TopicOpening:
             self._routes.add(topic, ref, bound)
             bound = segment.pointer_high
         self._disk_failures.unseal(topic, segments[-1])
+        if segments[-1].failure:
+            self._servers.replace_later(topic, refs[-1])
 
     async def wake(self, topic: bytes) -> None:
         """Give appendix servers to a topic, if it rests or is out of service.

@@ -8,14 +8,16 @@ at their end: a last piece may be torn, or follow one that a power cut has taken
 Layout of the header (64 bytes, big endian):
     magic          8 bytes  which file it is
     version        u16      1
-    feature flags  u16      low byte: who does not know a bit must not write; high byte: may ignore
+    feature flags  u16      low byte: who does not know a bit must not write; high byte: may ignore;
+                            0x0100: the field `base` tells of it
     hash id        u8       1 = xxh3-64
     reserved       3 bytes
     after pointer  u64      of sums: of the last message before the segment, while that may not be
                             durable; else 0
     store id       16 bytes of a slab: id of the log
     timestamp      u64      of the segment, 0 of the files of a whole store; of a slab: its address
-    created        u64      microseconds since the epoch; 0 where nobody knows
+    base           u64      of sums: ordinal of the segment's first record; means nothing without its
+                            flag, as in older versions
     hash           u64      of the bytes before
 """
 
@@ -35,6 +37,7 @@ _HEADER = struct.Struct(">8sHHB3xQ16sQQ")
 _VERSION = 1
 _HASH_ID = 1
 _REQUIRED_FEATURES = 0x00FF
+_HAS_BASE = 0x0100
 _HASH = struct.Struct(">Q")
 
 
@@ -44,14 +47,17 @@ class FileHeader:
 
     store_id: bytes
     timestamp: int
-    created_us: int = 0
     after_pointer: int = 0
     """Of the last message before the segment, where that was not durable yet; else 0."""
 
+    base: int | None = None
+    """Ordinal of the first record of a segment; None where the header does not tell."""
+
     def encode(self, magic: bytes) -> bytes:
         """Encode it."""
-        fields = self.after_pointer, self.store_id, self.timestamp, self.created_us
-        return seal(_HEADER.pack(magic, _VERSION, 0, _HASH_ID, *fields))
+        features = 0 if self.base is None else _HAS_BASE
+        fields = self.after_pointer, self.store_id, self.timestamp, self.base or 0
+        return seal(_HEADER.pack(magic, _VERSION, features, _HASH_ID, *fields))
 
     @classmethod
     def decode(cls, content: bytes, path: str, magic: bytes) -> Self | None:
@@ -68,13 +74,13 @@ class FileHeader:
             return None
         if version != _VERSION or hash_id != _HASH_ID or features & _REQUIRED_FEATURES:
             raise FormatNotSupported(path, f"version {version}, features {features:#06x}")
-        after_pointer, store_id, timestamp, created_us = fields
-        return cls(store_id, timestamp, created_us, after_pointer)
+        after_pointer, store_id, timestamp, base = fields
+        return cls(store_id, timestamp, after_pointer, base if features & _HAS_BASE else None)
 
     @classmethod
-    def of_segment(cls, path: str, store_id: bytes) -> Self:
+    def of_segment(cls, path: str, store_id: bytes, base: int | None = None) -> Self:
         """Return the one that the files of a segment should have; `path` is less `_data`."""
-        return cls(store_id, int(path.rpartition("/")[2]))
+        return cls(store_id, int(path.rpartition("/")[2]), base=base)
 
     def or_found(self, content: bytes, path: str, magic: bytes) -> tuple["FileHeader", bool]:
         """Return the header of a file, and whether it is there and of this segment, else this one.

@@ -9,7 +9,7 @@ How far into the data that goes is told by where the last of them ends, or by a 
 receipt of no put, which says that what lies before it in the data has all its receipts. There is
 one wherever a sync ends in what was put without a sequence.
 
-It begins with the header of `hashed.py`, with magic "poe-seq" and a zero; created is 0.
+It begins with the header of `hashed.py`, with magic "poe-seq" and a zero; no base.
 
 Layout of a receipt (64 bytes, big endian):
     producer   16 bytes

@@ -84,6 +84,12 @@ class Extent:
     damage: tuple[str, ...] = ()
     """What was found to be lost or changed, and is not repaired by this."""
 
+    base: int | None = None
+    """Ordinal of the first record; None where nothing tells it."""
+
+    lost_count: int = 0
+    """Records that were there behind the last one, and durable; their ordinals stay theirs."""
+
 
 def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
     files: Files,
@@ -95,6 +101,7 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
     noted: Kind | None = None,
     is_after_power_cut: bool = False,
     before_pointer: int | None = None,
+    base: int | None = None,
 ) -> Extent | None:
     """Make a segment trustworthy and unlocked; `path` is its path less `_data`.
 
@@ -108,6 +115,7 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
         is_after_power_cut: whether the store was not closed before the machine started anew.
         before_pointer: of the last message before the segment in its topic, 0 where there is none;
             None where nobody knows.
+        base: ordinal of the first record, where the sums do not tell; None where nobody knows.
 
     Returns:
         What it holds, or None when there is no data file, or the files belong elsewhere; what else
@@ -124,7 +132,7 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
         lock = find_lock(files, path + "_lock")
         data = open_maybe(files, path + "_data")
         index = open_maybe(files, path + "_index")
-        sums = read_sums(files, path, store_id)
+        sums = read_sums(files, path, store_id, base)
         owner = foreign_owner(path, sums, data)
         if noted is not None and sums.file is None and data is not None:
             _log.error("%s_sum is lost; it is made from the data as that is", path)
@@ -158,8 +166,8 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
     return extent
 
 
-def adopt(files: Files, path: str, store_id: bytes) -> SumState:
-    """Make the sums of a closed segment that has none.
+def adopt(files: Files, path: str, store_id: bytes, base: int | None = None) -> SumState:
+    """Make the sums of a closed segment that has none; `base` is the ordinal of its first record.
 
     Raises:
         ReadFailed: a file cannot be opened or read.
@@ -175,9 +183,8 @@ def adopt(files: Files, path: str, store_id: bytes) -> SumState:
     entries.append(closing_entry(data.size(), last_pointer, Flag.CLEAN | Flag.ADOPTED))
     content, chain = SUMS.encode(entries, seed_of(path, store_id))
     with writing(path + "_sum"):
-        replace_file(
-            files, path + "_sum", FileHeader.of_segment(path, store_id).encode(SUM_MAGIC) + content
-        )
+        header = FileHeader.of_segment(path, store_id, base)
+        replace_file(files, path + "_sum", header.encode(SUM_MAGIC) + content)
     return SumState(FILE_HEADER_BYTES + len(content), chain, entries[-1].flags)
 
 
@@ -187,15 +194,17 @@ class FoundSums:
 
     file: OpenFile | None
     header: FileHeader
-    """The one that it should have."""
+    """The one that it should have, with the base that it has or was told."""
 
     has_header: bool
     seed: int
     entries: list[FoundSum]
 
 
-def read_sums(files: Files, path: str, store_id: bytes) -> FoundSums:
-    """Read the sums of a segment.
+def read_sums(
+    files: Files, path: str, store_id: bytes, base: int | None = None
+) -> FoundSums:
+    """Read the sums of a segment; `base` is that of a header which does not tell it.
 
     Raises:
         FormatNotSupported: a newer version has written them.
@@ -206,6 +215,8 @@ def read_sums(files: Files, path: str, store_id: bytes) -> FoundSums:
     header, has_header = FileHeader.of_segment(path, store_id).or_found(
         content, path + "_sum", SUM_MAGIC
     )
+    if header.base is None:
+        header = replace(header, base=base)
     seed = seed_of(path, header.store_id)
     entries = SUMS.decode(content[FILE_HEADER_BYTES:], seed)
     return FoundSums(file, header, has_header, seed, entries)
@@ -269,7 +280,7 @@ def _closed(data: OpenFile, index: OpenFile, sums: FoundSums) -> Extent | None:
     covered = _covered(data, index, data_size)
     is_exact = covered.size_bytes == data_size and covered.count * ENTRY_BYTES == index_size
     if not is_exact or sums.file is None:
-        return covered if is_exact else None
+        return replace(covered, base=sums.header.base) if is_exact else None
     if not sums.has_header or not sums.entries or not all(e.is_chained for e in sums.entries):
         return None
     last = sums.entries[-1].entry
@@ -283,9 +294,7 @@ def _closed(data: OpenFile, index: OpenFile, sums: FoundSums) -> Extent | None:
         for each in sums.entries
         if each.entry.flags & Flag.CORRUPT
     )
-    return Extent(
-        covered.count, data_size, covered.pointer_low, covered.pointer_high, state, damage
-    )
+    return replace(covered, sums=state, damage=damage, base=sums.header.base)
 
 
 def _covered(data: OpenFile, index: OpenFile, end: int) -> Extent:
@@ -376,7 +385,16 @@ class _Recovery:
             pointer_low, _ = decode_entry(first)
         damage = tuple(survey.damage)
         last_pointer = survey.last_pointer if survey.count else 0
-        return Extent(survey.count, survey.end, pointer_low, last_pointer, state, damage)
+        return Extent(
+            survey.count,
+            survey.end,
+            pointer_low,
+            last_pointer,
+            state,
+            damage,
+            self._sums.header.base,
+            max(survey.told_count - survey.count, 0),
+        )
 
     def _survey(self) -> Survey:
         sums, size_bytes = self._sums, self._data.size()

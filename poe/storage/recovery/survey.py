@@ -15,7 +15,7 @@ from xxhash import xxh3_64_intdigest
 
 from poe.record import ENTRY_BYTES, POINTER_MAX, RECORD_HEADER_BYTES
 from poe.storage.files import OpenFile
-from poe.storage.formats.record import Numbers, encode_entries
+from poe.storage.formats.record import Numbers, decode_entry, encode_entries, encode_runs
 from poe.storage.formats.sum_file import SUM_DATA_BYTES, Flag, FoundSum, SumEntry, hash_of
 from poe.storage.recovery.scan import RecordPlaces, scan_records
 
@@ -82,6 +82,9 @@ class Survey:
     is_short: bool = False
     """Whether the data ends inside of what an entry covers; no hash can tell of that part."""
 
+    told_count: int = 0
+    """Records in all, by durable entries that the data does not reach to; 0 where it does."""
+
     _is_index_aligned: bool = True
     """Whether record numbers are still those of the index file."""
 
@@ -101,7 +104,7 @@ class Survey:
         if is_suspicious and not self._any_fits(found):
             self.damage.append("the sums belong to another segment")
             return
-        gap_end: int | None = None
+        gap: list[SumEntry] = []
         for number, each in enumerate(found):
             is_usable = each.is_chained and self.end <= each.entry.end <= self.size_bytes
             if not is_usable and number >= cut_from:
@@ -109,14 +112,16 @@ class Survey:
             if each.is_chained and each.entry.end > self.size_bytes:
                 self.damage.append(f"data ends at {self.size_bytes}, its sums at {each.entry.end}")
                 self.is_short = True
+                durable = (e.entry for e in found[number:cut_from] if e.is_chained)
+                self.told_count = self.count + sum(entry.record_count for entry in durable)
                 return
             if not is_usable:
                 self.damage.append(f"entry {number} of the sums is damaged")
-                gap_end = each.entry.end
+                gap.append(each.entry)
                 continue
-            if gap_end is not None:
-                self._bridge(gap_end, each.entry)
-                gap_end = None
+            if gap:
+                self._bridge(gap, each.entry)
+                gap = []
             if number < trusted_count:
                 self._keep(each)
             elif not self._compare(each, is_cut=number >= cut_from):
@@ -167,12 +172,13 @@ class Survey:
             for before, each in pairwise(found)
         )
 
-    def _bridge(self, gap_end: int, entry: SumEntry) -> None:
-        """Take in what a damaged entry covered; `entry` is the sound one behind it."""
-        end = gap_end
+    def _bridge(self, gap: list[SumEntry], entry: SumEntry) -> None:
+        """Take in what damaged entries covered; `entry` is the sound one behind them."""
+        end = gap_end = gap[-1].end
         is_known = self.end <= gap_end <= entry.end
         if not is_known or hash_of(self.data, gap_end, entry.end) != entry.data_hash:
             end = entry.end
+        number = self._number_in_index(entry, gap_end, sum(each.record_count for each in gap))
         self._is_index_aligned = self._are_entries_aligned = False
         pointer_max = entry.last_pointer
         if end < entry.end:
@@ -184,7 +190,34 @@ class Survey:
         self._add_places(places)
         if self.end < end:
             data_hash = hash_of(self.data, self.end, end)
-            self._mark(SumEntry(end, pointer_max, 1, 0, data_hash ^ 1, 0), None)
+            count = number - self.count + (entry.record_count if end == entry.end else 0)
+            self._mark(SumEntry(end, pointer_max, max(count, 1), 0, data_hash ^ 1, 0), None)
+
+    def _number_in_index(self, entry: SumEntry, start: int, told_count: int) -> int:
+        """Return the number of the first record of an entry behind damaged ones.
+
+        The index tells it, whose entries have their hash. Where that is lost, too, it is what the
+        damaged ones say of their records, the field of which is one of six.
+
+        Args:
+            entry: the sound one.
+            start: where its data begins, as far as is known.
+            told_count: how many records those before it say that they cover.
+        """
+        told = self.count + told_count
+        if self.index is None:
+            return told
+        count = self.index.size() // ENTRY_BYTES
+        numbers = range(min(self.count, count), count)
+        found = bisect_left(numbers, start, key=self._offset_in_index) + numbers.start
+        for number in (told, found):
+            if read_index_of(entry, self.index, number * ENTRY_BYTES) is not None:
+                return number
+        return told
+
+    def _offset_in_index(self, number: int) -> int:
+        assert self.index is not None
+        return decode_entry(self.index.read_at(ENTRY_BYTES, number * ENTRY_BYTES))[1]
 
     def _compare(self, found: FoundSum, *, is_cut: bool) -> bool:
         """Compare an entry with data and index; tell whether to go on."""
@@ -218,18 +251,30 @@ class Survey:
     def _mark(self, entry: SumEntry, index_bytes: bytes | None) -> None:
         """Mark an entry as corrupt.
 
-        Should its part of the index be lost, too, one index entry stands for all its records, so
-        that the record before it still ends where it ends.
+        Should its part of the index be lost, too, index entries stand in for all its records, so
+        that the record before it still ends where it ends, and those behind it keep their numbers.
         """
         self.damage.append(_damage_of(self.end, entry))
         if index_bytes is None:
             self._is_index_aligned = False
-            one = np.array([entry.last_pointer], np.uint64), np.array([self.end], np.uint64)
-            index_bytes = encode_entries(*one) if entry.record_count else b""
+            index_bytes = self._stand_ins(entry)
             entry = entry._replace(
-                record_count=min(entry.record_count, 1), index_hash=xxh3_64_intdigest(index_bytes)
+                record_count=len(index_bytes) // ENTRY_BYTES,
+                index_hash=xxh3_64_intdigest(index_bytes),
             )
         self._add(entry._replace(flags=entry.flags | Flag.CORRUPT), index_bytes)
+
+    def _stand_ins(self, entry: SumEntry) -> bytes:
+        """Make index entries for as many records as an entry covers, with pointers they may have.
+
+        No more than there is room for: what damaged entries say may be any number.
+        """
+        if not entry.record_count:
+            return b""
+        room = entry.end - self.end
+        pointers_count = entry.last_pointer - self.last_pointer
+        count = max(min(entry.record_count, room // RECORD_HEADER_BYTES, pointers_count), 1)
+        return encode_runs([(entry.last_pointer - count + 1, self.end, count, room // count)])
 
     def _add_places(self, places: RecordPlaces) -> None:
         pointers = np.array(places.pointers, np.uint64)

@@ -72,6 +72,7 @@ class Segment:
     Always:
 
         timestamp <= pointer_low <= pointer_high      (the pointers are None while it is empty)
+        ordinal of record number n == base + n < next_ordinal
         flushed bytes + buffered bytes == size_bytes  (nothing is buffered but with ack="memory")
         receipts of its own cover all sequenced puts in its data
 
@@ -93,6 +94,7 @@ class Segment:
         "_sums",
         "_verification",
         "_writer",
+        "base_maybe",
         "count",
         "damage",
         "damaged_path",
@@ -100,6 +102,7 @@ class Segment:
         "given_pointer",
         "is_retry",
         "last_pointer",
+        "lost_count",
         "options",
         "pointer_low",
         "receipts",
@@ -123,6 +126,9 @@ class Segment:
         self._verification: Verification | None = None
         self._sums: SumState | None = None  # of a writer asleep: where they go on
         self._is_at_rest = False  # as a writer asleep, whose files have their exact sizes
+        self.base_maybe = extent.base
+        """Ordinal of its first record; None: of a folder that older programs have written, where
+        nothing tells it."""
         self._take(extent)
         self.given_pointer = self.last_pointer  # the highest one, of what was cut off, too
 
@@ -130,6 +136,8 @@ class Segment:
         """Be what was found or made, or is left of a writer."""
         self._is_at_rest = False
         self.count = extent.count
+        # Their ordinals were given: as long as there are any, it takes no more.
+        self.lost_count = extent.lost_count
         self.size_bytes = extent.size_bytes
         self.pointer_low = extent.pointer_low if extent.count else None
         # The next pointer exceeds it; only while the segment is empty it is of no message.
@@ -149,14 +157,15 @@ class Segment:
         options: SegmentOptions,
         meta: StoreMeta | None = None,
         *,
+        base: int = 0,
         before: Self | None = None,
         is_retry: bool = False,
     ) -> Self:
         """Make the files of an empty segment in the folder of its topic, and be its writer.
 
-        No pointer of the segment will be less than `timestamp`, which names the files. It knows the
-        sequenced puts that the segment `before` it knows, which was sealed and synced. With
-        `is_retry` it stands in for that one, which has failed.
+        No pointer of the segment will be less than `timestamp`, which names the files, and its
+        ordinals begin at `base`. It knows the sequenced puts that the segment `before` it knows,
+        which was sealed and synced. With `is_retry` it stands in for that one, which has failed.
 
         Raises:
             StorageFull: no room; nothing is left behind.
@@ -167,7 +176,7 @@ class Segment:
         earlier = [] if before is None else before.receipts_for(timestamp)
         # With "fsync" what is in front of the new segment is durable, if it was acknowledged.
         after_pointer = 0 if before is None or is_synced else before.durability.pending_pointer
-        extent, receipts = place.make(earlier, after_pointer, is_synced=is_synced)
+        extent, receipts = place.make(earlier, after_pointer, base, is_synced=is_synced)
         segment = cls(place, options, extent)
         segment.durability.begin(extent, are_names_synced=is_synced)
         segment.role = Role.WRITER
@@ -191,12 +200,14 @@ class Segment:
         is_locked: bool = True,
         has_receipts: bool = True,
         before_pointer: int | None = None,
+        base: int | None = None,
     ) -> Self | None:
         """Recover a segment as far as needed, as a hibernating reader; None without a data file.
 
         Where `is_locked` is known to be false, a segment that the store has noted as sealed is
         taken as it is; where `has_receipts` is, receipts are not looked for. `before_pointer` is
-        that of the last message before it.
+        that of the last message before it, and `base` the ordinal of its first record where its
+        sums do not tell that.
 
         Raises:
             SegmentLocked: a live program writes to it.
@@ -209,8 +220,9 @@ class Segment:
         if place.is_being_removed():
             place.remove()
             return None
-        extent = None if is_locked else place.sealed_extent()
-        extent = extent or place.recover(options.recovery, before_pointer=before_pointer)
+        extent = None if is_locked else place.sealed_extent(base)
+        mode = options.recovery
+        extent = extent or place.recover(mode, before_pointer=before_pointer, base=base)
         if extent is None:
             return None
         segment = cls(place, options, extent)
@@ -227,6 +239,21 @@ class Segment:
     def timestamp(self) -> int:
         """Names the files, and is not greater than any pointer."""
         return self._files.timestamp
+
+    @property
+    def base(self) -> int:
+        """Ordinal of its first record; it never changes."""
+        return self.base_maybe or 0
+
+    @property
+    def next_ordinal(self) -> int:
+        """What the ordinals of the segment behind it begin at, as far as this one knows."""
+        return self.base + self.count + self.lost_count
+
+    @property
+    def has_gap_behind(self) -> bool:
+        """Whether messages behind its last one are gone: the next ordinal is another segment's."""
+        return self.lost_count > 0
 
     @property
     def is_writer(self) -> bool:
@@ -357,9 +384,25 @@ class Segment:
         if self._writer is not None:
             self._writer.flush(self.pointer_high or 0)
 
-    def skip_to(self, pointer: int) -> None:
-        """Give no pointer up to this one, which was given to what is gone."""
+    def skip_to(self, pointer: int, ordinal: int = 0) -> None:
+        """Give no pointer up to this one, and no ordinal before that: they were what is gone had.
+
+        Where they do not go on behind the last record, it takes no more: see `has_gap_behind`.
+        """
         self.given_pointer = max(self.given_pointer, pointer)
+        self.lost_count += max(ordinal - self.next_ordinal, 0)
+
+    def has_base(self) -> bool:
+        """Return whether its own files tell the ordinal of its first record.
+
+        Raises:
+            FormatNotSupported, ReadFailed: nobody can tell.
+        """
+        return self._files.has_base()
+
+    def begin_at(self, ordinal: int) -> None:
+        """Be told the ordinal of its first record, since nothing else tells it."""
+        self.base_maybe = ordinal
 
     # ---- reads -----------------------------------------------------------------------------------
 
@@ -437,6 +480,35 @@ class Segment:
         assert self._reader is not None
         return self._reader.find(pointer, limit, bytes_max, *visible)
 
+    def ordinal_of(self, pointer: int) -> int:
+        """Return the ordinal of the first record behind a pointer; where none is, the next one.
+
+        Raises:
+            PointerOutOfRange, ReadFailed, CorruptRecord: as `read`.
+        """
+        if self._reader_behind(pointer) is None:
+            return self.base + self.count
+        found = self._index_reader().index.search(pointer)
+        return self.base + (self.count if found is None else found[0])
+
+    def pointer_at(self, ordinal: int) -> int | None:
+        """Return the pointer of the record with an ordinal, or of its first; None behind its last.
+
+        Raises:
+            ReadFailed, CorruptRecord: as `read`.
+        """
+        number = max(ordinal - self.base, 0)
+        return self._index_reader().index.entry(number)[0] if number < self.count else None
+
+    def _index_reader(self) -> RecordReader:
+        """Wake to look things up in the index, which is compared with its sums first."""
+        if self._verification is not None:
+            try:
+                self._verification.open()
+            except CorruptRecord:
+                self._mend()
+        return self._reader or self._wake()
+
     def _visible_up_to(self, pointer: int, last: int, visible: Visible | None) -> Visible | None:
         """Wake to read behind `pointer`, and tell what may be found up to `last`.
 
@@ -444,12 +516,7 @@ class Segment:
         """
         if pointer >= last or self._reader_behind(pointer) is None:
             return None
-        if self._verification is not None:
-            try:
-                self._verification.open()
-            except CorruptRecord:
-                self._mend()
-        reader = self._reader or self._wake()
+        reader = self._index_reader()
         extent = visible or self._flushed_extent()
         return extent if last >= self.last_pointer else reader.extent_up_to(last, *extent)
 
@@ -513,17 +580,21 @@ class Segment:
 
     def _recover(self) -> None:
         self.hibernate()
-        extent = self._files.recover(self.options.recovery, is_thorough=True)
+        mode, base, next_ordinal = self.options.recovery, self.base_maybe, self.next_ordinal
+        extent = self._files.recover(mode, is_thorough=True, base=base)
         if extent is None:
             raise ReadFailed(self.path, "its files are gone, or were those of another segment")
         known_damage = self.damage  # of the segments before it, too
         self._take(extent)
+        self.skip_to(0, next_ordinal)
         self.damage += known_damage
         if self.receipts is not None:
             self.receipts.forget()
         if not self.is_writer:
             self.durability.found(extent)
             return
+        if self.has_gap_behind:
+            self.fail("messages at its end are lost")
         # First: what may fail below is tried again by the next put, whose sync counts from here.
         self.durability.begin(extent)
         self._files.lock(self.size_bytes)
@@ -581,10 +652,11 @@ class Segment:
         Both raise StorageError; what was given up may then be back after the next start.
         """
         self.fail(failure)
-        self.given_pointer = max(self.given_pointer, self.last_pointer)
+        given = self.last_pointer, self.next_ordinal
         self._forget_files()
         self.durability.begin_anew()
         self._take(self.durability.extent)
+        self.skip_to(*given)
         if self.receipts is not None:
             self.receipts.rewind()
         self.seal()
@@ -631,6 +703,8 @@ class Segment:
     def unseal(self) -> None:
         """Become the writer again; only the newest segment of a topic may.
 
+        One whose last messages are lost fails instead: the topic is to go on in a new segment.
+
         Raises:
             StorageFull: no room for a lock file; the segment is still a reader.
             WriteFailed: another failure; likewise.
@@ -639,17 +713,21 @@ class Segment:
             TopicDamaged: with `recovery="strict"`, data of the topic was found to be damaged.
         """
         with self.durability.ending:
-            if not self.is_writer:
+            if self.is_writer:
+                return
+            self.check_damage()
+            if self.has_gap_behind:
+                self.fail("messages at its end are lost")
+            else:
                 self._become_writer()
 
     def _become_writer(self) -> None:
-        self.check_damage()
         self._forget_files()
         sums = self.durability.extent.sums
         is_closed = sums is not None and bool(sums.flags & Flag.CLEAN)
         is_idle = is_closed and not self.durability.is_locked
         if sums is None:
-            sums = self._files.adopt()
+            sums = self._files.adopt(self.base_maybe)
         else:
             self._files.check_format()
         self._files.lock(self.size_bytes)
@@ -731,7 +809,7 @@ class Segment:
     def _extent(self, sums: SumState | None) -> Extent:
         """Return what it holds, and where its sums go on."""
         low, high = self.pointer_low or 0, self.pointer_high or 0
-        return Extent(self.count, self.size_bytes, low, high, sums, self.damage)
+        return Extent(self.count, self.size_bytes, low, high, sums, self.damage, self.base_maybe)
 
     def _own_receipts(self) -> None:
         """Have receipts of its own, ready for what is about to be put, where its topic has any."""

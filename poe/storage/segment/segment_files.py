@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 
+from poe.errors import FormatNotSupported
 from poe.record import ENTRY_BYTES
 from poe.storage.failure import reading, writing
 from poe.storage.files import Files, OpenFile
@@ -44,11 +45,11 @@ class SegmentFiles:
         self._store_id = NO_STORE if meta is None else meta.store_id
 
     def make(
-        self, earlier: list[Receipt], after_pointer: int, *, is_synced: bool
+        self, earlier: list[Receipt], after_pointer: int, base: int, *, is_synced: bool
     ) -> tuple[Extent, Receipts | None]:
         """Make the files of an empty segment, locked; their names survive power cuts if asked to.
 
-        It has receipts where there are `earlier` ones, and then all names survive power cuts. Where
+        The ordinals of its records begin at `base`. It has receipts where there are `earlier` ones, and then all names survive power cuts. Where
         the messages up to `after_pointer` are lost in one, all of it is, too.
 
         Raises:
@@ -63,7 +64,7 @@ class SegmentFiles:
             try:
                 make_lock(files, path + "_lock", 0)
                 files.open(path + "_index", "w+")
-                header = FileHeader(self._store_id, self.timestamp, self.timestamp, after_pointer)
+                header = FileHeader(self._store_id, self.timestamp, after_pointer, base)
                 files.open(path + "_sum", "w+").write_at(header.encode(SUM_MAGIC), 0)
                 if earlier:
                     receipts = self._make_receipts(earlier, 0)
@@ -76,10 +77,16 @@ class SegmentFiles:
                 raise
         self._note(Event(Kind.CREATE, self.topic, self.timestamp))
         seed = chain_seed(self._store_id, self.topic, self.timestamp)
-        return Extent(0, 0, 0, 0, SumState(FILE_HEADER_BYTES, seed, 0)), receipts
+        sums = SumState(FILE_HEADER_BYTES, seed, 0)
+        return Extent(0, 0, 0, 0, sums, base=base), receipts
 
     def recover(
-        self, mode: RecoveryMode, *, is_thorough: bool = False, before_pointer: int | None = None
+        self,
+        mode: RecoveryMode,
+        *,
+        is_thorough: bool = False,
+        before_pointer: int | None = None,
+        base: int | None = None,
     ) -> Extent | None:
         """Make the files trustworthy and unlocked, see `recovery.recover`."""
         event = self._last_event()
@@ -92,15 +99,16 @@ class SegmentFiles:
             noted=None if event is None else event.kind,
             is_after_power_cut=self._meta is not None and self._meta.is_after_power_cut,
             before_pointer=before_pointer,
+            base=base,
         )
         if extent is not None:
             self.note_sealed(extent)
         return extent
 
-    def sealed_extent(self) -> Extent | None:
+    def sealed_extent(self, base: int | None = None) -> Extent | None:
         """Return what a sealed segment holds by its event, the sizes of its files, its sums' end.
 
-        None when there is no event, or something is another. The end of the sums is chained to all
+        `base` is that of sums which do not tell it. None when there is no event, or something is another. The end of the sums is chained to all
         before it: of the files of another segment it is another, whatever their sizes.
 
         Raises:
@@ -118,12 +126,31 @@ class SegmentFiles:
             for suffix, size_bytes in expected.items():
                 if self.files.size(self.path + suffix) != size_bytes:
                     return None
-            chain = self.files.open(self.path + "_sum", "r").read_at(8, event.sum_bytes - 8)
-            if chain != event.chain.to_bytes(8, "big"):
+            file = self.files.open(self.path + "_sum", "r")
+            if file.read_at(8, event.sum_bytes - 8) != event.chain.to_bytes(8, "big"):
                 return None
+            with contextlib.suppress(FormatNotSupported):  # whoever reads or writes it is told
+                stored = self._header_of(file)
+                base = base if stored is None or stored.base is None else stored.base
         sums = SumState(event.sum_bytes, event.chain, Flag.CLEAN)
-        return Extent(
-            event.record_count, event.size_bytes, event.pointer_low, event.pointer_high, sums
+        numbers = event.record_count, event.size_bytes, event.pointer_low, event.pointer_high
+        return Extent(*numbers, sums, base=base)
+
+    def has_base(self) -> bool:
+        """Return whether the sums tell the ordinal of the first record.
+
+        Raises:
+            FormatNotSupported: a newer version has written them.
+            ReadFailed: nobody can tell.
+        """
+        with reading(self.path + "_sum"):
+            file = open_maybe(self.files, self.path + "_sum")
+            header = None if file is None else self._header_of(file)
+        return header is not None and header.base is not None
+
+    def _header_of(self, sums: OpenFile) -> FileHeader | None:
+        return FileHeader.decode(
+            sums.read_at(FILE_HEADER_BYTES, 0), self.path + "_sum", SUM_MAGIC
         )
 
     def note_sealed(self, extent: Extent) -> None:
@@ -172,9 +199,9 @@ class SegmentFiles:
         """Return what compares the data with its sums before it is read."""
         return Verification(self.files, self.path, self._store_id, is_once=is_once)
 
-    def adopt(self) -> SumState:
+    def adopt(self, base: int | None = None) -> SumState:
         """Make sums for a segment of another program, see `recovery.adopt`."""
-        return adopt(self.files, self.path, self._store_id)
+        return adopt(self.files, self.path, self._store_id, base)
 
     def is_in_place(self, data: OpenFile) -> bool:
         """Look whether the data file has its name still; what cannot be looked at has it."""
@@ -191,9 +218,7 @@ class SegmentFiles:
         """
         path = self.path + "_sum"
         with reading(path):
-            FileHeader.decode(
-                self.files.open(path, "r").read_at(FILE_HEADER_BYTES, 0), path, SUM_MAGIC
-            )
+            self._header_of(self.files.open(path, "r"))
 
     def open_reader(self, count: int) -> RecordReader:
         """Open data and index of a segment of `count` records for reading.

@@ -94,7 +94,12 @@ class Verification:
             ReadFailed: a file cannot be read.
         """
         self.open()
-        found = reader.find(pointer, limit, bytes_max, count, size_bytes)
+        try:
+            found = reader.find(pointer, limit, bytes_max, count, size_bytes)
+        except CorruptRecord as error:
+            if error.path.endswith("_data"):
+                self.check(reader.file, error.offset, error.offset + 1)
+            raise
         if found is None:
             return None
         end = found.offset + found.length

@@ -64,6 +64,9 @@ class SegmentCheck:
     pointer_high: int = 0
     """0 where there is no record."""
 
+    base: int | None = None
+    """Ordinal of the first record; None where its sums do not tell it."""
+
     damage: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -240,6 +243,7 @@ def _check_files(files: Files, segment: SegmentCheck) -> None:
             "there are no checksums; it gets them when it is written to, or by `poe check --repair`"
         )
         return
+    segment.base = sums.header.base
     if not sums.has_header:
         segment.damage.append("the header of the sums is damaged, or of another segment")
     survey = Survey(data, index, size_bytes, sums.seed)

@@ -8,12 +8,17 @@ Of each topic the newest segments that were removed are known one by one. Of old
 known between which pointers they lay, so that a topic takes 768 bytes at most. What was removed
 before the store began to take notes nobody knows: `unknown_high` is the greatest pointer of that.
 
+What is gone keeps its ordinals, too: where nothing that is left tells them, a mark does. It looks
+like an extent with the first pointer 0, which is that of no message.
+
 Layout: the header of `hashed.py` with magic "poe-gone", timestamp 0 and the id of the store; then
 notes (big endian):
     size        u16    of the name of the topic; 0: what follows is `unknown_high`, as `last`
     count       u16    of segments
     topic       bytes
-    segments    u64 ×3 for each: timestamp, first and last pointer; timestamp 0 stands for several
+    segments    u64 ×3 for each: timestamp, first and last pointer; timestamp 0 stands for several.
+                A mark: timestamp, 0, and the ordinal of the first record of that segment; with
+                timestamp 0 the ordinal that the next new segment begins at, or a greater one
     hash        u64    of the bytes before and of the store id
 """
 
@@ -52,6 +57,16 @@ class RemovedExtent(NamedTuple):
     first: int
     last: int
 
+    @property
+    def is_mark(self) -> bool:
+        """Whether it is a mark, and `last` an ordinal."""
+        return not self.first
+
+
+def mark_of(timestamp: int, ordinal: int) -> RemovedExtent:
+    """Return the mark that the ordinals of a segment begin at one; of the next new one: 0."""
+    return RemovedExtent(timestamp, 0, ordinal)
+
 
 def encode_note(topic: bytes, extents: bytes, store_id: bytes) -> bytes:
     """Encode a note; the extents come encoded."""
@@ -76,12 +91,14 @@ def _note_bytes(head: tuple[int, int]) -> int:
 class RemovalNotes:
     """Notes as they were read, or are known; holds no file.
 
-    Always: extents of a topic are sorted, `EXTENTS_MAX` at most.
+    Always: extents of a topic are sorted, `EXTENTS_MAX` at most; none of them is a mark.
     """
 
-    __slots__ = ("topics", "unknown_high")
+    __slots__ = ("marks", "topics", "unknown_high")
 
     def __init__(self) -> None:
+        self.marks: dict[bytes, dict[int, int]] = {}
+        """Ordinals by timestamps, of the few topics that need them."""
         self.topics: dict[bytes, bytes] = {}
         """Encoded extents: of 100 000 topics, objects would take gigabytes."""
         self.unknown_high = 0
@@ -90,12 +107,33 @@ class RemovalNotes:
     def take(self, topic: bytes, extents: bytes) -> None:
         """Add the extents of a note."""
         if topic:
-            # As the newest, since those that were noted last are kept the longest.
-            known = self.topics.pop(topic, b"")
-            self.topics[topic] = _merged(known, extents) if known else extents
+            removed = self._take_marks(topic, extents)
+            if removed:
+                # As the newest, since those that were noted last are kept the longest.
+                known = self.topics.pop(topic, b"")
+                self.topics[topic] = _merged(known, removed) if known else removed
         else:
             unknown = _EXTENT.unpack_from(extents)[2] if extents else 0
             self.lift_unknown(unknown)
+
+    def _take_marks(self, topic: bytes, extents: bytes) -> bytes:
+        """Add the marks among the extents of a note; return the others."""
+        told = list(map(RemovedExtent._make, _EXTENT.iter_unpack(extents)))
+        marks = [each for each in told if each.is_mark]
+        for mark in marks:
+            self.mark(topic, mark.timestamp, mark.last)
+        if not marks:
+            return extents
+        return b"".join(_packed(each) for each in told if not each.is_mark)
+
+    def mark(self, topic: bytes, timestamp: int, ordinal: int) -> None:
+        """Add a mark; of those of no segment, the greatest ordinal counts."""
+        marks = self.marks.setdefault(topic, {})
+        marks[timestamp] = ordinal if timestamp else max(ordinal, marks.get(0, 0))
+
+    def marks_of(self, topic: bytes) -> list[RemovedExtent]:
+        """Return the marks of a topic."""
+        return [mark_of(*each) for each in self.marks.get(topic, {}).items()]
 
     def lift_unknown(self, pointer: int) -> None:
         """Take it that nobody knows what was removed up to a pointer."""
@@ -201,6 +239,14 @@ class Removals:
         newest = self.newest(topic)
         return self.unknown_high if newest is None else newest
 
+    def marks(self, topic: bytes) -> dict[int, int]:
+        """Return the ordinals that segments begin at, by timestamps, where only that tells them."""
+        return self._notes.marks.get(topic, {})
+
+    def next_ordinal(self, topic: bytes) -> int:
+        """Return what the ordinals of a new segment may not be less than."""
+        return self.marks(topic).get(0, 0)
+
     def has(self, topic: bytes, timestamp: int) -> bool:
         """Look whether it is noted that a segment was removed, maybe among several."""
         return any(
@@ -214,7 +260,8 @@ class Removals:
         Unless `is_known`, anything up to `newest_pointer` may have been removed without a note.
         """
         unknown_high = 0 if is_known and self.is_whole else newest_pointer
-        for topic in [each for each in self._notes.topics if each not in topics]:
+        noted = {**self._notes.topics, **self._notes.marks}
+        for topic in [each for each in noted if each not in topics]:
             self.note_gone(topic)
         self._notes.lift_unknown(unknown_high)
         if unknown_high:
@@ -228,7 +275,7 @@ class Removals:
             StorageFull: no room for it; nothing is noted.
             WriteFailed: another failure; likewise.
         """
-        new = [each for each in extents if self._noted.get((topic, each.timestamp)) != each]
+        new = [each for each in extents if not self._is_known(topic, each)]
         if not new:
             return
         content = encode_note(topic, b"".join(map(_packed, new)), self._store_id)
@@ -238,7 +285,21 @@ class Removals:
             self._append(content)
         self._size_bytes += len(content)
         self._note_count += 1
-        self._noted |= {(topic, each.timestamp): each for each in new}
+        self._noted |= {(topic, each.timestamp): each for each in new if not each.is_mark}
+        for each in new:
+            if each.is_mark:
+                self._notes.mark(topic, each.timestamp, each.last)
+
+    def _is_known(self, topic: bytes, extent: RemovedExtent) -> bool:
+        """Return whether a note says the same already, or of the next ordinal a greater one."""
+        if not extent.is_mark:
+            return self._noted.get((topic, extent.timestamp)) == extent
+        known = self.marks(topic).get(extent.timestamp, 0)
+        return known == extent.last or (not extent.timestamp and known > extent.last)
+
+    def are_known(self, topic: bytes, extents: Iterable[RemovedExtent]) -> bool:
+        """Return whether notes say all of this already."""
+        return all(self._is_known(topic, each) for each in extents)
 
     def note_lost(self, topic: bytes, extents: Iterable[RemovedExtent]) -> None:
         """Note segments that somebody else has removed, and tell of them from now on."""
@@ -275,6 +336,7 @@ class Removals:
         """Tell of a removal; from now on the segment would be noted anew, should it come back."""
         self.publish(topic, timestamp)
         self._noted.pop((topic, timestamp), None)
+        self.marks(topic).pop(timestamp, None)
 
     def is_going(self, topic: bytes, timestamp: int) -> bool:
         """Return whether the removal of a segment is noted, and its files are there still."""
@@ -285,7 +347,13 @@ class Removals:
         return any(each.timestamp in timestamps for each in self._notes.extents(topic))
 
     def settle(self, topic: bytes, timestamps: Container[int]) -> None:
-        """Forget notes of segments that are there after all: a removal was interrupted."""
+        """Forget notes of segments that are there after all: a removal was interrupted.
+
+        Forget the marks of those that are not.
+        """
+        for timestamp in self.marks(topic).keys() - {0}:
+            if timestamp not in timestamps:
+                del self.marks(topic)[timestamp]
         if topic in self._notes.topics:
             self._notes.drop(topic, timestamps)
 
@@ -299,6 +367,7 @@ class Removals:
             # Not written until the next compaction: until then the note itself is in the file.
             self._notes.lift_unknown(self.newest(oldest) or 0)
             self._notes.topics.pop(oldest, None)
+            self._notes.marks.pop(oldest, None)
 
     def note_back(self, topic: bytes) -> None:
         """Take note that a topic has a segment."""
@@ -354,6 +423,9 @@ class Removals:
             extent = _EXTENT.pack(0, 0, self.unknown_high)
             rows.append(encode_note(b"", extent, self._store_id))
         rows += [encode_note(*each, self._store_id) for each in self._notes.topics.items()]
+        for topic in self._notes.marks:
+            marks = b"".join(map(_packed, self._notes.marks_of(topic)))
+            rows.append(encode_note(topic, marks, self._store_id))
         rows += [
             encode_note(topic, _packed(extent), self._store_id)
             for (topic, _), extent in self._noted.items()

@@ -32,14 +32,20 @@ def repair_segments(files: Files) -> Iterator[SegmentCheck]:
     with reading(LOCK_FILE):
         meta = StoreMeta(files, os.urandom(16), is_same_boot=is_same_boot(files))
     segments: set[tuple[bytes, int]] = set()
+    ordinals: dict[bytes, int] = {}
     for found in check_segments(files):
         place = SegmentFiles(files, found.path, meta)
         segments.add((place.topic, place.timestamp))
         findings = found.damage + found.notes
+        base = ordinals.pop(place.topic, None)
         if not findings:
+            if found.base is not None:
+                ordinals[place.topic] = found.base + found.count
             yield found
             continue
-        repaired = _repaired(files, place)
+        repaired = _repaired(files, place, base)
+        if repaired.base is not None and not repaired.damage:
+            ordinals[place.topic] = repaired.base + repaired.count
         left = repaired.damage + repaired.notes
         repaired.notes += [f"repaired: {finding}" for finding in findings if finding not in left]
         yield repaired
@@ -49,14 +55,14 @@ def repair_segments(files: Files) -> Iterator[SegmentCheck]:
         yield SegmentCheck("store.meta", notes=[f"forgotten: {finding}" for finding in gone])
 
 
-def _repaired(files: Files, place: SegmentFiles) -> SegmentCheck:
+def _repaired(files: Files, place: SegmentFiles, base: int | None) -> SegmentCheck:
     if place.is_being_removed():
         place.remove()
         return SegmentCheck(place.path)
-    extent = place.recover("point-in-time", is_thorough=True)
+    extent = place.recover("point-in-time", is_thorough=True, base=base)
     if extent is None:
         return SegmentCheck(place.path)
     if extent.sums is None:
-        place.adopt()
+        place.adopt(base)
     topic_folder = place.path.rpartition("/")[0]
     return next(each for each in check_segments(files, topic_folder) if each.path == place.path)

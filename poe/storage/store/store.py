@@ -17,7 +17,7 @@ Layout:
 import contextlib
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -47,7 +47,7 @@ from poe.storage.store.floors import Floors
 from poe.storage.store.folder_watch import LOCK_FILE, FolderWatch
 from poe.storage.store.free_space import FreeSpace
 from poe.storage.store.property_file import KnownTopics, PropertyFile
-from poe.storage.store.removals import REMOVED_FILE, Removals, RemovedExtent
+from poe.storage.store.removals import REMOVED_FILE, Removals, RemovedExtent, mark_of
 from poe.storage.store.reserve import Reserve
 from poe.storage.store.rest import is_left_open, left_open_events, note_rest, resting_events
 from poe.storage.store.store_options import StoreOptions
@@ -205,6 +205,12 @@ class Store:
         given = (max(segment.last_pointer, segment.given_pointer) for segment in segments)
         return max(floor, *given, 0)
 
+    def next_ordinal(self, topic: bytes) -> int:
+        """Return what the ordinals of a new segment begin at; of one that nobody looked up: 0."""
+        segments = self.topics.loaded.get(topic, ())
+        behind = segments[-1].next_ordinal if segments else 0
+        return max(behind, self.removals.next_ordinal(topic))
+
     def create_segment(self, topic: bytes, now_us: int, *, after_failure: bool = False) -> Segment:
         """Add a segment to a topic, new or known, as its writer; the one before it is sealed first.
 
@@ -236,7 +242,8 @@ class Store:
                 self._files.make_folder(folder)
             place = self._files, folder, timestamp, options, self._meta
             before = segments[-1] if segments else None
-            segment = Segment.create(*place, before=before, is_retry=after_failure)
+            base = self.next_ordinal(topic)
+            segment = Segment.create(*place, base=base, before=before, is_retry=after_failure)
         except StorageError:
             if not segments:
                 remove_folder(self._files, folder)
@@ -264,10 +271,12 @@ class Store:
         segment.durability.leave()
         folder = segment.path.rpartition("/")[0]
         options = self._reader.options_of(topic)
-        repaired = Segment.open(self._files, folder, segment.timestamp, options, self._meta)
+        place = self._files, folder, segment.timestamp, options, self._meta
+        repaired = Segment.open(*place, base=segment.base)
         if repaired is None:
             self._floors.lift(topic, segment.last_pointer)
-            self.removals.note_lost(topic, _extents([segment]))
+            ordinals = mark_of(0, segment.next_ordinal)
+            self.removals.note_lost(topic, [*_extents([segment]), ordinals])
         if repaired is not None and at:
             repaired.follow(others[at - 1])
         self.topics[topic] = others[:at] + ([repaired] if repaired else []) + others[at + 1 :]
@@ -279,12 +288,16 @@ class Store:
         Raises:
             StorageFull, WriteFailed: it cannot be noted.
         """
-        segments = list(segments)
-        timestamps = (segment.timestamp for segment in segments)
+        going = list(segments)
+        timestamps = (segment.timestamp for segment in going)
         # Of those that go one by one, all was noted when it was decided.
         removed_us = {each for each in timestamps if not self.removals.is_going(topic, each)}
         self.reserve.use(partial(self.properties.note_begun, topic, removed_us))
-        self.reserve.use(partial(self.removals.note, topic, _extents(segments)))
+        extents = _extents(going)
+        if extents and self.removals.are_known(topic, extents):
+            return
+        marks = _marks_without(self.topics.loaded.get(topic, []), going)
+        self.reserve.use(partial(self.removals.note, topic, extents + marks))
 
     def sync_notes(self) -> None:
         """Make what was noted of removals survive a power cut.
@@ -501,7 +514,8 @@ class _TopicReader:
         folder, options = self._folders.path_of(topic), self.options_of(topic)
         place = self._files, self._meta, folder, options
         removed = self._removals.newest_maybe(topic)
-        segments = self._reserve.use(partial(_recover_segments, *place, removed))
+        marks = self._removals.marks(topic)
+        segments = self._reserve.use(partial(_recover_segments, *place, removed, marks))
         if segments:
             # Should the clock step back, it goes on behind what is gone: consumers have seen that,
             # of a segment, too, that a power cut has brought back shorter than it was.
@@ -511,7 +525,9 @@ class _TopicReader:
         for lost in resting:
             if lost.timestamp not in there:
                 self._note_lost(topic, lost, segments)
-        if not segments:
+        if segments:
+            _keep_ordinals(self._removals, topic, segments, segments[-1].next_ordinal)
+        else:
             # A kill came between a topic's folder and its first file.
             remove_folder(self._files, folder)
         return segments
@@ -558,12 +574,49 @@ def _note_lost(
     topic = topic_in(os.fsdecode(lost.topic))
     if topic is None:
         return
-    first, last = lost.pointer_low, lost.pointer_high
+    first, last, count = lost.pointer_low, lost.pointer_high, lost.record_count
+    segments = topics.get(topic, [])
+    later = [each.timestamp for each in segments if each.timestamp > lost.timestamp]
     if lost.kind is not Kind.SEAL:
         # It was written to, and nobody knows how much: as much as had room.
-        later = [s.timestamp for s in topics.get(topic, ()) if s.timestamp > lost.timestamp]
         first, last = lost.timestamp, max(min(later, default=now_us) - 1, lost.timestamp)
+        count = last - first + 1
     removals.note_lost(topic, [RemovedExtent(lost.timestamp, first, last)])
+    if not later:
+        behind = segments[-1].next_ordinal if segments else 0
+        ordinal = max(behind, removals.next_ordinal(topic)) + count
+        _keep_ordinals(removals, topic, segments, ordinal)
+
+
+def _keep_ordinals(
+    removals: Removals, topic: bytes, segments: list[Segment], ordinal: int
+) -> None:
+    """Have a topic go on with an ordinal, or a greater one, whatever its last messages were."""
+    ordinal = max(ordinal, removals.next_ordinal(topic))
+    if segments:
+        segments[-1].skip_to(0, ordinal)
+    if not segments or segments[-1].has_gap_behind:
+        removals.note_lost(topic, [mark_of(0, ordinal)])
+
+
+def _marks_without(segments: list[Segment], going: list[Segment]) -> list[RemovedExtent]:
+    """Return what is to be noted of the ordinals of a topic before segments of it go.
+
+    Mostly nothing: the sums of those that stay tell theirs.
+
+    Raises:
+        ReadFailed: nobody can tell what they tell.
+    """
+    if not going:
+        return []
+    staying = [segment for segment in segments if segment not in going]
+    marks = []
+    if staying and not staying[0].has_base():
+        marks.append(mark_of(staying[0].timestamp, staying[0].base))
+    next_ordinal = max(segment.next_ordinal for segment in going)
+    if not staying or staying[-1].base + staying[-1].count < next_ordinal:
+        marks.append(mark_of(0, next_ordinal))
+    return marks
 
 
 def _extents(segments: Iterable[Segment]) -> list[RemovedExtent]:
@@ -575,10 +628,18 @@ def _extents(segments: Iterable[Segment]) -> list[RemovedExtent]:
     ]
 
 
-def _recover_segments(
-    files: Files, meta: StoreMeta, folder: str, options: SegmentOptions, removed: int
+def _recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known of its topic
+    files: Files,
+    meta: StoreMeta,
+    folder: str,
+    options: SegmentOptions,
+    removed: int,
+    marks: Mapping[int, int],
 ) -> list[Segment]:
-    """Recover what a folder holds, oldest first; messages up to `removed` may be gone from it."""
+    """Recover what a folder holds, oldest first; messages up to `removed` may be gone from it.
+
+    `marks` tell the ordinals that segments begin at.
+    """
     found: dict[int, set[str]] = {}
     strays = []
     with reading(folder):
@@ -596,19 +657,35 @@ def _recover_segments(
         _log.warning("%d names in %s are left alone, as %r", len(strays), folder, strays[0])
     segments: list[Segment] = []
     for timestamp in sorted(found):
+        before = segments[-1] if segments else None
+        is_known = before is not None and before.base_maybe is not None
         place = files, folder, timestamp, options, meta
         segment = Segment.open(
             *place,
             is_locked=bool(found[timestamp] & {"lock", "lock_new"}),
             has_receipts="seq" in found[timestamp],
             before_pointer=max(removed, *(s.pointer_high or 0 for s in segments), 0),
+            base=marks.get(timestamp, before.next_ordinal if before and is_known else None),
         )
         if segment is None:
             continue
         if segments:
             segment.follow(segments[-1])
         segments.append(segment)
+    _count_back(segments)
     return segments
+
+
+def _count_back(segments: list[Segment]) -> None:
+    """Tell the oldest segments their ordinals where nothing did, by those that are known.
+
+    Those of a folder of older programs begin at 0.
+    """
+    known = next((n for n, each in enumerate(segments) if each.base_maybe is not None), None)
+    behind = sum(each.count for each in segments) if known is None else segments[known].base
+    for segment in reversed(segments[:known]):
+        behind = max(behind - segment.count, 0)
+        segment.begin_at(behind)
 
 
 def remove_folder(files: Files, folder: str) -> None:
