@@ -28,7 +28,7 @@ _HASHED_BYTES, _HEADER_BYTES = 56, 64
 REQUIRED = {"version": (9, 2), "feature": (11, 1), "hash": (12, 2)}
 """A byte of a header, and what it holds in a version that must be refused."""
 
-OPTIONAL = (10, 1)
+OPTIONAL = (10, 2)
 _META, _STORE_LOCK = "store.meta", "store.lock"
 
 

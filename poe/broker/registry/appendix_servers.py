@@ -157,7 +157,7 @@ class AppendixServers:
             self.delete_segment(topic, await self.end(ref))
 
     def replace_later(self, topic: bytes, writer: ActorRef) -> None:
-        """Have the registry give a topic another segment, since that of its writer takes no more."""
+        """Have the registry give a topic a new segment, since that of its writer takes no more."""
         self._registry.cast(self._registry.ref, LimitReached(topic, writer))
 
     def delete_segment(self, topic: bytes, segment: Segment) -> None:

@@ -16,8 +16,8 @@ Layout of the header (64 bytes, big endian):
                             durable; else 0
     store id       16 bytes of a slab: id of the log
     timestamp      u64      of the segment, 0 of the files of a whole store; of a slab: its address
-    base           u64      of sums: ordinal of the segment's first record; means nothing without its
-                            flag, as in older versions
+    base           u64      of sums: ordinal of a segment's first record; nothing without its flag,
+                            as in older versions
     hash           u64      of the bytes before
 """
 

@@ -201,9 +201,7 @@ class FoundSums:
     entries: list[FoundSum]
 
 
-def read_sums(
-    files: Files, path: str, store_id: bytes, base: int | None = None
-) -> FoundSums:
+def read_sums(files: Files, path: str, store_id: bytes, base: int | None = None) -> FoundSums:
     """Read the sums of a segment; `base` is that of a header which does not tell it.
 
     Raises:

@@ -49,8 +49,9 @@ class SegmentFiles:
     ) -> tuple[Extent, Receipts | None]:
         """Make the files of an empty segment, locked; their names survive power cuts if asked to.
 
-        The ordinals of its records begin at `base`. It has receipts where there are `earlier` ones, and then all names survive power cuts. Where
-        the messages up to `after_pointer` are lost in one, all of it is, too.
+        The ordinals of its records begin at `base`. It has receipts where there are `earlier` ones,
+        and then all names survive power cuts. Where the messages up to `after_pointer` are lost in
+        one, all of it is, too.
 
         Raises:
             StorageFull: no room; nothing is left behind.
@@ -108,8 +109,9 @@ class SegmentFiles:
     def sealed_extent(self, base: int | None = None) -> Extent | None:
         """Return what a sealed segment holds by its event, the sizes of its files, its sums' end.
 
-        `base` is that of sums which do not tell it. None when there is no event, or something is another. The end of the sums is chained to all
-        before it: of the files of another segment it is another, whatever their sizes.
+        `base` is that of sums which do not tell it. None when there is no event, or something is
+        another. The end of the sums is chained to all before it: of the files of another segment it
+        is another, whatever their sizes.
 
         Raises:
             ReadFailed: a file cannot be looked at.
@@ -149,9 +151,7 @@ class SegmentFiles:
         return header is not None and header.base is not None
 
     def _header_of(self, sums: OpenFile) -> FileHeader | None:
-        return FileHeader.decode(
-            sums.read_at(FILE_HEADER_BYTES, 0), self.path + "_sum", SUM_MAGIC
-        )
+        return FileHeader.decode(sums.read_at(FILE_HEADER_BYTES, 0), self.path + "_sum", SUM_MAGIC)
 
     def note_sealed(self, extent: Extent) -> None:
         """Note for the next start what a closed segment holds, unless it is damaged."""

@@ -8,7 +8,7 @@ Of each topic the newest segments that were removed are known one by one. Of old
 known between which pointers they lay, so that a topic takes 768 bytes at most. What was removed
 before the store began to take notes nobody knows: `unknown_high` is the greatest pointer of that.
 
-What is gone keeps its ordinals, too: where nothing that is left tells them, a mark does. It looks
+What is gone keeps its ordinals, too: where nothing that is left tells them, a base does. It looks
 like an extent with the first pointer 0, which is that of no message.
 
 Layout: the header of `hashed.py` with magic "poe-gone", timestamp 0 and the id of the store; then
@@ -17,7 +17,7 @@ notes (big endian):
     count       u16    of segments
     topic       bytes
     segments    u64 ×3 for each: timestamp, first and last pointer; timestamp 0 stands for several.
-                A mark: timestamp, 0, and the ordinal of the first record of that segment; with
+                A base: timestamp, 0, and the ordinal of the first record of that segment; with
                 timestamp 0 the ordinal that the next new segment begins at, or a greater one
     hash        u64    of the bytes before and of the store id
 """
@@ -58,13 +58,13 @@ class RemovedExtent(NamedTuple):
     last: int
 
     @property
-    def is_mark(self) -> bool:
-        """Whether it is a mark, and `last` an ordinal."""
+    def is_base(self) -> bool:
+        """Whether it is a base, and `last` an ordinal."""
         return not self.first
 
 
-def mark_of(timestamp: int, ordinal: int) -> RemovedExtent:
-    """Return the mark that the ordinals of a segment begin at one; of the next new one: 0."""
+def base_of(timestamp: int, ordinal: int) -> RemovedExtent:
+    """Return the note of what the ordinals of a segment begin at; 0 stands for the next new one."""
     return RemovedExtent(timestamp, 0, ordinal)
 
 
@@ -91,13 +91,13 @@ def _note_bytes(head: tuple[int, int]) -> int:
 class RemovalNotes:
     """Notes as they were read, or are known; holds no file.
 
-    Always: extents of a topic are sorted, `EXTENTS_MAX` at most; none of them is a mark.
+    Always: extents of a topic are sorted, `EXTENTS_MAX` at most; none of them is a base.
     """
 
-    __slots__ = ("marks", "topics", "unknown_high")
+    __slots__ = ("bases", "topics", "unknown_high")
 
     def __init__(self) -> None:
-        self.marks: dict[bytes, dict[int, int]] = {}
+        self.bases: dict[bytes, dict[int, int]] = {}
         """Ordinals by timestamps, of the few topics that need them."""
         self.topics: dict[bytes, bytes] = {}
         """Encoded extents: of 100 000 topics, objects would take gigabytes."""
@@ -107,7 +107,7 @@ class RemovalNotes:
     def take(self, topic: bytes, extents: bytes) -> None:
         """Add the extents of a note."""
         if topic:
-            removed = self._take_marks(topic, extents)
+            removed = self._take_bases(topic, extents)
             if removed:
                 # As the newest, since those that were noted last are kept the longest.
                 known = self.topics.pop(topic, b"")
@@ -116,24 +116,24 @@ class RemovalNotes:
             unknown = _EXTENT.unpack_from(extents)[2] if extents else 0
             self.lift_unknown(unknown)
 
-    def _take_marks(self, topic: bytes, extents: bytes) -> bytes:
-        """Add the marks among the extents of a note; return the others."""
+    def _take_bases(self, topic: bytes, extents: bytes) -> bytes:
+        """Add the bases among the extents of a note; return the others."""
         told = list(map(RemovedExtent._make, _EXTENT.iter_unpack(extents)))
-        marks = [each for each in told if each.is_mark]
-        for mark in marks:
-            self.mark(topic, mark.timestamp, mark.last)
-        if not marks:
+        bases = [each for each in told if each.is_base]
+        for base in bases:
+            self.note_base(topic, base.timestamp, base.last)
+        if not bases:
             return extents
-        return b"".join(_packed(each) for each in told if not each.is_mark)
+        return b"".join(_packed(each) for each in told if not each.is_base)
 
-    def mark(self, topic: bytes, timestamp: int, ordinal: int) -> None:
-        """Add a mark; of those of no segment, the greatest ordinal counts."""
-        marks = self.marks.setdefault(topic, {})
-        marks[timestamp] = ordinal if timestamp else max(ordinal, marks.get(0, 0))
+    def note_base(self, topic: bytes, timestamp: int, ordinal: int) -> None:
+        """Add a base; of those of no segment, the greatest ordinal counts."""
+        bases = self.bases.setdefault(topic, {})
+        bases[timestamp] = ordinal if timestamp else max(ordinal, bases.get(0, 0))
 
-    def marks_of(self, topic: bytes) -> list[RemovedExtent]:
-        """Return the marks of a topic."""
-        return [mark_of(*each) for each in self.marks.get(topic, {}).items()]
+    def bases_of(self, topic: bytes) -> list[RemovedExtent]:
+        """Return the bases of a topic."""
+        return [base_of(*each) for each in self.bases.get(topic, {}).items()]
 
     def lift_unknown(self, pointer: int) -> None:
         """Take it that nobody knows what was removed up to a pointer."""
@@ -239,13 +239,13 @@ class Removals:
         newest = self.newest(topic)
         return self.unknown_high if newest is None else newest
 
-    def marks(self, topic: bytes) -> dict[int, int]:
+    def bases(self, topic: bytes) -> dict[int, int]:
         """Return the ordinals that segments begin at, by timestamps, where only that tells them."""
-        return self._notes.marks.get(topic, {})
+        return self._notes.bases.get(topic, {})
 
     def next_ordinal(self, topic: bytes) -> int:
         """Return what the ordinals of a new segment may not be less than."""
-        return self.marks(topic).get(0, 0)
+        return self.bases(topic).get(0, 0)
 
     def has(self, topic: bytes, timestamp: int) -> bool:
         """Look whether it is noted that a segment was removed, maybe among several."""
@@ -260,7 +260,7 @@ class Removals:
         Unless `is_known`, anything up to `newest_pointer` may have been removed without a note.
         """
         unknown_high = 0 if is_known and self.is_whole else newest_pointer
-        noted = {**self._notes.topics, **self._notes.marks}
+        noted = {**self._notes.topics, **self._notes.bases}
         for topic in [each for each in noted if each not in topics]:
             self.note_gone(topic)
         self._notes.lift_unknown(unknown_high)
@@ -285,16 +285,16 @@ class Removals:
             self._append(content)
         self._size_bytes += len(content)
         self._note_count += 1
-        self._noted |= {(topic, each.timestamp): each for each in new if not each.is_mark}
+        self._noted |= {(topic, each.timestamp): each for each in new if not each.is_base}
         for each in new:
-            if each.is_mark:
-                self._notes.mark(topic, each.timestamp, each.last)
+            if each.is_base:
+                self._notes.note_base(topic, each.timestamp, each.last)
 
     def _is_known(self, topic: bytes, extent: RemovedExtent) -> bool:
         """Return whether a note says the same already, or of the next ordinal a greater one."""
-        if not extent.is_mark:
+        if not extent.is_base:
             return self._noted.get((topic, extent.timestamp)) == extent
-        known = self.marks(topic).get(extent.timestamp, 0)
+        known = self.bases(topic).get(extent.timestamp, 0)
         return known == extent.last or (not extent.timestamp and known > extent.last)
 
     def are_known(self, topic: bytes, extents: Iterable[RemovedExtent]) -> bool:
@@ -336,7 +336,7 @@ class Removals:
         """Tell of a removal; from now on the segment would be noted anew, should it come back."""
         self.publish(topic, timestamp)
         self._noted.pop((topic, timestamp), None)
-        self.marks(topic).pop(timestamp, None)
+        self.bases(topic).pop(timestamp, None)
 
     def is_going(self, topic: bytes, timestamp: int) -> bool:
         """Return whether the removal of a segment is noted, and its files are there still."""
@@ -349,11 +349,11 @@ class Removals:
     def settle(self, topic: bytes, timestamps: Container[int]) -> None:
         """Forget notes of segments that are there after all: a removal was interrupted.
 
-        Forget the marks of those that are not.
+        Forget the bases of those that are not.
         """
-        for timestamp in self.marks(topic).keys() - {0}:
+        for timestamp in self.bases(topic).keys() - {0}:
             if timestamp not in timestamps:
-                del self.marks(topic)[timestamp]
+                del self.bases(topic)[timestamp]
         if topic in self._notes.topics:
             self._notes.drop(topic, timestamps)
 
@@ -367,7 +367,7 @@ class Removals:
             # Not written until the next compaction: until then the note itself is in the file.
             self._notes.lift_unknown(self.newest(oldest) or 0)
             self._notes.topics.pop(oldest, None)
-            self._notes.marks.pop(oldest, None)
+            self._notes.bases.pop(oldest, None)
 
     def note_back(self, topic: bytes) -> None:
         """Take note that a topic has a segment."""
@@ -423,9 +423,9 @@ class Removals:
             extent = _EXTENT.pack(0, 0, self.unknown_high)
             rows.append(encode_note(b"", extent, self._store_id))
         rows += [encode_note(*each, self._store_id) for each in self._notes.topics.items()]
-        for topic in self._notes.marks:
-            marks = b"".join(map(_packed, self._notes.marks_of(topic)))
-            rows.append(encode_note(topic, marks, self._store_id))
+        for topic in self._notes.bases:
+            bases = b"".join(map(_packed, self._notes.bases_of(topic)))
+            rows.append(encode_note(topic, bases, self._store_id))
         rows += [
             encode_note(topic, _packed(extent), self._store_id)
             for (topic, _), extent in self._noted.items()

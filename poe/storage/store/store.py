@@ -47,7 +47,7 @@ from poe.storage.store.floors import Floors
 from poe.storage.store.folder_watch import LOCK_FILE, FolderWatch
 from poe.storage.store.free_space import FreeSpace
 from poe.storage.store.property_file import KnownTopics, PropertyFile
-from poe.storage.store.removals import REMOVED_FILE, Removals, RemovedExtent, mark_of
+from poe.storage.store.removals import REMOVED_FILE, Removals, RemovedExtent, base_of
 from poe.storage.store.reserve import Reserve
 from poe.storage.store.rest import is_left_open, left_open_events, note_rest, resting_events
 from poe.storage.store.store_options import StoreOptions
@@ -275,7 +275,7 @@ class Store:
         repaired = Segment.open(*place, base=segment.base)
         if repaired is None:
             self._floors.lift(topic, segment.last_pointer)
-            ordinals = mark_of(0, segment.next_ordinal)
+            ordinals = base_of(0, segment.next_ordinal)
             self.removals.note_lost(topic, [*_extents([segment]), ordinals])
         if repaired is not None and at:
             repaired.follow(others[at - 1])
@@ -296,8 +296,8 @@ class Store:
         extents = _extents(going)
         if extents and self.removals.are_known(topic, extents):
             return
-        marks = _marks_without(self.topics.loaded.get(topic, []), going)
-        self.reserve.use(partial(self.removals.note, topic, extents + marks))
+        bases = _bases_without(self.topics.loaded.get(topic, []), going)
+        self.reserve.use(partial(self.removals.note, topic, extents + bases))
 
     def sync_notes(self) -> None:
         """Make what was noted of removals survive a power cut.
@@ -514,8 +514,8 @@ class _TopicReader:
         folder, options = self._folders.path_of(topic), self.options_of(topic)
         place = self._files, self._meta, folder, options
         removed = self._removals.newest_maybe(topic)
-        marks = self._removals.marks(topic)
-        segments = self._reserve.use(partial(_recover_segments, *place, removed, marks))
+        bases = self._removals.bases(topic)
+        segments = self._reserve.use(partial(_recover_segments, *place, removed, bases))
         if segments:
             # Should the clock step back, it goes on behind what is gone: consumers have seen that,
             # of a segment, too, that a power cut has brought back shorter than it was.
@@ -588,18 +588,16 @@ def _note_lost(
         _keep_ordinals(removals, topic, segments, ordinal)
 
 
-def _keep_ordinals(
-    removals: Removals, topic: bytes, segments: list[Segment], ordinal: int
-) -> None:
+def _keep_ordinals(removals: Removals, topic: bytes, segments: list[Segment], ordinal: int) -> None:
     """Have a topic go on with an ordinal, or a greater one, whatever its last messages were."""
     ordinal = max(ordinal, removals.next_ordinal(topic))
     if segments:
         segments[-1].skip_to(0, ordinal)
     if not segments or segments[-1].has_gap_behind:
-        removals.note_lost(topic, [mark_of(0, ordinal)])
+        removals.note_lost(topic, [base_of(0, ordinal)])
 
 
-def _marks_without(segments: list[Segment], going: list[Segment]) -> list[RemovedExtent]:
+def _bases_without(segments: list[Segment], going: list[Segment]) -> list[RemovedExtent]:
     """Return what is to be noted of the ordinals of a topic before segments of it go.
 
     Mostly nothing: the sums of those that stay tell theirs.
@@ -610,13 +608,13 @@ def _marks_without(segments: list[Segment], going: list[Segment]) -> list[Remove
     if not going:
         return []
     staying = [segment for segment in segments if segment not in going]
-    marks = []
+    bases = []
     if staying and not staying[0].has_base():
-        marks.append(mark_of(staying[0].timestamp, staying[0].base))
+        bases.append(base_of(staying[0].timestamp, staying[0].base))
     next_ordinal = max(segment.next_ordinal for segment in going)
     if not staying or staying[-1].base + staying[-1].count < next_ordinal:
-        marks.append(mark_of(0, next_ordinal))
-    return marks
+        bases.append(base_of(0, next_ordinal))
+    return bases
 
 
 def _extents(segments: Iterable[Segment]) -> list[RemovedExtent]:
@@ -634,11 +632,11 @@ def _recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known o
     folder: str,
     options: SegmentOptions,
     removed: int,
-    marks: Mapping[int, int],
+    bases: Mapping[int, int],
 ) -> list[Segment]:
     """Recover what a folder holds, oldest first; messages up to `removed` may be gone from it.
 
-    `marks` tell the ordinals that segments begin at.
+    `bases` tell the ordinals that segments begin at.
     """
     found: dict[int, set[str]] = {}
     strays = []
@@ -665,7 +663,7 @@ def _recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known o
             is_locked=bool(found[timestamp] & {"lock", "lock_new"}),
             has_receipts="seq" in found[timestamp],
             before_pointer=max(removed, *(s.pointer_high or 0 for s in segments), 0),
-            base=marks.get(timestamp, before.next_ordinal if before and is_known else None),
+            base=bases.get(timestamp, before.next_ordinal if before and is_known else None),
         )
         if segment is None:
             continue
