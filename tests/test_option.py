@@ -6,14 +6,24 @@ import numpy as np
 import pytest
 
 from poe.broker import AppendixOptions
+from poe.broker.groups.options import GroupOptions
 from poe.client.consumer.source import ConsumerOptions
 from poe.client.producer.producer_options import ProducerOptions, TopicOptions
 from poe.config import option_parts
 from poe.errors import OptionError
 from poe.gateway.http.options import GatewayOptions
 from poe.option import Range, allowed
+from poe.topic_properties import TopicProperties
 
-CLASSES = [*option_parts(), GatewayOptions, TopicOptions, ProducerOptions, ConsumerOptions]
+CLASSES = [
+    *option_parts(),
+    GatewayOptions,
+    TopicOptions,
+    ProducerOptions,
+    ConsumerOptions,
+    GroupOptions,
+    TopicProperties,
+]
 NO_NUMBERS = (float("nan"), float("inf"), 10**400, -1, True, "5", b"", [5])
 NO_CHOICES = (1, 0, "neither", b"", [True])
 
@@ -21,7 +31,7 @@ NO_CHOICES = (1, 0, "neither", b"", [True])
 @pytest.mark.parametrize("kind", CLASSES)
 def test_what_a_field_does_not_allow_is_refused_with_what_it_does(kind):
     for name, each in allowed(kind).items():
-        for value in (NO_NUMBERS if each.range else ()) + (NO_CHOICES if each.choices else ()):
+        for value in NO_NUMBERS if each.range else NO_CHOICES if each.choices else ():
             with pytest.raises(OptionError) as caught:
                 kind(**{name: value})
             assert caught.value.key == name
