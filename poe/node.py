@@ -274,7 +274,9 @@ class Node:
         route = self._routes.get(name)
         if route is not None:
             try:
-                pointer = system.call(route.refs[-1], Put(messages, put_id), None)
+                put = Put(messages, put_id)
+                call = system.run_queue.call_from_outside(route.refs[-1].cell, put)
+                pointer = call.value if call.is_done and not call.error else system.outcome(call)
             except ActorDead as error:
                 if not may_repeat(error, is_put=put_id is None):
                     raise
@@ -285,8 +287,9 @@ class Node:
                 return pointer  # type: ignore[no-any-return]  # a reply to Put
         elif not name:
             topic_bytes(name)
-        put = partial(RequestHandler.put, topic=name, messages=messages, put_id=put_id)
-        return self._serve(put)
+        return self._serve(
+            partial(RequestHandler.put, topic=name, messages=messages, put_id=put_id)
+        )
 
     def next(self, topic: bytes | str, pointer: int) -> tuple[int, bytes] | None:
         """Return the message that follows `pointer`, with its pointer; None when nothing follows.
@@ -308,7 +311,8 @@ class Node:
             try:
                 # Of most topics there is one segment, and nothing to look for.
                 reader = route.reader(pointer) if route.bounds else route.refs[-1]
-                found = system.call(reader, Next(pointer), None)
+                call = system.run_queue.call_from_outside(reader.cell, Next(pointer))
+                found = call.value if call.is_done and not call.error else system.outcome(call)
                 if found is not None or self._routes.is_newest(name, reader):
                     return found  # type: ignore[no-any-return]  # a reply to Next
             except ActorDead as error:

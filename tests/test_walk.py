@@ -11,8 +11,8 @@ from tests.python_process import ROOT, environment
 LIMITS = {
     "socket put": 11,
     "socket get": 10,
-    "in-process put": 10,
-    "in-process next": 9,
+    "in-process put": 9,
+    "in-process next": 8,
     "restart": 14,
     "produce_async_batched": 27,
 }

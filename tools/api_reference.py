@@ -33,7 +33,7 @@ INHERITED = {
 # What a class has for the runtime, or only because its base has it.
 HIDDEN = {
     *(f"Supervisor.{name}" for name in ("init", "handle_call", "handle_cast", "handle_info")),
-    *("Supervisor.terminate", "Crash.enter"),
+    *("Supervisor.terminate", "Crash.enter", "LoopSystem.outcome"),
 }
 FOR_OTHERS = {"ThespianBase"}
 """Classes whose members are what somebody else's code asks for."""

@@ -19,7 +19,7 @@ from poe.actors.reason import KILLED, NOPROC, NORMAL, Reason, is_word
 from poe.actors.run_queue import RunQueue
 from poe.actors.server_cell import ServerCell
 from poe.actors.system_calls import SystemCalls
-from poe.errors import ActorDead, CallTimeout, SystemShutDown
+from poe.errors import ActorDead, CallFromActor, CallTimeout, SystemShutDown
 from poe.errors.timeout import limit_of
 
 
@@ -91,7 +91,7 @@ class LoopSystem(SystemCalls):
                     call.timer = run_queue.add_timer(start_timeout_s, start.expire)
         finally:
             run_queue.leave()
-        return self._outcome(call)  # type: ignore[no-any-return]  # the reply to Start
+        return self.outcome(call)  # type: ignore[no-any-return]  # the reply to Start
 
     def call(self, ref: LoopAddress | str, request: object, timeout_s: float | None = 5.0) -> Any:  # noqa: ANN401 - a reply is whatever the server gives
         """Send a request and wait for the reply.
@@ -105,20 +105,12 @@ class LoopSystem(SystemCalls):
         """
         if timeout_s is not None and timeout_s != CALL_TIMEOUT_S:
             timeout_s = limit_of(timeout_s)
-        run_queue = self.run_queue
-        run_queue.enter()
-        try:
-            cell = ref.cell if type(ref) is LoopAddress else self.actors.find(ref)
-            if cell is None:
-                raise SystemShutDown(ref) if self._is_shut_down else ActorDead(ref, NOPROC)
-            call = Call(request, None, cell, timeout_s)
-            cell.queue.append((cell, call, None))
-            run_queue.drain()
-            if not call.is_done:
-                call.event = threading.Event()
-        finally:
-            run_queue.leave()
-        return self._outcome(call)
+        cell = ref.cell if type(ref) is LoopAddress else self.actors.find(ref)
+        if cell is None:
+            if self.run_queue.is_running_here():
+                raise CallFromActor
+            raise SystemShutDown(ref) if self._is_shut_down else ActorDead(ref, NOPROC)
+        return self.outcome(self.run_queue.call_from_outside(cell, request, timeout_s))
 
     def cast(self, ref: LoopAddress | str, message: object) -> None:
         """Send a message that expects no answer; a dead receiver is no error.
@@ -216,8 +208,12 @@ class LoopSystem(SystemCalls):
             # Its own end: whoever waits for an answer of it must not wait for ever.
             cell.abort(KILLED if isinstance(cell, ServerCell) else NORMAL)
 
-    def _outcome(self, call: Call) -> Any:  # noqa: ANN401
-        """Wait, outside the lock, for a call that was not answered at once."""
+    def outcome(self, call: Call) -> Any:  # noqa: ANN401 - as `call`
+        """Return the reply to a call of this thread, or raise as `call`, once it is done.
+
+        It is waited for outside the lock. Who made the call by the run queue asks for a call that
+        was not answered at once, or has failed.
+        """
         if call.event is not None and not self._wait(call.event, call.timeout_s):
             self.run_queue.run_outside(call.expire)
         error, call.error = call.error, None

@@ -83,8 +83,9 @@ class Watch(Protocol):
 class RunQueue:
     """Runs the actors of one system under one lock.
 
-    Any thread may use `run_outside`, `post_from_outside`, `send_from_outside`, `run_ready` and,
-    as these do, `enter`, `drain` and `leave`; the rest belongs to the thread that has entered.
+    Any thread may use `run_outside`, `post_from_outside`, `send_from_outside`, `call_from_outside`,
+    `run_ready` and, as these do, `enter`, `drain` and `leave`; the rest belongs to the thread that
+    has entered.
     Whenever nobody has, `queue` is empty or the event loop has been told to go on with it.
     """
 
@@ -145,6 +146,24 @@ class RunQueue:
             self.drain()
         finally:
             self.leave()
+
+    def call_from_outside(
+        self, cell: Party, request: object, timeout_s: float | None = None
+    ) -> Call:
+        """Make a call of an application thread and let the actors run.
+
+        Where the call is not done then, its `event` tells when it is.
+        """
+        self.enter()
+        try:
+            call = Call(request, None, cell, timeout_s)
+            cell.queue.append((cell, call, None))
+            self.drain()
+            if not call.is_done:
+                call.event = threading.Event()
+        finally:
+            self.leave()
+        return call
 
     def tell_readable(self, watch: Watch, message: object) -> None:
         """Send an actor that something has come for its socket, and let the actors run.
