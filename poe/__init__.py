@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from poe.errors import PoeError
     from poe.node import (
         Node,
+        alter_topic,
+        create_topic,
+        describe,
         info,
         next,  # noqa: A004 - `poe:next/2`
         print_status,
@@ -38,6 +41,9 @@ __all__ = [
     "PoeError",
     "PutId",
     "__version__",
+    "alter_topic",
+    "create_topic",
+    "describe",
     "info",
     "next",
     "print_status",

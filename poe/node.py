@@ -50,7 +50,7 @@ from poe.errors import (
     ReservedTopic,
     StartFailed,
 )
-from poe.protocol import PutId, topic_bytes
+from poe.protocol import DescribedTopic, PutId, topic_bytes
 from poe.protocol.arguments import check_pointer
 from poe.protocol.put import check_messages
 from poe.storage import Clock, SegmentOptions, Store
@@ -354,6 +354,52 @@ class Node:
             roles = "".join(role for _, role in servers)
             print(f"{topic_text(topic)}\t:{roles}", file=file or sys.stdout)
 
+    def create_topic(self, topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401 - checked
+        """Make a topic that has these properties, and return it; see `TopicProperties`.
+
+        Raises:
+            OptionError: a property that there is not, or a value that is not allowed.
+            TopicExists: it is there, or a topic that would be a partition of it.
+            PropertyMismatch: its name is that of a partition, of which its topic has not so many.
+            InvalidTopicName: it cannot be a folder.
+            NodeNotRunning: before `start` or after `stop`.
+        """
+        return self._changed("topic_create", topic, properties)
+
+    def alter_topic(self, topic: bytes | str, **changes: Any) -> DescribedTopic:  # noqa: ANN401 - checked
+        """Change properties of a topic, and return what it has then.
+
+        Raises:
+            OptionError: a property that there is not, or a value that is not allowed.
+            UnknownTopic: nobody has made it, or put anything onto it.
+            PropertyFixed: fewer partitions, or another envelope; nothing was changed.
+            TopicExists: a new partition is a topic that is there.
+            NodeNotRunning: before `start` or after `stop`.
+        """
+        return self._changed("topic_alter", topic, changes)
+
+    def adopt_topic(self, topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401 - checked
+        """Take topics that are there for the partitions of one; see `Socket.adopt_topic`.
+
+        Raises:
+            PoeError: as there.
+            NodeNotRunning: before `start` or after `stop`.
+        """
+        return self._changed("topic_adopt", topic, properties)
+
+    def describe(self, topic: bytes | str) -> DescribedTopic:
+        """Return what a topic has, and what its partitions hold.
+
+        Raises:
+            UnknownTopic: nobody has made it, or put anything onto it.
+            NodeNotRunning: before `start` or after `stop`.
+        """
+        return DescribedTopic.from_map(self.control("describe", topic=topic_bytes(topic)))
+
+    def _changed(self, op: str, topic: bytes | str, properties: Any) -> DescribedTopic:  # noqa: ANN401
+        told = self.control(op, topic=topic_bytes(topic), properties=properties)
+        return DescribedTopic.from_map(told)
+
     def sync(self) -> None:
         """Make everything acknowledged so far survive a power cut."""
         self.control("sync")
@@ -489,6 +535,21 @@ def info() -> list[tuple[bytes, list[tuple[ActorRef | None, SegmentInfo]]]]:
 def print_status(file: TextIO | None = None) -> None:
     """Print a line for each topic; see `Node.print_status`."""
     _started().print_status(file)
+
+
+def create_topic(topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401 - checked
+    """Make a topic that has these properties; see `Node.create_topic`."""
+    return _started().create_topic(topic, **properties)
+
+
+def alter_topic(topic: bytes | str, **changes: Any) -> DescribedTopic:  # noqa: ANN401 - checked
+    """Change properties of a topic; see `Node.alter_topic`."""
+    return _started().alter_topic(topic, **changes)
+
+
+def describe(topic: bytes | str) -> DescribedTopic:
+    """Return what a topic has, and what its partitions hold; see `Node.describe`."""
+    return _started().describe(topic)
 
 
 def sync() -> None:

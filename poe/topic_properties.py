@@ -123,7 +123,7 @@ class TopicDescription:
     """When it was made, in microseconds since the epoch."""
 
     version: int = 1
-    """Grows with each change of the properties."""
+    """Grows with each change of the properties; 0: nobody has set any."""
 
     properties: TopicProperties = field(default_factory=TopicProperties)
     first_is_plain: bool = True

@@ -23,6 +23,7 @@ from poe.protocol import (
     FRAME_MAX,
     RANGE_BYTES,
     RANGE_COUNT_MAX,
+    DescribedTopic,
     IndexedRecords,
     LastPut,
     Messages,
@@ -165,6 +166,30 @@ class AsyncSocket:
     async def delete(self, topic: bytes | str) -> None:
         """Delete a topic with all its messages, see `Socket.delete`."""
         await self._ask(exchange.delete(topic))
+
+    async def describe(self, topic: bytes | str) -> DescribedTopic:
+        """Return what a topic has, and what its partitions hold, see `Socket.describe`."""
+        return await self._ask(exchange.describe(topic))
+
+    async def find_topic(self, topic: bytes | str) -> DescribedTopic | None:
+        """Return the same, or None, see `Socket.find_topic`."""
+        return await self._ask(exchange.find_topic(topic))
+
+    async def create_topic(self, topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401
+        """Make a topic that has these properties, see `Socket.create_topic`."""
+        return await self._ask(exchange.create_topic(topic, properties))
+
+    async def alter_topic(self, topic: bytes | str, **changes: Any) -> DescribedTopic:  # noqa: ANN401
+        """Change properties of a topic, see `Socket.alter_topic`."""
+        return await self._ask(exchange.alter_topic(topic, changes))
+
+    async def adopt_topic(self, topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401
+        """Take topics for the partitions of one, see `Socket.adopt_topic`."""
+        return await self._ask(exchange.adopt_topic(topic, properties))
+
+    async def list_topics(self, *, are_all: bool = False) -> list[DescribedTopic]:
+        """Return all topics, without their partitions, see `Socket.list_topics`."""
+        return await self._ask(exchange.list_topics(are_all=are_all))
 
     async def copy(
         self, source: bytes | str, pointer: int, last: int, topic: bytes | str, put_id: PutId

@@ -7,6 +7,7 @@ asyncio client share it. `poe.protocol.wire` is the one module here that does I/
 from poe.protocol.arguments import topic_bytes
 from poe.protocol.client import FOLLOW_WAIT_S, Socket, read, socket, write
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
+from poe.protocol.described_topic import DescribedPartition, DescribedTopic
 from poe.protocol.frames import FRAME_MAX, FrameReader, frame_header
 from poe.protocol.messages import (
     DataReply,
@@ -45,6 +46,8 @@ __all__ = [
     "ControlReply",
     "ControlRequest",
     "DataReply",
+    "DescribedPartition",
+    "DescribedTopic",
     "ErrorReply",
     "FrameReader",
     "IndexedRecords",

@@ -12,6 +12,7 @@ from poe.errors import CorruptRecord, LocalProtocolError, PoeError, RemoteProtoc
 from poe.errors.timeout import limit_of
 from poe.protocol import exchange
 from poe.protocol.arguments import topic_bytes
+from poe.protocol.described_topic import DescribedTopic
 from poe.protocol.exchange import Exchange
 from poe.protocol.frames import FRAME_MAX
 from poe.protocol.put import LastPut, Messages, PutId, PutReply, PutRequest, put_frame
@@ -309,13 +310,73 @@ class Socket:
         return self._ask(exchange.trim(topic, pointer))
 
     def delete(self, topic: bytes | str) -> None:
-        """Delete a topic with all its messages; the next put onto it makes a new one.
+        """Delete a topic with all its partitions; the next put onto it makes a new one.
 
         Raises:
             UnknownTopic: nobody put anything onto it.
             PoeError: as `control`.
         """
         self._ask(exchange.delete(topic))
+
+    def describe(self, topic: bytes | str) -> DescribedTopic:
+        """Return what a topic has, and what its partitions hold.
+
+        Raises:
+            UnknownTopic: nobody has made it, or put anything onto it.
+            PoeError: as `control`.
+        """
+        return self._ask(exchange.describe(topic))
+
+    def find_topic(self, topic: bytes | str) -> DescribedTopic | None:
+        """Return the same; None where there is no such topic, or the server is too old to tell.
+
+        Raises:
+            PoeError: as `control`.
+        """
+        return self._ask(exchange.find_topic(topic))
+
+    def create_topic(self, topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401 - checked
+        """Make a topic that has these properties, and return it; see `TopicProperties`.
+
+        Raises:
+            OptionError: nothing was sent; a property that there is not, or a wrong value.
+            TopicExists: it is there, or a topic that would be a partition of it.
+            PoeError: as `control`.
+        """
+        return self._ask(exchange.create_topic(topic, properties))
+
+    def alter_topic(self, topic: bytes | str, **changes: Any) -> DescribedTopic:  # noqa: ANN401 - checked
+        """Change properties of a topic, and return what it has then.
+
+        Raises:
+            OptionError: nothing was sent; as `create_topic`.
+            UnknownTopic: nobody has made it, or put anything onto it.
+            PropertyFixed: fewer partitions, or another envelope; nothing was changed.
+            PoeError: as `control`.
+        """
+        return self._ask(exchange.alter_topic(topic, changes))
+
+    def adopt_topic(self, topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401 - checked
+        """Take topics `t-0` to `t-(n-1)`, which are there, for the `partitions` of topic `t`.
+
+        Raises:
+            OptionError: nothing was sent; as `create_topic`.
+            UnknownTopic: none of them is there.
+            PropertyMismatch: there are more of them.
+            TopicExists: it was described before, or `t` itself is there.
+            PoeError: as `control`.
+        """
+        return self._ask(exchange.adopt_topic(topic, properties))
+
+    def list_topics(self, *, are_all: bool = False) -> list[DescribedTopic]:
+        """Return all topics that can be served, sorted, without their partitions.
+
+        `are_all`: the node's own, too. A partition of another topic is none of them.
+
+        Raises:
+            PoeError: as `control`.
+        """
+        return self._ask(exchange.list_topics(are_all=are_all))
 
     def copy(
         self, source: bytes | str, pointer: int, last: int, topic: bytes | str, put_id: PutId

@@ -5,7 +5,7 @@ which are the simplest and the most frequent. Arguments are checked here, so tha
 them is told before anything is sent.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from itertools import count
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -14,11 +14,13 @@ from poe.errors import CorruptRecord, PoeError, RemoteProtocolError
 from poe.errors.timeout import check_delay
 from poe.protocol.arguments import check_pointer, range_arguments, topic_bytes
 from poe.protocol.control import ControlReply, ControlRequest
+from poe.protocol.described_topic import DescribedTopic, no_topic
 from poe.protocol.messages import DataReply, PointerRequest
 from poe.protocol.put import LastPut, PutId, check_producer
 from poe.protocol.ranges import IndexedRecords, IndexedReply, RangeRequest, Span
 from poe.protocol.records import Record
 from poe.protocol.removed import Removed
+from poe.topic_properties import TopicProperties
 
 T = TypeVar("T")
 
@@ -184,6 +186,59 @@ def trim(topic: bytes | str, pointer: int) -> Exchange[int]:
 def delete(topic: bytes | str) -> Exchange[None]:
     """Delete a topic."""
     return control("delete", {"topic": topic_bytes(topic)}, lambda _: None)
+
+
+def describe(topic: bytes | str) -> Exchange[DescribedTopic]:
+    """Ask what a topic has, and what its partitions hold."""
+    return control("describe", {"topic": topic_bytes(topic)}, DescribedTopic.from_map)
+
+
+def find_topic(topic: bytes | str) -> Exchange[DescribedTopic | None]:
+    """Ask the same of a topic that may not be there, of a server that may not know to tell."""
+    arguments = {"topic": topic_bytes(topic)}
+    return control("describe", arguments, DescribedTopic.from_map, no_topic)
+
+
+def create_topic(topic: bytes | str, properties: Mapping[str, Any]) -> Exchange[DescribedTopic]:
+    """Make a topic."""
+    return _change("topic_create", topic, properties)
+
+
+def alter_topic(topic: bytes | str, changes: Mapping[str, Any]) -> Exchange[DescribedTopic]:
+    """Change properties of a topic."""
+    return _change("topic_alter", topic, changes)
+
+
+def adopt_topic(topic: bytes | str, properties: Mapping[str, Any]) -> Exchange[DescribedTopic]:
+    """Take topics for the partitions of one."""
+    return _change("topic_adopt", topic, properties)
+
+
+def _change(op: str, topic: bytes | str, properties: Mapping[str, Any]) -> Exchange[DescribedTopic]:
+    TopicProperties.from_map(properties)
+    values = {name: list(each) if name == "keep_unread" else each
+              for name, each in properties.items()}  # fmt: skip
+    arguments = {"topic": topic_bytes(topic), "properties": values}
+    return control(op, arguments, DescribedTopic.from_map)
+
+
+def list_topics(*, are_all: bool) -> Exchange[list[DescribedTopic]]:
+    """Ask for all topics, page by page, but for what their partitions hold."""
+    return _listed_behind(b"", [], are_all=are_all)
+
+
+def _listed_behind(
+    after: bytes, told: list[DescribedTopic], *, are_all: bool
+) -> Exchange[list[DescribedTopic]]:
+    def finish(page: dict[bytes, dict[str, Any]]) -> Any:  # noqa: ANN401 - as `control` says
+        # Of a topic that is out of service there is nothing but the error.
+        rows = (row | {"name": name} for name, row in page.items() if "error" not in row)
+        told.extend(map(DescribedTopic.from_map, rows))
+        end = end_of(page, after)
+        return told if end is None else _listed_behind(end, told, are_all=are_all)
+
+    arguments = {"after": after, "count": PAGE_COUNT, "all": are_all}
+    return control("topic_list", arguments, finish)
 
 
 def copy(

@@ -65,7 +65,7 @@ def test_a_topic_that_was_made_is_described_before_and_after_puts(sim):
 def test_a_topic_that_a_put_has_made_is_described_as_it_is_by_default(sim):
     sim.node.put(b"t", b"1")
     told = describe(sim, b"t")
-    assert (told["name"], told["version"]) == (b"t", 1)
+    assert (told["name"], told["version"]) == (b"t", 0)
     assert [each["topic"] for each in told["partitions"]] == [b"t"]
     assert told["properties"]["partitions"] == 1
     sim.stop()
@@ -260,7 +260,7 @@ def test_a_property_that_does_not_go_with_the_node_s_options_is_refused(simulate
     sim.node.put(b"t", b"1")
     with pytest.raises(OptionError):
         alter(sim, b"t", read="synced")
-    assert describe(sim, b"t")["version"] == 1
+    assert describe(sim, b"t")["version"] == 0
 
 
 def test_the_properties_hold_after_a_restart_too(sim):

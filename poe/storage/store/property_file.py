@@ -216,7 +216,7 @@ class KnownTopics:
         begun_us = self.begun.get(topic, first_us)
         if begun_us is None:
             return None
-        return TopicDescription(topic, self.id_of(topic, begun_us), begun_us)
+        return TopicDescription(topic, self.id_of(topic, begun_us), begun_us, version=0)
 
 
 def note_of(description: TopicDescription) -> PropertyNote:
