@@ -36,6 +36,7 @@ from poe.protocol import (
     topic_bytes,
 )
 from poe.protocol.exchange import Exchange
+from poe.protocol.leases import LeaseReply, LeaseRequest
 from poe.protocol.messages import ReplyT
 from poe.protocol.original import HEAD_SIZE, lacking
 from poe.protocol.put import put_frame
@@ -124,6 +125,10 @@ class AsyncSocket:
     ) -> IndexedRecords:
         """Return records that follow `pointer` up to `last`, see `Socket.read_range`."""
         return await self._ask(exchange.read_range(topic, pointer, last, limit, bytes_max))
+
+    async def lease(self, request: LeaseRequest) -> LeaseReply:
+        """Tell a group what became of its messages, and ask for more, see `Socket.lease`."""
+        return await self._ask(exchange.lease(request))
 
     async def control(self, op: str, **arguments: object) -> Any:  # noqa: ANN401 - any msgpack value
         """Return the result of a control request, see `Socket.control`."""

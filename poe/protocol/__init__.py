@@ -9,6 +9,7 @@ from poe.protocol.client import FOLLOW_WAIT_S, Socket, read, socket, write
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
 from poe.protocol.described_topic import DescribedPartition, DescribedTopic
 from poe.protocol.frames import FRAME_MAX, FrameReader, frame_header
+from poe.protocol.leases import Done, Failed, Lease, LeaseReply, LeaseRequest
 from poe.protocol.messages import (
     DataReply,
     PointerRequest,
@@ -48,12 +49,17 @@ __all__ = [
     "DataReply",
     "DescribedPartition",
     "DescribedTopic",
+    "Done",
     "ErrorReply",
+    "Failed",
     "FrameReader",
     "IndexedRecords",
     "IndexedReply",
     "JoinedBatch",
     "LastPut",
+    "Lease",
+    "LeaseReply",
+    "LeaseRequest",
     "Messages",
     "PointerRequest",
     "PutId",

@@ -15,6 +15,7 @@ from poe.protocol.arguments import topic_bytes
 from poe.protocol.described_topic import DescribedTopic
 from poe.protocol.exchange import Exchange
 from poe.protocol.frames import FRAME_MAX
+from poe.protocol.leases import LeaseReply, LeaseRequest
 from poe.protocol.put import LastPut, Messages, PutId, PutReply, PutRequest, put_frame
 from poe.protocol.ranges import (
     RANGE_BYTES,
@@ -224,6 +225,17 @@ class Socket:
                     yield records
         finally:
             self._wire.drop_replies(IndexedReply)
+
+    def lease(self, request: LeaseRequest) -> LeaseReply:
+        """Tell a group what became of its messages, and ask for more.
+
+        Raises:
+            LocalProtocolError: nothing was sent; a field is out of range.
+            GroupError: the group's refusal; what was told may have been taken.
+            CorruptRecord: the first record is damaged.
+            ConnectionClosed, CallTimeout: no reply came; `wait_s` is added to the time-out.
+        """
+        return self._ask(exchange.lease(request))
 
     def control(self, op: str, **arguments: object) -> Any:  # noqa: ANN401 - any msgpack value
         """Return the result of a control request, such as `info` or `sync`.

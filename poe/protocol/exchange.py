@@ -15,6 +15,7 @@ from poe.errors.timeout import check_delay
 from poe.protocol.arguments import check_pointer, range_arguments, topic_bytes
 from poe.protocol.control import ControlReply, ControlRequest
 from poe.protocol.described_topic import DescribedTopic, no_topic
+from poe.protocol.leases import LeaseReply, LeaseRequest
 from poe.protocol.messages import DataReply, PointerRequest
 from poe.protocol.put import LastPut, PutId, check_producer
 from poe.protocol.ranges import IndexedRecords, IndexedReply, RangeRequest, Span
@@ -75,6 +76,11 @@ def read_range(
         _records,
         lambda error: read_range(topic, pointer, last, _smaller(limit, error), bytes_max),
     )
+
+
+def lease(request: LeaseRequest) -> Exchange[LeaseReply]:
+    """Tell what became of leases, and ask for another; the reply may take `wait_s` longer."""
+    return Exchange(request.encode(), LeaseReply, lambda reply: reply, extra_s=request.wait_s)
 
 
 def _smaller(limit: int, error: PoeError) -> int:

@@ -4,8 +4,8 @@
 and raises before anything is done with it. A server passes what it receives to `decode_request`, a
 client to `decode_reply` with the class it expects. Integers are big-endian.
 
-Puts have a module of their own, `poe.protocol.put`, as have reading by ranges and control messages;
-the table is here.
+Puts have a module of their own, `poe.protocol.put`, as have reading by ranges, work queues
+(`poe.protocol.leases`) and control messages; the table is here.
 
 Source: poe_protocol.erl.
 """
@@ -18,6 +18,7 @@ from poe.errors import CorruptRecord, PoeError, RemoteProtocolError
 from poe.protocol.arguments import LIMIT_MAX, check_limit, check_pointer, topic_bytes
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
 from poe.protocol.frames import TYPE_SIZE, frame_header
+from poe.protocol.leases import LeaseReply, LeaseRequest
 from poe.protocol.put import PutReply, PutRequest, SequencedPutRequest
 from poe.protocol.ranges import IndexedReply, RangeRequest
 from poe.protocol.records import Record, join_records, split_records
@@ -118,7 +119,7 @@ class DataReply:
         return cls(split_records(body))
 
 
-Request = PointerRequest | PutRequest | RangeRequest | ControlRequest
+Request = PointerRequest | PutRequest | RangeRequest | LeaseRequest | ControlRequest
 
 
 class _Requests(dict[int, type[Request]]):
@@ -133,6 +134,7 @@ REQUESTS = _Requests(
         PutRequest.MESSAGE_TYPE: PutRequest,
         SequencedPutRequest.MESSAGE_TYPE: SequencedPutRequest,
         RangeRequest.MESSAGE_TYPE: RangeRequest,
+        LeaseRequest.MESSAGE_TYPE: LeaseRequest,
         ControlRequest.MESSAGE_TYPE: ControlRequest,
     }
 )
@@ -141,7 +143,7 @@ REQUESTS = _Requests(
 Replies are left out: decoding one costs memory that nobody needs.
 """
 
-ReplyT = TypeVar("ReplyT", DataReply, PutReply, IndexedReply, ControlReply)
+ReplyT = TypeVar("ReplyT", DataReply, PutReply, IndexedReply, LeaseReply, ControlReply)
 
 
 def decode_request(message_type: int, body: memoryview) -> Request:
