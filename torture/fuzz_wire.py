@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Any
 
 from poe import protocol, storage
-from poe.client import envelope
 from poe.config import Config
 from poe.errors import (
     ConfigError,
@@ -38,6 +37,7 @@ from poe.protocol import (
     PutRequest,
     RangeRequest,
     SequencedPutRequest,
+    envelope,
 )
 from poe.protocol.maps import pack_map, unpack_map
 from poe.protocol.original import ReplyReader

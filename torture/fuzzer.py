@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 INSTRUMENTED = (
-    "poe.client.envelope",
+    "poe.protocol.envelope",
     "poe.client.spool",
     "poe.config",
     "poe.gateway.http.body",

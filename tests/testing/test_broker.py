@@ -12,7 +12,6 @@ import pytest
 import poe.client
 from poe import protocol
 from poe.client.consumer.consumer import Consumer
-from poe.client.envelope import encode
 from poe.errors import (
     CallTimeout,
     ConnectFailed,
@@ -22,6 +21,7 @@ from poe.errors import (
     StorageFull,
 )
 from poe.protocol import PutId
+from poe.protocol.envelope import encode
 from poe.testing import broker
 from tests.python_process import environment
 

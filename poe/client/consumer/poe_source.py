@@ -11,7 +11,6 @@ from poe.client.async_retrying_socket import AsyncRetryingSocket
 from poe.client.async_socket import AsyncSocket
 from poe.client.consumer.source import ConsumerOptions, ConsumerStatistics, Fetched, Start
 from poe.client.consumer.turns import Turns
-from poe.client.envelope import Enveloped, decode
 from poe.client.partition_topic import partition_topic
 from poe.errors import (
     CorruptRecord,
@@ -23,6 +22,7 @@ from poe.errors import (
 )
 from poe.protocol import FOLLOW_WAIT_S, RANGE_COUNT_MAX, IndexedRecords, Removed
 from poe.protocol.arguments import check_pointer
+from poe.protocol.envelope import Enveloped, decode
 from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
 
 _log = logging.getLogger(__name__)

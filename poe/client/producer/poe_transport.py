@@ -19,7 +19,6 @@ from typing import Any
 
 from poe.actors.run_queue import HAS_SPARE_PROCESSOR
 from poe.client.async_socket import connect
-from poe.client.envelope import encode_all
 from poe.client.partition_topic import partition_topic
 from poe.client.producer.delivery import Outcome
 from poe.client.producer.payload import Message
@@ -41,6 +40,7 @@ from poe.protocol import (
     decode_reply,
     frame_header,
 )
+from poe.protocol.envelope import encode_all
 from poe.protocol.original import ReplyReader
 from poe.protocol.put import put_frame
 from poe.protocol.wire import connect_failure, find_original

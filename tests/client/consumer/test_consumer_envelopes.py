@@ -2,8 +2,8 @@
 
 import pytest
 
-from poe.client.envelope import encode
 from poe.errors import InvalidEnvelope
+from poe.protocol.envelope import encode
 from tests.client.consumers import values
 
 

@@ -10,7 +10,6 @@ import pytest
 
 import poe
 from poe.client import Buffered, Failed, Message, Producer, Sent
-from poe.client.envelope import decode
 from poe.errors import (
     BrokerDown,
     BufferFull,
@@ -28,6 +27,7 @@ from poe.errors import (
     UnknownOption,
     WouldBlock,
 )
+from poe.protocol.envelope import decode
 from poe.testing.waiting import wait_until
 from tests.protocol.scripted_server import Peer, ScriptedServer, pointer_body
 

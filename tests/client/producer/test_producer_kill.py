@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from poe.client import Delivery, Producer, Sent
-from poe.client.envelope import decode
+from poe.protocol.envelope import decode
 from poe.testing.waiting import wait_until
 from tests.broker.server_process import ServerProcess
 

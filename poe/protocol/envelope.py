@@ -7,16 +7,18 @@ Layout (msgpack):
         headers  map of str to bin, or nil without any
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
-from poe.client.producer.payload import Messages
 from poe.errors import InvalidEnvelope
 from poe.errors.short_text import short_repr
 
 _FIELD_COUNT = 3
+
+Fields = tuple[bytes | None, bytes | None, Mapping[str, bytes] | None]
+"""Value, key and headers of a message."""
 
 
 class Enveloped(NamedTuple):
@@ -35,7 +37,7 @@ def encode(
     return packed
 
 
-def encode_all(messages: Messages) -> list[bytes]:
+def encode_all(messages: Sequence[bytes] | Sequence[Fields]) -> list[bytes]:
     """Return the envelopes of the messages of a batch, in order; much faster than one by one."""
     pack = msgpack.Packer().pack
     if type(messages[0]) is bytes:

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poe.client.envelope import decode, encode, encode_all
 from poe.client.producer.payload import Message
 from poe.errors import InvalidEnvelope
+from poe.protocol.envelope import decode, encode, encode_all
 
 KEYS = st.none() | st.binary()
 HEADERS = st.none() | st.dictionaries(st.text(), st.binary(), min_size=1, max_size=3)
