@@ -5,6 +5,9 @@
     ├── topic_registry         recovers all topics before its start is done
     ├── scrubber               re-reads closed segments
     ├── pipelines              keeps what pipelines tell of themselves
+    ├── groups_sup             one_for_one
+    │   ├── group_sup          simple_one_for_one, temporary children: a group each
+    │   └── groups             knows all groups, and starts those that are asked for
     ├── archiver_sup           only with `archive_dir`
     └── listener_sup           rest_for_one; started last, absent without a port
 
@@ -17,6 +20,8 @@ from typing import Any
 from poe.broker.appendix.scrubber import Scrubber, ScrubberOptions
 from poe.broker.appendix.server import REGISTRY, AppendixServer
 from poe.broker.connection.listener import ListenerParts, ListenerSup
+from poe.broker.coordinator.registry import GroupParts
+from poe.broker.coordinator.tree import groups_spec
 from poe.broker.registry.appendix_servers import APPENDIX_SUP
 from poe.broker.registry.archiver import ARCHIVER_SUP, ArchiverParts, ArchiverSup
 from poe.broker.registry.topic_registry import RegistryParts, TopicRegistry
@@ -69,6 +74,7 @@ class NodeSup(Supervisor):
                 name="scrubber",
             ),
             ChildSpec(id=PIPELINES, actor=Pipelines, name=PIPELINES),
+            groups_spec(GroupParts(parts.registry.routes, parts.registry.clock)),
         ]
         if parts.archiver is not None:
             archiver = ChildSpec(

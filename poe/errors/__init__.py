@@ -57,6 +57,7 @@ from poe.errors.delivery import (
 )
 from poe.errors.gateway import GatewayError, HttpMissing, RequestRefused
 from poe.errors.groups import (
+    CorruptGroup,
     GroupActive,
     GroupError,
     GroupFenced,
@@ -149,6 +150,7 @@ __all__ = [
     "ConnectionClosed",
     "ConsumerClosed",
     "ConsumerError",
+    "CorruptGroup",
     "CorruptRecord",
     "DataLost",
     "DeliveryError",

@@ -119,6 +119,19 @@ class InvalidGroupName(GroupError):
         )
 
 
+class CorruptGroup(GroupError):
+    """What the log holds of a group cannot be read."""
+
+    code = 474
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        super().__init__(
+            f"the state of group {short_repr(group)} is damaged, and so is the one before it; "
+            "delete the group with force, and reset a new one to where it was"
+        )
+
+
 class GroupPaused(GroupError):
     """A group hands nothing out until it is resumed."""
 

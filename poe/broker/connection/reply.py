@@ -5,12 +5,15 @@ nobody knows when the client will take it.
 """
 
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TypeAlias
 
 from poe.actors import Call
 from poe.broker.appendix.message import GetRange
+from poe.broker.groups.options import check_name
 from poe.broker.requests.byte_budget import Room
 from poe.broker.requests.control import LISTINGS, control, listed
+from poe.broker.requests.groups import lease_messages
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import Overloaded, PoeError, RemoteProtocolError
 from poe.errors.tracebacks import drop_tracebacks
@@ -21,6 +24,8 @@ from poe.protocol import (
     DataReply,
     ErrorReply,
     IndexedReply,
+    LeaseReply,
+    LeaseRequest,
     PointerRequest,
     PutReply,
     PutRequest,
@@ -45,6 +50,8 @@ async def make_reply(
                 return DataReply.header(0 if records is None else records.length), records
             case RangeRequest():
                 return await _indexed_reply(handler, request, room)
+            case LeaseRequest():
+                return await _lease_reply(handler, request, room)
             case PutRequest():
                 topic, messages, put_id = request
                 return PutReply.frame(await handler.put(topic, messages, begun, put_id)), None
@@ -81,6 +88,24 @@ async def _indexed_reply(handler: RequestHandler, request: RangeRequest, room: R
         return IndexedReply.head(b"", 0), None
     head = IndexedReply.head(found.entries, found.records.length)
     # As a view: a rest of it is cut off without a copy each time the peer takes some.
+    return memoryview(head), found.records
+
+
+async def _lease_reply(handler: RequestHandler, request: LeaseRequest, room: Room) -> Reply:
+    """Tell a group what became of its messages, and find more: bounded as those of a range.
+
+    A long poll is cut into slices, so that nothing is leased to a client that has gone meanwhile.
+    """
+    check_name(request.group)
+    limit = min(request.limit, RANGE_COUNT_MAX)
+    if not room.holding.may_hold(limit * ENTRY_BYTES):
+        limit = room.holding.budget.share_bytes // ENTRY_BYTES
+    bytes_max = min(request.bytes_max, room.frame_max // 2 - ENTRY_BYTES)
+    asked = replace(request, limit=limit, bytes_max=bytes_max)
+    lease, found = await lease_messages(handler, asked)
+    if found is None:
+        return LeaseReply.head(lease, b"", 0), None
+    head = LeaseReply.head(lease, found.entries, found.records.length)
     return memoryview(head), found.records
 
 

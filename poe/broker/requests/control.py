@@ -14,6 +14,7 @@ from poe.broker.registry.topic_registry import EnsureWriter
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.copying import Copy, copy
+from poe.broker.requests.groups import GROUP_OPERATIONS, group_operation
 from poe.broker.requests.listing import describe, page_of, pages
 from poe.broker.requests.pipelines import PIPELINE_OPERATIONS, PIPELINES, add_pipelines
 from poe.broker.requests.request_handler import NODE_SUP, WAIT_MAX_S, RequestHandler
@@ -148,6 +149,11 @@ async def _span(handler: RequestHandler, arguments: Arguments) -> list[int] | No
     return None if found is None else [found.last_pointer, found.record_count, found.length]
 
 
+def _groups(op: str) -> Callable[[RequestHandler, Arguments], Awaitable[Any]]:
+    """Return what asks a group to carry out an op."""
+    return lambda handler, arguments: group_operation(handler, op, arguments)
+
+
 def _pipelines(op: str) -> Callable[[RequestHandler, Arguments], Awaitable[Any]]:
     """Return what has the actor of that name carry out an op."""
     return lambda handler, arguments: handler.actor.call(PIPELINES, (op, arguments))
@@ -169,6 +175,7 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
     "copy": _copy,
     **TOPIC_OPERATIONS,
     **{op: _pipelines(op) for op in PIPELINE_OPERATIONS},
+    **{op: _groups(op) for op in GROUP_OPERATIONS},
 }
 
 

@@ -84,6 +84,11 @@ class RequestHandler:
         self.deadline = ReplyDeadline(put_timeout_s)
         self.room = room
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the one who asked is still there, and the node is not about to stop."""
+        return self._is_wanted() and not self.routes.is_closing
+
     async def put(
         self,
         topic: bytes,

@@ -1,0 +1,246 @@
+"""One group: the actor that owns its state, writes down what changes, and answers its members.
+
+The rules are those of `GroupState`, which knows neither files nor clocks. A change is answered when
+it is written to the topic `poe.groups`, as durable as that topic is.
+
+Should it crash, nothing is lost but members and leases: the next one reads the topic. Should the
+disk refuse a change, who asked is told, and it is written before anything else is answered.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+from weakref import proxy
+
+from poe.actors import NO_REPLY, Call, Error, GenServer, Timer
+from poe.broker.coordinator.group_log import GROUPS_TOPIC, Kind, encode
+from poe.broker.coordinator.group_progress import GroupProgress
+from poe.broker.coordinator.group_topics import GroupTopics
+from poe.broker.groups.options import GroupDefinition
+from poe.broker.groups.state import GroupState
+from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.requests.groups import GROUPS, GroupRequest, address_of
+from poe.broker.requests.request_handler import WAIT_MAX_S, RequestHandler
+from poe.errors import GroupActive, GroupMismatch, PoeError
+from poe.protocol.leases import LeaseRequest
+from poe.storage import Clock
+
+logger = logging.getLogger("poe.broker")
+
+_SNAPSHOT_BYTES_MIN = 16 * 1024
+"""A group that is smaller is written anew as if it were so large."""
+_SNAPSHOT_RATIO = 4
+"""Changes may be so many times as large as the snapshot they follow."""
+_UNITS_US = 1_000_000
+"""How often new topics and partitions are looked for."""
+_RETRY_S = 1.0
+"""Pause before what a disk has refused is tried again."""
+_DEADLINE = object()
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTaken:
+    """Cast to the registry: what is older than the snapshot before is needed no more."""
+
+    name: str
+    pointer: int
+
+
+@dataclass(slots=True)
+class _Heartbeat:
+    """A member that waits to be told something new."""
+
+    arguments: dict[str, Any]
+    timer: Timer
+
+
+@dataclass(frozen=True, slots=True)
+class _HeartbeatDue:
+    """A heartbeat that was held back is to be answered."""
+
+    member: bytes
+
+
+class Group(GenServer):
+    """Owns the state of one group.
+
+    Always: what was answered is written; `_unwritten` is what is not.
+    """
+
+    def init(
+        self, state: GroupState, topics: GroupTopics, routes: RoutingTable, clock: Clock
+    ) -> None:
+        """Take over a state that was just made, or restored."""
+        self.register(address_of(state.definition.name))
+        self._state = state
+        self._topics = topics
+        self._clock = clock
+        self._handler = RequestHandler(cast("GenServer", proxy(self)), routes)
+        self._progress = GroupProgress(self._handler, routes, state)
+        self._unwritten: list[list[Any]] = []
+        self._changes_bytes = 0
+        self._snapshot_bytes = _SNAPSHOT_BYTES_MIN
+        self._units_at_us = 0
+        self._timer: Timer | None = None
+        self._timer_us = 0
+        self._heartbeats: dict[bytes, tuple[Call, _Heartbeat]] = {}
+
+    def describe_role(self) -> str:
+        """Return the mode and the name of the group."""
+        definition = self._state.definition
+        return f"{definition.mode} {definition.name}"
+
+    # ---- messages -------------------------------------------------------------------------------
+
+    async def handle_call(self, request: LeaseRequest | GroupRequest, caller: Call) -> Any:  # noqa: ANN401
+        """Carry out a request of a member, or of who looks after the group."""
+        now_us = self._clock.now_us()
+        try:
+            self._look_for_units(now_us)
+            if type(request) is LeaseRequest:
+                definition = self._state.definition
+                raise GroupMismatch(definition.name, "mode", "shared", definition.mode)
+            answer = await self._serve(cast("GroupRequest", request), caller, now_us)
+            await self._write()
+        except PoeError as error:
+            answer = Error(error)
+        await self._go_on(now_us)
+        return answer
+
+    async def handle_info(self, message: Any) -> None:  # noqa: ANN401
+        """Take the deadline of a session, a lease or a retry, and the end of a poll."""
+        now_us = self._clock.now_us()
+        if message is _DEADLINE:
+            self._timer = None
+            self._state.expire(now_us)
+            await self._go_on(now_us)
+        elif isinstance(message, _HeartbeatDue):
+            self._answer_heartbeat(message.member, now_us)
+        else:
+            super().handle_info(message)
+
+    async def _go_on(self, now_us: int) -> None:
+        """Do what a change brings about for others, and set the alarm for the next one."""
+        try:
+            await self._write()
+        except PoeError as error:
+            logger.error("group %s: %s", self._state.definition.name, error)
+            self._alarm(now_us + round(_RETRY_S * 1e6), now_us)
+            return
+        if self._heartbeats:
+            for member in self._state.take_news():
+                self._answer_heartbeat(member, now_us)
+        deadline_us = self._state.next_deadline_us()
+        if deadline_us is not None:
+            self._alarm(deadline_us, now_us)
+
+    def _alarm(self, due_us: int, now_us: int) -> None:
+        """Be woken at a time, if not before."""
+        if self._timer is not None:
+            if self._timer_us <= due_us:
+                return
+            self._timer.cancel()
+        self._timer_us = due_us
+        self._timer = self.send_after(max(0, due_us - now_us) / 1e6, _DEADLINE)
+
+    def _look_for_units(self, now_us: int) -> None:
+        """Take new topics and partitions in, now and then."""
+        if now_us - self._units_at_us >= _UNITS_US:
+            self._units_at_us = now_us
+            units = self._topics.units(self._state.definition.topics)
+            if units != self._progress.units_by_topic:
+                self._progress.units_by_topic = units
+                self._state.set_units(units, now_us)
+
+    # ---- the log --------------------------------------------------------------------------------
+
+    async def _write(self) -> None:
+        """Write what has changed to the log.
+
+        Raises:
+            PoeError: it could not be written; the next time it is tried again.
+        """
+        self._unwritten += self._state.take_changes()
+        if not self._unwritten:
+            return
+        message = encode(Kind.CHANGES, self._state.definition, self._unwritten)
+        await self._handler.put(GROUPS_TOPIC, [message])
+        self._unwritten = []
+        self._changes_bytes += len(message)
+        if self._changes_bytes > _SNAPSHOT_RATIO * self._snapshot_bytes:
+            await self._write_snapshot()
+
+    async def _write_snapshot(self) -> None:
+        message = encode(Kind.SNAPSHOT, self._state.definition, self._state.snapshot())
+        pointer = await self._handler.put(GROUPS_TOPIC, [message])
+        self._changes_bytes = 0
+        self._snapshot_bytes = max(len(message), _SNAPSHOT_BYTES_MIN)
+        self.cast(GROUPS, SnapshotTaken(self._state.definition.name, pointer))
+
+    # ---- requests -------------------------------------------------------------------------------
+
+    async def _serve(self, request: GroupRequest, caller: Call, now_us: int) -> Any:  # noqa: ANN401
+        """Carry out one of the control operations, or what the registry asks."""
+        state, arguments = self._state, request.arguments
+        match request.op:
+            case "group_heartbeat":
+                answer = self._heartbeat(caller, arguments, now_us)
+            case "group_reset":
+                answer = await self._progress.reset(**arguments, now_us=now_us)
+            case "group_lag":
+                answer = await self._progress.lag(now_us)
+            case "snapshot":
+                await self._write()
+                await self._write_snapshot()
+                answer = None
+            case "end":
+                answer = self._end(**arguments)
+            case op:
+                answer = _ANSWERS[op](state, now_us=now_us, **arguments)
+        return answer
+
+    def _end(self, *, force: bool) -> GroupDefinition:
+        """Let the group be deleted, and say what it was."""
+        members = self._state.members_count
+        if members and not force:
+            raise GroupActive(self._state.definition.name, members)
+        return self._state.definition
+
+    def _heartbeat(self, caller: Call, arguments: dict[str, Any], now_us: int) -> Any:  # noqa: ANN401
+        """Answer a heartbeat, or hold the answer back until there is something to say."""
+        wait_s, owned = arguments.pop("wait_s"), arguments["owned"]
+        told = self._state.heartbeat(**arguments, now_us=now_us)
+        if not wait_s or told.revoke or set(told.keep) != set(owned):
+            return told._asdict()
+        member = arguments["member"]
+        self._answer_heartbeat(member, now_us)  # one that is held back already
+        timer = self.send_after(min(wait_s, WAIT_MAX_S), _HeartbeatDue(member))
+        self._heartbeats[member] = caller, _Heartbeat(arguments, timer)
+        return NO_REPLY
+
+    def _answer_heartbeat(self, member: bytes, now_us: int) -> None:
+        """Answer one that was held back, if there is one."""
+        caller, held = self._heartbeats.pop(member, (None, None))
+        if caller is None or held is None:
+            return
+        held.timer.cancel()
+        try:
+            told = self._state.heartbeat(**held.arguments, now_us=now_us)
+        except PoeError as error:
+            self.reply_error(caller, error)
+        else:
+            self.reply(caller, told._asdict())
+
+
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "group_join": lambda state, info, now_us: state.join(info, now_us)._asdict(),
+    "group_leave": GroupState.leave,
+    "group_commit": lambda state, **arguments: state.ordered.commit(**arguments),
+    "group_positions": lambda state, **_: state.ordered.positions(),
+    "group_pause": GroupState.pause,
+    "group_resume": GroupState.resume,
+    "group": GroupState.describe,
+    "group_create": GroupState.describe,
+}
+"""What a state answers to the operations that need nothing else."""

@@ -1,0 +1,145 @@
+"""Turn what happens to groups into messages of the topic `poe.groups`, and back.
+
+Each message is of one group. Its state is the newest snapshot and the changes behind that one; a
+snapshot before it is kept, should the newest be damaged.
+
+Layout (msgpack):
+    array of 4:
+        kind     1 snapshot, 2 changes, 3 deleted
+        name     str
+        id       bin, 16 bytes: of a group that was deleted and made anew, another one
+        content  a map, an array of changes, or nil
+"""
+
+import contextlib
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
+
+from poe.broker.groups.options import GroupDefinition
+from poe.broker.groups.state import GroupState
+from poe.errors import CorruptGroup, GroupMismatch, PoeError
+
+GROUPS_TOPIC: Final = b"poe.groups"
+
+
+class Kind(IntEnum):
+    """What a message of the log holds."""
+
+    SNAPSHOT = 1
+    CHANGES = 2
+    DELETED = 3
+
+
+class Entry(NamedTuple):
+    """A message of the log, whose content is not decoded yet."""
+
+    pointer: int
+    kind: int
+    name: str
+    id: bytes
+    content: bytes
+
+    @classmethod
+    def decode(cls, pointer: int, message: bytes | memoryview) -> "Entry | None":
+        """Return the entry that a message holds; None where it is none that we know."""
+        try:
+            kind, name, group_id, content = msgpack.unpackb(message)
+        except (TypeError, ValueError, msgpack.UnpackException):
+            return None
+        return cls(pointer, kind, name, group_id, content)
+
+
+def encode(kind: Kind, definition: GroupDefinition, content: Any) -> bytes:  # noqa: ANN401 - any msgpack value
+    """Return the message that holds something of a group."""
+    packed = msgpack.packb(content)
+    message: bytes = msgpack.packb((int(kind), definition.name, definition.id, packed))
+    return message
+
+
+class GroupHistory:
+    """The entries of one group that still count: its newest two snapshots, and what follows them.
+
+    Always: `entries` begins with a snapshot, or is empty: of a group whose actor has run, which
+    writes on by itself, only the pointers of its snapshots are kept.
+    """
+
+    __slots__ = ("_definition", "_pointers", "entries")
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._pointers: list[int] = []  # of the snapshots, two at most
+        self._definition: dict[str, Any] = {}
+
+    @property
+    def first_pointer(self) -> int:
+        """The pointer of the oldest entry that still counts."""
+        return self._pointers[0]
+
+    def add(self, entry: Entry) -> None:
+        """Take the next entry of the group; one that follows no snapshot means nothing."""
+        if self.entries and entry.id != self.entries[0].id:
+            self.entries, self._pointers = [], []
+        if entry.kind == Kind.SNAPSHOT:
+            self._definition = {}
+            self.note_snapshot(entry.pointer)
+        if self._pointers:
+            self.entries.append(entry)
+
+    def note_snapshot(self, pointer: int) -> None:
+        """Keep no more than the snapshot before this one, and what follows it."""
+        self._pointers = [*self._pointers[-1:], pointer]
+        first = self._pointers[0]
+        self.entries = [each for each in self.entries if each.pointer >= first]
+
+    def forget_entries(self) -> None:
+        """Let the entries go, since the group's own actor knows them."""
+        self.summary()
+        self.entries = []
+
+    def summary(self) -> dict[str, Any]:
+        """Return name, mode and topics of the group."""
+        if not self._definition:
+            definition = self.restore().definition
+            self._definition = {
+                "group": definition.name,
+                "mode": definition.mode,
+                "topics": list(definition.topics),
+            }
+        return self._definition
+
+    def check(self, mode: str, topics: tuple[bytes, ...]) -> None:
+        """Refuse what somebody takes the group for, if it is not that.
+
+        Raises:
+            GroupMismatch: names both values.
+        """
+        has = self.summary()
+        if mode != has["mode"]:
+            raise GroupMismatch(has["group"], "mode", mode, has["mode"])
+        if topics and sorted(topics) != sorted(has["topics"]):
+            raise GroupMismatch(has["group"], "topics", list(topics), has["topics"])
+
+    def restore(self) -> GroupState:
+        """Return the state of the group: by the newest snapshot, or else by the one before it.
+
+        Raises:
+            CorruptGroup: neither can be read.
+        """
+        for pointer in reversed(self._pointers):
+            with contextlib.suppress(PoeError, ValueError, TypeError, LookupError):
+                return _replay(each for each in self.entries if each.pointer >= pointer)
+        raise CorruptGroup(self.entries[0].name if self.entries else "")
+
+
+def _replay(entries: Iterable[Entry]) -> GroupState:
+    """Return what a snapshot and the changes behind it come to; a later snapshot adds nothing."""
+    first, *others = entries
+    state = GroupState.restore(msgpack.unpackb(first.content, strict_map_key=False))
+    for entry in others:
+        if entry.kind == Kind.CHANGES:
+            for change in msgpack.unpackb(entry.content, strict_map_key=False):
+                state.apply(change)
+    return state

@@ -1,0 +1,96 @@
+"""How far a group is, in messages and seconds, and how it is set somewhere else."""
+
+from typing import Any
+
+from poe.broker.appendix.message import Span
+from poe.broker.groups.state import GroupState
+from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.requests.arguments import U32_MAX
+from poe.broker.requests.listing import describe
+from poe.broker.requests.request_handler import RequestHandler
+
+
+class GroupProgress:
+    """Compares what a group has done with what its topics hold."""
+
+    __slots__ = ("_handler", "_routes", "_state", "units_by_topic")
+
+    def __init__(self, handler: RequestHandler, routes: RoutingTable, state: GroupState) -> None:
+        self._handler = handler
+        self._routes = routes
+        self._state = state
+        self.units_by_topic: dict[bytes, tuple[bytes, ...]] = {}
+
+    @property
+    def units(self) -> list[bytes]:
+        """All partition topics of the group."""
+        return [unit for units in self.units_by_topic.values() for unit in units]
+
+    async def reset(
+        self,
+        to: str | int | dict[bytes, int],
+        units: tuple[bytes, ...],
+        *,
+        dry: bool,
+        force: bool,
+        now_us: int,
+    ) -> dict[bytes, list[Any]]:
+        """Move where units go on; return the old and the new pointer of each, and the distance.
+
+        That is in messages, and negative where they will come again. `to` is a word, a time in
+        microseconds, or a pointer for each unit; `dry` moves nothing.
+
+        Raises:
+            GroupActive: there are members, and no force.
+            PoeError: a topic cannot be read.
+        """
+        moved: dict[bytes, list[Any]] = {}
+        for unit in to if isinstance(to, dict) else units or self.units:
+            old = self._state.floor(unit)
+            new = to[unit] if isinstance(to, dict) else await self._place(unit, to)
+            distance = await self._ordinal(unit, new) - await self._ordinal(unit, old or 0)
+            moved[unit] = [old, new, distance]
+        if not dry:
+            places = {unit: new for unit, (_, new, _) in moved.items()}
+            self._state.reset(places, now_us, force=force)
+        return moved
+
+    async def lag(self, now_us: int) -> dict[bytes, dict[str, Any]]:
+        """Return how far behind each unit is: in messages, exactly, and in seconds."""
+        return {unit: await self._lag(unit, now_us) for unit in self.units}
+
+    async def _lag(self, unit: bytes, now_us: int) -> dict[str, Any]:
+        position = self._state.floor(unit)
+        newest = await self._newest(unit)
+        done = await self._ordinal(unit, position or 0)
+        messages = max(0, await self._ordinal(unit, newest) - done)
+        first = await self._handler.next(unit, position or 0) if messages else None
+        seconds = 0.0 if first is None else max(0, now_us - first[0]) / 1e6
+        return {"position": position, "newest": newest, "messages": messages, "seconds": seconds}
+
+    async def _place(self, unit: bytes, to: str | int) -> int:
+        if to == "oldest":
+            return 0
+        if to == "newest":
+            return await self._newest(unit)
+        # A pointer is a time: what came at that very microsecond is still to be read.
+        return max(0, int(to) - 1)
+
+    async def _newest(self, unit: bytes) -> int:
+        rows = await describe(self._handler.actor, self._routes, unit)
+        return max((info.pointer_high or 0 for _, info in rows), default=0)
+
+    async def _ordinal(self, unit: bytes, pointer: int) -> int:
+        """Return how many messages there are up to a pointer."""
+        count = 0
+        for _, info in await describe(self._handler.actor, self._routes, unit):
+            low, high = info.pointer_low, info.pointer_high
+            if low is None or high is None or low > pointer:
+                continue
+            if high <= pointer:
+                count += info.count
+                continue
+            span = Span(low - 1, pointer, U32_MAX, U32_MAX)
+            found = await self._handler.get_range(unit, span)
+            count += 0 if found is None else found.record_count
+        return count

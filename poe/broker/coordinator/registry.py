@@ -1,0 +1,243 @@
+"""The registry of groups: which there are, and where in `poe.groups` their state begins.
+
+It reads that topic once, when it starts, and decodes nothing of a group before somebody asks for
+it: then it starts the group's actor. What is not needed any more is trimmed.
+"""
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import Any, Final, cast
+from weakref import proxy
+
+from poe.actors import ActorRef, Call, Error, GenServer
+from poe.broker.appendix.message import GetRange
+from poe.broker.coordinator.group import SnapshotTaken
+from poe.broker.coordinator.group_log import GROUPS_TOPIC, Entry, GroupHistory, Kind, encode
+from poe.broker.coordinator.group_topics import GroupTopics
+from poe.broker.groups.options import GroupDefinition, GroupOptions, Mode
+from poe.broker.groups.state import GroupState
+from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.registry.topic_registry import Trim
+from poe.broker.requests.groups import (
+    DeleteGroup,
+    FindGroup,
+    GroupRequest,
+    ListGroups,
+    address_of,
+)
+from poe.broker.requests.request_handler import RequestHandler
+from poe.errors import CorruptRecord, GroupFull, GroupMismatch, PoeError, UnknownGroup
+from poe.protocol import RANGE_COUNT_MAX, IndexedRecords
+from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+from poe.storage import Clock
+from poe.supervision import start_dynamic_child, terminate_child
+
+logger = logging.getLogger("poe.broker")
+
+GROUP_SUP: Final = "group_sup"
+GROUPS_MAX: Final = 1000
+_READ_BYTES = 8 * 1024 * 1024
+_TRIM_S = 30.0
+_LOG_SEGMENTS = 3
+"""With more of them, groups that have not changed for long are written anew, so that old ones can
+go."""
+_TRIM = object()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupParts:
+    """What groups work with."""
+
+    routes: RoutingTable
+    clock: Clock
+
+
+class GroupRegistry(GenServer):
+    """Knows all groups, and starts their actors when they are asked for.
+
+    Always: `_groups` has a history for each group that exists; once its actor was started, the
+    history holds no more than where it begins.
+    """
+
+    async def init(self, parts: GroupParts) -> None:
+        """Read what is known of groups."""
+        self._parts = parts
+        self._handler = RequestHandler(cast("GenServer", proxy(self)), parts.routes)
+        self._groups: dict[str, GroupHistory] = {}
+        self._is_log_read = False
+        self.send_after(_TRIM_S, _TRIM)
+        try:
+            await self._read_groups()
+        except PoeError as error:  # the node serves all else; who asks for a group has it read
+            logger.error("topic poe.groups cannot be read: %s", error)
+
+    async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
+        """Find, make, list and delete groups."""
+        try:
+            if not self._is_log_read:
+                await self._read_groups()
+            match request:
+                case FindGroup():
+                    return await self._find(request)
+                case ListGroups():
+                    return [self._groups[name].summary() for name in sorted(self._groups)]
+                case DeleteGroup(name, force):
+                    return await self._delete(name, force=force)
+        except PoeError as error:
+            return Error(error)
+        return super().handle_call(request, caller)
+
+    def handle_cast(self, message: Any) -> None:  # noqa: ANN401
+        """Hear of a snapshot: what was before the one before it is needed no more."""
+        if isinstance(message, SnapshotTaken) and message.name in self._groups:
+            self._groups[message.name].note_snapshot(message.pointer)
+
+    async def handle_info(self, message: Any) -> None:  # noqa: ANN401
+        """Trim the log now and then."""
+        if message is not _TRIM:
+            super().handle_info(message)
+            return
+        self.send_after(_TRIM_S, _TRIM)
+        try:
+            if self._is_log_read:
+                await self._trim()
+        except PoeError as error:
+            logger.error("topic poe.groups is not trimmed: %s", error)
+
+    # ---- groups ---------------------------------------------------------------------------------
+
+    async def _find(self, wanted: FindGroup) -> ActorRef:
+        name = wanted.name
+        if name not in self._groups:
+            if wanted.mode is None:
+                raise UnknownGroup(name)
+            return await self._create(wanted)
+        if wanted.is_new:
+            raise GroupMismatch(name, "name", "a new group", "in use")
+        if wanted.mode is not None:
+            self._groups[name].check(wanted.mode, wanted.topics)
+        return self.whereis(address_of(name)) or await self._start(name, await self._restored(name))
+
+    async def _create(self, wanted: FindGroup) -> ActorRef:
+        if len(self._groups) >= GROUPS_MAX:
+            raise GroupFull(wanted.name, "groups_max", GROUPS_MAX)
+        assert wanted.mode is not None
+        now_us = self._parts.clock.now_us()
+        definition = GroupDefinition(
+            name=wanted.name,
+            id=os.urandom(16),
+            mode=cast("Mode", wanted.mode),  # checked there
+            topics=wanted.topics,
+            options=GroupOptions.from_map(wanted.options or {}),
+            created_us=now_us,
+        )
+        state = GroupState.create(definition, now_us)
+        history = GroupHistory()
+        self._groups[wanted.name] = history
+        try:
+            history.add(await self._write_snapshot(state))
+        except PoeError:
+            del self._groups[wanted.name]
+            raise
+        return await self._start(wanted.name, state)
+
+    async def _restored(self, name: str) -> GroupState:
+        """Return the state of a group that does not run, as the log has it."""
+        history = self._groups[name]
+        if not history.entries:  # it has run before, and has crashed
+            found = await self._read_log(history.first_pointer - 1, name)
+            self._groups[name] = history = found[name]
+        state = history.restore()
+        state.restarted(self._parts.clock.now_us())
+        return state
+
+    async def _start(self, name: str, state: GroupState) -> ActorRef:
+        parts = self._parts
+        topics = GroupTopics(parts.routes)
+        arguments = state, topics, parts.routes, parts.clock
+        ref = await start_dynamic_child(self, GROUP_SUP, *arguments)
+        assert ref is not None
+        self._groups[name].forget_entries()
+        return ref
+
+    async def _delete(self, name: str, *, force: bool) -> None:
+        if name not in self._groups:
+            raise UnknownGroup(name)
+        ref = await self._find(FindGroup(name))
+        definition = await self.call(ref, GroupRequest("end", {"force": force}), timeout_s=None)
+        await self._handler.put(GROUPS_TOPIC, [encode(Kind.DELETED, definition, None)])
+        await terminate_child(self, GROUP_SUP, ref)
+        del self._groups[name]
+
+    # ---- the log --------------------------------------------------------------------------------
+
+    async def _read_groups(self) -> None:
+        self._groups = await self._read_log(0)
+        self._is_log_read = True
+
+    async def _read_log(self, pointer: int, only: str | None = None) -> dict[str, GroupHistory]:
+        """Return what the log tells from behind a pointer on, of all groups or of one."""
+        groups: dict[str, GroupHistory] = {}
+        while True:
+            wanted = GetRange(pointer, POINTER_MAX, RANGE_COUNT_MAX, _READ_BYTES)
+            try:
+                found = await self._handler.get_range(GROUPS_TOPIC, wanted)
+                if found is None:
+                    return groups
+                records = IndexedRecords.of(found.entries, memoryview(found.records.read()))
+            except CorruptRecord as error:
+                logger.error("topic poe.groups is damaged: %s", error)
+                if (error.pointer or 0) <= pointer:
+                    return groups
+                pointer = error.pointer or 0
+                continue
+            pointer = int(records.pointers[-1])
+            for entry in _entries(records):
+                if only is None or entry.name == only:
+                    _take(groups, entry)
+
+    async def _write_snapshot(self, state: GroupState) -> Entry:
+        message = encode(Kind.SNAPSHOT, state.definition, state.snapshot())
+        state.take_changes()  # the snapshot has them
+        pointer = await self._handler.put(GROUPS_TOPIC, [message])
+        entry = Entry.decode(pointer, message)
+        assert entry is not None
+        return entry
+
+    async def _trim(self) -> None:
+        """Delete the segments of the log that nobody needs; renew what keeps an old one alive."""
+        route = self._parts.routes.get(GROUPS_TOPIC)
+        if route is None or not route.bounds:
+            return
+        first = min((each.first_pointer for each in self._groups.values()), default=POINTER_MAX)
+        if first > route.bounds[0]:
+            await self._handler.ask_registry(Trim(GROUPS_TOPIC, first - 1))
+        elif len(route.bounds) > _LOG_SEGMENTS:
+            await self._renew(route.bounds[0])
+
+    async def _renew(self, bound: int) -> None:
+        """Write snapshots of the groups that need something up to a pointer."""
+        old = [name for name, each in self._groups.items() if each.first_pointer <= bound]
+        for name in old:
+            ref = await self._find(FindGroup(name))
+            await self.call(ref, GroupRequest("snapshot", {}), timeout_s=None)
+
+
+def _entries(records: IndexedRecords) -> list[Entry]:
+    starts, data = records.starts.tolist(), records.data
+    decoded = [
+        Entry.decode(pointer, data[begin + RECORD_HEADER_BYTES : end])
+        for pointer, begin, end in zip(records.pointers.tolist(), starts, starts[1:], strict=False)
+    ]
+    return [each for each in decoded if each is not None]
+
+
+def _take(groups: dict[str, GroupHistory], entry: Entry) -> None:
+    if entry.kind == Kind.DELETED:
+        groups.pop(entry.name, None)
+        return
+    history = groups.setdefault(entry.name, GroupHistory())
+    history.add(entry)
+    if not history.entries:
+        del groups[entry.name]

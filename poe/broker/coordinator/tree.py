@@ -1,0 +1,41 @@
+"""The supervisors of groups, as child specs; a group that crashes is started when it is asked for.
+
+Its children are temporary: the state lies in the log, and whoever asks for the group next has it
+started. So one that crashes again and again costs those who ask for it, and nobody else.
+"""
+
+from poe.broker.coordinator.group import Group
+from poe.broker.coordinator.registry import GROUP_SUP, GroupParts, GroupRegistry
+from poe.broker.requests.groups import GROUPS
+from poe.supervision import (
+    ChildKind,
+    ChildSpec,
+    Restart,
+    Strategy,
+    Supervisor,
+    SupervisorFlags,
+)
+
+GROUPS_SUP = "groups_sup"
+
+
+def groups_spec(parts: GroupParts) -> ChildSpec:
+    """Return the spec of the supervisor of all groups."""
+    template = ChildSpec(id="group", actor=Group, restart=Restart.TEMPORARY)
+    children = [
+        ChildSpec(
+            id=GROUP_SUP,
+            actor=Supervisor,
+            args=(SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE), [template]),
+            kind=ChildKind.SUPERVISOR,
+            name=GROUP_SUP,
+        ),
+        ChildSpec(id=GROUPS, actor=GroupRegistry, args=(parts,), name=GROUPS),
+    ]
+    return ChildSpec(
+        id=GROUPS_SUP,
+        actor=Supervisor,
+        args=(SupervisorFlags(strategy=Strategy.ONE_FOR_ONE), children),
+        kind=ChildKind.SUPERVISOR,
+        name=GROUPS_SUP,
+    )

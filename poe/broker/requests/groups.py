@@ -1,0 +1,277 @@
+"""The control operations of groups: arguments checked, then asked of the group's own actor."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from poe.broker.groups.membership import MemberInfo
+from poe.broker.groups.options import check_name
+from poe.broker.requests import arguments as arg
+from poe.broker.requests.arguments import Arguments
+from poe.broker.requests.request_handler import WAIT_MAX_S, WAIT_SLICE_S, RequestHandler
+from poe.broker.requests.retry import until_answered
+from poe.errors import PointerOutOfRange, RemoteProtocolError
+from poe.protocol.leases import LEASE_COUNT_MAX, MEMBER_BYTES, Failed, LeaseRequest
+from poe.storage import POINTER_MAX
+
+GROUPS: Final = "groups"
+"""Name of the actor that knows all groups."""
+
+_SECONDS_MAX = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRequest:
+    """Asked of a group; answers what its op answers."""
+
+    op: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FindGroup:
+    """Asked of `GROUPS`: answers the actor of a group.
+
+    With a mode the group is made where there is none, and must be of that mode and those topics.
+    """
+
+    name: str
+    mode: str | None = None
+    topics: tuple[bytes, ...] = ()
+    options: Any = None
+    is_new: bool = False
+    """Whether there must be none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """Asked of `GROUPS`: deletes a group; one that has members only with `force`."""
+
+    name: str
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """Asked of `GROUPS`: answers a map of name, mode and topics for each group, sorted."""
+
+
+def address_of(name: str) -> str:
+    """Return the name under which the actor of a group is registered."""
+    return f"group {name}"
+
+
+async def ask_group(
+    handler: RequestHandler, find: FindGroup, request: GroupRequest | LeaseRequest
+) -> Any:  # noqa: ANN401 - what the request answers
+    """Ask a group, which is started for that where it does not run.
+
+    Raises:
+        GroupError: as the group says.
+        ActorDead: it has crashed, of this request or another; what was answered stands.
+    """
+    actor = handler.actor
+
+    async def ask() -> Any:  # noqa: ANN401
+        ref = None if find.mode else actor.whereis(address_of(find.name))
+        if ref is None:
+            ref = await actor.call(GROUPS, find)
+        return await actor.call(ref, request, timeout_s=None)
+
+    return await until_answered(actor, handler.routes, b"", ask)
+
+
+async def lease_messages(handler: RequestHandler, request: LeaseRequest) -> Any:  # noqa: ANN401
+    """Ask a group for messages; while nothing comes, look now and then who still wants them.
+
+    Raises:
+        GroupError: as the group says.
+        PoeError: the messages cannot be read.
+    """
+    find = FindGroup(request.group)
+    left_s = min(request.wait_s, WAIT_MAX_S)
+    lost: tuple[int, ...] = ()
+    while True:
+        slice_s = min(left_s, WAIT_SLICE_S)
+        leased = await ask_group(handler, find, replace(request, wait_s=slice_s))
+        lost = lost or leased.lease.lost
+        left_s -= slice_s
+        if leased.found is not None or left_s <= 0 or not handler.is_wanted:
+            break
+        request = replace(request, done=(), failed=())  # these are told
+    lease = leased.lease
+    if leased.found is not None and slice_s and not handler.is_wanted:
+        given_back = Failed(lease.id, lease.after, lease.last, "release")
+        back = replace(request, limit=0, wait_s=0.0, done=(), failed=(given_back,))
+        await ask_group(handler, find, back)
+    return leased._replace(lease=lease._replace(lost=lost))
+
+
+async def group_operation(handler: RequestHandler, op: str, arguments: Arguments) -> Any:  # noqa: ANN401
+    """Carry out one of `GROUP_OPERATIONS`.
+
+    Raises:
+        RemoteProtocolError: a missing or wrong argument.
+        GroupError: the group's refusal.
+    """
+    if op == "groups":
+        return await handler.actor.call(GROUPS, ListGroups())
+    name = take_name(arguments)
+    if op == "group_delete":
+        return await handler.actor.call(GROUPS, DeleteGroup(name, arg.flag(arguments, "force")))
+    parsed = GROUP_OPERATIONS[op](arguments)
+    find = FindGroup(name)
+    if op == "group_create" or (op == "group_join" and arguments.get("mode") is not None):
+        find = FindGroup(
+            name,
+            _text(arguments, "mode"),
+            _names(arguments, "topics"),
+            _map(arguments, "options"),
+            is_new=op == "group_create",
+        )
+    return await ask_group(handler, find, GroupRequest(op, parsed))
+
+
+def take_name(arguments: Arguments) -> str:
+    """Return the name of a group.
+
+    Raises:
+        InvalidGroupName: it is none.
+    """
+    name = arguments.get("group")
+    check_name(name)
+    return str(name)
+
+
+def _join(arguments: Arguments) -> dict[str, Any]:
+    instance = _text(arguments, "instance") if arguments.get("instance") is not None else None
+    info = MemberInfo(
+        id=_member(arguments),
+        name=_text(arguments, "name", ""),
+        instance=instance,
+        topics=_names(arguments, "topics") or None,
+        metadata=_bytes(arguments, "metadata"),
+    )
+    return {"info": info}
+
+
+def _heartbeat(arguments: Arguments) -> dict[str, Any]:
+    wait_s = arg.number(arguments, "wait_s", WAIT_MAX_S) if "wait_s" in arguments else 0.0
+    return {**_fenced(arguments), "owned": _names(arguments, "owned"), "wait_s": wait_s}
+
+
+def _commit(arguments: Arguments) -> dict[str, Any]:
+    positions = {}
+    for unit, position in _map(arguments, "positions").items():
+        match position:
+            case [pointer, bytes(data)]:
+                positions[_name("positions", unit)] = (_pointer(pointer), data)
+            case int():
+                positions[_name("positions", unit)] = (_pointer(position), b"")
+            case _:
+                _refuse("positions", position, "a pointer, or a pointer and bytes, for each unit")
+    return {**_fenced(arguments), "positions": positions}
+
+
+def _extend(arguments: Arguments) -> dict[str, Any]:
+    leases = arguments.get("leases")
+    if not isinstance(leases, list) or not all(type(each) is int for each in leases):
+        _refuse("leases", leases, "the numbers of some")
+    seconds = arg.number(arguments, "seconds", _SECONDS_MAX)
+    return {"member": _member(arguments), "leases": leases, "seconds": float(seconds)}
+
+
+def _reset(arguments: Arguments) -> dict[str, Any]:
+    to = arguments.get("to")
+    if isinstance(to, dict) and set(to) == {"time_us"}:
+        to = arg.whole(to, "time_us", POINTER_MAX)
+    elif isinstance(to, dict):
+        to = {_name("to", unit): _pointer(pointer) for unit, pointer in to.items()}
+    elif not isinstance(to, str) or to not in {"oldest", "newest"}:
+        _refuse("to", to, 'oldest, newest, {"time_us": …}, or a pointer for each unit')
+    return {
+        "to": to,
+        "units": _names(arguments, "units"),
+        "dry": arg.flag(arguments, "dry"),
+        "force": arg.flag(arguments, "force"),
+    }
+
+
+def _nothing(_: Arguments) -> dict[str, Any]:
+    return {}
+
+
+GROUP_OPERATIONS: dict[str, Callable[[Arguments], dict[str, Any]]] = {
+    "groups": _nothing,
+    "group": _nothing,
+    "group_create": _nothing,
+    "group_delete": _nothing,
+    "group_join": _join,
+    "group_heartbeat": _heartbeat,
+    "group_leave": lambda arguments: {"member": _member(arguments)},
+    "group_commit": _commit,
+    "group_positions": _nothing,
+    "group_reset": _reset,
+    "group_pause": _nothing,
+    "group_resume": _nothing,
+    "group_lag": _nothing,
+}
+"""The operations by name, and what makes values of their arguments."""
+
+
+def _fenced(arguments: Arguments) -> dict[str, Any]:
+    generation = arg.whole(arguments, "generation", arg.U32_MAX)
+    return {"member": _member(arguments), "generation": generation}
+
+
+def _member(arguments: Arguments) -> bytes:
+    member = arguments.get("member")
+    if not isinstance(member, bytes) or len(member) != MEMBER_BYTES:
+        _refuse("member", member, f"{MEMBER_BYTES} bytes, drawn at random")
+    return member  # type: ignore[return-value]  # it was just looked at
+
+
+def _text(arguments: Arguments, name: str, default: str | None = None) -> str:
+    value = arguments.get(name, default)
+    if not isinstance(value, str):
+        _refuse(name, value, "text")
+    return value  # type: ignore[return-value]  # it was just looked at
+
+
+def _bytes(arguments: Arguments, name: str) -> bytes:
+    value = arguments.get(name, b"")
+    if not isinstance(value, bytes):
+        _refuse(name, value, "bytes")
+    return value  # type: ignore[no-any-return]  # it was just looked at
+
+
+def _map(arguments: Arguments, name: str) -> dict[Any, Any]:
+    value = arguments.get(name, {})
+    if not isinstance(value, dict):
+        _refuse(name, value, "a map")
+    return value  # type: ignore[no-any-return]  # it was just looked at
+
+
+def _names(arguments: Arguments, name: str) -> tuple[bytes, ...]:
+    value = arguments.get(name, [])
+    if not isinstance(value, list) or len(value) > LEASE_COUNT_MAX:
+        _refuse(name, value, "an array of names")
+    return tuple(_name(name, each) for each in value)
+
+
+def _name(name: str, value: object) -> bytes:
+    value = value.encode() if isinstance(value, str) else value
+    if not isinstance(value, bytes) or not value:
+        _refuse(name, value, "bytes or text of length 1 or more")
+    return value  # type: ignore[return-value]  # it was just looked at
+
+
+def _pointer(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= POINTER_MAX:
+        raise PointerOutOfRange(value if isinstance(value, int) else -1)
+    return value
+
+
+def _refuse(name: str, value: object, allowed: str) -> None:
+    msg = f"argument {name} is {value!r:.80}; send {allowed}"
+    raise RemoteProtocolError(msg)

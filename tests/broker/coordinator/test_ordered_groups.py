@@ -1,0 +1,293 @@
+"""Groups of mode `ordered` on a node: what members are told, what outlives a crash."""
+
+import threading
+
+import pytest
+
+from poe import Node
+from poe.broker.coordinator.group_log import GROUPS_TOPIC
+from poe.errors import (
+    GroupActive,
+    GroupFenced,
+    GroupMismatch,
+    InvalidGroupName,
+    PointerOutOfRange,
+    RemoteProtocolError,
+    UnknownGroup,
+    WriteFailed,
+)
+from poe.storage import Segment
+from tests.broker.nodes import connect
+
+ANN, BOB, CAT = (bytes([number]) * 16 for number in (1, 2, 3))
+UNITS = [b"orders", b"web"]
+
+
+@pytest.fixture
+def sim(simulate):
+    return simulate()
+
+
+class Member:
+    """A member as a client of a group is: it keeps what it was told."""
+
+    def __init__(self, sim, member, **arguments):
+        self._sim = sim
+        self._id = member
+        joined = self.control("group_join", **arguments)
+        self.generation, self.units = joined["generation"], list(joined["units"])
+
+    def control(self, op, **arguments):
+        return self._sim.node.control(op, group="billing", member=self._id, **arguments)
+
+    def beat(self, **arguments):
+        told = self.control(
+            "group_heartbeat", generation=self.generation, owned=self.units, **arguments
+        )
+        self.generation, self.units = told["generation"], list(told["keep"])
+        return told
+
+    def commit(self, **positions):
+        named = {unit.encode(): position for unit, position in positions.items()}
+        return self.control("group_commit", generation=self.generation, positions=named)
+
+
+def join(sim, member, **arguments):
+    return Member(sim, member, **arguments)
+
+
+def create(sim, **arguments):
+    topics = [unit.decode() for unit in UNITS]
+    return join(sim, ANN, mode="ordered", topics=topics, **arguments)
+
+
+def positions(sim):
+    return sim.node.control("group_positions", group="billing")
+
+
+def group(sim):
+    return sim.node.control("group", group="billing")
+
+
+def test_who_joins_with_a_mode_makes_the_group(sim):
+    assert create(sim).units == UNITS
+    told = {"group": "billing", "mode": "ordered", "topics": UNITS}
+    assert sim.node.control("groups") == [told]
+    assert positions(sim) == dict.fromkeys(UNITS)
+
+
+def test_a_group_that_is_not_there_is_not_made_by_chance(sim):
+    with pytest.raises(UnknownGroup):
+        join(sim, ANN)
+    for op in ("group", "group_positions", "group_lag", "group_pause", "group_delete"):
+        with pytest.raises(UnknownGroup):
+            sim.node.control(op, group="billing")
+    assert sim.node.control("groups") == []
+
+
+def test_a_group_that_is_there_is_not_made_anew(sim):
+    create(sim)
+    with pytest.raises(GroupMismatch, match="shared"):
+        join(sim, BOB, mode="shared", topics=["orders"])
+    with pytest.raises(GroupMismatch, match="orders"):
+        join(sim, BOB, mode="ordered", topics=["other"])
+    with pytest.raises(GroupMismatch, match="in use"):
+        sim.node.control("group_create", group="billing", mode="ordered", topics=["orders"])
+
+
+def test_a_unit_passes_on_once_its_owner_has_given_it_up(sim):
+    ann = create(sim)
+    bob = join(sim, BOB)
+    sim.advance(0.1)
+    assert bob.beat()["keep"] == []
+    assert ann.beat()["revoke"] == [b"web"]
+    assert ann.beat()["revoke"] == []
+    assert bob.beat()["keep"] == [b"web"]
+    assert bob.commit(web=7) == {b"web": 7}
+
+
+def test_a_member_that_leaves_hands_on_at_once(sim):
+    ann, bob = create(sim), join(sim, BOB)
+    sim.advance(0.1)
+    ann.control("group_leave")
+    sim.advance(0.1)
+    assert bob.beat()["keep"] == UNITS
+    with pytest.raises(GroupFenced, match="it left"):
+        ann.commit(orders=1)
+
+
+def test_a_member_that_is_silent_is_ended_by_the_group_itself(sim):
+    ann, bob = create(sim, options={"session_s": 2}), join(sim, BOB)
+    for _ in range(5):
+        sim.advance(0.5)
+        bob.beat()
+    assert bob.units == UNITS
+    with pytest.raises(GroupFenced, match="nothing was heard"):
+        ann.beat()
+
+
+def test_positions_outlive_a_stop_and_a_crash(sim, quiet):
+    create(sim).commit(orders=[5, b"note"])
+    for end in (lambda: sim.kill("group billing"), lambda: sim.kill("groups"), sim.stop):
+        end()
+        if not sim.node.is_running:
+            sim.start()
+        sim.advance(1)
+        assert positions(sim) == {b"orders": (5, b"note"), b"web": None}
+
+
+def test_a_crash_of_one_group_disturbs_no_other(sim, quiet):
+    create(sim)
+    sim.node.control("group_create", group="other", mode="ordered", topics=["orders"])
+    before = sim.node.control("group", group="other")["generation"]
+    sim.kill("group billing")
+    assert group(sim)["generation"] > before
+    assert sim.node.control("group", group="other")["generation"] == before
+
+
+def test_a_member_of_an_earlier_life_is_fenced(sim, quiet):
+    ann = create(sim)
+    sim.kill("group billing")
+    with pytest.raises(GroupFenced):
+        ann.commit(orders=9)
+    assert positions(sim)[b"orders"] is None
+
+
+def test_a_heartbeat_is_held_back_until_there_is_something_to_say(tmp_path):
+    with Node(dir=tmp_path, port=0) as node, connect(node) as client, connect(node) as other:
+        named = {"group": "billing", "mode": "ordered", "topics": ["orders"]}
+        told = client.control("group_join", member=ANN, **named)
+        later = other.control("group_join", member=BOB, **named)
+        fenced = {"group": "billing", "member": BOB, "generation": later["generation"]}
+        answers = []
+        waiting = threading.Thread(
+            target=lambda: answers.append(
+                other.control("group_heartbeat", owned=[], wait_s=30, **fenced)
+            )
+        )
+        waiting.start()
+        while not node.system.get_state("group billing")["_heartbeats"]:
+            pass  # it is on its way
+        assert told["units"] == [b"orders"]
+        assert answers == []
+        client.control("group_leave", group="billing", member=ANN)
+        waiting.join()
+        assert answers[0]["keep"] == [b"orders"]
+
+
+def test_what_the_disk_refuses_is_not_answered_and_not_lost(sim, monkeypatch):
+    ann = create(sim)
+    append = Segment.append
+
+    def refuse(self, *arguments):
+        raise WriteFailed(self.path, "no disk")
+
+    monkeypatch.setattr(Segment, "append", refuse)
+    with pytest.raises(WriteFailed):
+        ann.commit(orders=5)
+    monkeypatch.setattr(Segment, "append", append)
+    sim.advance(3)
+    ann.commit(web=6)
+    sim.stop()
+    sim.start()
+    assert {unit: found[0] for unit, found in positions(sim).items()} == {b"orders": 5, b"web": 6}
+
+
+def test_the_log_does_not_grow_with_what_was(sim):
+    ann = create(sim)
+    for number in range(2000):
+        ann.commit(orders=[number, bytes(100)])
+    rows = sim.node.control("segments", topic=GROUPS_TOPIC)
+    sim.stop()
+    sim.start()
+    assert positions(sim)[b"orders"][0] == 1999
+    assert sum(row["count"] for row in rows) < 2100
+
+
+def test_lag_is_told_in_messages_and_seconds(sim):
+    pointers = [sim.node.put(b"orders", b"%d" % number) for number in range(10)]
+    ann = create(sim)
+    sim.advance(1)
+    ann.commit(orders=pointers[6])
+    lag = sim.node.control("group_lag", group="billing")
+    assert lag[b"orders"]["messages"] == 3
+    assert lag[b"orders"]["position"] == pointers[6]
+    assert lag[b"orders"]["newest"] == pointers[9]
+    assert lag[b"orders"]["seconds"] == pytest.approx(1, abs=0.01)
+    none = {"position": None, "newest": 0, "messages": 0, "seconds": 0}
+    assert lag[b"web"] == none
+
+
+def test_a_reset_says_first_what_it_would_do(sim):
+    pointers = [sim.node.put(b"orders", b"%d" % number) for number in range(10)]
+    ann = create(sim, options={"session_s": 60})
+    ann.commit(orders=pointers[4])
+    reset = {"group": "billing", "units": [b"orders"]}
+    moves = {b"orders": [pointers[4], pointers[9], 5]}
+    assert sim.node.control("group_reset", to="newest", dry=True, **reset) == moves
+    assert positions(sim)[b"orders"][0] == pointers[4]
+    with pytest.raises(GroupActive):
+        sim.node.control("group_reset", to="newest", **reset)
+    assert sim.node.control("group_reset", to="newest", force=True, **reset) == moves
+    assert positions(sim)[b"orders"][0] == pointers[9]
+    with pytest.raises(GroupFenced, match="reset"):
+        ann.beat()
+    at = {"time_us": pointers[2]}
+    assert sim.node.control("group_reset", to=at, **reset)[b"orders"][2] == -8
+    assert sim.node.control("group_reset", to={b"orders": 3}, group="billing")[b"orders"][1] == 3
+
+
+def test_a_group_is_deleted_with_all_it_knew(sim):
+    ann = create(sim)
+    ann.commit(orders=5)
+    with pytest.raises(GroupActive):
+        sim.node.control("group_delete", group="billing")
+    ann.control("group_leave")
+    sim.node.control("group_delete", group="billing")
+    assert sim.node.control("groups") == []
+    sim.stop()
+    sim.start()
+    assert sim.node.control("groups") == []
+    create(sim)
+    assert positions(sim) == dict.fromkeys(UNITS)
+
+
+def test_a_pattern_finds_topics_that_come_later(sim):
+    sim.node.put(b"web.a", b"1")
+    ann = join(sim, ANN, mode="ordered", topics=["web.*"])
+    assert ann.units == [b"web.a"]
+    sim.node.put(b"web.b", b"1")
+    sim.node.put(b"other", b"1")
+    sim.advance(2)
+    assert ann.beat()["keep"] == [b"web.a", b"web.b"]
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments", "error"),
+    [
+        ("group", {"group": "../etc"}, InvalidGroupName),
+        ("group", {"group": ".hidden"}, InvalidGroupName),
+        ("group", {"group": "x" * 201}, InvalidGroupName),
+        ("group", {"group": "a\nb"}, InvalidGroupName),
+        ("group", {}, InvalidGroupName),
+        ("group_join", {"group": "g"}, RemoteProtocolError),
+        ("group_join", {"group": "g", "member": "x" * 16}, RemoteProtocolError),
+        ("group_join", {"group": "g", "member": ANN, "topics": 7}, RemoteProtocolError),
+        ("group_commit", {"group": "g", "member": ANN}, RemoteProtocolError),
+        (
+            "group_commit",
+            {"group": "g", "member": ANN, "generation": 1, "positions": {b"a": -1}},
+            PointerOutOfRange,
+        ),
+        (
+            "group_commit",
+            {"group": "g", "member": ANN, "generation": 1, "positions": {b"a": [1, 2, 3]}},
+            RemoteProtocolError,
+        ),
+        ("group_reset", {"group": "g", "to": "tomorrow"}, RemoteProtocolError),
+        ("group_reset", {"group": "g", "to": [1]}, RemoteProtocolError),
+    ],
+)
+def test_wrong_arguments_are_refused_with_a_name(sim, op, arguments, error):
+    with pytest.raises(error):
+        sim.node.control(op, **arguments)
