@@ -240,7 +240,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "group_positions": lambda state, **_: state.ordered.positions(),
     "group_pause": GroupState.pause,
     "group_resume": GroupState.resume,
-    "group": GroupState.describe,
-    "group_create": GroupState.describe,
+    "group": lambda state, **_: state.describe(),
+    "group_create": lambda state, **_: state.describe(),
 }
 """What a state answers to the operations that need nothing else."""

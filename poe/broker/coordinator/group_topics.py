@@ -26,14 +26,25 @@ class GroupTopics:
         found: dict[bytes, tuple[bytes, ...]] = {}
         for topic in topics:
             for name in self._matching(topic) if b"*" in topic else (topic,):
-                found[name] = (name,)
+                found[name] = self._partitions(name)
         return found
 
+    def _partitions(self, topic: bytes) -> tuple[bytes, ...]:
+        properties = self._routes.properties
+        described = None if properties is None else properties.find(topic)
+        return (topic,) if described is None else described.partition_topics()
+
     def _matching(self, pattern: bytes) -> Iterator[bytes]:
+        """Yield the topics that a pattern stands for; partitions are told as their topic."""
         begin = pattern.partition(b"*")[0]
+        properties = self._routes.properties
+        told: set[bytes] = set()
         for name in takewhile(lambda each: each.startswith(begin), self._from(begin)):
-            if matches(pattern, name) and not is_reserved(name):
-                yield name
+            holder = None if properties is None else properties.holder(name)
+            topic = name if holder is None else holder.name
+            if topic not in told and matches(pattern, topic) and not is_reserved(topic):
+                told.add(topic)
+                yield topic
 
     def _from(self, begin: bytes) -> Iterator[bytes]:
         """Yield the topics that are not less than some bytes, sorted."""

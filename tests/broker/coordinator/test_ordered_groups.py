@@ -262,6 +262,16 @@ def test_a_pattern_finds_topics_that_come_later(sim):
     assert ann.beat()["keep"] == [b"web.a", b"web.b"]
 
 
+def test_the_units_of_a_topic_are_its_partitions_also_when_it_grows(sim):
+    sim.node.control("topic_create", topic="t", properties={"partitions": 2})
+    ann = join(sim, ANN, mode="ordered", topics=["t"])
+    assert ann.units == [b"t-0", b"t-1"]
+    sim.node.control("topic_alter", topic="t", properties={"partitions": 3})
+    sim.advance(2)
+    assert ann.beat()["keep"] == [b"t-0", b"t-1", b"t-2"]
+    assert join(sim, BOB, topics=["t*"]).units == []
+
+
 @pytest.mark.parametrize(
     ("op", "arguments", "error"),
     [
