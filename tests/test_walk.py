@@ -14,7 +14,7 @@ LIMITS = {
     "in-process put": 9,
     "in-process next": 8,
     "restart": 14,
-    "produce_async_batched": 27,
+    "produce_async_batched": 26,
 }
 """Files entered; of `produce_async_batched` those of the server, too, to which it is sent."""
 

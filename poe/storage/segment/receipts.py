@@ -3,7 +3,7 @@
 import logging
 from typing import NamedTuple, Self
 
-from poe.storage.failure import reading, writing
+from poe.storage.failure import as_storage_error, reading, writing
 from poe.storage.files import Files, OpenFile
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
 from poe.storage.formats.receipt_file import (
@@ -213,8 +213,12 @@ class Receipts:
         self._loaded()
         content, chain = RECEIPTS.encode([receipt], self._chain)
         assert self._size_bytes is not None
-        with writing(self.path + "_seq"):
-            self._opened().write_at(content, self._size_bytes)
+        file = self._opened()
+        # Not `with writing`, which is three calls: each sequenced put comes here.
+        try:
+            file.write_at(content, self._size_bytes)
+        except OSError as error:
+            raise as_storage_error(error, self.path + "_seq") from error
         return _Written(receipt, chain)
 
     def _advance(self, written: _Written) -> None:
