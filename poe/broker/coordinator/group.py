@@ -17,6 +17,8 @@ from poe.actors import NO_REPLY, Call, Error, GenServer, Timer
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Kind, encode
 from poe.broker.coordinator.group_progress import GroupProgress
 from poe.broker.coordinator.group_topics import GroupTopics
+from poe.broker.coordinator.leasing import LeasePollEnded, Leasing
+from poe.broker.coordinator.unit_watch import News
 from poe.broker.groups.options import GroupDefinition
 from poe.broker.groups.state import GroupState
 from poe.broker.registry.routing_table import RoutingTable
@@ -78,6 +80,9 @@ class Group(GenServer):
         self._clock = clock
         self._handler = RequestHandler(cast("GenServer", proxy(self)), routes)
         self._progress = GroupProgress(self._handler, routes, state)
+        self._leasing: Leasing | None = None
+        if state.definition.mode == "shared":
+            self._leasing = Leasing(cast("GenServer", proxy(self)), self._handler, state)
         self._unwritten: list[list[Any]] = []
         self._changes_bytes = 0
         self._snapshot_bytes = _SNAPSHOT_BYTES_MIN
@@ -99,14 +104,20 @@ class Group(GenServer):
         try:
             self._look_for_units(now_us)
             if type(request) is LeaseRequest:
-                definition = self._state.definition
-                raise GroupMismatch(definition.name, "mode", "shared", definition.mode)
-            answer = await self._serve(cast("GroupRequest", request), caller, now_us)
+                answer = await self._lease(request, caller, now_us)
+            else:
+                answer = await self._serve(cast("GroupRequest", request), caller, now_us)
             await self._write()
         except PoeError as error:
             answer = Error(error)
         await self._go_on(now_us)
         return answer
+
+    async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
+        """Hear that a unit has news."""
+        if isinstance(message, News) and self._leasing is not None:
+            self._leasing.hear(message)
+            await self._go_on(self._clock.now_us())
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Take the deadline of a session, a lease or a retry, and the end of a poll."""
@@ -115,6 +126,9 @@ class Group(GenServer):
             self._timer = None
             self._state.expire(now_us)
             await self._go_on(now_us)
+        elif isinstance(message, LeasePollEnded):
+            assert self._leasing is not None
+            self._leasing.end_poll(message.caller)
         elif isinstance(message, _HeartbeatDue):
             self._answer_heartbeat(message.member, now_us)
         else:
@@ -124,6 +138,8 @@ class Group(GenServer):
         """Do what a change brings about for others, and set the alarm for the next one."""
         try:
             await self._write()
+            if self._leasing is not None:
+                await self._leasing.go_on(now_us, self._write)
         except PoeError as error:
             logger.error("group %s: %s", self._state.definition.name, error)
             self._alarm(now_us + round(_RETRY_S * 1e6), now_us)
@@ -200,6 +216,13 @@ class Group(GenServer):
                 answer = _ANSWERS[op](state, now_us=now_us, **arguments)
         return answer
 
+    async def _lease(self, request: LeaseRequest, caller: Call, now_us: int) -> Any:  # noqa: ANN401
+        """Carry out the request of a member of a work queue."""
+        if self._leasing is None:
+            definition = self._state.definition
+            raise GroupMismatch(definition.name, "mode", "shared", definition.mode)
+        return await self._leasing.take(request, caller, now_us)
+
     def _end(self, *, force: bool) -> GroupDefinition:
         """Let the group be deleted, and say what it was."""
         members = self._state.members_count
@@ -238,6 +261,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "group_leave": GroupState.leave,
     "group_commit": lambda state, **arguments: state.ordered.commit(**arguments),
     "group_positions": lambda state, **_: state.ordered.positions(),
+    "group_extend": lambda state, **arguments: state.shared.extend(**arguments),
     "group_pause": GroupState.pause,
     "group_resume": GroupState.resume,
     "group": lambda state, **_: state.describe(),

@@ -14,6 +14,7 @@ from poe.actors import ActorRef, Call, Error, GenServer
 from poe.broker.appendix.message import GetRange
 from poe.broker.coordinator.group import SnapshotTaken
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Entry, GroupHistory, Kind, encode
+from poe.broker.coordinator.group_progress import GroupProgress
 from poe.broker.coordinator.group_topics import GroupTopics
 from poe.broker.groups.options import GroupDefinition, GroupOptions, Mode
 from poe.broker.groups.state import GroupState
@@ -133,6 +134,8 @@ class GroupRegistry(GenServer):
             created_us=now_us,
         )
         state = GroupState.create(definition, now_us)
+        if definition.options.start == "newest":
+            await self._begin_at_end(state, now_us)
         history = GroupHistory()
         self._groups[wanted.name] = history
         try:
@@ -141,6 +144,13 @@ class GroupRegistry(GenServer):
             del self._groups[wanted.name]
             raise
         return await self._start(wanted.name, state)
+
+    async def _begin_at_end(self, state: GroupState, now_us: int) -> None:
+        """Have a new group begin behind what its topics hold now."""
+        routes = self._parts.routes
+        progress = GroupProgress(self._handler, routes, state)
+        progress.units_by_topic = GroupTopics(routes).units(state.definition.topics)
+        await progress.reset("newest", (), dry=False, force=False, now_us=now_us)
 
     async def _restored(self, name: str) -> GroupState:
         """Return the state of a group that does not run, as the log has it."""

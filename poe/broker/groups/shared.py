@@ -126,6 +126,10 @@ class Shared:
         elif self._returned.take(want.returned, want.last):
             self._finish(want.unit, want.after, want.last)
 
+    def idle_units(self) -> Iterator[tuple[bytes, int]]:
+        """Yield the units that have nothing new, and the pointer behind which that would be."""
+        return ((unit, self._progress[unit].next) for unit in self._idle)
+
     def arrived(self, unit: bytes) -> None:
         """Take note that a unit has new messages."""
         if unit in self._idle:

@@ -178,7 +178,7 @@ def _extend(arguments: Arguments) -> dict[str, Any]:
     if not isinstance(leases, list) or not all(type(each) is int for each in leases):
         _refuse("leases", leases, "the numbers of some")
     seconds = arg.number(arguments, "seconds", _SECONDS_MAX)
-    return {"member": _member(arguments), "leases": leases, "seconds": float(seconds)}
+    return {"leases": leases, "seconds": float(seconds)}
 
 
 def _reset(arguments: Arguments) -> dict[str, Any]:
@@ -211,6 +211,7 @@ GROUP_OPERATIONS: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "group_leave": lambda arguments: {"member": _member(arguments)},
     "group_commit": _commit,
     "group_positions": _nothing,
+    "group_extend": _extend,
     "group_reset": _reset,
     "group_pause": _nothing,
     "group_resume": _nothing,

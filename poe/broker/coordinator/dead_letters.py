@@ -1,0 +1,93 @@
+"""Messages that have failed for good: put onto another topic, once, with what is known of them.
+
+Strategy: the state notes durably that a message is dying, with a number; then it is put with that
+number, as a sequenced put, so that who dies in between puts it once all the same; then the state
+notes that it is dead. Such a message is an envelope: the value as it was, and headers that say
+where it came from and why. One that was an envelope already keeps its key and its headers.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+
+from poe.broker.appendix.message import GetRange
+from poe.broker.groups.dead_letters import Dying
+from poe.broker.groups.state import GroupState
+from poe.broker.requests.request_handler import RequestHandler
+from poe.errors import CorruptRecord, InvalidEnvelope
+from poe.protocol import IndexedRecords, PutId, envelope
+from poe.record import RECORD_HEADER_BYTES
+
+_BYTES_MAX = 8 * 1024 * 1024
+_COUNT_MAX = 1000
+
+
+class DeadLetters:
+    """Buries what a group has given up."""
+
+    __slots__ = ("_handler", "_state")
+
+    def __init__(self, handler: RequestHandler, state: GroupState) -> None:
+        self._handler = handler
+        self._state = state
+
+    @property
+    def topic(self) -> bytes:
+        """The topic that they are put onto."""
+        definition = self._state.definition
+        name = definition.options.dead_letter_topic or f"{definition.name}.dead"
+        return name.encode("utf-8", "surrogateescape")
+
+    def are_due(self) -> bool:
+        """Whether there is something to bury."""
+        return (
+            self._state.definition.mode == "shared" and self._state.shared.next_dying() is not None
+        )
+
+    async def bury(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Put all that is dying onto the topic, and write that it is dead.
+
+        Raises:
+            PoeError: that is not possible now; it is to be tried again.
+        """
+        shared = self._state.shared
+        while (dying := shared.next_dying()) is not None:
+            await self._put(dying)
+            shared.buried(dying)
+            await write()
+
+    async def _put(self, dying: Dying) -> None:
+        pointer, letters = dying.after, []
+        while pointer < dying.last:
+            wanted = GetRange(pointer, dying.last, _COUNT_MAX, _BYTES_MAX)
+            try:
+                found = await self._handler.get_range(dying.unit, wanted)
+            except CorruptRecord as error:
+                pointer = max(error.pointer or 0, pointer + 1)
+                continue
+            if found is None:
+                break
+            records = IndexedRecords.of(found.entries, memoryview(found.records.read()))
+            letters += [_letter(dying, *each) for each in _messages(records)]
+            pointer = found.records.last_pointer
+        if letters:
+            put_id = PutId(self._state.definition.id, dying.epoch, dying.sequence)
+            await self._handler.put(self.topic, letters, None, put_id)
+
+
+def _messages(records: IndexedRecords) -> Iterator[tuple[int, bytes]]:
+    starts = records.starts.tolist()
+    for pointer, begin, end in zip(records.pointers.tolist(), starts, starts[1:], strict=False):
+        yield pointer, bytes(records.data[begin + RECORD_HEADER_BYTES : end])
+
+
+def _letter(dying: Dying, pointer: int, message: bytes) -> bytes:
+    headers = {
+        "poe.topic": dying.unit,
+        "poe.pointer": str(pointer).encode(),
+        "poe.attempts": str(dying.attempts).encode(),
+        "poe.reason": dying.reason.encode("utf-8", "replace"),
+    }
+    try:
+        key, value, had = envelope.decode(message)
+    except InvalidEnvelope:
+        return envelope.encode(None, message, headers)
+    return envelope.encode(key, value, {**(had or {}), **headers, "poe.envelope": b"1"})

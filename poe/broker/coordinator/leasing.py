@@ -1,0 +1,181 @@
+"""Leases of a group in mode `shared`: what to read for whom, and who waits for more.
+
+Messages are not touched: the state says which range comes next, an appendix server finds it, and a
+connection sends it from the file. Who finds nothing may wait; one actor a unit looks out for news.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from poe.actors import NO_REPLY, ActorRef, Call, GenServer, Timer
+from poe.broker.appendix.message import GetRange
+from poe.broker.coordinator.dead_letters import DeadLetters
+from poe.broker.coordinator.unit_watch import News, UnitWatch
+from poe.broker.groups.lease import Want
+from poe.broker.groups.state import GroupState
+from poe.broker.requests.request_handler import WAIT_MAX_S, RequestHandler
+from poe.errors import CorruptRecord, PoeError
+from poe.protocol.leases import Lease, LeaseRequest
+from poe.record import ENTRY_BYTES
+from poe.storage import IndexedSlice
+
+logger = logging.getLogger("poe.broker")
+
+
+class Leased(NamedTuple):
+    """The answer to a `LeaseRequest`: the lease, and where its messages lie."""
+
+    lease: Lease
+    found: IndexedSlice | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeasePollEnded:
+    """Sent to the group: the time of a member that waits is over."""
+
+    caller: Call
+
+
+class _Poll(NamedTuple):
+    request: LeaseRequest
+    lost: tuple[int, ...]
+    timer: Timer
+
+
+class Leasing:
+    """The leases of one group, whose actor alone calls it; of other modes it refuses all.
+
+    Always: who waits is in `_polls`, first come, first served.
+    """
+
+    __slots__ = ("_actor", "_dead_letters", "_handler", "_polls", "_state", "_watched", "_watches")
+
+    def __init__(self, actor: GenServer, handler: RequestHandler, state: GroupState) -> None:
+        self._actor = actor
+        self._handler = handler
+        self._state = state
+        self._dead_letters = DeadLetters(handler, state)
+        self._polls: dict[Call, _Poll] = {}
+        self._watches: dict[bytes, ActorRef] = {}
+        self._watched: set[bytes] = set()
+
+    async def take(self, request: LeaseRequest, caller: Call, now_us: int) -> Any:  # noqa: ANN401
+        """Take what a member tells of its leases; answer with another one, or have it wait.
+
+        Raises:
+            GroupMismatch: the group is of another mode.
+            GroupFenced: it is no member.
+            PoeError: messages cannot be read.
+        """
+        shared = self._state.shared
+        lost: tuple[int, ...] = ()
+        if request.done or request.failed:
+            lost = tuple(shared.acknowledge(request.done, request.failed, now_us))
+        if not request.limit:
+            return Leased(Lease(lost=lost), None)
+        leased = await self._find(request, lost, now_us)
+        if leased is None and request.wait_s:
+            wait_s = min(request.wait_s, WAIT_MAX_S)
+            timer = self._actor.send_after(wait_s, LeasePollEnded(caller))
+            self._polls[caller] = _Poll(request, lost, timer)
+            return NO_REPLY
+        return leased or Leased(Lease(lost=lost), None)
+
+    async def go_on(self, now_us: int, write: Callable[[], Awaitable[None]]) -> None:
+        """Do what a change, which is written, brings about: `write` writes what that changes.
+
+        Raises:
+            PoeError: dead letters cannot be put now, or what has changed be written.
+        """
+        if self._dead_letters.are_due():
+            await self._dead_letters.bury(write)
+        if self._polls:
+            await self._serve(now_us)
+            await write()
+
+    async def _serve(self, now_us: int) -> None:
+        """Answer those who wait with what is there now, and look out for the rest.
+
+        Raises:
+            PoeError: messages cannot be read; who waited for them was told.
+        """
+        for caller, poll in list(self._polls.items()):
+            if caller.is_done:  # who asked is gone
+                self._end(caller)
+                continue
+            try:
+                leased = await self._find(poll.request, poll.lost, now_us)
+            except PoeError as error:
+                self._end(caller)
+                self._actor.reply_error(caller, error)
+                continue
+            if leased is not None:
+                self._end(caller)
+                self._actor.reply(caller, leased)
+        if self._polls:
+            await self._look_out()
+
+    def end_poll(self, caller: Call) -> None:
+        """Tell a member that nothing has come in its time."""
+        if caller in self._polls:
+            lost = self._polls[caller].lost
+            self._end(caller)
+            self._actor.reply(caller, Leased(Lease(lost=lost), None))
+
+    def hear(self, news: News) -> None:
+        """Hear that a unit may have more."""
+        self._watched.discard(news.unit)
+        self._state.shared.arrived(news.unit)
+
+    async def _find(
+        self, request: LeaseRequest, lost: tuple[int, ...], now_us: int
+    ) -> Leased | None:
+        """Lease what comes next to a member; None where nothing does."""
+        shared, bytes_max = self._state.shared, request.bytes_max
+        while (want := shared.want(request.member, request.limit, bytes_max, now_us)) is not None:
+            asked = GetRange(want.after, want.last, want.limit, want.bytes_max)
+            try:
+                found = await self._handler.get_range(want.unit, asked)
+            except CorruptRecord as error:
+                self._skip(want, error, now_us)
+                continue
+            if found is None:
+                shared.nothing(want)
+                continue
+            records, count = found.records, len(found.entries) // ENTRY_BYTES
+            lease = shared.leased(want, records.last_pointer, count, records.length, now_us)
+            if lease is None:  # somebody else was faster while this one was read
+                continue
+            left_s = (lease.deadline_us - now_us) / 1e6
+            told = Lease(
+                lease.id, lease.unit, lease.after, lease.last, lease.attempts, left_s, lost
+            )
+            return Leased(told, found)
+        return None
+
+    def _skip(self, want: Want, error: CorruptRecord, now_us: int) -> None:
+        """Go on behind damage: nobody can work on it, and all would wait for it."""
+        logger.error("group %s skips damage: %s", self._state.definition.name, error)
+        behind = min(max(error.pointer or 0, want.after + 1), want.last)
+        lease = self._state.shared.leased(want, behind, 1, 0, now_us)
+        if lease is not None:
+            self._state.shared.acknowledge([(lease.id, None)], [], now_us)
+
+    async def _look_out(self) -> None:
+        """Have each unit that has nothing watched, since somebody waits for it."""
+        for unit, pointer in self._state.shared.idle_units():
+            if unit in self._watched:
+                continue
+            if unit not in self._watches:
+                watch = await self._actor.start_link(
+                    UnitWatch, self._actor.ref, unit, self._handler.routes
+                )
+                assert watch is not None
+                self._watches[unit] = watch
+            self._watched.add(unit)
+            self._actor.cast(self._watches[unit], pointer)
+
+    def _end(self, caller: Call) -> None:
+        self._polls.pop(caller).timer.cancel()

@@ -1,0 +1,318 @@
+"""Work queues on a node: who gets which messages, and what becomes of those that are not done."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from poe.actors import Call, Error, GenServer
+from poe.broker import RoutingTable
+from poe.broker.requests.groups import lease_messages
+from poe.broker.requests.request_handler import RequestHandler
+from poe.errors import GroupFenced, GroupMismatch, PoeError, RangeNotLeased, WriteFailed
+from poe.protocol import Done, Failed, IndexedRecords, LeaseRequest, envelope
+from poe.storage import Segment
+from tests.broker.nodes import read_by_next
+
+ANN, BOB = (bytes([number]) * 16 for number in (1, 2))
+
+
+class Leases(GenServer):
+    """Asks for leases as a connection does."""
+
+    def init(self, routes: RoutingTable):
+        self.handler = RequestHandler(self, routes)
+
+    async def handle_call(self, request: Any, caller: Call):
+        try:
+            lease, found = await lease_messages(self.handler, request)
+        except PoeError as error:
+            return Error(error)
+        if found is None:
+            return lease, []
+        records = IndexedRecords.of(found.entries, memoryview(found.records.read()))
+        starts = records.starts.tolist()
+        values = [bytes(records.data[begin + 11 : end]) for begin, end in pairwise(starts)]
+        return lease, list(zip(records.pointers.tolist(), values, strict=True))
+
+
+class Queue:
+    """A queue in simulated time."""
+
+    def __init__(self, sim):
+        self.sim = sim
+        self.values = {}
+
+    def join(self, member, **options):
+        named = {"group": "workers", "mode": "shared", "topics": ["jobs"], "options": options}
+        return self.sim.node.control("group_join", member=member, **named)
+
+    def put(self, count):
+        return [self.sim.node.put(b"jobs", b"%d" % number) for number in range(count)]
+
+    def ask(self, member, limit=10, wait_s=0.0, done=(), failed=()):
+        asked = LeaseRequest("workers", member, limit, 1 << 20, wait_s, done, failed)
+        ref = self.sim.system.start(Leases, self.sim.routes)
+        return self.sim.system.call(ref, asked)
+
+    def values_of(self, member, **arguments):
+        lease, records = self.ask(member, **arguments)
+        return lease, [value for _, value in records]
+
+    def describe(self):
+        return self.sim.node.control("group", group="workers")
+
+    def unit(self):
+        [unit] = self.describe()["units"]
+        return unit
+
+
+@pytest.fixture
+def queue(simulate):
+    return Queue(simulate())
+
+
+def test_each_message_goes_to_one_member(queue):
+    queue.put(5)
+    queue.join(ANN)
+    queue.join(BOB)
+    assert queue.values_of(ANN, limit=2)[1] == [b"0", b"1"]
+    assert queue.values_of(BOB, limit=2)[1] == [b"2", b"3"]
+    assert queue.values_of(ANN, limit=2)[1] == [b"4"]
+    assert queue.values_of(BOB, limit=2)[1] == []
+
+
+def test_what_is_acknowledged_with_the_next_request_is_done(queue):
+    pointers = queue.put(4)
+    queue.join(ANN)
+    lease, _ = queue.ask(ANN, limit=2)
+    lease, _ = queue.ask(ANN, limit=2, done=[Done(lease.id)])
+    assert queue.unit()["floor"] == pointers[1]
+    queue.ask(ANN, limit=0, done=[Done(lease.id)])
+    assert queue.unit()["floor"] == pointers[3]
+
+
+def test_acknowledgements_outlive_a_stop_and_leases_do_not(queue):
+    queue.put(4)
+    queue.join(ANN)
+    lease, _ = queue.ask(ANN, limit=1)
+    queue.ask(ANN, limit=2, done=[Done(lease.id)])
+    queue.sim.stop()
+    queue.sim.start()
+    with pytest.raises(GroupFenced):
+        queue.ask(ANN)
+    queue.join(BOB)
+    lease, values = queue.values_of(BOB)
+    assert values == [b"1", b"2", b"3"]
+    assert lease.attempts == 0
+
+
+def test_what_is_not_acknowledged_in_time_comes_again_in_halves(queue):
+    queue.put(4)
+    queue.join(ANN, lease_s=1, session_s=60)
+    queue.ask(ANN, limit=4)
+    queue.sim.advance(1.1)
+    lease, values = queue.values_of(ANN, limit=4)
+    assert values == [b"0", b"1"]
+    assert lease.attempts == 1
+
+
+def test_what_was_leased_and_expired_is_told_as_lost_and_costs_nothing_else(queue):
+    queue.put(2)
+    queue.join(ANN, lease_s=1, session_s=60, retry_s=0)
+    lease, _ = queue.ask(ANN, limit=1)
+    queue.sim.advance(1.1)
+    again, values = queue.values_of(ANN, limit=1, done=[Done(lease.id)])
+    assert again.lost == (lease.id,)
+    assert values == [b"0"]
+
+
+def test_a_member_that_is_silent_loses_what_it_held(queue):
+    queue.put(1)
+    queue.join(ANN, session_s=2, retry_s=0)
+    queue.ask(ANN)
+    queue.sim.advance(1.5)
+    queue.join(BOB)
+    queue.sim.advance(0.6)
+    assert queue.values_of(BOB)[1] == [b"0"]
+
+
+def test_what_a_member_that_leaves_has_held_is_free_at_once(queue):
+    queue.put(1)
+    queue.join(ANN)
+    queue.ask(ANN)
+    queue.join(BOB)
+    queue.sim.node.control("group_leave", group="workers", member=ANN)
+    lease, values = queue.values_of(BOB)
+    assert (values, lease.attempts) == ([b"0"], 0)
+
+
+def test_what_fails_too_often_becomes_one_dead_letter(queue):
+    [pointer] = queue.put(1)
+    queue.join(ANN, attempts_max=3, retry_s=0)
+    for _ in range(3):
+        lease, values = queue.values_of(ANN)
+        assert values == [b"0"]
+        failed = Failed(lease.id, lease.after, lease.last, "retry", 0.0, "no JSON")
+        queue.ask(ANN, limit=0, failed=[failed])
+    assert queue.values_of(ANN)[1] == []
+    letter_pointer, letter = queue.sim.node.next(b"workers.dead", 0)
+    assert queue.sim.node.next(b"workers.dead", letter_pointer) is None
+    assert envelope.decode(letter) == (
+        None,
+        b"0",
+        {
+            "poe.topic": b"jobs",
+            "poe.pointer": b"%d" % pointer,
+            "poe.attempts": b"3",
+            "poe.reason": b"no JSON",
+        },
+    )
+    assert queue.unit()["floor"] == pointer
+
+
+def test_a_dead_letter_that_cannot_be_put_is_put_later_and_once(queue, monkeypatch):
+    queue.put(1)
+    queue.join(ANN)
+    queue.sim.node.put(b"workers.dead", b"there")
+    lease, _ = queue.ask(ANN)
+    append = Segment.append
+
+    def refuse(self, *arguments):
+        if "dead" in self.path:
+            raise WriteFailed(self.path, "no disk")
+        return append(self, *arguments)
+
+    monkeypatch.setattr(Segment, "append", refuse)
+    failed = Failed(lease.id, lease.after, lease.last, "dead", None, "bad")
+    queue.ask(ANN, limit=0, failed=[failed])
+    assert queue.unit()["dying_ranges"] == 1
+    monkeypatch.setattr(Segment, "append", append)
+    queue.sim.advance(5)
+    letters = read_by_next(queue.sim.node, b"workers.dead")
+    assert len(letters) == 2
+    assert queue.unit()["dying_ranges"] == 0
+
+
+def test_a_message_that_was_an_envelope_keeps_key_and_headers_as_a_dead_letter(queue):
+    queue.sim.node.put(b"jobs", envelope.encode(b"key", b"value", {"a": b"1"}))
+    queue.join(ANN)
+    lease, _ = queue.ask(ANN)
+    failed = Failed(lease.id, lease.after, lease.last, "dead", None, "bad")
+    queue.ask(ANN, limit=0, failed=[failed])
+    key, value, headers = envelope.decode(queue.sim.node.next(b"workers.dead", 0)[1])
+    assert headers is not None
+    assert (key, value, headers["a"], headers["poe.topic"]) == (b"key", b"value", b"1", b"jobs")
+
+
+def test_a_poll_is_answered_when_something_comes(queue):
+    queue.put(1)
+    queue.join(ANN)
+    lease, _ = queue.ask(ANN)
+    queue.ask(ANN, limit=0, done=[Done(lease.id)])
+    system = queue.sim.system
+    asked = LeaseRequest("workers", ANN, 10, 1 << 20, 30.0)
+    ref = system.start(Leases, queue.sim.routes)
+    answers: list[Any] = []
+    system.start(Waiter, ref, asked, answers)
+    queue.sim.advance(5)
+    assert answers == []
+    queue.sim.node.put_many(b"jobs", [b"0", b"1"])
+    queue.sim.advance(0.1)
+    [(lease, records)] = answers
+    assert [value for _, value in records] == [b"0", b"1"]
+    assert lease.id
+
+
+def test_a_poll_ends_with_nothing_when_its_time_is_over(queue):
+    queue.join(ANN, session_s=60)
+    answers: list[Any] = []
+    asked = LeaseRequest("workers", ANN, 10, 1 << 20, 3.0)
+    ref = queue.sim.system.start(Leases, queue.sim.routes)
+    queue.sim.system.start(Waiter, ref, asked, answers)
+    queue.sim.advance(2.9)
+    assert answers == []
+    queue.sim.advance(0.2)
+    assert answers[0][0].id == 0
+
+
+def test_what_was_given_back_is_for_who_waits(queue):
+    queue.put(1)
+    queue.join(ANN)
+    queue.join(BOB)
+    lease, _ = queue.ask(ANN)
+    answers: list[Any] = []
+    asked = LeaseRequest("workers", BOB, 10, 1 << 20, 30.0)
+    ref = queue.sim.system.start(Leases, queue.sim.routes)
+    queue.sim.system.start(Waiter, ref, asked, answers)
+    given_back = Failed(lease.id, lease.after, lease.last, "release")
+    queue.ask(ANN, limit=0, failed=[given_back])
+    queue.sim.advance(0.1)
+    [(again, records)] = answers
+    assert [value for _, value in records] == [b"0"]
+    assert again.attempts == 0
+
+
+class Waiter(GenServer):
+    """Keeps the answer to a request that may take its time."""
+
+    def init(self, ref, request, answers):
+        self.cast(self.ref, (ref, request, answers))
+
+    async def handle_cast(self, message):
+        ref, request, answers = message
+        answers.append(await self.call(ref, request, timeout_s=None))
+
+
+def test_damage_is_skipped_and_told(queue, caplog):
+    queue.put(3)
+    queue.sim.advance(5)
+    pointers = queue.put(2)
+    queue.sim.stop()
+    [path] = queue.sim.folder.glob("topics/jobs/*_data")
+    content = bytearray(path.read_bytes())
+    content[2 * 12 + 11] ^= 1
+    path.write_bytes(content)
+    queue.sim.start()
+    queue.join(ANN)
+    found = []
+    for _ in range(6):
+        lease, values = queue.values_of(ANN, limit=10)
+        found += values
+        if not lease.id:
+            break
+        queue.ask(ANN, limit=0, done=[Done(lease.id)])
+    assert found == [b"0", b"1"]
+    assert queue.unit()["floor"] == pointers[-1]
+
+
+def test_what_was_never_leased_is_not_acknowledged(queue):
+    queue.put(4)
+    queue.join(ANN)
+    lease, _ = queue.ask(ANN, limit=2)
+    with pytest.raises(RangeNotLeased):
+        queue.ask(ANN, limit=0, done=[Done(lease.id, ((lease.after, lease.last + 1),))])
+    unknown, _ = queue.ask(ANN, limit=0, done=[Done(12345)])
+    assert unknown.lost == (12345,)
+    assert queue.unit()["floor"] == 0
+
+
+def test_a_group_of_the_other_mode_is_told_apart(queue):
+    named = {"group": "billing", "mode": "ordered", "topics": ["jobs"]}
+    queue.sim.node.control("group_join", member=ANN, **named)
+    ref = queue.sim.system.start(Leases, queue.sim.routes)
+    with pytest.raises(GroupMismatch, match="ordered"):
+        queue.sim.system.call(ref, LeaseRequest("billing", ANN, 10, 1 << 20))
+    queue.join(BOB)
+    with pytest.raises(GroupMismatch, match="shared"):
+        queue.sim.node.control("group_positions", group="workers")
+
+
+def test_a_group_may_begin_at_the_end(queue):
+    queue.put(3)
+    queue.join(ANN, start="newest")
+    assert queue.values_of(ANN)[1] == []
+    queue.sim.node.put(b"jobs", b"new")
+    queue.sim.advance(0.1)
+    _, values = queue.values_of(ANN, wait_s=1.0)
+    assert values == [b"new"]
