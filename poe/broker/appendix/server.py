@@ -252,7 +252,7 @@ class AppendixServer(GenServer):
         segment = self._segment
         if self._space.is_refusing:
             self._space.check(segment.path, self.monotonic_s())
-        if segment.failure or not segment.is_writer:
+        if not segment.takes_puts:
             return self._sync.send_on(caller) if segment.failure else MOVED
         pointer = segment.append(request.messages, self._clock.now_us(), request.put_id)
         if not self._is_touched:
@@ -295,7 +295,7 @@ class AppendixServer(GenServer):
         if self._space.is_gone:
             self._touch()
             return
-        if not segment.is_writer or segment.failure or segment.is_in_place():
+        if not segment.takes_puts or segment.is_in_place():
             return
         segment.fail("its data file was removed, renamed or replaced")
         logger.error("segment %s: %s; %d messages can be read as long as it is open",
@@ -310,7 +310,7 @@ class AppendixServer(GenServer):
     def _is_due(self) -> bool:
         """Return whether it is a writer that is due to be sealed."""
         segment = self._segment
-        return segment.is_writer and not segment.failure and self._options.is_full(segment)
+        return segment.takes_puts and self._options.is_full(segment)
 
     # ---- durability ---------------------------------------------------------------------------
 
@@ -413,7 +413,7 @@ class AppendixServer(GenServer):
     def _find_last_put(self, request: FindLastPut, caller: Call) -> Any:  # noqa: ANN401
         """Tell of a put when its producer could have been told: with `fsync`, once it is synced."""
         segment = self._segment
-        if not segment.is_writer or segment.failure:
+        if not segment.takes_puts:
             return self._sync.send_on(caller) if segment.failure else MOVED
         found = segment.last_put(request.producer)
         return found if self._ack != "fsync" or found is None else self._when_synced(caller, found)
@@ -434,7 +434,7 @@ class AppendixServer(GenServer):
 
     def _role(self) -> str:
         segment = self._segment
-        if segment.is_writer and not segment.failure:
+        if segment.takes_puts:
             return "w"
         return "r" if segment.is_awake else "h"
 

@@ -261,6 +261,11 @@ class Segment:
         return self.role is not _READER
 
     @property
+    def takes_puts(self) -> bool:
+        """Whether it is not sealed, and its disk has not failed; asking wakes nothing."""
+        return not (self.role is _READER or self._failure or self.durability.failure)
+
+    @property
     def failure(self) -> str:
         """What its disk failed of, or a sync of it: its topic has to go on in a new segment."""
         return self._failure or self.durability.failure
