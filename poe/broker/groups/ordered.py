@@ -157,8 +157,9 @@ class Ordered:
             for unit in items:
                 self._positions.pop(unit, None)
 
-    def restart(self) -> None:
+    def restart(self, now_us: int, *, is_paused: bool) -> None:
         """Begin a new life: who owned what is not known any more."""
+        self._ownership.pause(now_us, is_paused=is_paused)
 
     def _take(self, positions: Mapping[bytes, Position]) -> None:
         if positions:

@@ -74,7 +74,7 @@ class Shared:
 
         self._leases: dict[int, Lease] = {}
         self._deadlines: Deadlines[Lease] = Deadlines()
-        self._last_id = journal.generation << 32
+        self._last_id = 0
         self._messages_count = 0
         self._bytes_count = 0
         self._hands: dict[bytes, Hand] = {}
@@ -314,7 +314,6 @@ class Shared:
             self._progress[unit] = Progress(pointer)
             self._journal.note(["reset", unit, pointer])
             self.arrived(unit)
-        self._last_id = self._journal.generation << 32
 
     def forget(self, units: Iterable[bytes]) -> None:
         """Drop what is known of units that were deleted."""
@@ -379,20 +378,22 @@ class Shared:
         assert self._image is not None
         self._image.apply(change)
 
-    def restart(self) -> None:
+    def restart(self, now_us: int, *, is_paused: bool) -> None:
         """Begin a new life: what was held is handed out again, as if it had not been."""
+        self._is_paused = is_paused
         image, self._image = self._image, None
         assert image is not None
         self._letters = image.letters
+        for dying in image.letters:
+            image.unit(dying.unit)  # where nothing else is known, it is not in a snapshot
         for name, unit in image.units.items():
             progress = self._progress[name] = unit.progress
             self._done_count += len(progress.done)
             for after, last in image.gaps(name):
-                self._return(name, (after, last), NONE_YET, 0)
+                self._return(name, (after, last), NONE_YET, now_us)
             for after, last, failures in unit.failures:
-                self._return(name, (after, last), failures, 0)
+                self._return(name, (after, last), failures, now_us)
             progress.next = max([progress.floor, *(last for _, last in image.known(name))])
-        self._last_id = self._journal.generation << 32
 
     def _next_suspect(self, member: bytes, hand: Hand) -> Returned | None:
         """Return the next suspect, if the member holds nothing.
@@ -453,9 +454,17 @@ class Shared:
         self._messages_share = max(1, options.lease_messages_max // members_count)
 
     def _new_id(self) -> int:
+        """Return the number of a new lease, which no life of the group has used.
+
+        Nor has one, very likely, that was deleted in this second and had its name: each begins to
+        count somewhere else.
+        """
         self._last_id += 1
-        if not self._last_id & _NUMBERS:
-            self._last_id = (self._journal.advance() << 32) + 1
+        if self._last_id >> 32 != self._journal.generation:
+            if not self._last_id & _NUMBERS:
+                self._journal.advance()
+            begin = int.from_bytes(self._definition.id[:3]) << 8
+            self._last_id = self._journal.generation << 32 | begin
         return self._last_id
 
     def _take_failed(

@@ -57,6 +57,8 @@ class GroupState:
     def create(cls, definition: GroupDefinition, now_us: int) -> Self:
         """Make a new group; its snapshot is what is to be written of that."""
         state = cls(definition, 0)
+        state._journal.begin_life(now_us)
+        state.take_changes()
         state._journal.tell(now_us, "created", f"in mode {definition.mode}")
         return state
 
@@ -88,8 +90,7 @@ class GroupState:
     def restarted(self, now_us: int) -> None:
         """Begin a new life, after a start: nobody is a member, and nothing is held."""
         self._journal.begin_life(now_us)
-        self._progress.restart()
-        self._progress.pause(now_us, is_paused=self.is_paused)
+        self._progress.restart(now_us, is_paused=self.is_paused)
         self._journal.tell(now_us, "restarted", f"in generation {self.generation}")
 
     def snapshot(self) -> dict[str, Any]:

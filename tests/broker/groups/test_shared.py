@@ -460,3 +460,13 @@ def test_modes_have_their_own_parts():
     work = Work()
     with pytest.raises(GroupMismatch, match="'shared', not 'ordered'"):
         _ = work.state.ordered
+
+
+def test_what_is_dying_is_not_handed_out_after_a_restart_from_a_snapshot():
+    work = Work()
+    work.join("a")
+    work.fail(work.take(A, 1), "dead")
+    work.compact()
+    work.restart()
+    work.join("a")
+    assert work.take(A, 1).after == 10

@@ -84,6 +84,11 @@ class Work:
     def expire(self):
         return self.state.expire(self.now_us)
 
+    def compact(self):
+        """Begin the log anew with a snapshot."""
+        self.start, self.changes = self.state.snapshot(), []
+        self.state.take_changes()
+
     def restart(self):
         """End the process, and start it again with what is durable."""
         self.changes += self.state.take_changes()
