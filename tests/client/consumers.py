@@ -21,8 +21,8 @@ class BlockingAsyncConsumer:
         self._runner.run(self._consumer.__aenter__())
         return self
 
-    def __exit__(self, *_):
-        self.close()
+    def __exit__(self, *error):
+        self._runner.run(self._consumer.__aexit__(*error))
 
     def __iter__(self):
         return self._each(aiter(self._consumer))
@@ -41,6 +41,9 @@ class BlockingAsyncConsumer:
 
     def seek(self, start):
         self._runner.run(self._consumer.seek(start))
+
+    def commit(self, data=b""):
+        return self._runner.run(self._consumer.commit(data))
 
     def statistics(self):
         return self._consumer.statistics()
@@ -64,7 +67,7 @@ class Consumers:
         self._runner = asyncio.Runner()
         self._made: list[Any] = []
 
-    def __call__(self, place: Any, topic: bytes | str = "t", **options: Any):
+    def __call__(self, place: Any, topic: Any = "t", **options: Any):
         """Make a consumer of a node, or of what a url says."""
         where = (place if isinstance(place, str) else url(place), topic)
         made: Any

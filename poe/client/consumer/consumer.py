@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, Self
 
-from poe.client.consumer.cursor import Cursor
+from poe.client.consumer.cursor import Cursor, Topics
 from poe.client.consumer.loop_thread import LoopThread
 from poe.client.consumer.source import ConsumerStatistics, Fetched, Received, Start
 from poe.errors import ConsumerClosed
@@ -27,7 +27,7 @@ class Consumer:
     Args (of the constructor):
         url: `poe://host:port` or `kafka://host:port`, with more addresses after commas: of Poe,
             servers with the same topics, of which the first that answers is read.
-        topic: its name.
+        topics: the name of one; with `group` also a list of names, and of patterns such as `web.*`.
         options: see `ConsumerOptions`.
 
     Messages of a partition come in order; partitions take turns. Where a server cannot be reached,
@@ -36,6 +36,10 @@ class Consumer:
     option says to skip it. To go on behind it: `seek(error.pointer)`, after `MessagesLost`
     `seek({error.partition: error.pointer_high})`.
 
+    With `group` it is a member of one: the members share the partitions, and each goes on where the
+    group was. What was handed out counts as dealt with, and is committed, once the next messages
+    are asked for, or the `with` block is left without an error; see option `commit` for other ways.
+
     One thread at a time may read. Any thread may close it, and one that waits then is told so. In a
     forked process it is of no use: make another one there.
 
@@ -43,9 +47,9 @@ class Consumer:
         UnknownOption, OptionError: on construction, naming what is allowed.
     """
 
-    def __init__(self, url: str, topic: bytes | str, /, **options: Any) -> None:  # noqa: ANN401 - checked by `ConsumerOptions`
-        self._cursor = Cursor(url, topic, options)
-        self._loop = LoopThread(f"consumer of {topic!r}", self._cursor.close, ConsumerClosed)
+    def __init__(self, url: str, topics: Topics, /, **options: Any) -> None:  # noqa: ANN401 - checked by `ConsumerOptions`
+        self._cursor = Cursor(url, topics, options)
+        self._loop = LoopThread(f"consumer of {topics!r}", self._cursor.close, ConsumerClosed)
 
     def __enter__(self) -> Self:
         try:
@@ -55,7 +59,9 @@ class Consumer:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._cursor.settle()
         self.close()
 
     def __iter__(self) -> Iterator[Received]:
@@ -99,10 +105,11 @@ class Consumer:
         self._fill(timeout_s)
         return self._cursor.take()
 
-    def position(self) -> dict[int, int]:
+    def position(self) -> dict[Any, int]:
         """Return for each partition the pointer of the last message that was handed out.
 
-        A consumer with `start=position()` goes on behind it. The message that a loop is at counts
+        With a group the keys are names of units, those of the partitions' own topics. A consumer
+        with `start=position()` goes on behind it. The message that a loop is at counts
         as handed out, so ask when it was dealt with; after `close`, too.
 
         Raises:
@@ -122,6 +129,25 @@ class Consumer:
             PoeError: as `receive`.
         """
         self._loop.run(self._cursor.seek(start))
+
+    def commit(self, data: bytes = b"") -> dict[bytes, int]:
+        """Tell the group that all that was handed out is dealt with; return what it has taken.
+
+        Args:
+            data: up to 1 KiB, which are kept with the position of each unit.
+
+        Returns:
+            The pointer of each unit that was not told before; those that are now another member's
+            are not among them.
+
+        Raises:
+            OptionError: the consumer has no group.
+            ConsumerClosed: it was closed.
+            GroupFenced: the group knows this member no more, which joins anew by itself: messages
+                in hand may come to another one.
+            PoeError: as `receive`.
+        """
+        return self._loop.run(self._cursor.commit(data))
 
     def statistics(self) -> ConsumerStatistics:
         """Return what was counted so far."""

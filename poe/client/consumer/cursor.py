@@ -5,7 +5,7 @@ handing out what is there needs none.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -20,9 +20,13 @@ from poe.client.consumer.source import (
     Source,
     Start,
 )
+from poe.client.group.group_source import GroupSource
 from poe.client.url import parse_url
-from poe.errors import ConsumerClosed, KafkaMissing
+from poe.errors import ConsumerClosed, KafkaMissing, OptionError
 from poe.protocol import topic_bytes
+
+Topics = bytes | str | Iterable[bytes | str]
+"""A topic, or with a group several, and patterns in which `*` stands for anything."""
 
 
 class Cursor:
@@ -31,18 +35,28 @@ class Cursor:
     Invariant: messages handed out == those up to `position()`, whoever gave up waiting meanwhile.
     """
 
-    def __init__(self, url: str, topic: bytes | str, arguments: Mapping[str, Any]) -> None:
+    def __init__(self, url: str, topics: Topics, arguments: Mapping[str, Any]) -> None:
         self._options = ConsumerOptions.load(arguments)
-        self._topic = topic_bytes(topic)
-        self._source = _source(url, self._topic, self._options)
+        names = _names(topics)
+        self._hand = Hand(names[0])
+        self._group: GroupSource | None = None
+        self._source: Source
+        if self._options.group is None:
+            self._source = _source(url, names, self._options)
+        else:
+            self._source = self._group = _group_source(url, names, self._options, self._hand)
         self._opening = asyncio.Lock()
         # Where it is in each partition, but for that of what is being handed out.
-        self._positions: dict[int, int] | None = None
+        self._positions: dict[Any, int] | None = None
         # Whether the source is there, too: after a `seek` that failed it may be anywhere.
         self._is_begun = False
         self._filling: asyncio.Task[Fetched | None] | None = None
         self._is_closed = False
-        self._hand = Hand(self._topic)
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it is a member of a group, which must be heard of whatever its reader does."""
+        return self._group is not None
 
     @property
     def statistics(self) -> ConsumerStatistics:
@@ -84,6 +98,10 @@ class Cursor:
             PoeError: as `Source.fetch`.
         """
         self.check_open()
+        if not self.has_some:
+            self._hand.settle()
+            if self._group is not None:
+                self._group.note_dealt()
         while not self.has_some:
             self.check_open()
             filling = self._filling
@@ -93,14 +111,28 @@ class Cursor:
             await asyncio.wait((filling,), timeout=timeout_s)
             if not filling.done():
                 return False
-            if self._filling is filling:
-                self._filling = None
-                fetched = filling.result()
-                if fetched is None:
-                    return False
-                self._put_away()
-                self._hand.put(fetched)
+            if self._filling is filling and not await self._hand_out(filling):
+                return False
         return True
+
+    def settle(self) -> None:
+        """Count all that was handed out as dealt with; a group is told of that by and by."""
+        self._hand.settle()
+
+    async def commit(self, data: bytes = b"") -> dict[bytes, int]:
+        """Tell the group that all that was handed out is dealt with.
+
+        Raises:
+            OptionError: there is no group.
+            ConsumerClosed: it was closed before.
+            PoeError: as `GroupSource.commit`.
+        """
+        self.check_open()
+        if self._group is None:
+            raise OptionError("group", None, "the name of a group, to commit to")
+        await self.open()
+        self._hand.settle()
+        return await self._group.commit(data)
 
     def take(self) -> list[Received]:
         """Return the next batch of what is there to be handed out."""
@@ -115,7 +147,7 @@ class Cursor:
         return self._hand.take_columns()
 
     @property
-    def position(self) -> dict[int, int] | None:
+    def position(self) -> dict[Any, int] | None:
         """The pointer of the last message handed out, for each partition; None before `open`."""
         return None if self._positions is None else {**self._positions, **self._handed_out()}
 
@@ -147,12 +179,27 @@ class Cursor:
     async def _begin(self, start: Start) -> None:
         self.check_open()
         self._is_begun = False
-        self._positions = await self._source.open(start)
+        self._positions = dict(await self._source.open(start))
         self._is_begun = True
 
     async def _fetch(self) -> Fetched | None:
         await self.open()
         return await self._source.fetch()
+
+    async def _hand_out(self, filling: "asyncio.Task[Fetched | None]") -> bool:
+        """Have what was fetched in hand, if it may be; False at the end."""
+        if filling.exception() is not None or filling.result() is None:
+            self._filling = None
+        fetched = filling.result()
+        if fetched is None:
+            return False
+        may_be = self._group is None or await self._group.admit(fetched)
+        if self._filling is filling:
+            self._filling = None
+            if may_be:
+                self._put_away()
+                self._hand.put(fetched)
+        return True
 
     async def _stop_filling(self) -> None:
         filling, self._filling = self._filling, None
@@ -160,21 +207,51 @@ class Cursor:
             filling.cancel()
             await asyncio.gather(filling, return_exceptions=True)
 
-    def _handed_out(self) -> dict[int, int]:
+    def _handed_out(self) -> dict[Any, int]:
         """Return how far the messages that were fetched last have been handed out."""
         fetched, count = self._hand.fetched, self._hand.count
-        return {fetched.partition: fetched.pointers[count - 1]} if count else {}
+        if not count:
+            return {}
+        place = fetched.partition if self._group is None else self._group.unit_of(fetched)
+        return {place: fetched.pointers[count - 1]}
 
     def _put_away(self) -> None:
         """Hand nothing more out of what was fetched last."""
         self._hand.withdraw()
+        if self._group is not None:
+            self._group.note_dealt()
         if self._positions is not None:
             self._positions |= self._handed_out()
         self._hand.clear()
 
 
-def _source(url: str, topic: bytes, options: ConsumerOptions) -> Source:
+def _names(topics: Topics) -> list[bytes]:
+    """Return the names of topics.
+
+    Raises:
+        LocalProtocolError: one of them is none.
+        OptionError: there is none.
+    """
+    names = [topics] if isinstance(topics, bytes | str) else list(topics)
+    if not names:
+        raise OptionError("topics", topics, "one or more")
+    return [topic_bytes(each) for each in names]
+
+
+def _group_source(
+    url: str, topics: list[bytes], options: ConsumerOptions, hand: Hand
+) -> GroupSource:
     scheme, addresses = parse_url(url)
+    if scheme != "poe":
+        raise OptionError("group", options.group, "None on Kafka; the groups are those of Poe")
+    return GroupSource(addresses, topics, options, hand)
+
+
+def _source(url: str, topics: list[bytes], options: ConsumerOptions) -> Source:
+    scheme, addresses = parse_url(url)
+    if len(topics) > 1:
+        raise OptionError("topics", topics, "one topic, or give a group that reads them")
+    (topic,) = topics
     if scheme == "kafka":
         # Needs the extra kafka, which nobody has to have for Poe's sake.
         try:

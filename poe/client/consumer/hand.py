@@ -27,6 +27,7 @@ class Hand:
         self.fetched = _NOTHING
         self._left = iter(_NOTHING.pointers)
         self._rest: Iterator[Received] = iter(())
+        self._withdrawn_count = 0
         # None while they are taken one at a time: then all but the last one are.
         self._dealt_count: int | None = 0
 
@@ -36,9 +37,10 @@ class Hand:
         self.fetched = fetched
         # The pointers come to their end first, so that their iterator tells what is left.
         self._left = iter(fetched.pointers)
+        self._withdrawn_count = 0
         self._dealt_count = 0
         columns = (
-            repeat(self._topic),
+            repeat(self._topic if fetched.topic is None else fetched.topic),
             repeat(fetched.partition),
             self._left,
             fetched.keys or repeat(None),
@@ -54,7 +56,7 @@ class Hand:
     def withdraw(self) -> None:
         """Let nothing more be handed out of what was fetched."""
         left = self._left
-        self.fetched = _cut(self.fetched, slice(self.count))
+        self._withdrawn_count += length_hint(left)
         self._left = iter(())
         deque(left, maxlen=0)  # ends an iteration that another thread is in
 
@@ -66,7 +68,7 @@ class Hand:
     @property
     def count(self) -> int:
         """How many messages were handed out."""
-        return len(self.fetched.pointers) - length_hint(self._left)
+        return len(self.fetched.pointers) - self._withdrawn_count - length_hint(self._left)
 
     @property
     def dealt_count(self) -> int:
@@ -90,15 +92,14 @@ class Hand:
     def take_columns(self) -> Fetched:
         """Hand out all that is left, side by side."""
         self.settle()
-        begin = self.count
+        fetched, begin = self.fetched, self.count
         deque(self._left, maxlen=0)
-        return _cut(self.fetched, slice(begin, None)) if begin else self.fetched
-
-
-def _cut(fetched: Fetched, kept: slice) -> Fetched:
-    """Return some of the messages."""
-    _, pointers, values, keys, headers = fetched
-    keys, headers = keys and keys[kept], headers and headers[kept]
-    return fetched._replace(
-        pointers=pointers[kept], values=values[kept], keys=keys, headers=headers
-    )
+        if not begin:
+            return fetched
+        keys, headers = fetched.keys and fetched.keys[begin:], fetched.headers
+        return fetched._replace(
+            pointers=fetched.pointers[begin:],
+            values=fetched.values[begin:],
+            keys=keys,
+            headers=headers and headers[begin:],
+        )

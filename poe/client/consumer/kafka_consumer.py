@@ -12,6 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -112,6 +113,8 @@ class KafkaSource:
             if isinstance(place, str):
                 oldest, newest = await self._ask(self._watermarks, partition)
                 place = (oldest if place == "oldest" else newest) - 1
+            elif isinstance(place, datetime):
+                place = await self._ask(self._offset_at, partition, place) - 1
             begin[partition] = place + 1
         await self._begin(begin)
         return {partition: offset - 1 for partition, offset in begin.items()}
@@ -268,6 +271,12 @@ class KafkaSource:
     def _watermarks(self, partition: int) -> tuple[int, int]:
         place = TopicPartition(self._name, partition)
         return self._consumer.get_watermark_offsets(place, timeout=_ASK_S)
+
+    def _offset_at(self, partition: int, time: datetime) -> int:
+        """Return the offset of the first message of a time or later; that of the end without."""
+        place = TopicPartition(self._name, partition, int(time.timestamp() * 1000))
+        offset = self._consumer.offsets_for_times([place], timeout=_ASK_S)[0].offset
+        return offset if offset >= 0 else self._watermarks(partition)[1]
 
     def _note_error(self, error: KafkaError) -> None:
         """Take what librdkafka tells of its connections; it does so while it is polled."""

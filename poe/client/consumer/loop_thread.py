@@ -5,6 +5,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -46,6 +47,21 @@ class LoopThread:
         Raises:
             Exception: that of `ended`, where the thread has ended, or a fork has none.
         """
+        future = self._hand_over(coroutine)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    async def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return the same to a task of another event loop, with which it is cancelled.
+
+        Raises:
+            Exception: as `run`.
+        """
+        return await asyncio.wrap_future(self._hand_over(coroutine))
+
+    def _hand_over(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         if self._pid != os.getpid():
             coroutine.close()
             raise self._ended(_FORKED)
@@ -54,11 +70,7 @@ class LoopThread:
             if not self._end.alive:
                 coroutine.close()
                 raise self._ended(_CLOSED)
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        try:
-            return future.result()
-        finally:
-            future.cancel()
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
         """End the thread; return when it has ended."""

@@ -4,12 +4,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
 from poe.client.async_retrying_socket import AsyncRetryingSocket
 from poe.client.async_socket import AsyncSocket
-from poe.client.consumer.source import ConsumerOptions, ConsumerStatistics, Fetched, Start
+from poe.client.consumer.source import (
+    ConsumerOptions,
+    ConsumerStatistics,
+    Fetched,
+    Start,
+    pointer_at,
+)
 from poe.client.consumer.turns import Turns
 from poe.client.partition_topic import partition_topic
 from poe.errors import (
@@ -121,6 +128,10 @@ class PartitionReader:
         """Begin at the partition's place in `start`, and return the pointer of it."""
         if isinstance(start, Mapping):
             start = start.get(self._partition, "oldest")
+        if isinstance(start, datetime):
+            # What was deleted of that time was not there when reading began.
+            self._pointer, self._seen = pointer_at(start), _now_us()
+            return self._pointer
         if isinstance(start, int):
             self._pointer = max(start, 0)
         self._missed = set() if self._pointer or start == "newest" else None
@@ -194,7 +205,9 @@ class PartitionReader:
 
     async def _records(self, socket: AsyncSocket) -> IndexedRecords:
         """Return what follows, behind damage where that is to be skipped."""
-        count_max = min(_FETCH_BATCHES * self._options.batch, RANGE_COUNT_MAX)
+        # What is committed before it is handed out is lost with the process: no more than need be.
+        batches = 1 if self._options.commit == "before" else _FETCH_BATCHES
+        count_max = min(batches * self._options.batch, RANGE_COUNT_MAX)
         while True:
             try:
                 return await socket.read_range(

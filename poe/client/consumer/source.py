@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self
 
 from poe.errors import OptionError, UnknownOption
 from poe.option import Range, check_options
 
-Start = int | Literal["oldest", "newest"] | Mapping[int, int]
-"""Where to begin: behind a pointer, or one for each partition (others at their oldest message)."""
+Start = int | datetime | Literal["oldest", "newest"] | Mapping[Any, int]
+"""Where to begin: behind a pointer, at a time, or behind a pointer for each partition (others at
+their oldest message); of a consumer in a group for each unit, which is a partition's own topic."""
 
 
 class Received(NamedTuple):
@@ -48,6 +50,9 @@ class Fetched(NamedTuple):
     headers: Sequence[Mapping[str, bytes] | None] | None = None
     """None where no message has headers."""
 
+    topic: bytes | None = None
+    """None where it is the only one that the consumer reads."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
@@ -63,8 +68,10 @@ class ConsumerOptions:
 
     start: Start = "oldest"
     """Where to begin: `"oldest"`, `"newest"` (what comes from the begin of the `with` on, or from
-    the first call), the pointer of the last message that was read, or such a pointer for each
-    partition, as `position()` returns them."""
+    the first call), a `datetime` (what was put from then on), the pointer of the last message that
+    was read, or such a pointer for each partition, as `position()` returns them. With a group, it
+    is for partitions on which the group has never been; `"newest"` is what came since it was
+    made."""
 
     batch: Annotated[int, Range(1, 1 << 31, unit="messages")] = 1000
     """Messages that `receive` and `batches` return at a time, at most."""
@@ -90,6 +97,27 @@ class ConsumerOptions:
     fetch_bytes: Annotated[int, Range(1, 10**9, unit="bytes")] = 1 << 20
     """Bytes to ask for at a time, for each partition; a message that is larger comes alone."""
 
+    group: str | None = None
+    """On Poe: the group to join, which is made where there is none. Its members share the
+    partitions of their topics, and go on where the group was."""
+
+    commit: Literal["after", "before", "manual"] = "after"
+    """When the group is told that messages are dealt with: after the next ones were asked for, so
+    that none is lost; before they are handed out, so that none comes twice; or by `commit()`."""
+
+    commit_interval_s: Annotated[float, Range(is_above=True, unit="seconds")] = 1.0
+    """How often that happens by itself, with `"after"`; at the end of the consumer, too."""
+
+    handover_s: Annotated[float, Range(unit="seconds")] = 10.0
+    """How long a partition that another member is to have waits until the messages that were
+    handed out are dealt with. Then the other one gets them again."""
+
+    instance: str | None = None
+    """A name that outlives the process: who joins the group under it anew gets back what it had."""
+
+    group_options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the group, where this makes it."""
+
     kafka: Mapping[str, Any] = field(default_factory=dict)
     """Settings of librdkafka, passed on as they are."""
 
@@ -109,16 +137,28 @@ class ConsumerOptions:
     def __post_init__(self) -> None:
         """Reject what cannot be worked with."""
         check_options(self, none="None")
-        if not isinstance(self.kafka, Mapping):
-            raise OptionError("kafka", self.kafka, "a dictionary of librdkafka's settings")
+        for key, of in (("kafka", "librdkafka's settings"), ("group_options", "options of groups")):
+            if not isinstance(getattr(self, key), Mapping):
+                raise OptionError(key, getattr(self, key), f"a dictionary of {of}")
+        for key in ("group", "instance"):
+            if not isinstance(getattr(self, key), str | None):
+                raise OptionError(key, getattr(self, key), "a name, or None")
+        if self.group is None and (self.instance is not None or self.commit != "after"):
+            key = "commit" if self.instance is None else "instance"
+            raise OptionError(key, getattr(self, key), "nothing where there is no group")
         if not self._is_start():
-            allowed = "oldest, newest, a pointer, or {partition: pointer}"
+            allowed = "oldest, newest, a datetime, a pointer, or {partition: pointer}"
             raise OptionError("start", self.start, allowed)
 
     def _is_start(self) -> bool:
         start = self.start
         if isinstance(start, Mapping):
-            return all(_is_whole(p, 0) and _is_pointer(each) for p, each in start.items())
+            return all(
+                (isinstance(p, bytes) if self.group else _is_whole(p, 0)) and _is_pointer(each)
+                for p, each in start.items()
+            )
+        if isinstance(start, datetime):
+            return True
         return start in {"oldest", "newest"} if isinstance(start, str) else _is_pointer(start)
 
 
@@ -130,12 +170,13 @@ class Source(Protocol):
     not pass, such as damage, is raised again, unless the consumer opens it somewhere else.
     """
 
-    async def open(self, start: Start) -> dict[int, int]:
+    async def open(self, start: Start) -> Mapping[Any, int]:
         """Begin at `start`, also where it has begun before; forget what was read ahead.
 
-        Returns for each partition the pointer behind which it begins: that of the last message
-        before, or 0 on Poe and -1 on Kafka where there is none. It is the position of a consumer
-        that was handed nothing. May be cancelled, and is called again then.
+        Returns for each partition (its number, or in a group its own topic) the pointer behind
+        which it begins: that of the last message before, or 0 on Poe and -1 on Kafka where there is
+        none. It is the position of a consumer that was handed nothing. May be cancelled, and is
+        called again then.
         """
 
     async def fetch(self) -> Fetched | None:
@@ -174,6 +215,11 @@ class ConsumerStatistics:
 
     reconnect_count: int = 0
     """Connections that were lost, or could not be made."""
+
+
+def pointer_at(time: datetime) -> int:
+    """Return the pointer behind which lies what was put at a time, or later."""
+    return max(0, int(time.timestamp() * 1_000_000) - 1)
 
 
 def _is_whole(value: object, low: int, high: int = 1 << 31) -> bool:

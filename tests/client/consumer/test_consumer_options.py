@@ -7,7 +7,7 @@ from tests.client.consumers import values
 
 
 def test_an_unknown_option_is_an_error_that_lists_them(consumer):
-    with pytest.raises(UnknownOption, match=r"'follows' is not known; use one of batch, envelope,"):
+    with pytest.raises(UnknownOption, match=r"'follows' is not known; use one of batch, commit,"):
         consumer(follows=True)
 
 
@@ -19,7 +19,9 @@ def test_an_unknown_option_is_an_error_that_lists_them(consumer):
      {"request_timeout_s": 0}, {"request_timeout_s": None}, {"fetch_bytes": 0}, {"kafka": None},
      {"fetch_bytes": 1 << 40}, {"batch": 1 << 70}, {"partitions": 1 << 40}, {"start": 1 << 63},
      {"start": "latest"}, {"start": -2}, {"start": 1.5}, {"start": {"0": 1}}, {"start": {0: None}},
-     {"start": True}],
+     {"start": True}, {"group": b"g"}, {"instance": "i"}, {"commit": "manual"},
+     {"commit": "never", "group": "g"}, {"commit_interval_s": 0, "group": "g"},
+     {"group_options": None}, {"start": {0: 1}, "group": "g"}],
 )  # fmt: skip
 def test_a_wrong_value_is_an_error_that_names_the_option(consumer, option):
     with pytest.raises(OptionError, match=next(iter(option))):

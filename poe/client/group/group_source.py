@@ -1,0 +1,357 @@
+"""Reads what a group gives one of its members: units come and go, positions are the group's own.
+
+A unit is a partition, by the name of its own topic. Where the group has been there it is read from
+the group's position on; `start` is for units where it never was. What cannot be told is an error,
+never a place to begin.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from poe.client.consumer.hand import Hand
+from poe.client.consumer.poe_source import PartitionReader
+from poe.client.consumer.source import (
+    ConsumerOptions,
+    ConsumerStatistics,
+    Fetched,
+    Start,
+)
+from poe.client.consumer.turns import Turn, Turns
+from poe.client.group.membership import MemberInfo, Membership, Reach
+from poe.errors import PoeError, RemoteProtocolError
+from poe.errors.root import shown
+
+_log = logging.getLogger(__name__)
+
+_CLOSE_S = 5.0
+"""The last commit waits no longer for a server that does not answer."""
+
+
+class _Unit:
+    """A unit that the member owns, from its grant to when it is given up or lost."""
+
+    def __init__(self, name: bytes, topic: bytes, reader: PartitionReader, begin: int) -> None:
+        self.name = name
+        self.topic = topic
+        self.reader = reader
+        self.fetched = begin
+        """Pointer of the last message that was fetched; of all of these, that of the one before
+        the first where there was none."""
+        self.dealt = begin
+        self.committed = begin
+        self.is_leaving = False
+        self.is_free = asyncio.Event()
+        """Set while no message of it is in somebody's hands."""
+        self.is_free.set()
+
+
+class _Fetch(NamedTuple):
+    """What a fetch has returned."""
+
+    fetched: Fetched
+    unit: _Unit
+    begin: int
+    """Pointer of the message before."""
+
+
+class GroupSource:
+    """The messages of the units of one member; see `Source`.
+
+    It looks into the hand of its consumer for how far that is: what was handed out before the last
+    time of asking is dealt with.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[tuple[str, int]],
+        topics: Sequence[bytes],
+        options: ConsumerOptions,
+        hand: Hand,
+    ) -> None:
+        assert options.group is not None
+        self.statistics = ConsumerStatistics()
+        self._addresses = addresses
+        self._options = options
+        self._hand = hand
+        self._membership = Membership(
+            Reach(addresses, options.timeout_s, options.request_timeout_s),
+            MemberInfo(
+                group=options.group,
+                mode="ordered",
+                topics=topics,
+                instance=options.instance,
+                options=options.group_options,
+            ),
+            self,
+            self._note_lost_connection,
+        )
+        self._units: dict[bytes, _Unit] = {}
+        self._turns: Turns[PartitionReader] = Turns()
+        self._turning: asyncio.Task[Turn[PartitionReader] | None] | None = None
+        # The last two: one may be in hand, and one wait to be.
+        self._fetches: list[_Fetch] = []
+        self._news = asyncio.Event()
+        self._failure: PoeError | None = None
+        self._committing: asyncio.Task[None] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._created_us: int | None = None
+
+    # ---- for the consumer ---------------------------------------------------------------------
+
+    async def open(self, start: Start) -> Mapping[bytes, int]:
+        """Join the group, or once that was done, go to other places in the units there are.
+
+        Raises:
+            GroupMismatch: the group is of another mode, or of other topics.
+            PoeError: another refusal, or no server could be reached.
+        """
+        if self._committing is None:
+            await self._membership.open()
+            self._committing = asyncio.create_task(self._commit_often())
+        elif isinstance(start, Mapping):
+            await asyncio.gather(
+                *(self._move(self._units[each], start[each]) for each in start.keys() & self._units)
+            )
+        else:
+            await asyncio.gather(*(self._move(each, start) for each in self._units.values()))
+        return {unit.name: unit.dealt for unit in self._units.values()}
+
+    async def fetch(self) -> Fetched | None:
+        """Return what follows in the unit whose turn it is; see `Source`.
+
+        Raises:
+            GroupFenced: another start of the same instance is the member now.
+            CorruptRecord, InvalidEnvelope, MessagesLost, PoeError: see `Source`.
+        """
+        while True:
+            self._news.clear()
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+            turn = await self._next_turn()
+            if turn is not None:
+                unit = next((u for u in self._units.values() if u.reader is turn.reader), None)
+                if unit is not None:
+                    return self._fetched(unit, turn.fetched)
+            elif not self._news.is_set() and not await self._wait_for_units():
+                return None
+
+    async def admit(self, fetched: Fetched) -> bool:
+        """Return whether messages may be handed out, which are no longer where the unit has gone.
+
+        Raises:
+            PoeError: they were to be committed before, and could not be.
+        """
+        unit = next(each.unit for each in self._fetches if each.fetched is fetched)
+        if self._options.commit == "before" and self._is_owned(unit):
+            unit.dealt = fetched.pointers[-1]
+            await self._commit((unit,))
+            return unit.committed == unit.dealt and self._is_owned(unit)
+        return self._is_owned(unit)
+
+    def note_dealt(self) -> None:
+        """Take note of how far the consumer is with what it has in hand."""
+        hand, is_before = self._hand, self._options.commit == "before"
+        for fetched, unit, begin in self._fetches:
+            if fetched is hand.fetched:
+                count = hand.count if is_before else hand.dealt_count
+                unit.dealt = fetched.pointers[count - 1] if count else begin
+                if hand.dealt_count == hand.count:
+                    unit.is_free.set()
+                else:
+                    unit.is_free.clear()
+
+    def unit_of(self, fetched: Fetched) -> bytes:
+        """Return the unit of what was fetched last, or before."""
+        return next(each.unit.name for each in self._fetches if each.fetched is fetched)
+
+    async def commit(self, data: bytes = b"") -> dict[bytes, int]:
+        """Tell the group how far each unit is; return what of that it has taken.
+
+        Raises:
+            GroupFenced: the group knows this member no more, which joins anew by itself.
+            PoeError: another refusal, or no server could be reached.
+        """
+        self.note_dealt()
+        return await self._commit(self._units.values(), data)
+
+    async def close(self) -> None:
+        """Commit what is dealt with, leave the group, and let go of all connections."""
+        tasks = [*self._leaving, *(each for each in (self._committing, self._turning) if each)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._options.commit != "manual":
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._commit_if_possible(self._units.values())
+        await self._membership.close()
+        await self._turns.close()
+
+    # ---- for the membership -------------------------------------------------------------------
+
+    def owned(self) -> list[bytes]:
+        """Return the units that it works on."""
+        return list(self._units)
+
+    async def heard(self, keep: Sequence[bytes], revoke: Sequence[bytes]) -> bool:
+        """Begin with what it may own now, and give up what it is to; see `Work`."""
+        leaving = [
+            self._units[each]
+            for each in revoke
+            if each in self._units and not self._units[each].is_leaving
+        ]
+        for unit in leaving:
+            unit.is_leaving = True
+            await self._turns.remove(unit.reader)
+            task = asyncio.create_task(self._hand_over(unit))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+        new = [each for each in keep if each not in self._units]
+        if new:
+            await self._begin(new)
+        if new or leaving:
+            self._news.set()
+        return bool(new)
+
+    async def lost(self) -> None:
+        """Let go of all units: others may have them by now."""
+        lost, self._units = list(self._units.values()), {}
+        for unit in lost:
+            self._withdraw(unit)
+            unit.is_free.set()
+            if not unit.is_leaving:
+                await self._turns.remove(unit.reader)
+
+    def failed(self, error: PoeError) -> None:
+        """Have the next fetch raise it."""
+        self._failure = error
+        self._news.set()
+
+    # ---- inside -------------------------------------------------------------------------------
+
+    async def _next_turn(self) -> Turn[PartitionReader] | None:
+        """Return the next turn; None at the end, and when there are news to look at."""
+        if self._turning is None:
+            self._turning = asyncio.create_task(self._turns.next())
+        news = asyncio.ensure_future(self._news.wait())
+        try:
+            await asyncio.wait((self._turning, news), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            news.cancel()
+        if not self._turning.done():
+            return None
+        turning, self._turning = self._turning, None
+        return turning.result()
+
+    async def _wait_for_units(self) -> bool:
+        """Wait for news; without `follow` not where there are units, nor for ever, without any."""
+        limit_s = None if self._options.follow else self._membership.beat_s
+        if limit_s is not None and not all(unit.is_leaving for unit in self._units.values()):
+            return False
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _fetched(self, unit: _Unit, fetched: Fetched) -> Fetched:
+        fetched = fetched._replace(topic=unit.topic)
+        self._fetches = [*self._fetches[-1:], _Fetch(fetched, unit, unit.fetched)]
+        unit.fetched = fetched.pointers[-1]
+        return fetched
+
+    def _is_owned(self, unit: _Unit) -> bool:
+        return self._units.get(unit.name) is unit and not unit.is_leaving
+
+    async def _begin(self, names: Sequence[bytes]) -> None:
+        """Read units from where the group is in them.
+
+        Raises:
+            RemoteProtocolError: the group does not tell that; to begin anywhere may lose some.
+            PoeError: another refusal, or no server could be reached.
+        """
+        positions = await self._membership.ask("group_positions")
+        for name in names:
+            if name not in positions:
+                msg = f"group {self._options.group!r} does not tell how far it is in {shown(name)}"
+                raise RemoteProtocolError(msg)
+            position = positions[name]
+            start = await self._first_place(name) if position is None else position[0]
+            reader = PartitionReader(self._addresses, name, 0, self._options, self.statistics)
+            self._units[name] = _Unit(name, name, reader, await reader.begin(start))
+            self._turns.add(reader)
+
+    async def _first_place(self, name: bytes) -> Start:
+        """Return where to begin in a unit in which the group has never been."""
+        start = self._options.start
+        if isinstance(start, Mapping):
+            return start.get(name, "oldest")
+        if start != "newest":
+            return start
+        # The newest message of this moment would be too late: others may have come before a
+        # partition was granted, or while no member was there.
+        if self._created_us is None:
+            self._created_us = (await self._membership.ask("group"))["created_us"]
+        return self._created_us
+
+    async def _move(self, unit: _Unit, start: Start) -> None:
+        """Read a unit from another place on."""
+        if unit.is_leaving:
+            return
+        await self._turns.remove(unit.reader)
+        unit.reader = PartitionReader(self._addresses, unit.name, 0, self._options, self.statistics)
+        unit.dealt = unit.fetched = await unit.reader.begin(start)
+        self._turns.add(unit.reader)
+
+    def _withdraw(self, unit: _Unit) -> None:
+        """Hand nothing more of a unit out."""
+        if any(each.unit is unit and each.fetched is self._hand.fetched for each in self._fetches):
+            self._hand.withdraw()
+        self.note_dealt()
+
+    async def _hand_over(self, unit: _Unit) -> None:
+        """Give a unit up as soon as what was handed out of it is dealt with, or time is over."""
+        self._withdraw(unit)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._options.handover_s):
+                await unit.is_free.wait()
+        if self._options.commit != "manual":
+            await self._commit_if_possible((unit,))
+        if self._units.get(unit.name) is unit:
+            del self._units[unit.name]
+        self._membership.hurry()
+
+    async def _commit_often(self) -> None:
+        """Commit what is dealt with, again and again; with other options there is nothing to do."""
+        while self._options.commit == "after":
+            await asyncio.sleep(self._options.commit_interval_s)
+            self.note_dealt()
+            await self._commit_if_possible(self._units.values())
+
+    async def _commit_if_possible(self, units: Iterable[_Unit]) -> None:
+        try:
+            await self._commit(units)
+        except PoeError as error:  # what is not committed comes again
+            _log.warning("group %s: nothing is committed: %s", self._options.group, error)
+
+    async def _commit(self, units: Iterable[_Unit], data: bytes = b"") -> dict[bytes, int]:
+        sent = {each: each.dealt for each in units if data or each.dealt != each.committed}
+        if not sent:
+            return {}
+        told: dict[bytes, int] = await self._membership.ask(
+            "group_commit",
+            generation=self._membership.generation,
+            positions={unit.name: [pointer, data] for unit, pointer in sent.items()},
+        )
+        for unit, pointer in sent.items():
+            if unit.name in told:
+                unit.committed = pointer
+        return told
+
+    def _note_lost_connection(self) -> None:
+        self.statistics.reconnect_count += 1

@@ -1,0 +1,215 @@
+"""One member of a group: joins it, is heard of, and joins anew when the group knows it no more.
+
+Being there and getting on with the work are different things: heartbeats come from here, on the
+library's own event loop, however long a handler runs.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from poe.client.async_retrying_socket import AsyncRetryingSocket
+from poe.client.async_socket import AsyncSocket
+from poe.errors import GroupFenced, PoeError
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_S = 0.5
+"""After a heartbeat that has failed."""
+_CLOSE_S = 5.0
+"""The end waits no longer for a server that does not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberInfo:
+    """What a member says of itself, and of the group that is made where there is none."""
+
+    group: str
+    mode: str
+    topics: Sequence[bytes]
+    instance: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_map(self) -> dict[str, Any]:
+        """Return the arguments with which to join."""
+        return {
+            "mode": self.mode,
+            "topics": list(self.topics),
+            "instance": self.instance,
+            "options": dict(self.options),
+            "name": f"{socket.gethostname()}:{os.getpid()}",
+        }
+
+
+class Reach(NamedTuple):
+    """Where the servers are, and how long to try."""
+
+    addresses: Sequence[tuple[str, int]]
+    timeout_s: float | None
+    request_timeout_s: float
+
+    def socket(self, on_lost: Callable[[], object]) -> AsyncRetryingSocket:
+        """Return a connection, which begins with its first call."""
+        return AsyncRetryingSocket(
+            self.addresses,
+            timeout_s=self.timeout_s,
+            request_timeout_s=self.request_timeout_s,
+            on_lost=on_lost,
+        )
+
+
+class Work(Protocol):
+    """What a member has of its group; called on the event loop, one call at a time."""
+
+    def owned(self) -> list[bytes]:
+        """Return the units that it works on."""
+
+    async def heard(self, keep: Sequence[bytes], revoke: Sequence[bytes]) -> bool:
+        """Begin with what it may own now, and give up what it is to; whether anything changed."""
+
+    async def lost(self) -> None:
+        """Let go of all at once: the group knows the member no more, and may give it to others."""
+
+    def failed(self, error: PoeError) -> None:
+        """Note that the group could not be asked; it is asked again."""
+
+
+class Membership:
+    """A member for as long as it is open; belongs to one event loop.
+
+    Attributes:
+        id: 16 bytes.
+        generation: the newest one that the group has told.
+        beat_s: how often it is to be heard of; 0 before it has joined.
+    """
+
+    def __init__(
+        self, reach: Reach, info: MemberInfo, work: Work, on_lost: Callable[[], object]
+    ) -> None:
+        self.id = os.urandom(16)
+        self.generation = 0
+        self._info = info
+        self._work = work
+        # A heartbeat may be held back until there is something to say, and would delay the others.
+        self.beat_socket = reach.socket(on_lost)
+        self._ask_socket = reach.socket(on_lost)
+        self._asking = asyncio.Lock()
+        self._beating: asyncio.Task[None] | None = None
+        self._has_tried = False
+        self._hurry = asyncio.Event()
+        self.beat_s = 0.0
+
+    async def open(self) -> None:
+        """Join, and go on being heard of.
+
+        Raises:
+            GroupMismatch: the group is not what it is taken for.
+            PoeError: another refusal, or no server could be reached.
+        """
+        if self._beating is None:
+            self._has_tried = True
+            await self._join()
+            self._beating = asyncio.create_task(self._beat())
+
+    async def close(self) -> None:
+        """Leave, so that what is left goes to others at once."""
+        beating, self._beating = self._beating, None
+        if beating is not None:
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+        if self._has_tried:
+            try:
+                async with asyncio.timeout(_CLOSE_S):
+                    await self.ask("group_leave")
+            except (PoeError, TimeoutError) as error:
+                _log.info("group %s is left without saying so: %s", self._info.group, error)
+        await asyncio.gather(self.beat_socket.close(), self._ask_socket.close())
+
+    def hurry(self) -> None:
+        """Have the next heartbeat sent now."""
+        self._hurry.set()
+
+    async def ask(self, op: str, **arguments: object) -> Any:  # noqa: ANN401 - what the op answers
+        """Return what the group answers.
+
+        Raises:
+            GroupFenced: it knows the member no more, which joins anew by itself.
+            PoeError: another refusal, or no server could be reached.
+        """
+        async with self._asking:
+            try:
+                return await self._control(self._ask_socket, op, arguments)
+            except GroupFenced:
+                self.hurry()
+                raise
+
+    # ---- inside -------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        while True:
+            try:
+                try:
+                    await self._beat_once()
+                except GroupFenced as error:
+                    _log.warning("%s", error)
+                    await self._join_anew()
+            except PoeError as error:
+                self._work.failed(error)
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _beat_once(self) -> None:
+        """Be heard of, and wait until it is time again, or there is something to say."""
+        clock_s = asyncio.get_running_loop().time
+        begin_s = clock_s()
+        self._hurry.clear()
+        told = await self._control(
+            self.beat_socket,
+            "group_heartbeat",
+            {"generation": self.generation, "owned": self._work.owned(), "wait_s": self.beat_s},
+            self.beat_s,
+        )
+        self.generation = told["generation"]
+        if not await self._work.heard(told["keep"], told["revoke"]):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, begin_s + self.beat_s - clock_s())):
+                    await self._hurry.wait()
+
+    async def _join(self) -> None:
+        told = await self._control(self.beat_socket, "group_join", self._info.as_map())
+        self.generation = told["generation"]
+        self.beat_s = told["heartbeat_s"]
+        await self._work.heard(told["units"], ())
+
+    async def _join_anew(self) -> None:
+        """Begin from nothing, but where another start of the same instance is there now."""
+        await self._work.lost()
+        if self._info.instance is not None:
+            await self._check_instance(self._info.instance)
+        await self._join()
+
+    async def _check_instance(self, instance: str) -> None:
+        """Refuse to throw out who has come with the same instance.
+
+        Raises:
+            GroupFenced: somebody has.
+        """
+        told = await self._control(self.beat_socket, "group", {})
+        for other in told["members"]:
+            if other["instance"] == instance and other["id"] != self.id:
+                why = f"instance {instance!r} has been started again, as {other['name']}"
+                raise GroupFenced(self._info.group, why)
+
+    async def _control(
+        self, socket: AsyncRetryingSocket, op: str, arguments: dict[str, Any], extra_s: float = 0.0
+    ) -> Any:  # noqa: ANN401 - what the op answers
+        arguments = {"group": self._info.group, "member": self.id, **arguments}
+
+        async def ask(connection: AsyncSocket) -> Any:  # noqa: ANN401
+            return await connection.control(op, **arguments)
+
+        return await socket.call(ask, extra_s)

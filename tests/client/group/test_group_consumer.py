@@ -1,0 +1,300 @@
+"""Consumers that are members of a group: they share partitions, and go on where the group was."""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from poe.client import AsyncConsumer, Received
+from poe.errors import GroupFenced, GroupMismatch, MessagesLost, OptionError
+from poe.testing import wait_until
+from tests.client.consumers import VALUES, put_segments, url, values
+
+
+def positions(node):
+    return {
+        unit: position and position[0]
+        for unit, position in node.control("group_positions", group="billing").items()
+    }
+
+
+def owners(node):
+    told = node.control("group", group="billing")
+    return {each["unit"]: each["owner"] for each in told["units"]}
+
+
+def receive_all(readers, count):
+    """Receive with some readers in turn until they have so many messages."""
+    found: list[Received] = []
+
+    def have_all():
+        for reader in readers:
+            found.extend(reader.receive(0))
+        return len(found) >= count
+
+    wait_until(have_all, 5)
+    return found
+
+
+def test_a_group_goes_on_where_it_was(node, member):
+    last = node.put_many("t", VALUES[:5])
+    with member() as reader:
+        assert values(reader) == VALUES[:5]
+    assert positions(node) == {b"t": last}
+    node.put_many("t", VALUES[5:])
+    with member() as reader:
+        assert values(reader) == VALUES[5:]
+
+
+def test_what_is_in_hand_when_an_error_ends_the_block_comes_again(node, member):
+    node.put_many("t", VALUES)
+
+    def handle():
+        with member() as reader:
+            for received in reader:
+                if received.value == VALUES[3]:
+                    raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        handle()
+    with member() as reader:
+        assert values(reader) == VALUES[3:]
+
+
+def test_a_batch_is_dealt_with_when_the_next_one_is_asked_for(node, member):
+    pointer = node.put_many("t", VALUES)
+    reader = member(batch=4)
+    reader.receive()
+    reader.receive()
+    wait_until(lambda: positions(node) == {b"t": pointer - 6}, 5)
+    reader.close()
+    assert positions(node) == {b"t": pointer - 6}
+
+
+def test_what_was_handed_out_is_dealt_with_when_the_block_ends(node, member):
+    pointer = node.put_many("t", VALUES)
+    with member(batch=4) as reader:
+        assert values(reader.receive()) == VALUES[:4]
+    assert positions(node) == {b"t": pointer - 6}
+
+
+def test_nothing_is_committed_but_by_hand_where_that_was_asked_for(node, member):
+    pointer = node.put_many("t", VALUES)
+    with member(batch=4, commit="manual") as reader:
+        reader.receive()
+        assert reader.commit(b"a plan") == {b"t": pointer - 6}
+        assert reader.commit() == {}
+        reader.receive()
+    told = node.control("group_positions", group="billing")
+    assert {unit: tuple(position) for unit, position in told.items()} == {
+        b"t": (pointer - 6, b"a plan")
+    }
+
+
+def test_what_is_committed_before_never_comes_twice(node, member):
+    pointer = node.put_many("t", VALUES)
+    reader = member(batch=4, commit="before")
+    assert values(reader.receive()) == VALUES[:4]
+    assert positions(node) == {b"t": pointer - 6}
+    iterator = iter(reader)
+    next(iterator)
+    assert positions(node) == {b"t": pointer - 2}
+    reader.close()  # in good order, so that the others of that batch are not lost
+    assert positions(node) == {b"t": pointer - 5}
+
+
+def test_members_share_the_units(node, member):
+    topics = ["t-0", "t-1", "t-2", "t-3"]
+    first = member(topics, follow=True)
+    first.receive(0)
+    second = member(topics, follow=True)
+    second.receive(0)
+
+    def is_shared():
+        first.receive(0)
+        second.receive(0)
+        found = list(owners(node).values())
+        return sorted(map(found.count, set(found))) == [2, 2]
+
+    wait_until(is_shared, 5)
+    for topic in topics:
+        node.put_many(topic, [topic.encode()] * 3)
+    found = receive_all((first, second), 12)
+    assert {(each.topic, each.value) for each in found} == {
+        (t.encode(), t.encode()) for t in topics
+    }
+
+
+def test_who_leaves_hands_on_at_once_what_it_had(node, member):
+    node.put_many("t", VALUES)
+    first, second = member(follow=True), member(follow=True)
+    assert values(first.receive()) == VALUES
+    assert second.receive(0.01) == []
+    first.close()
+    begin_s = time.monotonic()
+    assert values(second.receive()) == VALUES  # nothing of it was dealt with
+    assert time.monotonic() - begin_s < 1
+
+
+def test_a_unit_waits_for_what_is_in_hand_before_another_member_has_it(node, member):
+    topics = ["a", "b"]
+    for topic in topics:
+        node.put_many(topic, VALUES)
+    first = member(topics, follow=True, batch=3)
+    in_hand = first.receive()
+    second = member(topics, follow=True)
+    taken = second.receive(0.3)
+    if in_hand[0].topic == b"b":  # the one that is to go
+        assert taken == []
+    first.receive(0)
+    found = receive_all((first, second), 20 - 6)
+    topic = in_hand[0].topic
+    again = [each for each in [*taken, *found] if each.topic == topic and each in in_hand]
+    assert again == []
+
+
+def test_a_unit_waits_no_longer_than_it_may(node, member):
+    topics = ["a", "b"]
+    for topic in topics:
+        node.put_many(topic, VALUES)
+    first = member(topics, follow=True, handover_s=0.05)
+    first.receive()
+    second = member(topics, follow=True)
+    assert second.receive(5)
+
+
+@pytest.mark.parametrize("start", ["oldest", "newest", "time", "pointer"])
+def test_where_a_group_begins_that_was_never_there(node, member, start):
+    pointer = node.put_many("t", VALUES)
+    node.put_many("t", [b"later"])
+    places = {"time": datetime.fromtimestamp((pointer - 4) / 1e6, UTC), "pointer": pointer - 2}
+    with member(start=places.get(start, start)) as reader:
+        found = values(reader)
+    expected = {"oldest": VALUES, "newest": [], "time": VALUES[5:], "pointer": VALUES[8:]}[start]
+    assert found == ([] if start == "newest" else [*expected, b"later"])
+    with member(start=places.get(start, start)) as reader:
+        assert values(reader) == []
+
+
+def test_a_consumer_without_a_group_begins_at_a_time_too(node, consumers):
+    pointer = node.put_many("t", VALUES)
+    reader = consumers(node, start=datetime.fromtimestamp((pointer - 2) / 1e6, UTC))
+    assert values(reader) == VALUES[7:]
+
+
+def test_newest_is_what_came_since_the_group_was_made(node, member):
+    with member(["t", "u"], start="newest"):
+        pass
+    node.put("u", b"while nobody was there")
+    with member(["t", "u"], start="newest") as reader:
+        assert values(reader) == [b"while nobody was there"]
+
+
+def test_a_group_of_other_topics_is_refused(node, member):
+    with member():
+        pass
+    with pytest.raises(GroupMismatch, match="topics"):
+        member("u").receive()
+
+
+def test_groups_are_not_for_kafka(consumers):
+    with pytest.raises(OptionError, match="group"):
+        consumers("kafka://localhost:9092", group="billing")
+
+
+def test_many_topics_are_for_groups(consumers):
+    with pytest.raises(OptionError, match="topics"):
+        consumers("poe://localhost", ["a", "b"])
+
+
+def test_only_members_commit(node, consumers):
+    with pytest.raises(OptionError, match="group"):
+        consumers(node).commit()
+
+
+def test_topics_that_come_later_are_read_by_a_pattern(node, member):
+    node.put("web.1", b"one")
+    node.put("other", b"other")
+    with member(["web.*"], follow=True) as reader:
+        assert values(reader.receive()) == [b"one"]
+        node.put("web.2", b"two")
+        (received,) = reader.receive(5)
+        assert (received.topic, received.value) == (b"web.2", b"two")
+
+
+def test_a_member_that_was_ended_joins_anew(node, member):
+    node.put_many("t", VALUES)
+    reader = member(follow=True)
+    assert values(reader.receive()) == VALUES
+    reader.receive(0)
+    wait_until(lambda: positions(node)[b"t"], 5)
+    node.control("group_reset", group="billing", to="oldest", force=True)
+    assert values(reader.receive(5)) == VALUES
+
+
+def test_a_server_that_starts_again_is_joined_again(serve, consumers, tmp_path):
+    node = serve(dir=tmp_path / "data")
+    port = node.address[1]
+    node.put_many("t", VALUES)
+    reader = consumers(node, group="billing", follow=True, commit_interval_s=0.01)
+    assert values(reader.receive()) == VALUES
+    reader.receive(0)
+    wait_until(lambda: positions(node)[b"t"], 5)
+    node.stop()
+    node = serve(dir=tmp_path / "data", port=port)
+    node.put("t", b"more")
+    assert values(reader.receive(20)) == [b"more"]
+
+
+def test_another_start_of_an_instance_has_what_the_first_had(node, member):
+    node.put_many("t", VALUES)
+    first = member(instance="a", follow=True)
+    first.receive()
+    second = member(instance="a", follow=True)
+    assert values(second.receive(5)) == VALUES
+    with pytest.raises(GroupFenced, match="started again"):
+        first.receive(5)
+
+
+def test_a_seek_moves_the_group_too(node, member):
+    pointer = node.put_many("t", VALUES)
+    with member() as reader:
+        list(reader)
+        assert reader.position() == {b"t": pointer}
+        reader.seek({b"t": pointer - 3})
+        assert values(reader) == VALUES[7:]
+        reader.seek("oldest")
+        assert values(reader) == VALUES
+
+
+def test_what_was_deleted_before_the_group_has_read_it_is_told(shedding, consumers):
+    pointers = put_segments(shedding, *VALUES[:4])
+    with consumers(shedding, group="billing", batch=1) as reader:
+        assert values(reader.receive()) == VALUES[:1]
+    shedding.control("trim", topic="t", pointer=pointers[2])
+    with consumers(shedding, group="billing") as reader:
+        with pytest.raises(MessagesLost) as lost:
+            reader.receive()
+        assert (lost.value.topic, lost.value.pointer_high) == (b"t", pointers[2])
+        reader.seek({lost.value.topic: lost.value.pointer_high})
+        assert values(reader) == VALUES[3:4]
+
+
+@pytest.mark.slow
+def test_a_busy_event_loop_costs_no_membership(node):
+    node.put_many("t", VALUES)
+    members: list[bytes | None] = []
+
+    async def read():
+        options = {"group": "billing", "group_options": {"session_s": 1}}
+        async with AsyncConsumer(url(node), "t", **options) as reader:
+            members.append(owners(node)[b"t"])
+            async for received in reader:
+                if received.value == VALUES[0]:
+                    time.sleep(2)  # noqa: ASYNC251 - a handler that computes
+            members.append(owners(node)[b"t"])
+
+    asyncio.run(read())
+    first, second = members
+    assert first == second is not None
