@@ -68,9 +68,10 @@ class DeadLetters:
             records = IndexedRecords.of(found.entries, memoryview(found.records.read()))
             letters += [_letter(dying, *each) for each in _messages(records)]
             pointer = found.records.last_pointer
-        if letters:
-            put_id = PutId(self._state.definition.id, dying.epoch, dying.sequence)
-            await self._handler.put(self.topic, letters, None, put_id)
+        # Also of messages that are gone: without this put those behind it would be refused.
+        letters = letters or [envelope.encode(None, b"", {**_headers(dying), "poe.gone": b"1"})]
+        put_id = PutId(self._state.definition.id, dying.epoch, dying.sequence)
+        await self._handler.put(self.topic, letters, None, put_id)
 
 
 def _messages(records: IndexedRecords) -> Iterator[tuple[int, bytes]]:
@@ -79,13 +80,16 @@ def _messages(records: IndexedRecords) -> Iterator[tuple[int, bytes]]:
         yield pointer, bytes(records.data[begin + RECORD_HEADER_BYTES : end])
 
 
-def _letter(dying: Dying, pointer: int, message: bytes) -> bytes:
-    headers = {
+def _headers(dying: Dying) -> dict[str, bytes]:
+    return {
         "poe.topic": dying.unit,
-        "poe.pointer": str(pointer).encode(),
         "poe.attempts": str(dying.attempts).encode(),
         "poe.reason": dying.reason.encode("utf-8", "replace"),
     }
+
+
+def _letter(dying: Dying, pointer: int, message: bytes) -> bytes:
+    headers = {**_headers(dying), "poe.pointer": str(pointer).encode()}
     try:
         key, value, had = envelope.decode(message)
     except InvalidEnvelope:

@@ -75,6 +75,10 @@ class Leasing:
             lost = tuple(shared.acknowledge(request.done, request.failed, now_us))
         if not request.limit:
             return Leased(Lease(lost=lost), None)
+        if not request.wait_s:
+            # Nobody may be looking out for it: what has come is found by looking.
+            for unit, _ in list(shared.idle_units()):
+                shared.arrived(unit)
         leased = await self._find(request, lost, now_us)
         if leased is None and request.wait_s:
             wait_s = min(request.wait_s, WAIT_MAX_S)

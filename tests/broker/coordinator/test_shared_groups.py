@@ -224,6 +224,36 @@ def test_a_poll_is_answered_when_something_comes(queue):
     assert lease.id
 
 
+def test_who_does_not_wait_gets_what_came_after_there_was_nothing(queue):
+    queue.put(1)
+    queue.join(ANN)
+    queue.ask(ANN)
+    assert queue.values_of(ANN)[1] == []
+    queue.put(1)
+    assert queue.values_of(ANN)[1] == [b"0"]
+
+
+def test_a_dead_letter_whose_message_is_gone_says_so_and_holds_no_other_up(queue, monkeypatch):
+    queue.put(1)
+    queue.sim.advance(0.1)
+    [pointer] = queue.put(1)
+    queue.join(ANN, retry_s=0)
+    leases = [queue.ask(ANN, limit=1)[0] for _ in range(2)]
+    failed = [Failed(each.id, each.after, each.last, "dead", None, "bad") for each in leases]
+    get_range = RequestHandler.get_range
+
+    async def gone(self, topic, request):
+        is_gone = topic == b"jobs" and request.pointer < leases[0].last
+        return None if is_gone else await get_range(self, topic, request)
+
+    monkeypatch.setattr(RequestHandler, "get_range", gone)
+    queue.ask(ANN, limit=0, failed=failed)
+    letters = [envelope.decode(each) for _, each in read_by_next(queue.sim.node, b"workers.dead")]
+    assert [value for _, value, _ in letters] == [b"", b"0"]
+    assert letters[0][2]["poe.gone"] == b"1"
+    assert queue.unit()["floor"] == pointer
+
+
 def test_a_poll_ends_with_nothing_when_its_time_is_over(queue):
     queue.join(ANN, session_s=60)
     answers: list[Any] = []
