@@ -30,6 +30,8 @@ MEMBER_BYTES = 16
 _U64_MAX = 2**64 - 1
 _SIZE = Struct(">I")
 
+_pack = msgpack.Packer().pack  # one for all: to make one costs as much as to pack
+
 Verdict = Literal["retry", "dead", "release"]
 """What is to become of messages that were not done: try again and count it, never try again, or
 give them back uncounted."""
@@ -216,7 +218,7 @@ class LeaseReply:
     @classmethod
     def head(cls, lease: Lease, entries: bytes, records_size: int) -> bytes:
         """Return what to send before `records_size` bytes of a data file."""
-        packed: bytes = msgpack.packb(lease)
+        packed: bytes = _pack(lease)
         parts = (_SIZE.pack(len(packed)), packed, _SIZE.pack(len(entries) // ENTRY_BYTES), entries)
         body_size = sum(map(len, parts)) + records_size
         return b"".join((frame_header(cls.MESSAGE_TYPE, body_size), *parts))

@@ -22,6 +22,7 @@ from poe.broker.connection.reply import make_reply
 from poe.broker.connection.stream import Stream, cut_short
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.byte_budget import ByteBudget, Holding, Room
+from poe.broker.requests.groups import begin_lease
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import ConnectionClosed, Overloaded, PoeError, RemoteProtocolError
 from poe.errors.tracebacks import drop_tracebacks
@@ -32,6 +33,8 @@ from poe.protocol import (
     DataReply,
     ErrorReply,
     FrameReader,
+    LeaseReply,
+    LeaseRequest,
     Messages,
     PointerRequest,
     PutReply,
@@ -290,6 +293,13 @@ class Connection(GenServer):
             begun = begin_put(self._own_cell, self._routes, *request)
             if begun is not None and begun.is_done and type(begun.value) is int:
                 return self._reply(PutReply.frame(begun.value))
+        elif type(request) is LeaseRequest:
+            begun = begin_lease(self._own_cell, request, self._room)
+            if begun is not None and begun.is_done and (leased := begun.value) is not None:
+                lease, found = leased
+                if found is not None:
+                    head = LeaseReply.head(lease, found.entries, found.records.length)
+                    return self._reply(head, found.records)
         return self._serve_waiting(request, begun)
 
     def _reply(self, head: bytes | memoryview, records: FileSlice | None = None) -> Waiting | None:

@@ -51,7 +51,7 @@ async def make_reply(
             case RangeRequest():
                 return await _indexed_reply(handler, request, room)
             case LeaseRequest():
-                return await _lease_reply(handler, request, room)
+                return await _lease_reply(handler, request, begun, room)
             case PutRequest():
                 topic, messages, put_id = request
                 return PutReply.frame(await handler.put(topic, messages, begun, put_id)), None
@@ -91,18 +91,17 @@ async def _indexed_reply(handler: RequestHandler, request: RangeRequest, room: R
     return memoryview(head), found.records
 
 
-async def _lease_reply(handler: RequestHandler, request: LeaseRequest, room: Room) -> Reply:
-    """Tell a group what became of its messages, and find more: bounded as those of a range.
-
-    A long poll is cut into slices, so that nothing is leased to a client that has gone meanwhile.
-    """
+async def _lease_reply(
+    handler: RequestHandler, request: LeaseRequest, begun: Call | None, room: Room
+) -> Reply:
+    """Tell a group what became of its messages, and find more: bounded as those of a range."""
     check_name(request.group)
     limit = min(request.limit, RANGE_COUNT_MAX)
     if not room.holding.may_hold(limit * ENTRY_BYTES):
         limit = room.holding.budget.share_bytes // ENTRY_BYTES
     bytes_max = min(request.bytes_max, room.frame_max // 2 - ENTRY_BYTES)
     asked = replace(request, limit=limit, bytes_max=bytes_max)
-    lease, found = await lease_messages(handler, asked)
+    lease, found = await lease_messages(handler, asked, begun)
     if found is None:
         return LeaseReply.head(lease, b"", 0), None
     head = LeaseReply.head(lease, found.entries, found.records.length)

@@ -36,12 +36,6 @@ class DeadLetters:
         name = definition.options.dead_letter_topic or f"{definition.name}.dead"
         return name.encode("utf-8", "surrogateescape")
 
-    def are_due(self) -> bool:
-        """Whether there is something to bury."""
-        return (
-            self._state.definition.mode == "shared" and self._state.shared.next_dying() is not None
-        )
-
     async def bury(self, write: Callable[[], Awaitable[None]]) -> None:
         """Put all that is dying onto the topic, and write that it is dead.
 

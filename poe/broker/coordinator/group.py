@@ -14,6 +14,7 @@ from typing import Any, cast
 from weakref import proxy
 
 from poe.actors import NO_REPLY, Call, Error, GenServer, Timer
+from poe.broker.appendix.message import Put
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Kind, encode
 from poe.broker.coordinator.group_progress import GroupProgress
 from poe.broker.coordinator.group_topics import GroupTopics
@@ -78,6 +79,7 @@ class Group(GenServer):
         self._state = state
         self._topics = topics
         self._clock = clock
+        self._routes = routes
         self._handler = RequestHandler(cast("GenServer", proxy(self)), routes)
         self._progress = GroupProgress(self._handler, routes, state)
         self._leasing: Leasing | None = None
@@ -138,7 +140,7 @@ class Group(GenServer):
         """Do what a change brings about for others, and set the alarm for the next one."""
         try:
             await self._write()
-            if self._leasing is not None:
+            if self._leasing is not None and self._leasing.has_work:
                 await self._leasing.go_on(now_us, self._write)
         except PoeError as error:
             logger.error("group %s: %s", self._state.definition.name, error)
@@ -181,7 +183,7 @@ class Group(GenServer):
         if not self._unwritten:
             return
         message = encode(Kind.CHANGES, self._state.definition, self._unwritten)
-        await self._handler.put(GROUPS_TOPIC, [message])
+        await self._put(message)
         self._unwritten = []
         self._changes_bytes += len(message)
         if self._changes_bytes > _SNAPSHOT_RATIO * self._snapshot_bytes:
@@ -189,10 +191,20 @@ class Group(GenServer):
 
     async def _write_snapshot(self) -> None:
         message = encode(Kind.SNAPSHOT, self._state.definition, self._state.snapshot())
-        pointer = await self._handler.put(GROUPS_TOPIC, [message])
+        pointer = await self._put(message)
         self._changes_bytes = 0
         self._snapshot_bytes = max(len(message), _SNAPSHOT_BYTES_MIN)
         self.cast(GROUPS, SnapshotTaken(self._state.definition.name, pointer))
+
+    async def _put(self, message: bytes) -> int:
+        """Append to the log: mostly by one call, which is done at once."""
+        messages, begun = [message], None
+        route = self._routes.get(GROUPS_TOPIC)
+        if route is not None:
+            begun = self.call(route.writer, Put(messages), timeout_s=None)
+            if begun.is_done and type(begun.value) is int:
+                return begun.value
+        return await self._handler.put(GROUPS_TOPIC, messages, begun)
 
     # ---- requests -------------------------------------------------------------------------------
 

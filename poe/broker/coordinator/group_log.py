@@ -25,6 +25,10 @@ from poe.errors import CorruptGroup, GroupMismatch, PoeError
 GROUPS_TOPIC: Final = b"poe.groups"
 
 
+_pack = msgpack.Packer().pack
+"""Actors of one loop share it: one that is made for each message costs as much as the packing."""
+
+
 class Kind(IntEnum):
     """What a message of the log holds."""
 
@@ -54,8 +58,7 @@ class Entry(NamedTuple):
 
 def encode(kind: Kind, definition: GroupDefinition, content: Any) -> bytes:  # noqa: ANN401 - any msgpack value
     """Return the message that holds something of a group."""
-    packed = msgpack.packb(content)
-    message: bytes = msgpack.packb((int(kind), definition.name, definition.id, packed))
+    message: bytes = _pack((int(kind), definition.name, definition.id, _pack(content)))
     return message
 
 

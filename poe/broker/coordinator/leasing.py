@@ -7,7 +7,7 @@ connection sends it from the file. Who finds nothing may wait; one actor a unit 
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from poe.actors import NO_REPLY, ActorRef, Call, GenServer, Timer
 from poe.broker.appendix.message import GetRange
@@ -15,7 +15,7 @@ from poe.broker.coordinator.dead_letters import DeadLetters
 from poe.broker.coordinator.unit_watch import News, UnitWatch
 from poe.broker.groups.lease import Want
 from poe.broker.groups.state import GroupState
-from poe.broker.requests.request_handler import WAIT_MAX_S, RequestHandler
+from poe.broker.requests.request_handler import WAIT_SLICE_S, RequestHandler
 from poe.errors import CorruptRecord, PoeError
 from poe.protocol.leases import Lease, LeaseRequest
 from poe.record import ENTRY_BYTES
@@ -81,11 +81,16 @@ class Leasing:
                 shared.arrived(unit)
         leased = await self._find(request, lost, now_us)
         if leased is None and request.wait_s:
-            wait_s = min(request.wait_s, WAIT_MAX_S)
+            wait_s = min(request.wait_s, WAIT_SLICE_S)
             timer = self._actor.send_after(wait_s, LeasePollEnded(caller))
             self._polls[caller] = _Poll(request, lost, timer)
             return NO_REPLY
         return leased or Leased(Lease(lost=lost), None)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether somebody waits for messages, or messages are to be buried."""
+        return bool(self._polls) or self._state.shared.next_dying() is not None
 
     async def go_on(self, now_us: int, write: Callable[[], Awaitable[None]]) -> None:
         """Do what a change, which is written, brings about: `write` writes what that changes.
@@ -93,8 +98,7 @@ class Leasing:
         Raises:
             PoeError: dead letters cannot be put now, or what has changed be written.
         """
-        if self._dead_letters.are_due():
-            await self._dead_letters.bury(write)
+        await self._dead_letters.bury(write)
         if self._polls:
             await self._serve(now_us)
             await write()
@@ -139,9 +143,8 @@ class Leasing:
         """Lease what comes next to a member; None where nothing does."""
         shared, bytes_max = self._state.shared, request.bytes_max
         while (want := shared.want(request.member, request.limit, bytes_max, now_us)) is not None:
-            asked = GetRange(want.after, want.last, want.limit, want.bytes_max)
             try:
-                found = await self._handler.get_range(want.unit, asked)
+                found = await self._read(want)
             except CorruptRecord as error:
                 self._skip(want, error, now_us)
                 continue
@@ -158,6 +161,16 @@ class Leasing:
             )
             return Leased(told, found)
         return None
+
+    async def _read(self, want: Want) -> IndexedSlice | None:
+        """Find messages: mostly by one call, which is done at once."""
+        asked = GetRange(want.after, want.last, want.limit, want.bytes_max)
+        route = self._handler.routes.get(want.unit)
+        if route is not None:
+            call = self._actor.call(route.reader(want.after), asked, timeout_s=None)
+            if call.is_done and call.value is not None:
+                return cast("IndexedSlice", call.value)
+        return cast("IndexedSlice | None", await self._handler.get_range(want.unit, asked))
 
     def _skip(self, want: Want, error: CorruptRecord, now_us: int) -> None:
         """Go on behind damage: nobody can work on it, and all would wait for it."""

@@ -16,6 +16,13 @@ class Timed(Protocol):
 _T = TypeVar("_T", bound=Timed)
 
 
+def earlier(one_us: int | None, other_us: int | None) -> int | None:
+    """Return the earlier of two times, either of which may be none."""
+    if one_us is None or other_us is None:
+        return other_us if one_us is None else one_us
+    return min(one_us, other_us)
+
+
 class Deadlines(Generic[_T]):
     """The deadlines of some things.
 

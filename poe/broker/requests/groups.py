@@ -4,20 +4,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from poe.actors import Call
+from poe.actors.server_cell import ServerCell
 from poe.broker.groups.membership import MemberInfo
 from poe.broker.groups.options import check_name
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
+from poe.broker.requests.byte_budget import Room
 from poe.broker.requests.request_handler import WAIT_MAX_S, WAIT_SLICE_S, RequestHandler
-from poe.broker.requests.retry import until_answered
-from poe.errors import PointerOutOfRange, RemoteProtocolError
+from poe.broker.requests.retry import may_repeat, until_answered
+from poe.errors import ActorDead, PointerOutOfRange, RemoteProtocolError
 from poe.protocol.leases import LEASE_COUNT_MAX, MEMBER_BYTES, Failed, LeaseRequest
+from poe.record import ENTRY_BYTES
 from poe.storage import POINTER_MAX
 
 GROUPS: Final = "groups"
 """Name of the actor that knows all groups."""
 
 _SECONDS_MAX = 3600.0
+_FEW_COUNT = 1024
+"""Messages of which the index entries need no room that has to be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +87,25 @@ async def ask_group(
     return await until_answered(actor, handler.routes, b"", ask)
 
 
-async def lease_messages(handler: RequestHandler, request: LeaseRequest) -> Any:  # noqa: ANN401
+def begin_lease(cell: ServerCell, request: LeaseRequest, room: Room) -> Call | None:
+    """Make the call that a lease usually takes; None where the group does not run.
+
+    Mostly it is done at once, and its value a lease and its messages. `lease_messages` goes on from
+    it if not.
+    """
+    if request.limit > _FEW_COUNT or request.bytes_max > room.frame_max // 2 - ENTRY_BYTES:
+        return None
+    group = cell.system.find(address_of(request.group))
+    return None if group is None else cell.call_leaf(group.address, request)
+
+
+async def lease_messages(
+    handler: RequestHandler, request: LeaseRequest, begun: Call | None = None
+) -> Any:  # noqa: ANN401 - a lease, and where its messages lie
     """Ask a group for messages; while nothing comes, look now and then who still wants them.
+
+    `begun` is the first call for it, if one was made. A group answers after `WAIT_SLICE_S`, so that
+    nothing is leased to a client that has gone meanwhile.
 
     Raises:
         GroupError: as the group says.
@@ -91,20 +114,27 @@ async def lease_messages(handler: RequestHandler, request: LeaseRequest) -> Any:
     find = FindGroup(request.group)
     left_s = min(request.wait_s, WAIT_MAX_S)
     lost: tuple[int, ...] = ()
+    asked = request
     while True:
-        slice_s = min(left_s, WAIT_SLICE_S)
-        leased = await ask_group(handler, find, replace(request, wait_s=slice_s))
-        lost = lost or leased.lease.lost
-        left_s -= slice_s
-        if leased.found is not None or left_s <= 0 or not handler.is_wanted:
+        try:
+            leased = await (begun or ask_group(handler, find, asked))
+        except ActorDead as error:
+            if begun is None or not may_repeat(error, is_put=False):
+                raise
+            begun = None
+            continue
+        begun = None
+        lease, found = leased
+        lost = lost or lease.lost
+        is_over = left_s <= WAIT_SLICE_S or not handler.is_wanted
+        if found is not None or is_over:
             break
-        request = replace(request, done=(), failed=())  # these are told
-    lease = leased.lease
-    if leased.found is not None and slice_s and not handler.is_wanted:
+        left_s -= WAIT_SLICE_S
+        asked = replace(request, done=(), failed=(), wait_s=left_s)  # the others are told
+    if found is not None and left_s and not handler.is_wanted:
         given_back = Failed(lease.id, lease.after, lease.last, "release")
-        back = replace(request, limit=0, wait_s=0.0, done=(), failed=(given_back,))
-        await ask_group(handler, find, back)
-    return leased._replace(lease=lease._replace(lost=lost))
+        await ask_group(handler, find, replace(asked, limit=0, done=(), failed=(given_back,)))
+    return lease._replace(lost=lost), found
 
 
 async def group_operation(handler: RequestHandler, op: str, arguments: Arguments) -> Any:  # noqa: ANN401
