@@ -3,10 +3,11 @@
 import json
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from itertools import count, pairwise
 from select import PIPE_BUF
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -33,7 +34,10 @@ from poe.cli.output import (
 from poe.cli.sentence import sentence_of
 from poe.errors import CorruptRecord, PoeError, UnknownTopic
 from poe.protocol import FOLLOW_WAIT_S, Record, Socket
-from poe.record import POINTER_MAX
+from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+
+Rows: TypeAlias = Sequence[Record] | Sequence[tuple[int, bytes, int]]
+"""Pointers and messages, for JSON with their ordinals."""
 
 _BATCH_COUNT = 1000
 
@@ -118,7 +122,7 @@ def read(  # noqa: PLR0913 - a command line option each
 
     Formats: `lines` ends each message with "\n"; `joined` writes "\n" between messages but not
     after the last; `raw` writes nothing but the messages; `json` writes an object per line with
-    pointer and message, or message_base64 where the message is not UTF-8.
+    ordinal, pointer and message, or message_base64 where the message is not UTF-8.
 
     When it is interrupted or fails, it tells the pointer to continue from.
     """
@@ -134,13 +138,12 @@ def read(  # noqa: PLR0913 - a command line option each
             _check_known(connection, topic)
         if pointer is None:
             pointer = _newest_pointer(connection, topic) if start is Start.LATEST else 0
-        batches = _batches(connection, topic, pointer, limit, follow=follow)
+        read_some = _read_numbered if output_format is Format.JSON else Socket.read
+        batches = _batches(connection, read_some, topic, pointer, limit, follow=follow)
         return _copy(batches if follow else _with_progress(batches), pointer, encode)
 
 
-def _copy(
-    batches: Iterator[list[Record]], pointer: int, encode: Callable[[list[Record], bool], bytes]
-) -> ExitCode:
+def _copy(batches: Iterator[Rows], pointer: int, encode: Callable[[Rows, bool], bytes]) -> ExitCode:
     """Write all batches that follow a pointer; tell where to continue when it ends early."""
     is_first = True
     under_way_count = 0
@@ -174,7 +177,7 @@ def _copy(
     return code
 
 
-def _with_progress(batches: Iterator[list[Record]]) -> Iterator[list[Record]]:
+def _with_progress(batches: Iterator[Rows]) -> Iterator[Rows]:
     """Show on a terminal how much was read, while the messages themselves go somewhere else."""
     if is_terminal(sys.stdout) or not is_terminal(sys.stderr):
         yield from batches
@@ -190,18 +193,35 @@ def _with_progress(batches: Iterator[list[Record]]) -> Iterator[list[Record]]:
     ) as progress:
         task = progress.add_task("", total=None, told="")
         for records in batches:
-            size_bytes += sum(len(message) for _, message in records)
+            size_bytes += sum(len(record[1]) for record in records)
             told = f"{size_bytes / 1e6:,.1f} MB"
             progress.update(task, advance=len(records), told=told)
             yield records
 
 
-def _batches(
-    connection: Socket, topic: bytes, pointer: int, limit: int | None, *, follow: bool
-) -> Iterator[list[Record]]:
+def _read_numbered(
+    connection: Socket, topic: bytes, pointer: int, limit: int
+) -> list[tuple[int, bytes, int]]:
+    """Read records that follow a pointer, with their ordinals."""
+    found = connection.read_range(topic, pointer, POINTER_MAX, limit)
+    data = bytes(found.data)
+    bounds = pairwise(found.starts.tolist())
+    messages = (data[start + RECORD_HEADER_BYTES : end] for start, end in bounds)
+    return list(zip(found.pointers.tolist(), messages, count(found.ordinal), strict=False))
+
+
+def _batches(  # noqa: PLR0913 - a topic, how it is read, and from where to where
+    connection: Socket,
+    read_some: Callable[[Socket, bytes, int, int], Rows],
+    topic: bytes,
+    pointer: int,
+    limit: int | None,
+    *,
+    follow: bool,
+) -> Iterator[Rows]:
     """Read records that follow a pointer until there are no more, or for ever."""
     while limit is None or limit > 0:
-        records = connection.read(topic, pointer, min(_BATCH_COUNT, limit or _BATCH_COUNT))
+        records = read_some(connection, topic, pointer, min(_BATCH_COUNT, limit or _BATCH_COUNT))
         if records:
             yield records
             pointer = records[-1][0]
@@ -231,9 +251,7 @@ def _newest_pointer(connection: Socket, topic: bytes) -> int:
     return max((segment["pointer_high"] or 0 for segment in segments), default=0)
 
 
-def _encoder(
-    output_format: Format, *, with_pointers: bool
-) -> Callable[[list[Record], bool], bytes]:
+def _encoder(output_format: Format, *, with_pointers: bool) -> Callable[[Rows, bool], bytes]:
     """Return what turns a batch into bytes; it is told whether the batch is the first."""
     match output_format:
         case Format.JSON:
@@ -241,22 +259,23 @@ def _encoder(
         case Format.LINES if with_pointers:
             return lambda records, _: b"".join(b"%d\t%b\n" % record for record in records)
         case Format.LINES:
-            return lambda records, _: b"".join(b"%b\n" % message for _, message in records)
+            return lambda records, _: b"".join(b"%b\n" % record[1] for record in records)
         case Format.RAW:
-            return lambda records, _: b"".join(message for _, message in records)
+            return lambda records, _: b"".join(record[1] for record in records)
         case Format.JOINED:
             return _join
 
 
-def _join(records: list[Record], is_first: bool) -> bytes:  # noqa: FBT001 - as `_encoder` says
-    joined = b"\n".join(message for _, message in records)
+def _join(records: Rows, is_first: bool) -> bytes:  # noqa: FBT001 - as `_encoder` says
+    joined = b"\n".join(record[1] for record in records)
     return joined if is_first else b"\n" + joined
 
 
-def _as_json(record: Record) -> bytes:
-    pointer, message = record
+def _as_json(record: tuple[int, bytes, int]) -> bytes:
+    pointer, message, ordinal = record
+    content = {"ordinal": ordinal, "pointer": pointer}
     try:
-        content = {"pointer": pointer, "message": message.decode()}
+        content["message"] = message.decode()
     except UnicodeDecodeError:
-        content = {"pointer": pointer, "message_base64": b64encode(message).decode()}
+        content["message_base64"] = b64encode(message).decode()
     return json.dumps(content, ensure_ascii=False).encode() + b"\n"

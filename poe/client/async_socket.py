@@ -164,6 +164,14 @@ class AsyncSocket:
         """Tell what a `read_range` would return, without its bytes, see `Socket.span`."""
         return await self._ask(exchange.span(topic, pointer, last, limit, bytes_max))
 
+    async def ordinal(self, topic: bytes | str, pointer: int) -> int:
+        """Return the ordinal of the first message behind `pointer`, see `Socket.ordinal`."""
+        return await self._ask(exchange.ordinal(topic, pointer))
+
+    async def pointer_at(self, topic: bytes | str, ordinal: int) -> int | None:
+        """Return the pointer of the first message with an ordinal, see `Socket.pointer_at`."""
+        return await self._ask(exchange.pointer_at(topic, ordinal))
+
     async def trim(self, topic: bytes | str, pointer: int) -> int:
         """Delete the segments that hold nothing behind `pointer`, see `Socket.trim`."""
         return await self._ask(exchange.trim(topic, pointer))

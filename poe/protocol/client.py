@@ -311,6 +311,27 @@ class Socket:
         """
         return self._ask(exchange.span(topic, pointer, last, limit, bytes_max))
 
+    def ordinal(self, topic: bytes | str, pointer: int) -> int:
+        """Return the ordinal of the first message behind `pointer`; where none is, the next one.
+
+        Differences of ordinals are numbers of messages, but for those that damage has cost.
+
+        Raises:
+            PointerOutOfRange: nothing was sent.
+            UnknownTopic: nobody put anything onto it.
+            PoeError: as `control`.
+        """
+        return self._ask(exchange.ordinal(topic, pointer))
+
+    def pointer_at(self, topic: bytes | str, ordinal: int) -> int | None:
+        """Return the pointer of the first message with an ordinal, or a greater one; None: not yet.
+
+        Raises:
+            UnknownTopic: nobody put anything onto it.
+            PoeError: as `control`.
+        """
+        return self._ask(exchange.pointer_at(topic, ordinal))
+
     def trim(self, topic: bytes | str, pointer: int) -> int:
         """Delete the segments that hold nothing behind `pointer`; return how many. The topic stays.
 

@@ -183,6 +183,18 @@ def span(
     return control("span", arguments, lambda found: None if found is None else Span(*found))
 
 
+def ordinal(topic: bytes | str, pointer: int) -> Exchange[int]:
+    """Ask for the ordinal of the first message behind a pointer."""
+    check_pointer(pointer)
+    return control("ordinal", {"topic": topic_bytes(topic), "pointer": pointer}, int)
+
+
+def pointer_at(topic: bytes | str, ordinal: int) -> Exchange[int | None]:
+    """Ask for the pointer of the first message with an ordinal, or a greater one."""
+    arguments = {"topic": topic_bytes(topic), "ordinal": ordinal}
+    return control("pointer", arguments, lambda found: None if found is None else int(found))
+
+
 def trim(topic: bytes | str, pointer: int) -> Exchange[int]:
     """Delete segments up to a pointer; how many."""
     check_pointer(pointer)

@@ -216,10 +216,11 @@ class LeaseReply:
     records: IndexedRecords
 
     @classmethod
-    def head(cls, lease: Lease, entries: bytes, records_size: int) -> bytes:
+    def head(cls, lease: Lease, entries: bytes, records_size: int, ordinal: int = 0) -> bytes:
         """Return what to send before `records_size` bytes of a data file."""
         packed: bytes = _pack(lease)
-        parts = (_SIZE.pack(len(packed)), packed, _SIZE.pack(len(entries) // ENTRY_BYTES), entries)
+        prefix = IndexedReply.prefix(len(entries) // ENTRY_BYTES, ordinal)
+        parts = (_SIZE.pack(len(packed)), packed, prefix, entries)
         body_size = sum(map(len, parts)) + records_size
         return b"".join((frame_header(cls.MESSAGE_TYPE, body_size), *parts))
 

@@ -24,7 +24,7 @@ RANGE_BYTES = 8 * 1024 * 1024
 """Bytes of records to ask for at a time, where nothing else is said."""
 
 _NUMBERS = Struct(">7s7sII")
-_COUNT = Struct(">I")
+_PREFIX = Struct(">IQ")
 
 
 class _RangeFields(NamedTuple):
@@ -96,11 +96,14 @@ class IndexedRecords:
     data: memoryview
     """The records as they lie on disk, see `poe.protocol.records`."""
 
+    ordinal: int = 0
+    """Of the first record; they follow one another."""
+
     def __len__(self) -> int:
         return len(self.pointers)
 
     @classmethod
-    def of(cls, entries: bytes | memoryview, data: memoryview) -> Self:
+    def of(cls, entries: bytes | memoryview, data: memoryview, ordinal: int = 0) -> Self:
         """Return the records up to the first that is not what its entry says.
 
         Every record is looked at, since an entry that lies would give away parts of two messages.
@@ -119,7 +122,8 @@ class IndexedRecords:
                 if not count:
                     raise CorruptRecord(path="the data reply", offset=0)
         end = int(starts[count])
-        return cls(pointers[:count], starts[: count + 1].astype(np.uint64), data[:end])
+        starts = starts[: count + 1].astype(np.uint64)
+        return cls(pointers[:count], starts, data[:end], ordinal)
 
 
 class Span(NamedTuple):
@@ -141,6 +145,7 @@ class IndexedReply:
 
     Wire:
         count    u32
+        ordinal  u64   of the first record; 0 where there is none
         entries  12 bytes each, as in an index file: u56 pointer, u40 offset in the data file
         records  rest  as they lie on disk
     """
@@ -150,11 +155,16 @@ class IndexedReply:
     records: IndexedRecords
 
     @classmethod
-    def head(cls, entries: bytes, records_size: int) -> bytes:
+    def head(cls, entries: bytes, records_size: int, ordinal: int = 0) -> bytes:
         """Return what to send before `records_size` bytes of a data file."""
-        count = _COUNT.pack(len(entries) // ENTRY_BYTES)
-        body_size = len(count) + len(entries) + records_size
-        return b"".join((frame_header(cls.MESSAGE_TYPE, body_size), count, entries))
+        prefix = cls.prefix(len(entries) // ENTRY_BYTES, ordinal)
+        body_size = len(prefix) + len(entries) + records_size
+        return b"".join((frame_header(cls.MESSAGE_TYPE, body_size), prefix, entries))
+
+    @staticmethod
+    def prefix(count: int, ordinal: int) -> bytes:
+        """Return what the body begins with, before the entries."""
+        return _PREFIX.pack(count, ordinal)
 
     @classmethod
     def decode(cls, body: memoryview) -> Self:
@@ -166,15 +176,15 @@ class IndexedReply:
             RemoteProtocolError: the body is too short for its entries, or holds records without.
             CorruptRecord: the first record is damaged.
         """
-        if len(body) < _COUNT.size:
+        if len(body) < _PREFIX.size:
             msg = f"indexed reply of {len(body)} bytes has no count"
             raise RemoteProtocolError(msg)
-        count: int = _COUNT.unpack_from(body)[0]
-        entries_end = _COUNT.size + count * ENTRY_BYTES
+        count, ordinal = _PREFIX.unpack_from(body)
+        entries_end = _PREFIX.size + count * ENTRY_BYTES
         if entries_end > len(body) or (count == 0) != (entries_end == len(body)):
             msg = f"indexed reply of {len(body)} bytes cannot hold {count} records"
             raise RemoteProtocolError(msg)
         if len(body) < SCRATCH_BYTES:
             body = memoryview(bytes(body))
-        entries, data = body[_COUNT.size : entries_end], body[entries_end:]
-        return cls(IndexedRecords.of(entries, data.toreadonly()))
+        entries, data = body[_PREFIX.size : entries_end], body[entries_end:]
+        return cls(IndexedRecords.of(entries, data.toreadonly(), ordinal))

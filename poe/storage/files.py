@@ -185,3 +185,6 @@ class IndexedSlice(NamedTuple):
     """As they lie in the index, one for each record."""
 
     records: FileSlice
+
+    ordinal: int
+    """Of the first record."""

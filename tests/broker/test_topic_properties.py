@@ -51,15 +51,30 @@ def test_a_topic_that_was_made_is_described_before_and_after_puts(sim):
     assert made["version"] == 1
     assert made["properties"]["partitions"] == 2
     assert made["properties"]["envelope"] is True
-    empty = {"oldest": None, "newest": None, "messages": 0, "bytes": 0, "segments": 0}
+    empty = {
+        "oldest": None,
+        "newest": None,
+        "first_ordinal": 0,
+        "next_ordinal": 0,
+        "messages": 0,
+        "bytes": 0,
+        "segments": 0,
+    }
     assert made["partitions"] == [{"topic": b"t-0", **empty}, {"topic": b"t-1", **empty}]
     first = sim.node.put(b"t-1", b"1")
     last = sim.node.put(b"t-1", b"2")
     told = describe(sim, b"t")
     assert told["id"] == made["id"]
     assert told["partitions"][1] == {
-        "topic": b"t-1", "oldest": first, "newest": last, "messages": 2, "bytes": 24, "segments": 1,
-    }  # fmt: skip
+        "topic": b"t-1",
+        "oldest": first,
+        "newest": last,
+        "first_ordinal": 0,
+        "next_ordinal": 2,
+        "messages": 2,
+        "bytes": 24,
+        "segments": 1,
+    }
 
 
 def test_a_topic_that_a_put_has_made_is_described_as_it_is_by_default(sim):

@@ -122,6 +122,9 @@ def test_limit_and_json(server):
     assert first["message"] == "é"
     assert second["message_base64"] == "/w=="
     assert first["pointer"] < second["pointer"]
+    assert [first["ordinal"], second["ordinal"]] == [0, 1]
+    behind = poe("read", "t", "--pointer", second["pointer"], "--format=json", port=server.port)
+    assert json.loads(behind.stdout)["ordinal"] == 2
     assert poe("read", "t", "--limit", 0, port=server.port).stdout == b""
     assert poe("read", "t", "--from", "latest", port=server.port).stdout == b""
 

@@ -109,10 +109,11 @@ def test_a_reply_has_its_lease_and_its_records():
         for pointer, offset in [(int(each) >> 40, int(each) & (1 << 40) - 1) for each in entries]
     )
     lease = Lease(5, b"jobs", 3, 9, 1, 29.5, (1, 2))
-    frame = LeaseReply.head(lease, packed, len(data)) + data
+    frame = LeaseReply.head(lease, packed, len(data), 7) + data
     assert int.from_bytes(frame[:4]) == len(frame) - 4
     reply = LeaseReply.decode(memoryview(frame)[6:])
     assert reply.lease == lease
+    assert reply.records.ordinal == 7
     assert reply.records.pointers.tolist() == [7, 9]
     assert bytes(reply.records.data) == data
 

@@ -29,8 +29,9 @@ POINTER = 0x04D5D1F6A1B2C3
 REQUEST = b"\0\0\0\x1d\0\x05\x04\xd5\xd1\xf6\xa1\xb2\xc3\0\0\0\0\0\0\x07\0\0\0\x64\0\0\x01\0topic"
 ENTRIES = b"\0\0\0\0\0\0\x01\x01\0\0\0\x05\0\0\0\0\0\0\x03\x01\0\0\0\x11"
 RECORDS = b"\0\0\0\x08\0\0\0\0\0\0\x01a\0\0\0\x09\0\0\0\0\0\0\x03bc"
-REPLY = b"\0\0\0\x37\0\x06\0\0\0\x02" + ENTRIES + RECORDS
-NOTHING = b"\0\0\0\x06\0\x06\0\0\0\0"
+ORDINAL = b"\0\0\0\1\0\0\0\7"
+REPLY = b"\0\0\0\x3f\0\x06\0\0\0\x02" + ORDINAL + ENTRIES + RECORDS
+NOTHING = b"\0\0\0\x0e\0\x06\0\0\0\0" + bytes(8)
 
 RECORD_LISTS = st.lists(
     st.tuples(st.integers(1, 3), st.binary(min_size=1, max_size=30)), max_size=20
@@ -47,7 +48,7 @@ def entries_of(records, offset=0):
 
 
 def body(entries, data):
-    return memoryview((len(entries) // 12).to_bytes(4, "big") + entries + data)
+    return memoryview((len(entries) // 12).to_bytes(4, "big") + bytes(8) + entries + data)
 
 
 def decoded(entries, data):
@@ -93,11 +94,12 @@ def test_a_request_makes_the_round_trip(topic, pointer, last, limit, bytes_max):
 
 
 def test_a_reply_is_byte_exact():
-    assert IndexedReply.head(ENTRIES, len(RECORDS)) + RECORDS == REPLY
+    assert IndexedReply.head(ENTRIES, len(RECORDS), (1 << 32) + 7) + RECORDS == REPLY
     assert IndexedReply.head(b"", 0) == NOTHING
     found = IndexedReply.decode(body_of(REPLY)).records
     assert found.pointers.dtype == found.starts.dtype == np.uint64
     assert records_of(found) == [(1, b"a"), (3, b"bc")]
+    assert found.ordinal == (1 << 32) + 7
     assert records_of(IndexedReply.decode(body_of(NOTHING)).records) == []
 
 

@@ -54,6 +54,20 @@ class Span(GetRange):
     """Tell what `GetRange` would find; answers a `FileSlice` or None."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ordinal:
+    """Answer the ordinal of the first record behind a pointer; where none is, the next one."""
+
+    pointer: int
+
+
+@dataclass(frozen=True, slots=True)
+class PointerAt:
+    """Answer the pointer of the record with an ordinal, or of the first; None behind the last."""
+
+    ordinal: int
+
+
 @dataclass(slots=True)
 class Next:
     """Read the one message behind a pointer; answers (pointer, message) or None."""
@@ -115,6 +129,8 @@ class SegmentInfo:
     size_bytes: int
     pointer_low: int | None
     pointer_high: int | None
+    base: int | None
+    """Ordinal of the first record; None of a topic that rests."""
 
 
 @dataclass(frozen=True, slots=True)

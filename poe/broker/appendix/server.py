@@ -24,6 +24,8 @@ from poe.broker.appendix.message import (
     GetRange,
     LimitReached,
     Next,
+    Ordinal,
+    PointerAt,
     Put,
     ReleaseFiles,
     ReleaseWaiting,
@@ -376,9 +378,8 @@ class AppendixServer(GenServer):
     def _serve(self, request: Any, caller: Call) -> Any:  # noqa: ANN401 - each answers
         """Serve a request that is not on the hot path."""
         match request:
-            case GetRange(pointer, last, limit, bytes_max):
-                find = self._segment.span if type(request) is Span else self._segment.read_range
-                return find(pointer, last, limit, bytes_max, self._sync.visible)
+            case GetRange() | Ordinal() | PointerAt():
+                answer = self._look_up(request)
             case WaitFor():
                 answer = self._wait_for(request, caller)
             case FindLastPut():
@@ -404,6 +405,16 @@ class AppendixServer(GenServer):
             case _:
                 answer = super().handle_call(request, caller)
         return answer
+
+    def _look_up(self, request: GetRange | Ordinal | PointerAt) -> Any:  # noqa: ANN401 - each answers
+        match request:
+            case Ordinal(pointer):
+                return self._segment.ordinal_of(pointer)
+            case PointerAt(ordinal):
+                return self._segment.pointer_at(ordinal)
+            case GetRange(pointer, last, limit, bytes_max):
+                find = self._segment.span if type(request) is Span else self._segment.read_range
+                return find(pointer, last, limit, bytes_max, self._sync.visible)
 
     def _when_synced(self, caller: Call, answer: object) -> Any:  # noqa: ANN401
         """Answer when all that was put is durable."""
@@ -447,6 +458,7 @@ class AppendixServer(GenServer):
             segment.size_bytes,
             segment.pointer_low,
             segment.pointer_high,
+            segment.base,
         )
 
     def _wait_for(self, request: WaitFor, caller: Call) -> Any:  # noqa: ANN401

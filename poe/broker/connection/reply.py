@@ -86,7 +86,7 @@ async def _indexed_reply(handler: RequestHandler, request: RangeRequest, room: R
     found = await handler.get_range(request.topic, wanted)
     if found is None:
         return IndexedReply.head(b"", 0), None
-    head = IndexedReply.head(found.entries, found.records.length)
+    head = IndexedReply.head(found.entries, found.records.length, found.ordinal)
     # As a view: a rest of it is cut off without a copy each time the peer takes some.
     return memoryview(head), found.records
 
@@ -104,7 +104,7 @@ async def _lease_reply(
     lease, found = await lease_messages(handler, asked, begun)
     if found is None:
         return LeaseReply.head(lease, b"", 0), None
-    head = LeaseReply.head(lease, found.entries, found.records.length)
+    head = LeaseReply.head(lease, found.entries, found.records.length, found.ordinal)
     return memoryview(head), found.records
 
 

@@ -8,6 +8,7 @@ from poe.storage import PRODUCER_BYTES
 Arguments: TypeAlias = dict[str, Any]
 
 U32_MAX = 2**32 - 1
+U64_MAX = 2**64 - 1
 
 
 def topic(arguments: Arguments, name: str = "topic") -> bytes:

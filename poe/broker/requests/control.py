@@ -27,7 +27,7 @@ from poe.version import VERSION
 _NAMES_COUNT = 1000
 """Names that a listing of nothing else tells in a turn."""
 _ROW_FIELDS = tuple(field.name for field in fields(TreeRow))
-_SEGMENT_FIELDS = ("path", "role", "count", "size_bytes", "pointer_low", "pointer_high")
+_SEGMENT_FIELDS = ("path", "role", "count", "size_bytes", "pointer_low", "pointer_high", "base")
 
 
 async def control(handler: RequestHandler, op: str, arguments: Arguments) -> Any:  # noqa: ANN401
@@ -149,6 +149,16 @@ async def _span(handler: RequestHandler, arguments: Arguments) -> list[int] | No
     return None if found is None else [found.last_pointer, found.record_count, found.length]
 
 
+async def _ordinal(handler: RequestHandler, arguments: Arguments) -> int:
+    pointer = arg.whole(arguments, "pointer", POINTER_MAX)
+    return await handler.ordinal(arg.topic(arguments), pointer)
+
+
+async def _pointer(handler: RequestHandler, arguments: Arguments) -> int | None:
+    ordinal = arg.whole(arguments, "ordinal", arg.U64_MAX)
+    return await handler.pointer_at(arg.topic(arguments), ordinal)
+
+
 def _groups(op: str) -> Callable[[RequestHandler, Arguments], Awaitable[Any]]:
     """Return what asks a group to carry out an op."""
     return lambda handler, arguments: group_operation(handler, op, arguments)
@@ -172,6 +182,8 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
     "wait": _wait,
     "last_put": _last_put,
     "span": _span,
+    "ordinal": _ordinal,
+    "pointer": _pointer,
     "copy": _copy,
     **TOPIC_OPERATIONS,
     **{op: _pipelines(op) for op in PIPELINE_OPERATIONS},

@@ -120,4 +120,4 @@ def _resting_info(event: Event, role: str) -> SegmentInfo:
     """Tell of a segment that nobody has asked for since the start what its event tells."""
     path = f"topics/{os.fsdecode(event.topic)}/{event.timestamp}"
     pointers = (event.pointer_low, event.pointer_high) if event.record_count else (None, None)
-    return SegmentInfo(path, role, event.record_count, event.size_bytes, *pointers)
+    return SegmentInfo(path, role, event.record_count, event.size_bytes, *pointers, None)

@@ -20,6 +20,8 @@ from poe.broker.appendix.message import (
     Get,
     GetRange,
     Next,
+    Ordinal,
+    PointerAt,
     Put,
     Sync,
     WaitFor,
@@ -176,6 +178,36 @@ class RequestHandler:
         """Find records of a range, or what they span; None when there are none. Raises as `get`."""
         return self._call_reader(topic, wanted)
 
+    async def ordinal(self, topic: bytes, pointer: int) -> int:
+        """Return the ordinal of the first record behind a pointer; where none is, the next one.
+
+        Raises:
+            UnknownTopic: nobody put anything onto it.
+            StorageError: the topic cannot be read.
+            TopicUnavailable: the segment had no appendix server for 5 s.
+        """
+        await self.recover(topic)
+        if self.routes.get(topic) is None:
+            raise UnknownTopic(topic)
+        ordinal: int = await self._ask_reader(topic, Ordinal(pointer), None)
+        return ordinal
+
+    async def pointer_at(self, topic: bytes, ordinal: int) -> int | None:
+        """Return the pointer of the first record with an ordinal, or a greater one; None: not yet.
+
+        Raises:
+            UnknownTopic, StorageError, TopicUnavailable: as `ordinal`.
+        """
+
+        async def ask() -> Any:  # noqa: ANN401 - the pointer
+            for ref, info in await self.describe(topic):
+                if ref is not None and ordinal < (info.base or 0) + info.count:
+                    return await self.actor.call(ref, PointerAt(ordinal), timeout_s=None)
+            return None
+
+        pointer: int | None = await until_answered(self.actor, self.routes, topic, ask)
+        return pointer
+
     async def _call_reader(
         self, topic: bytes, request: Get | GetRange | Next, begun: Call | None = None
     ) -> Any:  # noqa: ANN401
@@ -200,7 +232,7 @@ class RequestHandler:
                 return found
 
     async def _ask_reader(
-        self, topic: bytes, request: Get | GetRange | Next, begun: Call | None
+        self, topic: bytes, request: Get | GetRange | Next | Ordinal, begun: Call | None
     ) -> Any:  # noqa: ANN401
         """Ask the appendix server that holds what follows the request's pointer."""
 
@@ -303,6 +335,11 @@ class RequestHandler:
         """Return the newest pointer that was removed of a topic; 0: none, None: nobody knows."""
         removals = self.routes.removals
         return None if removals is None else removals.newest(topic)
+
+    def next_new_ordinal(self, topic: bytes) -> int:
+        """Return the least ordinal of a new segment, by what is gone of a topic."""
+        removals = self.routes.removals
+        return 0 if removals is None else removals.next_ordinal(topic)
 
     def removed(self, topic: bytes, pointer: int) -> tuple[list[RemovedExtent], int]:
         """Return what was removed from a pointer on, and up to where nobody knows all of it."""

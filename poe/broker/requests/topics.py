@@ -1,9 +1,11 @@
 """The control operations on topics as a whole: making, altering and describing them.
 
-A description is made of what the store knows of the topic and of its segments; nothing is woken
-for it. Only the topic registry changes anything.
+A description is made of what the store knows of the topic and of its segments; only who asks for
+one has partitions woken that rest, whose ordinals nobody knows before. Only the topic registry
+changes anything.
 """
 
+import contextlib
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from itertools import islice
@@ -14,7 +16,7 @@ from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.listing import Page, SegmentRows, describe, page_of, pages
 from poe.broker.requests.request_handler import RequestHandler
-from poe.errors import PoeError, ReservedTopic, UnknownTopic
+from poe.errors import PoeError, ReservedTopic, StorageError, UnknownTopic
 from poe.storage import POINTER_MAX, TopicDescriptions
 from poe.topic_properties import TopicDescription, TopicProperties, is_reserved
 
@@ -64,7 +66,12 @@ async def describe_topic(handler: RequestHandler, arguments: Arguments) -> dict[
         UnknownTopic: there is none of that name.
         StorageError: it is out of service, and was never described.
     """
-    return await _told(handler, _properties(handler, arg.topic(arguments)).of(arg.topic(arguments)))
+    topic = arg.topic(arguments)
+    description = _properties(handler, topic).of(topic)
+    for each in description.partition_topics():
+        with contextlib.suppress(StorageError):  # what is out of service is described as far as can
+            await handler.recover(each)
+    return await _told(handler, description)
 
 
 async def topic_list(handler: RequestHandler, arguments: Arguments) -> dict[bytes, Any]:
@@ -115,20 +122,30 @@ async def _changed(
 async def _told(handler: RequestHandler, description: TopicDescription) -> dict[str, Any]:
     rows = []
     for number, topic in enumerate(description.partition_topics(), 1):
-        rows.append(_partition_row(topic, await describe(handler.actor, handler.routes, topic)))
+        told = await describe(handler.actor, handler.routes, topic)
+        rows.append(_partition_row(topic, told, handler.next_new_ordinal(topic)))
         if number % _PAGE_COUNT == 0:
             await handler.actor.sleep(_PAUSE_S)
     return description.as_map() | {"partitions": rows}
 
 
-def _partition_row(topic: bytes, rows: SegmentRows) -> dict[str, Any]:
-    """Tell what a partition holds; its pointers are None as long as there is no message."""
+def _partition_row(topic: bytes, rows: SegmentRows, next_ordinal: int) -> dict[str, Any]:
+    """Tell what a partition holds; its pointers are None as long as there is no message.
+
+    `next_ordinal` is what the next one is not less than, of what is gone.
+    """
     infos = [info for _, info in rows]
     held = [info for info in infos if info.count]
+    are_known = all(info.base is not None for info in infos)
+    if infos:
+        next_ordinal = max(next_ordinal, (infos[-1].base or 0) + infos[-1].count)
+    first_ordinal = held[0].base if held else next_ordinal
     return {
         "topic": topic,
         "oldest": held[0].pointer_low if held else None,
         "newest": held[-1].pointer_high if held else None,
+        "first_ordinal": first_ordinal if are_known else None,
+        "next_ordinal": next_ordinal if are_known else None,
         "messages": sum(info.count for info in infos),
         "bytes": sum(info.size_bytes for info in infos),
         "segments": len(infos),

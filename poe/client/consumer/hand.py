@@ -10,7 +10,7 @@ from poe.client.consumer.source import Fetched, Received
 
 # As `Received._make`, without a Python function for each message: half the time.
 _received = partial(tuple.__new__, Received)
-_NOTHING = Fetched(0, (), ())
+_NOTHING = Fetched(0, (), (), ())
 
 
 class Hand:
@@ -46,6 +46,7 @@ class Hand:
             fetched.keys or repeat(None),
             fetched.values,
             fetched.headers or repeat(None),
+            fetched.ordinals,
         )
         self._rest = map(_received, zip(*columns, strict=False))
 
@@ -99,6 +100,7 @@ class Hand:
         keys, headers = fetched.keys and fetched.keys[begin:], fetched.headers
         return fetched._replace(
             pointers=fetched.pointers[begin:],
+            ordinals=fetched.ordinals[begin:],
             values=fetched.values[begin:],
             keys=keys,
             headers=headers and headers[begin:],

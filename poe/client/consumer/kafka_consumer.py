@@ -290,9 +290,11 @@ class KafkaSource:
 def _side_by_side(partition: int, messages: list[Any]) -> Fetched:
     keys = [message.key() for message in messages]
     headers = [message.headers() for message in messages]
+    offsets = [message.offset() for message in messages]
     return Fetched(
         partition,
-        [message.offset() for message in messages],
+        offsets,
+        offsets,
         [message.value() for message in messages],
         None if keys.count(None) == len(keys) else keys,
         [each and dict(each) for each in headers] if any(headers) else None,

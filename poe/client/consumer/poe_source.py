@@ -284,19 +284,24 @@ class PartitionReader:
         data = bytes(records.data)
         starts = records.starts.tolist()
         values = [data[start + RECORD_HEADER_BYTES : end] for start, end in pairwise(starts)]
+        ordinals = range(records.ordinal, records.ordinal + len(pointers))
         if self._options.envelope:
-            return self._unwrapped(pointers, values)
+            return self._unwrapped(pointers, values, ordinals)
         self._pointer = self._seen = pointers[-1]
-        return Fetched(self._partition, pointers, values)
+        return Fetched(self._partition, pointers, ordinals, values)
 
-    def _unwrapped(self, pointers: list[int], messages: list[bytes]) -> Fetched:
+    def _unwrapped(
+        self, pointers: list[int], messages: list[bytes], ordinals: Sequence[int]
+    ) -> Fetched:
         """Return what is in envelopes, up to the first that is none where that is an error."""
         good: list[int] = []
+        kept: list[int] = []
         opened: list[Enveloped] = []
-        for pointer, message in zip(pointers, messages, strict=True):
+        for pointer, message, ordinal in zip(pointers, messages, ordinals, strict=True):
             try:
                 opened.append(decode(message))
                 good.append(pointer)
+                kept.append(ordinal)
             except InvalidEnvelope as error:
                 if self._options.on_corrupt == "error":
                     if good:
@@ -305,7 +310,7 @@ class PartitionReader:
                 self._note_skipped(InvalidEnvelope(error.problem, pointer))
             self._pointer = self._seen = pointer
         keys, values, headers = zip(*opened, strict=True) if opened else ((), (), ())
-        return Fetched(self._partition, good, values, keys, headers)
+        return Fetched(self._partition, good, kept, values, keys, headers)
 
     def _note_skipped(self, error: PoeError) -> None:
         self._statistics.corrupt_count += 1

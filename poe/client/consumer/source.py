@@ -30,6 +30,9 @@ class Received(NamedTuple):
 
     headers: Mapping[str, bytes] | None
 
+    ordinal: int
+    """How many messages its partition had before; on Kafka, the offset."""
+
 
 class Fetched(NamedTuple):
     """Messages of one partition side by side, in order; none is an object until it is handed out.
@@ -41,6 +44,8 @@ class Fetched(NamedTuple):
 
     pointers: Sequence[int]
     """Of all messages; the other columns are as long."""
+
+    ordinals: Sequence[int]
 
     values: Sequence[bytes | None]
 

@@ -469,7 +469,8 @@ class Segment:
             return None
         assert self._reader is not None
         stop = found.number + found.record_count
-        return IndexedSlice(self._reader.index.entries(found.number, stop), found)
+        entries = self._reader.index.entries(found.number, stop)
+        return IndexedSlice(entries, found, self.base + found.number)
 
     def span(
         self, pointer: int, last: int, limit: int, bytes_max: int, visible: Visible | None = None

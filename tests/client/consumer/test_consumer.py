@@ -33,6 +33,7 @@ def test_all_messages_come_in_order_and_say_where_they_lie(node, consumer):
     received = list(consumer())
     assert values(received) == VALUES
     assert [each.pointer for each in received] == list(range(last - 9, last + 1))
+    assert [each.ordinal for each in received] == list(range(10))
     assert {(each.topic, each.partition, each.key, each.headers) for each in received} == {
         (b"t", 0, None, None)
     }
@@ -66,7 +67,8 @@ def test_columns_hold_what_was_not_handed_out_before(node, consumer):
     reader = consumer(batch=3)
     reader.receive()
     (columns,) = reader.columns()
-    assert columns[:5] == (0, list(range(last - 6, last + 1)), VALUES[3:], None, None)
+    pointers = list(range(last - 6, last + 1))
+    assert columns[:6] == (0, pointers, range(3, 10), VALUES[3:], None, None)
     assert reader.position() == {0: last}
 
 

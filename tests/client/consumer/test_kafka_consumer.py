@@ -88,9 +88,9 @@ def test_a_message_comes_with_key_and_headers_and_where_it_lies(cluster, consume
     put(b"")
     received = list(consumers(cluster.url))
     assert [each[2:] for each in received] == [
-        (0, b"k", b"v", {"h": b"1"}),
-        (1, b"k", None, None),
-        (2, None, b"", None),
+        (0, b"k", b"v", {"h": b"1"}, 0),
+        (1, b"k", None, None, 1),
+        (2, None, b"", None, 2),
     ]
     assert received[0].topic == b"t"
     assert received[0].partition == 0
