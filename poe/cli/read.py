@@ -3,7 +3,7 @@
 import json
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from itertools import count, pairwise
 from select import PIPE_BUF
@@ -33,11 +33,11 @@ from poe.cli.output import (
 )
 from poe.cli.sentence import sentence_of
 from poe.errors import CorruptRecord, PoeError, UnknownTopic
-from poe.protocol import FOLLOW_WAIT_S, Record, Socket
+from poe.protocol import FOLLOW_WAIT_S, Socket
 from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
 
-Rows: TypeAlias = Sequence[Record] | Sequence[tuple[int, bytes, int]]
-"""Pointers and messages, for JSON with their ordinals."""
+Row: TypeAlias = tuple[int, bytes, int]
+"""Pointer, message and ordinal, which is 0 where nobody asks for it."""
 
 _BATCH_COUNT = 1000
 
@@ -138,12 +138,14 @@ def read(  # noqa: PLR0913 - a command line option each
             _check_known(connection, topic)
         if pointer is None:
             pointer = _newest_pointer(connection, topic) if start is Start.LATEST else 0
-        read_some = _read_numbered if output_format is Format.JSON else Socket.read
+        read_some = _read_numbered if output_format is Format.JSON else _read_plain
         batches = _batches(connection, read_some, topic, pointer, limit, follow=follow)
         return _copy(batches if follow else _with_progress(batches), pointer, encode)
 
 
-def _copy(batches: Iterator[Rows], pointer: int, encode: Callable[[Rows, bool], bytes]) -> ExitCode:
+def _copy(
+    batches: Iterator[list[Row]], pointer: int, encode: Callable[[list[Row], bool], bytes]
+) -> ExitCode:
     """Write all batches that follow a pointer; tell where to continue when it ends early."""
     is_first = True
     under_way_count = 0
@@ -177,7 +179,7 @@ def _copy(batches: Iterator[Rows], pointer: int, encode: Callable[[Rows, bool], 
     return code
 
 
-def _with_progress(batches: Iterator[Rows]) -> Iterator[Rows]:
+def _with_progress(batches: Iterator[list[Row]]) -> Iterator[list[Row]]:
     """Show on a terminal how much was read, while the messages themselves go somewhere else."""
     if is_terminal(sys.stdout) or not is_terminal(sys.stderr):
         yield from batches
@@ -199,9 +201,7 @@ def _with_progress(batches: Iterator[Rows]) -> Iterator[Rows]:
             yield records
 
 
-def _read_numbered(
-    connection: Socket, topic: bytes, pointer: int, limit: int
-) -> list[tuple[int, bytes, int]]:
+def _read_numbered(connection: Socket, topic: bytes, pointer: int, limit: int) -> list[Row]:
     """Read records that follow a pointer, with their ordinals."""
     found = connection.read_range(topic, pointer, POINTER_MAX, limit)
     data = bytes(found.data)
@@ -210,15 +210,20 @@ def _read_numbered(
     return list(zip(found.pointers.tolist(), messages, count(found.ordinal), strict=False))
 
 
+def _read_plain(connection: Socket, topic: bytes, pointer: int, limit: int) -> list[Row]:
+    """Read records that follow a pointer."""
+    return [(*record, 0) for record in connection.read(topic, pointer, limit)]
+
+
 def _batches(  # noqa: PLR0913 - a topic, how it is read, and from where to where
     connection: Socket,
-    read_some: Callable[[Socket, bytes, int, int], Rows],
+    read_some: Callable[[Socket, bytes, int, int], list[Row]],
     topic: bytes,
     pointer: int,
     limit: int | None,
     *,
     follow: bool,
-) -> Iterator[Rows]:
+) -> Iterator[list[Row]]:
     """Read records that follow a pointer until there are no more, or for ever."""
     while limit is None or limit > 0:
         records = read_some(connection, topic, pointer, min(_BATCH_COUNT, limit or _BATCH_COUNT))
@@ -251,13 +256,13 @@ def _newest_pointer(connection: Socket, topic: bytes) -> int:
     return max((segment["pointer_high"] or 0 for segment in segments), default=0)
 
 
-def _encoder(output_format: Format, *, with_pointers: bool) -> Callable[[Rows, bool], bytes]:
+def _encoder(output_format: Format, *, with_pointers: bool) -> Callable[[list[Row], bool], bytes]:
     """Return what turns a batch into bytes; it is told whether the batch is the first."""
     match output_format:
         case Format.JSON:
             return lambda records, _: b"".join(map(_as_json, records))
         case Format.LINES if with_pointers:
-            return lambda records, _: b"".join(b"%d\t%b\n" % record for record in records)
+            return lambda records, _: b"".join(b"%d\t%b\n" % record[:2] for record in records)
         case Format.LINES:
             return lambda records, _: b"".join(b"%b\n" % record[1] for record in records)
         case Format.RAW:
@@ -266,14 +271,14 @@ def _encoder(output_format: Format, *, with_pointers: bool) -> Callable[[Rows, b
             return _join
 
 
-def _join(records: Rows, is_first: bool) -> bytes:  # noqa: FBT001 - as `_encoder` says
+def _join(records: list[Row], is_first: bool) -> bytes:  # noqa: FBT001 - as `_encoder` says
     joined = b"\n".join(record[1] for record in records)
     return joined if is_first else b"\n" + joined
 
 
-def _as_json(record: tuple[int, bytes, int]) -> bytes:
+def _as_json(record: Row) -> bytes:
     pointer, message, ordinal = record
-    content = {"ordinal": ordinal, "pointer": pointer}
+    content: dict[str, object] = {"ordinal": ordinal, "pointer": pointer}
     try:
         content["message"] = message.decode()
     except UnicodeDecodeError:

@@ -416,9 +416,9 @@ class RequestHandler:
         return answer is True
 
 
-def _asks_for_nothing(request: Get | GetRange | Next, route: Route) -> bool:
+def _asks_for_nothing(request: Get | GetRange | Next | Ordinal, route: Route) -> bool:
     """Return whether nothing may be found though something follows the pointer."""
-    if isinstance(request, Next):
+    if isinstance(request, Next | Ordinal):
         return False
     if isinstance(request, GetRange):
         last = max(request.last, request.pointer)
