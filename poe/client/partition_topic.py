@@ -1,6 +1,6 @@
-"""Partitions on Poe, where a topic is one log: those of `t` are the topics `t-0` to `t-(n-1)`."""
+"""The partitions of a topic on Poe, as clients name them where no server does."""
 
 
-def partition_topic(topic: bytes, partition: int, partitions: int) -> bytes:
-    """Return the topic that holds a partition: the topic itself where it has only one."""
-    return topic if partitions == 1 else b"%b-%d" % (topic, partition)
+def partition_topics(topic: bytes, count: int) -> tuple[bytes, ...]:
+    """Return `t-0` to `t-(n-1)`, the topics that hold so many partitions of `t`; `t` for one."""
+    return (topic,) if count == 1 else tuple(b"%b-%d" % (topic, number) for number in range(count))

@@ -402,7 +402,7 @@ class Socket:
         return self._ask(exchange.adopt_topic(topic, properties))
 
     def list_topics(self, *, are_all: bool = False) -> list[DescribedTopic]:
-        """Return all topics that can be served, sorted, without their partitions.
+        """Return all topics, sorted, without their partitions.
 
         `are_all`: the node's own, too. A partition of another topic is none of them.
 

@@ -47,6 +47,9 @@ class DescribedTopic:
     partitions: tuple[DescribedPartition, ...] = ()
     """In their order; none where they were not asked for."""
 
+    error: str = ""
+    """Why it is out of service; then nothing but its name is told."""
+
     @classmethod
     def from_map(cls, content: Any) -> Self:  # noqa: ANN401 - to be checked
         """Take what the control op `describe` has answered; what is newer than this is left out.
@@ -55,6 +58,8 @@ class DescribedTopic:
             RemoteProtocolError: it is no such answer.
         """
         try:
+            if "error" in content:
+                return cls(bytes(content["name"]), b"", 0, 0, error=str(content["error"]))
             properties = TopicProperties.from_map(content["properties"], are_unknown_left_out=True)
             rows = content.get("partitions", ())
             partitions = tuple(

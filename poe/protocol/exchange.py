@@ -249,8 +249,7 @@ def _listed_behind(
     after: bytes, told: list[DescribedTopic], *, are_all: bool
 ) -> Exchange[list[DescribedTopic]]:
     def finish(page: dict[bytes, dict[str, Any]]) -> Any:  # noqa: ANN401 - as `control` says
-        # Of a topic that is out of service there is nothing but the error.
-        rows = (row | {"name": name} for name, row in page.items() if "error" not in row)
+        rows = (row | {"name": name} for name, row in page.items())
         told.extend(map(DescribedTopic.from_map, rows))
         end = end_of(page, after)
         return told if end is None else _listed_behind(end, told, are_all=are_all)

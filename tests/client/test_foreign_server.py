@@ -88,8 +88,8 @@ async def test_the_asyncio_client_says_so(sent, shown):
 def test_the_consumer_says_so(sent, shown):
     with (
         foreign(sent) as port,
-        Consumer(f"poe://127.0.0.1:{port}", "t", timeout_s=0) as consumer,
         pytest.raises(PoeError) as caught,
+        Consumer(f"poe://127.0.0.1:{port}", "t", timeout_s=0) as consumer,
     ):
         consumer.receive()
     check(caught.value, port, shown)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -18,12 +19,13 @@ from poe.client.consumer.source import (
     pointer_at,
 )
 from poe.client.consumer.turns import Turns
-from poe.client.partition_topic import partition_topic
+from poe.client.partition_topic import partition_topics
 from poe.errors import (
     CorruptRecord,
     InvalidEnvelope,
     MessagesLost,
     OptionError,
+    OriginalServer,
     PoeError,
     UnknownTopic,
 )
@@ -34,6 +36,8 @@ from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
 
 _log = logging.getLogger(__name__)
 
+_LOOK_FOR_PARTITIONS_S = 30.0
+"""How long a partition that was added may not be read."""
 _FETCH_BATCHES = 10
 """Batches to ask for at a time: each time, threads or tasks wait for each other."""
 
@@ -49,6 +53,14 @@ class PoeSource:
         self._topic = topic
         self._options = options
         self._turns: Turns[PartitionReader] = Turns()
+        self._has_envelope = False
+        self._growing: asyncio.Task[None] | None = None
+        self._socket = AsyncRetryingSocket(
+            addresses,
+            timeout_s=options.timeout_s,
+            request_timeout_s=options.request_timeout_s,
+            on_lost=self._note_lost_connection,
+        )
 
     async def open(self, start: Start) -> dict[int, int]:
         """Begin at `start`; see `Source`.
@@ -56,18 +68,22 @@ class PoeSource:
         Raises:
             OptionError: a partition that there is not.
             PointerOutOfRange: a pointer that no message can have.
-            PoeError: as `fetch`, where `start` is `"newest"`.
+            PropertyMismatch: the options contradict what the topic has.
+            PoeError: as `fetch`.
         """
-        partitions = range(self._options.partitions)
+        await self.close()
+        names = await self._find_partitions()
+        partitions = range(len(names))
         if isinstance(start, Mapping) and not start.keys() <= set(partitions):
             raise OptionError("start", start, f"partitions up to {partitions[-1]}")
         for pointer in start.values() if isinstance(start, Mapping) else (start,):
             if isinstance(pointer, int):
                 check_pointer(max(pointer, 0))
-        await self.close()
-        readers = [self._reader(partition) for partition in partitions]
+        readers = [self._reader(*each) for each in enumerate(names)]
         for reader in readers:
             self._turns.add(reader)
+        if self._options.follow:
+            self._growing = asyncio.create_task(self._look_for_partitions(len(names)))
         begun = await asyncio.gather(*(reader.begin(start) for reader in readers))
         return dict(zip(partitions, begun, strict=True))
 
@@ -80,13 +96,57 @@ class PoeSource:
         turn = await self._turns.next()
         return None if turn is None else turn.fetched
 
+    def _note_lost_connection(self) -> None:
+        self.statistics.reconnect_count += 1
+
     async def close(self) -> None:
         """Give up what was begun, and all connections."""
+        growing, self._growing = self._growing, None
+        if growing is not None:
+            growing.cancel()
+            await asyncio.gather(growing, return_exceptions=True)
         await self._turns.close()
 
-    def _reader(self, partition: int) -> "PartitionReader":
-        name = partition_topic(self._topic, partition, self._options.partitions)
-        return PartitionReader(self._addresses, name, partition, self._options, self.statistics)
+    def _reader(self, partition: int, name: bytes) -> "PartitionReader":
+        options = replace(self._options, envelope=self._has_envelope)
+        return PartitionReader(self._addresses, name, partition, options, self.statistics)
+
+    async def _find_partitions(self) -> tuple[bytes, ...]:
+        """Ask what the topic has; the options count where the server does not know.
+
+        Raises:
+            PropertyMismatch: they contradict it.
+            PoeError: it cannot be asked.
+        """
+        options = self._options
+        try:
+            found = await self._socket.call(lambda socket: socket.find_topic(self._topic))
+        except OriginalServer:
+            found = None
+        finally:
+            await self._socket.close()  # each partition has a connection of its own
+        if found is not None:
+            found.check({"partitions": options.partitions, "envelope": options.envelope})
+        if found is None or not found.is_told:
+            self._has_envelope = bool(options.envelope)
+            return partition_topics(self._topic, options.partitions or 1)
+        self._has_envelope = found.properties.envelope
+        return tuple(each.topic for each in found.partitions)
+
+    async def _look_for_partitions(self, count: int) -> None:
+        """Read new partitions, too, from their beginning; the topic may grow at any time."""
+        while True:
+            await asyncio.sleep(_LOOK_FOR_PARTITIONS_S)
+            try:
+                names = await self._find_partitions()
+            except PoeError as error:  # who reads is told, if it does not pass
+                _log.debug("topic %r is not described: %s", self._topic, error)
+                continue
+            for partition in range(count, len(names)):
+                reader = self._reader(partition, names[partition])
+                await reader.begin("oldest")
+                self._turns.add(reader)
+            count = max(count, len(names))
 
 
 class PartitionReader:

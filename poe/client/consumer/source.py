@@ -67,9 +67,9 @@ class ConsumerOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    partitions: Annotated[int, Range(1, 1 << 16)] = 1
-    """On Poe: how many topics, `t-0` to `t-(n-1)`, are the partitions of topic `t`; 1 is `t`
-    itself. Kafka knows by itself."""
+    partitions: Annotated[int | None, Range(1, 1 << 16)] = None
+    """Of a topic whose server does not know: how many topics, `t-0` to `t-(n-1)`, are its
+    partitions; 1, as None, is `t` itself."""
 
     start: Start = "oldest"
     """Where to begin: `"oldest"`, `"newest"` (what comes from the begin of the `with` on, or from
@@ -84,8 +84,9 @@ class ConsumerOptions:
     follow: bool = False
     """Wait for more at the end of the topic; else reading ends there."""
 
-    envelope: bool = False
-    """On Poe: each message was stored with its key and headers, by a producer with the option."""
+    envelope: bool | None = None
+    """Of such a topic on Poe: each message was stored with its key and headers, by a producer with
+    the option."""
 
     on_corrupt: Literal["error", "skip"] = "error"
     """About a damaged record, or what is no envelope: an error, or `"skip"` goes on and counts."""

@@ -24,6 +24,11 @@ class Told(Protocol):
     state: TopicState
 
     @property
+    def has_envelope(self) -> bool:
+        """Whether its values may be empty or None."""
+        ...
+
+    @property
     def workers(self) -> Sequence[Carrier]:
         """Those that have not ended."""
         ...
@@ -76,7 +81,9 @@ class Instrumentation:
         queue = batch.queue
         massage = queue.options.massage
         assert massage is not None
-        empty = self.takes_empty or queue.options.envelope
+        told = self._topics.get(queue.topic)
+        has_envelope = queue.options.envelope if told is None else told.has_envelope
+        empty = self.takes_empty or bool(has_envelope)
         return massaged(massage, queue.topic, batch.messages, empty=empty)
 
     def sent(self, batch: Batch) -> None:

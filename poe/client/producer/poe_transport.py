@@ -14,12 +14,12 @@ import socket
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from poe.actors.run_queue import HAS_SPARE_PROCESSOR
 from poe.client.async_socket import connect
-from poe.client.partition_topic import partition_topic
+from poe.client.partition_topic import partition_topics
 from poe.client.producer.delivery import Outcome
 from poe.client.producer.payload import Message
 from poe.client.producer.producer_options import ProducerOptions
@@ -29,11 +29,14 @@ from poe.errors import (
     ConnectionClosed,
     InvalidTopicName,
     LocalProtocolError,
+    OriginalServer,
     PoeError,
+    PropertyMismatch,
     RemoteProtocolError,
 )
 from poe.protocol import (
     FRAME_MAX,
+    DescribedTopic,
     ErrorReply,
     PutReply,
     SequencedPutRequest,
@@ -58,11 +61,17 @@ _LOOK_S = 0.1
 """How often who receives looks whether another thread has settled what it waits for."""
 
 
+Shape: TypeAlias = tuple[tuple[bytes, ...], bool]
+"""The topics that hold the partitions of a topic, and whether its messages are in envelopes."""
+
+
 class PoeTransport:
     """One server, at the first of its addresses that answers.
 
-    What partitions a topic has is an option, so nobody has to be asked for it. Of an unusual name
-    the server is asked whether it takes it, which its option `names` says.
+    It tells what partitions a topic has, and whether its messages are in envelopes. Where it does
+    not know, since nobody has said so or it is too old, the options count; so they do while it
+    cannot be reached, but no message leaves before it was asked. Of an unusual name it is asked
+    whether it takes it, which its option `names` says.
     """
 
     numbers_puts = True
@@ -74,16 +83,49 @@ class PoeTransport:
         self._options = options
         self._links: dict[tuple[str, int], PoeLink] = {}
         """The last one to each address."""
+        self._asked: set[bytes] = set()
+        self._known: dict[bytes, DescribedTopic | None] = {}
+        """What it has told of those topics; None: nothing that counts."""
         self._mute_counts: Counter[tuple[str, int]] = Counter()
         """How many to each address were lost before any answer, one after the other."""
 
     async def metadata(self, topic: bytes) -> TopicMetadata:
-        """Return the partitions that the options say."""
+        """Return the partitions that the server tells, or the options.
+
+        Raises:
+            PropertyMismatch: the options contradict what the topic has.
+        """
         brokers = tuple(Broker(i, *address) for i, address in enumerate(self._addresses))
-        count = self._options.of(topic).partitions
-        partitions = tuple(Partition(i, 0) for i in range(count))
-        refusal = await self._refusal(partition_topic(topic, count - 1, count))
-        return TopicMetadata(topic, brokers, partitions, refusal)
+        self._asked.add(topic)
+        for host, port in self._addresses:
+            try:
+                await self._learn([topic], host, port)
+            except PropertyMismatch:
+                raise
+            except PoeError:
+                continue  # a worker's connection will tell of it
+            break
+        names, envelope = _shape(topic, self._known.get(topic), self._options)
+        partitions = tuple(Partition(i, 0) for i in range(len(names)))
+        return TopicMetadata(topic, brokers, partitions, await self._refusal(names[-1]), envelope)
+
+    async def _learn(self, topics: Iterable[bytes], host: str, port: int) -> None:
+        """Ask a server what topics have.
+
+        Raises:
+            PropertyMismatch: the options contradict it.
+            PoeError: it cannot be asked.
+        """
+        async with await connect(host, port, timeout_s=_CONNECT_TIMEOUT_S) as server:
+            for topic in topics:
+                try:
+                    found = await server.find_topic(topic)
+                except OriginalServer:
+                    found = None
+                if found is not None:
+                    options = self._options.of(topic)
+                    found.check({"partitions": options.partitions, "envelope": options.envelope})
+                self._known[topic] = found if found is not None and found.is_told else None
 
     async def _refusal(self, name: bytes) -> PoeError | None:
         if is_plain(name):
@@ -104,17 +146,22 @@ class PoeTransport:
 
         Raises:
             ConnectFailed: none does; it tells of the last one.
+            PropertyMismatch: the options contradict what a topic has, about which nobody could be
+                asked before.
         """
         del broker  # several addresses are ways to one server
         failure: ConnectFailed | None = None
         for host, port in self._addresses:
             try:
                 await self._check_server(host, port)
+                if self._asked > self._known.keys():
+                    await self._learn(self._asked - self._known.keys(), host, port)
                 connection = await _open(host, port)
             except ConnectFailed as error:
                 failure = error
                 continue
-            link = PoeLink(connection, f"server {host}:{port}", self._options, on_lost)
+            peer = f"server {host}:{port}"
+            link = PoeLink(connection, peer, self._options, self._known, on_lost)
             self._links[host, port] = link
             return link
         assert failure is not None, "a url has an address"
@@ -177,6 +224,13 @@ async def _connected(
     return connection
 
 
+def _shape(topic: bytes, told: DescribedTopic | None, options: ProducerOptions) -> Shape:
+    if told is not None:
+        return tuple(each.topic for each in told.partitions), told.properties.envelope
+    own = options.of(topic)
+    return partition_topics(topic, own.partitions or 1), bool(own.envelope)
+
+
 class PoeLink:
     """One connection to a server; made in the loop's thread.
 
@@ -189,8 +243,10 @@ class PoeLink:
         connection: socket.socket,
         peer: str,
         options: ProducerOptions,
+        known: Mapping[bytes, DescribedTopic | None],
         on_lost: Callable[[str], None],
     ) -> None:
+        self._known = known
         self._socket = connection
         self._peer = peer
         self._options = options
@@ -203,7 +259,7 @@ class PoeLink:
         self._sending = threading.Lock()
         self._waiting: deque[Done] = deque()
         self._unsent: deque[memoryview] = deque()
-        self._names: dict[tuple[bytes, int], tuple[bytes, bool]] = {}
+        self._shapes: dict[bytes, tuple[DescribedTopic | None, Shape]] = {}
         self._warned: set[bytes] = set()
         self._closed_because = ""
         self._last_words = ""
@@ -246,10 +302,14 @@ class PoeLink:
                 self._loop.call_soon_threadsafe(self._watch_room)
 
     def _frame(self, batch: OutgoingBatch) -> bytes:
-        named = self._names.get((batch.topic, batch.partition))
-        if named is None:
-            named = self._name(batch.topic, batch.partition)
-        name, has_envelope = named
+        known = self._shapes.get(batch.topic)
+        if known is None or known[0] is not self._known.get(batch.topic):
+            known = self._look_up(batch.topic)
+        names, has_envelope = known[1]
+        if batch.partition >= len(names):  # the topic is another one than it was
+            asked = f"partition {batch.partition}"
+            raise PropertyMismatch(batch.topic, "partitions", asked, len(names))
+        name = names[batch.partition]
         values = batch.messages
         if has_envelope:
             values = encode_all(batch.messages)
@@ -257,12 +317,11 @@ class PoeLink:
             values = self._values(batch.topic, values)
         return put_frame(name, values, batch.put_id, FRAME_MAX)
 
-    def _name(self, topic: bytes, partition: int) -> tuple[bytes, bool]:
-        """Return the topic that a partition is, and whether its messages are in envelopes."""
-        options = self._options.of(topic)
-        name = partition_topic(topic, partition, options.partitions)
-        self._names[topic, partition] = name, options.envelope
-        return name, options.envelope
+    def _look_up(self, topic: bytes) -> tuple[DescribedTopic | None, Shape]:
+        """Keep what is known of a topic: options are checked anew each time that one asks."""
+        told = self._known.get(topic)
+        self._shapes[topic] = found = told, _shape(topic, told, self._options)
+        return found
 
     def _values(self, topic: bytes, messages: Sequence[Message]) -> list[bytes]:
         """Return the values alone: a plain message of this server has nothing else."""

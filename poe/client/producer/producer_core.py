@@ -302,7 +302,7 @@ class ProducerCore:
             if queues is not None and queues.only is not None:
                 return queues.only.add_one(data, is_due=is_due)
         topic = self.topic(name)
-        messages = parse(data, empty=self.takes_empty or topic.options.envelope)
+        messages = parse(data, empty=self.takes_empty or topic.has_envelope)
         return topic.add(messages, is_due=is_due)
 
     def add_when_room(

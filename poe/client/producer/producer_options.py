@@ -33,12 +33,13 @@ class TopicOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    partitions: Annotated[int, Range(1)] = 1
-    """On Poe: how many topics, `t-0` to `t-(n-1)`, are the partitions of topic `t`; 1 is `t`
-    itself. Kafka knows by itself."""
+    partitions: Annotated[int | None, Range(1)] = None
+    """Of a topic whose server does not know: how many topics, `t-0` to `t-(n-1)`, are its
+    partitions; 1, as None, is `t` itself."""
 
-    envelope: bool = False
-    """On Poe: store messages with their key and headers, as msgpack; else those are dropped."""
+    envelope: bool | None = None
+    """Of such a topic on Poe: store messages with their key and headers, as msgpack; else those are
+    dropped."""
 
     strategy: Strategy = "random"
     """Which partition a call goes to: any (`random`), the same for `sticky_count` messages

@@ -93,6 +93,13 @@ class TopicQueues:
         self._saved: deque[tuple[Owner, int]] = deque(maxlen=limit and limit + _PARTS_MAX)
         observer.know(self)
 
+    @property
+    def has_envelope(self) -> bool:
+        """Whether messages are stored with their keys, so that values may be empty or None."""
+        if self.metadata is not None and self.metadata.envelope:
+            return True
+        return bool(self.options.envelope)
+
     # ---- calls --------------------------------------------------------------------------------
 
     def add(self, messages: Messages, *, is_due: bool) -> Delivery:

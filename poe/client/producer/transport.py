@@ -42,6 +42,9 @@ class TopicMetadata(NamedTuple):
     partitions: tuple[Partition, ...]
     refusal: PoeError | None = None
     """Why a server of Poe refuses the name; None: it does not, or has not answered."""
+    envelope: bool = False
+    """Of Poe: whether messages are stored with their keys and headers, so that values may be empty
+    or None."""
 
 
 class OutgoingBatch(NamedTuple):

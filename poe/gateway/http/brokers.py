@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 from poe.client import AsyncSocket, connect
 from poe.client.url import parse_url
-from poe.errors import ConnectFailed, PoeError
+from poe.errors import ConnectFailed, PoeError, RemoteProtocolError
+from poe.protocol import DescribedTopic
 
 T = TypeVar("T")
 
@@ -29,14 +30,19 @@ class Brokers:
         self._kafka = kafka
         self._connect_timeout_s = connect_timeout_s
 
+    @property
+    def is_kafka(self) -> bool:
+        """Whether they are Kafka's."""
+        return self._url.scheme == "kafka"
+
     async def check(self) -> None:
         """Find out whether one can be reached; those of Kafka are not asked.
 
         Raises:
             PoeError: none can.
         """
-        if self._url.scheme != "kafka":
-            await self._ask(_nothing, self._connect_timeout_s)
+        if not self.is_kafka:
+            await self.ask(_nothing, self._connect_timeout_s)
 
     async def topics(self, timeout_s: float) -> list[bytes]:
         """Return the names of all topics.
@@ -44,11 +50,21 @@ class Brokers:
         Raises:
             PoeError: no broker answers in time.
         """
-        if self._url.scheme == "kafka":
+        if self.is_kafka:
             return await asyncio.to_thread(self._topics_of_kafka, timeout_s)
-        return await self._ask(AsyncSocket.topics, timeout_s)
+        return await self.ask(_names, timeout_s)
 
-    async def _ask(self, question: Callable[[AsyncSocket], Awaitable[T]], timeout_s: float) -> T:
+    async def find(self, topic: bytes, timeout_s: float) -> DescribedTopic | None:
+        """Return what a topic of Poe has; None where nobody knows.
+
+        Raises:
+            PoeError: no broker answers in time.
+        """
+        if self.is_kafka:
+            return None
+        return await self.ask(lambda socket: socket.find_topic(topic), timeout_s)
+
+    async def ask(self, question: Callable[[AsyncSocket], Awaitable[T]], timeout_s: float) -> T:
         """Return what the first says that answers.
 
         Raises:
@@ -82,6 +98,14 @@ class Brokers:
             return [name.encode() for name in client.list_topics(timeout=timeout_s).topics]
         except KafkaException as error:
             raise ConnectFailed(*addresses[0], error.args[0].str()) from error
+
+
+async def _names(connection: AsyncSocket) -> list[bytes]:
+    """Ask for all topics; a server that does not know of partitions tells these as topics."""
+    try:
+        return [each.name for each in await connection.list_topics()]
+    except RemoteProtocolError:
+        return await connection.topics()
 
 
 async def _nothing(_connection: AsyncSocket) -> None:

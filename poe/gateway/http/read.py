@@ -24,7 +24,7 @@ from starlette.responses import Response, StreamingResponse
 
 from poe.client.consumer.async_consumer import AsyncConsumer
 from poe.client.consumer.source import Received, Start
-from poe.client.partition_topic import partition_topic
+from poe.client.partition_topic import partition_topics
 from poe.client.producer.producer_options import ProducerOptions
 from poe.client.url import parse_url
 from poe.errors import (
@@ -143,9 +143,11 @@ class ReadRoutes:
             return messages, position_text(await consumer.position())
 
     async def _check_known(self, topic: bytes) -> None:
-        count = self._producer_options.of(topic).partitions
-        partitions = {partition_topic(topic, i, count) for i in range(count)}
-        if partitions.isdisjoint(await self._brokers.topics(self._options.read_timeout_s)):
+        timeout_s = self._options.read_timeout_s
+        if await self._brokers.find(topic, timeout_s) is not None:
+            return
+        partitions = partition_topics(topic, self._producer_options.of(topic).partitions or 1)
+        if set(partitions).isdisjoint(await self._brokers.topics(timeout_s)):
             raise UnknownTopic(topic)
 
     async def _events(self, consumer: AsyncConsumer) -> AsyncIterator[bytes]:

@@ -13,7 +13,7 @@ def test_an_unknown_option_is_an_error_that_lists_them(consumer):
 
 @pytest.mark.parametrize(
     "option",
-    [{"partitions": 0}, {"batch": 0}, {"batch": "1"}, {"follow": 1}, {"envelope": None},
+    [{"partitions": 0}, {"batch": 0}, {"batch": "1"}, {"follow": 1}, {"envelope": 1},
      {"on_corrupt": "raise"}, {"on_lost": True}, {"timeout_s": -1}, {"timeout_s": float("nan")},
      {"timeout_s": "1"}, {"timeout_s": False}, {"timeout_s": float("inf")},
      {"request_timeout_s": 0}, {"request_timeout_s": None}, {"fetch_bytes": 0}, {"kafka": None},

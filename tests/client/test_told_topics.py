@@ -1,0 +1,148 @@
+"""Producers and consumers learn from the server what a topic has; no option contradicts it."""
+
+import pytest
+
+from poe.client import AsyncConsumer, AsyncProducer, Consumer, Producer
+from poe.client.consumer import poe_source
+from poe.client.producer.payload import Message
+from poe.errors import InvalidPayload, PropertyMismatch
+from poe.testing import wait_until
+from tests.client.producer.test_producer import free_port
+
+WAIT_S = 10
+
+
+@pytest.fixture
+def url(node):
+    return f"poe://{node.address[0]}:{node.address[1]}"
+
+
+def everything(url, topic, **options):
+    with Consumer(url, topic, **options) as consumer:
+        return [(each.partition, each.key, each.value) for each in consumer]
+
+
+def test_partitions_and_envelope_need_no_option(node, url):
+    node.create_topic("t", partitions=3, envelope=True)
+    with Producer(url, strategy="strict_round_robin") as producer:
+        assert len(producer.metadata("t").partitions) == 3
+        for number in range(6):
+            message = Message(value=b"%d" % number, key=b"k", headers={"h": b"1"})
+            producer.produce_sync("t", message)
+    held = node.describe("t").partitions
+    assert [each.messages for each in held] == [2, 2, 2]
+    found = everything(url, "t")
+    assert sorted(found) == sorted((n % 3, b"k", b"%d" % n) for n in range(6))
+    assert everything(url, "t", partitions=3, envelope=True) == found
+
+
+async def test_tasks_need_none_either(node, url):
+    node.create_topic("t", partitions=2, envelope=True)
+    async with AsyncProducer(url) as producer:
+        await producer.metadata("t")
+        await producer.produce_sync("t", Message(value=None, key=b"k"))
+    async with AsyncConsumer(url, "t") as consumer:
+        [message] = await consumer.receive()
+    assert (message.key, message.value) == (b"k", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "has"), [("partitions", 2, 3), ("envelope", False, True)]
+)
+def test_an_option_that_contradicts_the_topic_is_an_error_with_both_values(serve, name, asked, has):
+    node, options = serve(), {name: asked}
+    url = f"poe://127.0.0.1:{node.address[1]}"
+    node.create_topic("t", partitions=3, envelope=True)
+    told = []
+    with Producer(url, **options) as producer, pytest.raises(PropertyMismatch) as refused:
+        producer.produce_sync("t", b"1")
+    told.append(refused.value)
+    with pytest.raises(PropertyMismatch) as refused, Consumer(url, "t", **options) as consumer:
+        consumer.receive()
+    told.append(refused.value)
+    for error in told:
+        assert (error.topic, error.name, error.asked, error.has) == (b"t", name, asked, has)
+        assert repr(asked) in str(error)
+        assert repr(has) in str(error)
+    assert node.topics() == []
+
+
+def test_of_topics_that_nobody_described_the_options_count(node, url):
+    with Producer(url, partitions=2, envelope=True) as producer:
+        for _ in range(20):
+            producer.produce_sync("t", Message(value=b"1", key=b"k"))
+    assert node.topics() == [b"t-0", b"t-1"]
+    assert len(everything(url, "t", partitions=2, envelope=True)) == 20
+    node.adopt_topic("t", partitions=2, envelope=True)
+    assert len(everything(url, "t")) == 20
+
+
+def test_a_topic_grows_under_a_producer_and_a_consumer(node, url, monkeypatch):
+    monkeypatch.setattr(poe_source, "_LOOK_FOR_PARTITIONS_S", 0.05)
+    node.create_topic("t")
+    with (
+        Consumer(url, "t", follow=True) as consumer,
+        Producer(url, strategy="strict_round_robin", metadata_refresh_s=0.05) as producer,
+    ):
+        producer.produce_sync("t", b"first")
+        assert [each.partition for each in consumer.receive(WAIT_S)] == [0]
+        node.alter_topic("t", partitions=3)
+        wait_until(lambda: len(producer.metadata("t").partitions) == 3, WAIT_S)
+        for number in range(6):
+            producer.produce_sync("t", b"%d" % number)
+        found: set[tuple[int, bytes | None]] = set()
+        while len(found) < 6:
+            found |= {(each.partition, each.value) for each in consumer.receive(WAIT_S)}
+        assert {partition for partition, _ in found} == {0, 1, 2}
+    assert [each.topic for each in node.describe("t").partitions] == [b"t", b"t-1", b"t-2"]
+
+
+def test_what_waited_for_the_server_leaves_as_the_topic_wants_it(serve, tmp_path):
+    port = free_port()
+    first = serve(dir=tmp_path / "data", port=port)
+    first.create_topic("t", partitions=2, envelope=True)
+    first.stop()
+    with Producer(f"poe://127.0.0.1:{port}", reconnect_max_s=0.1) as producer:
+        delivery = producer.produce_async("t", b"early")
+        second = serve(dir=tmp_path / "data", port=port)
+        delivery.result(WAIT_S)
+        assert sum(each.messages for each in second.describe("t").partitions) == 1
+        found = everything(f"poe://127.0.0.1:{port}", "t")
+    assert [value for _, _, value in found] == [b"early"]
+
+
+def test_a_value_may_be_empty_once_it_is_known_that_there_are_envelopes(node, url):
+    node.create_topic("plain")
+    node.create_topic("wrapped", envelope=True)
+    with Producer(url) as producer:
+        for topic in ("plain", "wrapped"):
+            producer.metadata(topic)
+        with pytest.raises(InvalidPayload):
+            producer.produce_sync("plain", Message(value=None))
+        producer.produce_sync("wrapped", Message(value=None))
+    assert everything(url, "wrapped") == [(0, None, None)]
+
+
+def test_a_partition_is_read_as_a_topic_of_its_own(node, url):
+    node.create_topic("t", partitions=2, envelope=True)
+    with Producer(url, picker=lambda topic, key, partitions: 1) as producer:
+        producer.produce_sync("t", Message(value=b"v", key=b"k"))
+    assert everything(url, "t-1") == [(0, b"k", b"v")]
+
+
+def test_a_topic_that_was_made_anew_with_more_partitions_is_put_onto_as_it_is(node, url):
+    node.create_topic("t")
+    with Producer(url, metadata_refresh_s=0.05, picker=lambda topic, key, parts: 0) as producer:
+        producer.produce_sync("t", b"1")
+        node.control("delete", topic="t")
+        node.create_topic("t", partitions=3)
+
+        def is_there():
+            try:
+                producer.produce_sync("t", b"2")
+            except PropertyMismatch:
+                return False
+            return True
+
+        wait_until(is_there, WAIT_S)
+    assert everything(url, "t") == [(0, None, b"2")]
