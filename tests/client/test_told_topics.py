@@ -146,3 +146,20 @@ def test_a_topic_that_was_made_anew_with_more_partitions_is_put_onto_as_it_is(no
 
         wait_until(is_there, WAIT_S)
     assert everything(url, "t") == [(0, None, b"2")]
+
+
+def test_a_group_learns_it_too(node, url):
+    node.create_topic("t", partitions=2, envelope=True)
+    with Producer(url, strategy="strict_round_robin") as producer:
+        for number in range(4):
+            producer.produce_sync("t", Message(value=b"%d" % number, key=b"k"))
+    found: set[tuple[bytes | None, bytes | None]] = set()
+    with Consumer(url, "t", group="g") as consumer:
+        while len(found) < 4:
+            found |= {(each.key, each.value) for each in consumer.receive(WAIT_S)}
+    assert found == {(b"k", b"%d" % number) for number in range(4)}
+    with (
+        pytest.raises(PropertyMismatch),
+        Consumer(url, "t", group="h", envelope=False) as consumer,
+    ):
+        consumer.receive(WAIT_S)

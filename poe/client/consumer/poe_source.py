@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -108,8 +107,10 @@ class PoeSource:
         await self._turns.close()
 
     def _reader(self, partition: int, name: bytes) -> "PartitionReader":
-        options = replace(self._options, envelope=self._has_envelope)
-        return PartitionReader(self._addresses, name, partition, options, self.statistics)
+        place = self._addresses, name, partition
+        reader = PartitionReader(*place, self._options, self.statistics)
+        reader.has_envelope = self._has_envelope
+        return reader
 
     async def _find_partitions(self) -> tuple[bytes, ...]:
         """Ask what the topic has; the options count where the server does not know.
@@ -166,6 +167,8 @@ class PartitionReader:
         options: ConsumerOptions,
         statistics: ConsumerStatistics,
     ) -> None:
+        self.has_envelope: bool | None = None
+        """Whether messages are in envelopes; None: that is asked when reading begins."""
         self._topic = topic
         self._partition = partition
         self._options = options
@@ -185,7 +188,18 @@ class PartitionReader:
         self._has_been_at_end = False
 
     async def begin(self, start: Start) -> int:
-        """Begin at the partition's place in `start`, and return the pointer of it."""
+        """Begin at the partition's place in `start`, and return the pointer of it.
+
+        Raises:
+            PropertyMismatch: the option `envelope` contradicts what the topic has.
+            PoeError: as `read`.
+        """
+        if self.has_envelope is None:
+            try:
+                self.has_envelope = await self._find_envelope()
+            except BaseException:
+                await self.close()  # who has not begun does not end
+                raise
         if isinstance(start, Mapping):
             start = start.get(self._partition, "oldest")
         if isinstance(start, datetime):
@@ -211,6 +225,14 @@ class PartitionReader:
                 return fetched
             if fetched is None and not self._options.follow:
                 return None
+
+    async def _find_envelope(self) -> bool:
+        envelope = self._options.envelope
+        found = await self._socket.call(lambda socket: socket.find_topic(self._topic))
+        if found is None or not found.is_told:
+            return bool(envelope)
+        found.check({"envelope": envelope})
+        return found.properties.envelope
 
     async def close(self) -> None:
         """Let go of the connection."""
@@ -345,7 +367,7 @@ class PartitionReader:
         starts = records.starts.tolist()
         values = [data[start + RECORD_HEADER_BYTES : end] for start, end in pairwise(starts)]
         ordinals = range(records.ordinal, records.ordinal + len(pointers))
-        if self._options.envelope:
+        if self.has_envelope:
             return self._unwrapped(pointers, values, ordinals)
         self._pointer = self._seen = pointers[-1]
         return Fetched(self._partition, pointers, ordinals, values)
