@@ -38,6 +38,7 @@ SCRIPTS = (
     "memory",
     "connections",
     "startup",
+    "large",
     "producer",
 )
 
