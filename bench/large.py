@@ -14,6 +14,7 @@ from bench.processes import poe
 from bench.row import Sample
 from bench.scenarios import Scenario, load
 from bench.sealed import write_sealed_segments
+from bench.warm_pages import warm_pages
 
 MESSAGES_PER_SEGMENT = 100_000
 SMALL_COUNT = 2
@@ -50,6 +51,7 @@ def _measure(folder: Path, seconds: float) -> tuple[float, float, float, int]:
     """Return messages per second read and written, the seconds of the start, and the memory."""
     with poe(folder) as running:
         read = load("poeload", running.port, READ, seconds)["msgs_s"]
+        warm_pages(seconds)
         write = load("poeload", running.port, WRITE, seconds)["msgs_s"]
         return read, write, running.ready_after_s, running.memory_bytes()
 
