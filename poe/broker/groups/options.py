@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Annotated, Any, Final, Literal, Self, get_args
+from typing import Annotated, Any, Final, Literal, Self
 
 from poe.errors import InvalidGroupName, OptionError, UnknownOption
 from poe.option import Range, check_options
@@ -131,19 +131,17 @@ class GroupDefinition:
 
     options: GroupOptions = field(default_factory=GroupOptions)
 
-    assignment_by: Literal["server", "leader"] = "server"
-    """Who says what is whose: the group itself, or one of its members, as in Kafka's older
-    protocol."""
+    assignment_by: Literal["server"] = "server"
+    """Who says what is whose: the group itself. Of Kafka's older protocol one of the members
+    will; the field is there so that what is written now can be told from that."""
 
-    created_us: int = 0
+    created_us: Annotated[int, Range(0, unit="microseconds since the epoch")] = 0
 
     def __post_init__(self) -> None:
         """Refuse what no group may be."""
         check_name(self.name)
         check_bytes("id", self.id, ID_BYTES, ID_BYTES)
-        for key, kind in (("mode", Mode), ("assignment_by", Literal["server", "leader"])):
-            if getattr(self, key) not in get_args(kind):
-                raise OptionError(key, getattr(self, key), " or ".join(get_args(kind)))
+        check_options(self)
         check_topics(self.topics)
 
     def as_map(self) -> dict[str, Any]:

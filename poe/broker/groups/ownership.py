@@ -6,6 +6,7 @@ in a generation that is greater than that of any grant before. Targets are not m
 that comes: what comes within a short while of the last one waits for the next.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
@@ -27,6 +28,7 @@ class Ownership:
     """
 
     __slots__ = (
+        "_causes",
         "_due_us",
         "_free_us",
         "_grants",
@@ -52,22 +54,27 @@ class Ownership:
         self._free_us = 0
         self._due_us: int | None = None
         self._news: set[bytes] = set()
+        self._causes: Counter[str] = Counter()
+        """What the next target is made for, and how often it has happened."""
 
     def set_units(self, units: Units, now_us: int) -> None:
         """Say which units there are."""
-        self._units = units
-        self._change(now_us)
+        if units != self._units:
+            self._units = units
+            self._change("units", now_us)
 
     def pause(self, now_us: int, *, is_paused: bool) -> None:
         """Have all units given up, or have them owned again."""
         self._is_paused = is_paused
-        self._change(now_us)
+        self._change("paused" if is_paused else "resumed", now_us)
 
     def add(self, member: bytes, wishes: tuple[bytes, ...] | None, now_us: int) -> None:
         """Take a member in, which wants some topics, by names or patterns; None: all of them."""
+        is_known = member in self._wishes and self._wishes[member] == wishes
         self._wishes[member] = wishes
         self._grants.setdefault(member, {})
-        self._change(now_us)
+        if not is_known:
+            self._change("joined", now_us)
 
     def remove(self, member: bytes, now_us: int) -> None:
         """Let go of a member, and of all that it owned."""
@@ -76,7 +83,7 @@ class Ownership:
         self._news.discard(member)
         for unit in self._grants.pop(member):
             del self._owners[unit]
-        self._change(now_us)
+        self._change("left", now_us)
 
     def replace(self, old: bytes, new: bytes, now_us: int) -> None:
         """Let a member, which is new or not, have what another one had, which goes."""
@@ -113,6 +120,7 @@ class Ownership:
         changed = self._leaving.keys() | leaving.keys()
         self._news |= {each for each in changed if self._leaving.get(each) != leaving.get(each)}
         self._leaving = leaving
+        self._tell(now_us)
         self._grant(each for each in self._target.items() if each[0] not in self._owners)
 
     def next_deadline_us(self) -> int | None:
@@ -147,8 +155,19 @@ class Ownership:
         self._news = set()
         return news
 
-    def _change(self, now_us: int) -> None:
+    def _tell(self, now_us: int) -> None:
+        """Tell what is about to change, and why."""
+        free_count = sum(unit not in self._owners for unit in self._target)
+        moving_count = sum(map(len, self._leaving.values()))
+        causes = ", ".join(f"{times} {cause}" for cause, times in sorted(self._causes.items()))
+        self._causes.clear()
+        if free_count or moving_count:
+            text = f"{free_count} units are granted, {moving_count} to be given up ({causes})"
+            self._journal.tell(now_us, "assigned", text)
+
+    def _change(self, cause: str, now_us: int) -> None:
         """Have a new target made: now, or a while after the last one."""
+        self._causes[cause] += 1
         if self._due_us is None:
             self._due_us = max(now_us, self._free_us)
 

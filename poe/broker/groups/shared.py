@@ -91,7 +91,10 @@ class Shared:
 
         Raises:
             GroupFenced: it is no member.
+            OptionError: it asks for less than one message, or byte.
         """
+        if limit < 1 or bytes_max < 1:
+            raise OptionError("limit", min(limit, bytes_max), "1 or more")
         self._members.hear(member, now_us)
         hand = self._hands[member]
         if self._is_paused or self._obstacle(hand) is not None or hand.is_bound:
