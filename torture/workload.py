@@ -7,7 +7,7 @@ sends it, and the victim has to tell no more than which puts it has acknowledged
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
@@ -92,7 +92,7 @@ class _Victim:
         segments = self.store.topics.get(step.topic, [])
         if step.kind == "put":
             assert step.put is not None
-            self._put(step.put, segments)
+            self._put(step.put)
             return
         self.end_syncs(self.store.topics if step.kind == "reopen" else [step.topic])
         if step.kind == "reopen":
@@ -118,9 +118,9 @@ class _Victim:
                     sync.begin(self.store.topics[topic][-1])
                     sync.end(self._acked)
 
-    def _put(self, put: Put, segments: Sequence[Segment]) -> None:
+    def _put(self, put: Put) -> None:
         topic = put.topic
-        segment = segments[-1] if segments else self.store.create_segment(topic, self._now_us)
+        segment = writer_of(self.store, topic, self._now_us)
         sequence, is_plain = divmod(self._counts[topic], 2)
         is_plain = is_plain or topic == _PLAIN_TOPIC
         key = None if is_plain else (self._producer, 0, sequence)
@@ -171,6 +171,14 @@ def open_store(files: Files, options: SegmentOptions) -> Store:
         if segments:  # else what rested there was another topic's, and is put away now
             segments[-1].unseal()
     return store
+
+
+def writer_of(store: Store, topic: bytes, now_us: int) -> Segment:
+    """Return the segment that a topic's next put goes to, which is made where there is none."""
+    segments = store.topics.get(topic)
+    if segments and segments[-1].takes_puts:
+        return segments[-1]
+    return store.create_segment(topic, now_us)
 
 
 def read_store(store: Store) -> dict[bytes, list[Record]]:

@@ -8,7 +8,7 @@ from poe.storage import SegmentOptions
 from torture.checker import Journal, Record, Sender
 from torture.layers.memory import MemoryFiles
 from torture.scenario import Run, Trial
-from torture.workload import START_US, open_store, read_store
+from torture.workload import START_US, open_store, read_store, writer_of
 
 _RECORDS = 200
 _TOPIC = b"t"
@@ -75,7 +75,7 @@ def _look(files: MemoryFiles, cut: Cut, expected: list[Record]) -> str:
     if (found := read_store(store).get(_TOPIC, [])) != expected:
         return f"{len(found)} records instead of {len(expected)}, or others"
     # What comes next must not land behind a stump.
-    pointer = store.topics[_TOPIC][-1].append([b"next"], START_US)
+    pointer = writer_of(store, _TOPIC, START_US).append([b"next"], START_US)
     if read_store(store)[_TOPIC] != [*expected, (pointer, b"next")]:
         return "what is put next is not found"
     return ""
