@@ -3,13 +3,20 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from poe import protocol
 from poe.cli.argument import number
-from poe.errors import CallTimeout, ConnectFailed, OptionError, PoeError, RemoteProtocolError
+from poe.errors import (
+    CallTimeout,
+    ConnectFailed,
+    OptionError,
+    OriginalServer,
+    PoeError,
+    RemoteProtocolError,
+)
 from poe.topic_name import topic_text
 
 CALL_TIMEOUT_S = 30.0
@@ -62,6 +69,56 @@ def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
     except (PoeError, ValueError):
         return []
     return [name for name in names if name.startswith(incomplete)][:_COMPLETED_MAX]
+
+
+class Partitions(NamedTuple):
+    """The topics that hold the partitions of a topic."""
+
+    topics: tuple[bytes, ...]
+    has_envelope: bool = False
+    is_known: bool = False
+    """Whether the server knows it; one that is older does not say."""
+
+    def one(self, number: int | None) -> int | None:
+        """Return which partition is meant; None where several are, and none was named.
+
+        Raises:
+            OptionError: there is none of this number.
+        """
+        if number is not None and number >= len(self.topics):
+            allowed = f"0 to {len(self.topics) - 1}: the topic has {len(self.topics)} partitions"
+            raise OptionError("--partition", number, allowed)
+        return 0 if number is None and len(self.topics) == 1 else number
+
+
+def partitions_of(host: str, port: int, topic: bytes) -> Partitions:
+    """Ask the server which topics hold the partitions of a topic; itself, where it cannot tell.
+
+    Raises:
+        PropertyMismatch: it would be a partition that its topic has not got.
+        PoeError: nobody answers.
+    """
+    with connect(host, port) as connection:
+        try:
+            found = connection.find_topic(topic)
+        except OriginalServer:
+            found = None
+    if found is None or not found.is_told:
+        return Partitions((topic,), is_known=found is not None)
+    names = tuple(each.topic for each in found.partitions)
+    return Partitions(names, has_envelope=found.properties.envelope, is_known=True)
+
+
+PartitionOption = Annotated[
+    int | None,
+    typer.Option(
+        "--partition",
+        metavar="INTEGER",
+        parser=number("--partition", int, 0),
+        help="Of a topic that has several, this one.",
+        show_default=False,
+    ),
+]
 
 
 @contextmanager

@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "serve": "serve:serve_command()",
     "put": "put:put",
     "read": "read:read",
+    "topic": "topic:topic_application()",
     "topics": "status:topics",
     "status": "status:status",
     "tree": "tree:tree",

@@ -17,6 +17,7 @@ from poe.cli.argument import number, topic_name
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, is_terminal, write_error, write_line
 from poe.errors import ConfigError
+from poe.protocol import Socket
 from poe.record import POINTER_MAX
 from poe.topic_name import topic_text
 
@@ -55,14 +56,25 @@ def delete(
         msg = "there is no terminal to ask on; give --yes to delete the topic"
         raise ConfigError(msg)
     with connect(host, port) as connection:
-        segments = connection.segments(topic)
-        what = f"topic {name}, {counted(sum(each['count'] for each in segments), 'message')}"
+        what = f"topic {name}, {counted(_message_count(connection, topic), 'message')}"
         if not is_confirmed and not _says_yes(f"delete {what}?"):
             write_error("nothing was deleted")
             return ExitCode.FAILURE
         connection.delete(topic)
     write_line(f"{what}: deleted")
     return ExitCode.OK
+
+
+def _message_count(connection: Socket, topic: bytes) -> int:
+    """Return how many messages a topic holds, in all of its partitions.
+
+    Raises:
+        UnknownTopic: there is no such topic.
+    """
+    found = connection.find_topic(topic)
+    if found is not None:
+        return sum(each.messages for each in found.partitions)
+    return sum(each["count"] for each in connection.segments(topic))
 
 
 def _says_yes(question: str) -> bool:

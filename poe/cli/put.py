@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import stat
 import sys
 from collections import deque
@@ -14,9 +15,11 @@ from poe.cli.address import (
     DEFAULT_HOST,
     DEFAULT_PORT,
     HostOption,
+    PartitionOption,
     PortOption,
     complete_topic,
     connect,
+    partitions_of,
 )
 from poe.cli.argument import topic_name
 from poe.cli.exit_code import ExitCode
@@ -34,6 +37,7 @@ from poe.cli.sentence import sentence_of
 from poe.errors import PoeError
 from poe.errors.delivery import OUTCOME_UNKNOWN
 from poe.protocol import Socket
+from poe.protocol.envelope import encode_all
 
 
 def put(  # noqa: PLR0913 - a command line option each
@@ -58,6 +62,7 @@ def put(  # noqa: PLR0913 - a command line option each
         bool,
         typer.Option("--keep-ends", help="Keep the newline as part of each message; see above."),
     ] = False,
+    partition: PartitionOption = None,
     host: HostOption = DEFAULT_HOST,
     port: PortOption = DEFAULT_PORT,
 ) -> ExitCode:
@@ -74,22 +79,42 @@ def put(  # noqa: PLR0913 - a command line option each
 
         poe read TOPIC --format raw | cmp - FILE
 
+    Of a topic that has several partitions, all messages of a run go onto one, so that their order
+    is kept: the one that was named, or any. Where the topic has envelopes, they get one without a
+    key.
+
     Prints the number of messages and the last pointer. When it fails or is interrupted, it tells
     how many messages were acknowledged.
     """
     if messages != ["-"]:
-        return _put_arguments(topic, messages, host, port)
+        return _put_arguments(topic, messages, partition, host, port)
     if sys.stdin is None:
         msg = "standard input is closed; pipe lines in, or give messages as arguments"
         raise typer.BadParameter(msg, param_hint="-")
+    name, has_envelope = _target(topic, partition, host, port)
     with connect(host, port) as connection, Interrupt() as interrupt:
         lines = LineBatches(
             sys.stdin.fileno(), interrupt, skip_empty=skip_empty, keep_ends=keep_ends
         )
-        return _put_lines(connection, topic, lines, interrupt)
+        wrap = encode_all if has_envelope else _as_they_are
+        return _put_lines(connection, name, lines, interrupt, wrap)
 
 
-def _put_arguments(topic: bytes, messages: list[str], host: str, port: int) -> ExitCode:
+def _target(topic: bytes, partition: int | None, host: str, port: int) -> tuple[bytes, bool]:
+    """Return the topic to put onto, and whether messages are to be in envelopes."""
+    parts = partitions_of(host, port, topic)
+    one = parts.one(partition)
+    name = random.choice(parts.topics) if one is None else parts.topics[one]  # noqa: S311
+    return name, parts.has_envelope
+
+
+def _as_they_are(messages: list[bytes]) -> list[bytes]:
+    return messages
+
+
+def _put_arguments(
+    topic: bytes, messages: list[str], partition: int | None, host: str, port: int
+) -> ExitCode:
     """Send the messages of the command line: all or none of them."""
     for number, message in enumerate(messages, 1):
         if not message:
@@ -99,6 +124,9 @@ def _put_arguments(topic: bytes, messages: list[str], host: str, port: int) -> E
             msg = "- must stand alone, and then reads the messages from standard input"
             raise typer.BadParameter(msg, param_hint="MESSAGE")
     payloads = [os.fsencode(message) for message in messages]
+    topic, has_envelope = _target(topic, partition, host, port)
+    if has_envelope:
+        payloads = encode_all(payloads)
     with connect(host, port) as connection, Interrupt() as interrupt:
         try:
             pointer = connection.write(topic, payloads)
@@ -113,16 +141,20 @@ def _put_arguments(topic: bytes, messages: list[str], host: str, port: int) -> E
 
 
 def _put_lines(
-    connection: Socket, topic: bytes, lines: LineBatches, interrupt: Interrupt
+    connection: Socket,
+    topic: bytes,
+    lines: LineBatches,
+    interrupt: Interrupt,
+    wrap: Callable[[list[bytes]], list[bytes]],
 ) -> ExitCode:
-    """Send all lines and tell what became of them."""
+    """Send all lines, wrapped, and tell what became of them."""
     acknowledged_count = pointer = 0
     sizes: deque[int] = deque()
 
     def burst() -> Iterator[list[bytes]]:
         for batch in lines.burst():
             sizes.append(len(batch))
-            yield batch
+            yield wrap(batch)
 
     error = ""
     with _progress() as show:

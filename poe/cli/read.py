@@ -5,6 +5,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from functools import partial
 from itertools import count, pairwise
 from select import PIPE_BUF
 from typing import Annotated, TypeAlias
@@ -15,9 +16,11 @@ from poe.cli.address import (
     DEFAULT_HOST,
     DEFAULT_PORT,
     HostOption,
+    PartitionOption,
     PortOption,
     complete_topic,
     connect,
+    partitions_of,
 )
 from poe.cli.argument import choice, number, topic_name
 from poe.cli.exit_code import ExitCode
@@ -34,6 +37,7 @@ from poe.cli.output import (
 from poe.cli.sentence import sentence_of
 from poe.errors import CorruptRecord, PoeError, UnknownTopic
 from poe.protocol import FOLLOW_WAIT_S, Socket
+from poe.protocol.envelope import decode
 from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
 
 Row: TypeAlias = tuple[int, bytes, int]
@@ -115,14 +119,16 @@ def read(  # noqa: PLR0913 - a command line option each
             help="How messages are written, see above.",
         ),
     ] = Format.LINES,
+    partition: PartitionOption = None,
     host: HostOption = DEFAULT_HOST,
     port: PortOption = DEFAULT_PORT,
 ) -> ExitCode:
-    r"""Write the messages of a topic, oldest first.
+    r"""Write the messages of a topic, oldest first; one partition after the other.
 
     Formats: `lines` ends each message with "\n"; `joined` writes "\n" between messages but not
     after the last; `raw` writes nothing but the messages; `json` writes an object per line with
-    ordinal, pointer and message, or message_base64 where the message is not UTF-8.
+    ordinal, pointer and message, or message_base64 where the message is not UTF-8; also partition,
+    key and headers, where the topic has them.
 
     When it is interrupted or fails, it tells the pointer to continue from.
     """
@@ -132,51 +138,83 @@ def read(  # noqa: PLR0913 - a command line option each
     if pointer is not None and start is not None:
         msg = "--pointer says where to begin already; leave one of them out"
         raise typer.BadParameter(msg, param_hint="--from")
-    encode = _encoder(output_format, with_pointers=with_pointers)
+    parts = partitions_of(host, port, topic)
+    one = parts.one(partition)
+    if one is None and (follow or pointer is not None):
+        msg = f"the topic has {len(parts.topics)} partitions; name one by --partition"
+        raise typer.BadParameter(msg, param_hint="--follow" if follow else "--pointer")
+    code, count_left, is_first = ExitCode.OK, limit, True
     with connect(host, port) as connection:
-        if not follow:
+        if not (follow or parts.is_known):
             _check_known(connection, topic)
-        if pointer is None:
-            pointer = _newest_pointer(connection, topic) if start is Start.LATEST else 0
-        read_some = _read_numbered if output_format is Format.JSON else _read_plain
-        batches = _batches(connection, read_some, topic, pointer, limit, follow=follow)
-        return _copy(batches if follow else _with_progress(batches), pointer, encode)
-
-
-def _copy(
-    batches: Iterator[list[Row]], pointer: int, encode: Callable[[list[Row], bool], bytes]
-) -> ExitCode:
-    """Write all batches that follow a pointer; tell where to continue when it ends early."""
-    is_first = True
-    under_way_count = 0
-    with Interrupt() as interrupt:
-        try:
-            for records in batches:
-                content = encode(records, is_first)
-                wait_writable()
-                under_way_count = len(records)
-                # So much goes at once. More may wait for its reader, and must not be held then.
-                interrupt.is_held = len(content) <= PIPE_BUF
-                write_bytes(content)
-                pointer, is_first, under_way_count = records[-1][0], False, 0
-                interrupt.release()
-        except ReaderGone:
-            return ExitCode.OK
-        except OutputFailed as error:
-            told, code = str(error), ExitCode.OUTPUT_FAILED
-        except PoeError as error:
-            told, code = sentence_of(error), ExitCode.of(error)
-            if isinstance(error, CorruptRecord) and error.pointer is not None:
-                pointer = error.pointer  # in front of it, reading would end there again
-        except KeyboardInterrupt:
-            told, code = interrupt.word, interrupt.exit_code
-        else:
-            return ExitCode.OK
-    told += f"; continue with --pointer {pointer}"
-    if under_way_count:
-        told += f", of the next {counted(under_way_count, 'message')} some may be written already"
-    write_error(told)
+        for number in range(len(parts.topics)) if one is None else [one]:
+            name = parts.topics[number]
+            begin = pointer or 0
+            if pointer is None and start is Start.LATEST:
+                begin = _newest_pointer(connection, name)
+            read_some = _read_numbered if output_format is Format.JSON else _read_plain
+            batches = _batches(connection, read_some, name, begin, count_left, follow=follow)
+            encode = _encoder(
+                output_format,
+                with_pointers=with_pointers,
+                partition=number if len(parts.topics) > 1 else None,
+                has_envelope=parts.has_envelope,
+            )
+            copied = _Copied(number if len(parts.topics) > 1 else None, begin, is_first=is_first)
+            code = copied.write(batches if follow else _with_progress(batches), encode)
+            count_left = None if count_left is None else count_left - copied.count
+            is_first = is_first and not copied.count
+            if code is not ExitCode.OK:
+                break
     return code
+
+
+class _Copied:
+    """How far one partition was written to standard output."""
+
+    def __init__(self, partition: int | None, pointer: int, *, is_first: bool) -> None:
+        self._partition = partition
+        self._pointer = pointer
+        self._is_first = is_first
+        self.count = 0
+
+    def write(
+        self, batches: Iterator[list[Row]], encode: Callable[[list[Row], bool], bytes]
+    ) -> ExitCode:
+        """Write all batches that follow its pointer; tell where to continue when it ends early."""
+        under_way_count = 0
+        with Interrupt() as interrupt:
+            try:
+                for records in batches:
+                    content = encode(records, self._is_first)
+                    wait_writable()
+                    under_way_count = len(records)
+                    # So much goes at once. More may wait for its reader, and must not be held then.
+                    interrupt.is_held = len(content) <= PIPE_BUF
+                    write_bytes(content)
+                    self._pointer, self._is_first, under_way_count = records[-1][0], False, 0
+                    self.count += len(records)
+                    interrupt.release()
+            except ReaderGone:
+                return ExitCode.OK
+            except OutputFailed as error:
+                told, code = str(error), ExitCode.OUTPUT_FAILED
+            except PoeError as error:
+                told, code = sentence_of(error), ExitCode.of(error)
+                if isinstance(error, CorruptRecord) and error.pointer is not None:
+                    # In front of it, reading would end there again.
+                    self._pointer = error.pointer
+            except KeyboardInterrupt:
+                told, code = interrupt.word, interrupt.exit_code
+            else:
+                return ExitCode.OK
+        which = "" if self._partition is None else f"--partition {self._partition} "
+        told += f"; continue with {which}--pointer {self._pointer}"
+        if under_way_count:
+            messages = counted(under_way_count, "message")
+            told += f", of the next {messages} some may be written already"
+        write_error(told)
+        return code
 
 
 def _with_progress(batches: Iterator[list[Row]]) -> Iterator[list[Row]]:
@@ -256,19 +294,37 @@ def _newest_pointer(connection: Socket, topic: bytes) -> int:
     return max((segment["pointer_high"] or 0 for segment in segments), default=0)
 
 
-def _encoder(output_format: Format, *, with_pointers: bool) -> Callable[[list[Row], bool], bytes]:
-    """Return what turns a batch into bytes; it is told whether the batch is the first."""
-    match output_format:
-        case Format.JSON:
-            return lambda records, _: b"".join(map(_as_json, records))
-        case Format.LINES if with_pointers:
-            return lambda records, _: b"".join(b"%d\t%b\n" % record[:2] for record in records)
-        case Format.LINES:
-            return lambda records, _: b"".join(b"%b\n" % record[1] for record in records)
-        case Format.RAW:
-            return lambda records, _: b"".join(record[1] for record in records)
-        case Format.JOINED:
-            return _join
+def _encoder(
+    output_format: Format, *, with_pointers: bool, partition: int | None, has_envelope: bool
+) -> Callable[[list[Row], bool], bytes]:
+    """Return what turns a batch into bytes; it is told whether the batch is the first.
+
+    Of what is in envelopes only JSON tells more than the values.
+    """
+    if output_format is Format.JSON:
+        encode_row = partial(_as_json, partition=partition, has_envelope=has_envelope)
+        return lambda records, _: b"".join(map(encode_row, records))
+    encode = _plain_encoder(output_format, with_pointers=with_pointers)
+    if not has_envelope:
+        return encode
+    return lambda records, is_first: encode([_unwrapped(each) for each in records], is_first)
+
+
+def _plain_encoder(
+    output_format: Format, *, with_pointers: bool
+) -> Callable[[list[Row], bool], bytes]:
+    if output_format is Format.JOINED:
+        return _join
+    if output_format is Format.RAW:
+        return lambda records, _: b"".join(record[1] for record in records)
+    if with_pointers:
+        return lambda records, _: b"".join(b"%d\t%b\n" % record[:2] for record in records)
+    return lambda records, _: b"".join(b"%b\n" % record[1] for record in records)
+
+
+def _unwrapped(record: Row) -> Row:
+    pointer, message, ordinal = record
+    return pointer, decode(message).value or b"", ordinal
 
 
 def _join(records: list[Row], is_first: bool) -> bytes:  # noqa: FBT001 - as `_encoder` says
@@ -276,11 +332,24 @@ def _join(records: list[Row], is_first: bool) -> bytes:  # noqa: FBT001 - as `_e
     return joined if is_first else b"\n" + joined
 
 
-def _as_json(record: Row) -> bytes:
+def _as_json(record: Row, *, partition: int | None, has_envelope: bool) -> bytes:
     pointer, message, ordinal = record
-    content: dict[str, object] = {"ordinal": ordinal, "pointer": pointer}
-    try:
-        content["message"] = message.decode()
-    except UnicodeDecodeError:
-        content["message_base64"] = b64encode(message).decode()
+    content: dict[str, object] = {} if partition is None else {"partition": partition}
+    content |= {"ordinal": ordinal, "pointer": pointer}
+    if has_envelope:
+        found = decode(message)
+        content |= {} if found.key is None else _text("key", found.key)
+        headers = {name: _text("value", value) for name, value in (found.headers or {}).items()}
+        content |= {"headers": headers} if headers else {}
+        content |= {"message": None} if found.value is None else _text("message", found.value)
+    else:
+        content |= _text("message", message)
     return json.dumps(content, ensure_ascii=False).encode() + b"\n"
+
+
+def _text(name: str, value: bytes) -> dict[str, str]:
+    """Return bytes as a member: text where they are UTF-8, else `name_base64`."""
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": b64encode(value).decode()}

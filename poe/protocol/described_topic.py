@@ -28,6 +28,12 @@ class DescribedPartition(NamedTuple):
     bytes: int
     segments: int
 
+    first_ordinal: int | None = None
+    """Of the oldest message; None where nobody knows."""
+
+    next_ordinal: int | None = None
+    """What the next message gets; None likewise."""
+
 
 @dataclass(frozen=True, slots=True)
 class DescribedTopic:
@@ -63,7 +69,9 @@ class DescribedTopic:
             properties = TopicProperties.from_map(content["properties"], are_unknown_left_out=True)
             rows = content.get("partitions", ())
             partitions = tuple(
-                DescribedPartition(*(row[name] for name in DescribedPartition._fields))
+                DescribedPartition(
+                    **{name: row[name] for name in DescribedPartition._fields if name in row}
+                )
                 for row in rows
             )
             return cls(

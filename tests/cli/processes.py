@@ -34,14 +34,14 @@ def poe_here(*arguments, port=None, **variables):
     """Run a command in this process: enough for what it refuses before it begins, and fast."""
     if port is not None:
         variables["POE_PORT"] = str(port)
-    output, errors = io.StringIO(), io.StringIO()
+    output, errors = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
     with (
         mock.patch.dict(os.environ, environment(**variables), clear=True),
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(errors),
     ):
         code = main([str(each) for each in arguments])
-    told = (each.getvalue().encode() for each in (output, errors))
+    told = (each.buffer.getvalue() for each in (output, errors))
     return subprocess.CompletedProcess(arguments, code, *told)
 
 
