@@ -6,6 +6,7 @@ notes that it is dead. Such a message is an envelope: the value as it was, and h
 where it came from and why. One that was an envelope already keeps its key and its headers.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 
 from poe.broker.appendix.message import GetRange
@@ -60,12 +61,28 @@ class DeadLetters:
             if found is None:
                 break
             records = IndexedRecords.of(found.entries, memoryview(found.records.read()))
-            letters += [_letter(dying, *each) for each in _messages(records)]
+            letters += [self._letter(dying, *each) for each in _messages(records)]
             pointer = found.records.last_pointer
         # Also of messages that are gone: without this put those behind it would be refused.
         letters = letters or [envelope.encode(None, b"", {**_headers(dying), "poe.gone": b"1"})]
         put_id = PutId(self._state.definition.id, dying.epoch, dying.sequence)
         await self._handler.put(self.topic, letters, None, put_id)
+
+    def _letter(self, dying: Dying, pointer: int, message: bytes) -> bytes:
+        headers = {**_headers(dying), "poe.pointer": str(pointer).encode()}
+        if self._is_enveloped(dying.unit):
+            with contextlib.suppress(InvalidEnvelope):
+                key, value, had = envelope.decode(message)
+                return envelope.encode(key, value, {**(had or {}), **headers, "poe.envelope": b"1"})
+        return envelope.encode(None, message, headers)
+
+    def _is_enveloped(self, unit: bytes) -> bool:
+        """Return whether messages may be envelopes: as the topic says, if it was ever described."""
+        properties = self._handler.routes.properties
+        if properties is None:
+            return True
+        topic = properties.holder(unit) or properties.find(unit)
+        return topic is None or topic.properties.envelope
 
 
 def _messages(records: IndexedRecords) -> Iterator[tuple[int, bytes]]:
@@ -80,12 +97,3 @@ def _headers(dying: Dying) -> dict[str, bytes]:
         "poe.attempts": str(dying.attempts).encode(),
         "poe.reason": dying.reason.encode("utf-8", "replace"),
     }
-
-
-def _letter(dying: Dying, pointer: int, message: bytes) -> bytes:
-    headers = {**_headers(dying), "poe.pointer": str(pointer).encode()}
-    try:
-        key, value, had = envelope.decode(message)
-    except InvalidEnvelope:
-        return envelope.encode(None, message, headers)
-    return envelope.encode(key, value, {**(had or {}), **headers, "poe.envelope": b"1"})

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from poe.broker.appendix.message import Span
 from poe.broker.groups.state import GroupState
 from poe.broker.registry.routing_table import RoutingTable
-from poe.broker.requests.arguments import U32_MAX
 from poe.broker.requests.listing import describe
 from poe.broker.requests.request_handler import RequestHandler
+from poe.errors import UnknownTopic
 
 
 class GroupProgress:
@@ -81,16 +80,8 @@ class GroupProgress:
         return max((info.pointer_high or 0 for _, info in rows), default=0)
 
     async def _ordinal(self, unit: bytes, pointer: int) -> int:
-        """Return how many messages there are up to a pointer."""
-        count = 0
-        for _, info in await describe(self._handler.actor, self._routes, unit):
-            low, high = info.pointer_low, info.pointer_high
-            if low is None or high is None or low > pointer:
-                continue
-            if high <= pointer:
-                count += info.count
-                continue
-            span = Span(low - 1, pointer, U32_MAX, U32_MAX)
-            found = await self._handler.get_range(unit, span)
-            count += 0 if found is None else found.record_count
-        return count
+        """Return how many messages a topic ever had up to a pointer."""
+        try:
+            return await self._handler.ordinal(unit, pointer)
+        except UnknownTopic:  # nobody has put anything onto it yet
+            return 0

@@ -205,6 +205,18 @@ def test_a_message_that_was_an_envelope_keeps_key_and_headers_as_a_dead_letter(q
     assert (key, value, headers["a"], headers["poe.topic"]) == (b"key", b"value", b"1", b"jobs")
 
 
+def test_what_a_topic_says_is_no_envelope_is_none(queue):
+    queue.sim.node.control("topic_create", topic="jobs", properties={"envelope": False})
+    message = envelope.encode(b"key", b"value", None)
+    queue.sim.node.put(b"jobs", message)
+    queue.join(ANN)
+    lease, _ = queue.ask(ANN)
+    failed = Failed(lease.id, lease.after, lease.last, "dead", None, "bad")
+    queue.ask(ANN, limit=0, failed=[failed])
+    _, letter = queue.sim.node.next(b"workers.dead", 0)
+    assert envelope.decode(letter)[:2] == (None, message)
+
+
 def test_a_poll_is_answered_when_something_comes(queue):
     queue.put(1)
     queue.join(ANN)
