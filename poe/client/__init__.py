@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from poe.client.consumer.async_consumer import AsyncConsumer
     from poe.client.consumer.consumer import Consumer
     from poe.client.consumer.source import ConsumerStatistics, Fetched, Received
+    from poe.client.group.async_queue import AsyncQueue
+    from poe.client.group.job import Job
+    from poe.client.group.queue import Queue
+    from poe.client.group.worker import GroupWorker
     from poe.client.producer.async_producer import AsyncProducer
     from poe.client.producer.delivery import Buffered, Delivery, Failed, Sent
     from poe.client.producer.payload import Message
@@ -21,14 +25,18 @@ if TYPE_CHECKING:
 _LATE = {
     "AsyncConsumer": "consumer.async_consumer",
     "AsyncProducer": "producer.async_producer",
+    "AsyncQueue": "group.async_queue",
     "Buffered": "producer.delivery",
     "Consumer": "consumer.consumer",
     "ConsumerStatistics": "consumer.source",
     "Delivery": "producer.delivery",
     "Failed": "producer.delivery",
     "Fetched": "consumer.source",
+    "GroupWorker": "group.worker",
+    "Job": "group.job",
     "Message": "producer.payload",
     "Producer": "producer.producer",
+    "Queue": "group.queue",
     "Received": "consumer.source",
     "Sent": "producer.delivery",
     "TopicInfo": "producer.topic_info",
@@ -39,6 +47,7 @@ _LATE = {
 __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncQueue",
     "AsyncSocket",
     "Buffered",
     "Consumer",
@@ -46,8 +55,11 @@ __all__ = [
     "Delivery",
     "Failed",
     "Fetched",
+    "GroupWorker",
+    "Job",
     "Message",
     "Producer",
+    "Queue",
     "Received",
     "Sent",
     "TopicInfo",

@@ -19,6 +19,11 @@ def deadline_of(timeout_s: object) -> float:
     return time.monotonic() + check_timeout(timeout_s)
 
 
+def left_s(deadline_s: float) -> float:
+    """Return how long there is until a time of the monotonic clock; 0 afterwards."""
+    return max(0.0, deadline_s - time.monotonic())
+
+
 class TimeoutQueue:
     """Ends waits that have lasted for `timeout_s`; belongs to one event loop.
 

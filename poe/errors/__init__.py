@@ -45,7 +45,7 @@ from poe.errors.config import (
     OptionError,
     UnknownOption,
 )
-from poe.errors.consumer import ConsumerClosed, ConsumerError, MessagesLost
+from poe.errors.consumer import ConsumerClosed, ConsumerError, MessagesLost, QueueClosed
 from poe.errors.delivery import (
     BrokerDown,
     BufferFull,
@@ -206,6 +206,7 @@ __all__ = [
     "PropertyMismatch",
     "ProtocolError",
     "QueryFailed",
+    "QueueClosed",
     "RangeGone",
     "RangeNotLeased",
     "ReadFailed",

@@ -22,6 +22,16 @@ class ConsumerClosed(ConsumerError):
         )
 
 
+class QueueClosed(ConsumerError):
+    """The work queue was closed, perhaps by another thread or task while this one waited."""
+
+    code = 553
+
+    def __init__(self, reason: str = "it was closed") -> None:
+        self.reason = reason
+        super().__init__(f"queue hands nothing out: {reason}; make a new one")
+
+
 class MessagesLost(ConsumerError):
     """Messages were deleted before they were read: by retention, `trim` or `delete`.
 

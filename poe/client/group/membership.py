@@ -8,14 +8,16 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from poe.client.async_retrying_socket import AsyncRetryingSocket
 from poe.client.async_socket import AsyncSocket
 from poe.errors import GroupFenced, PoeError
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +98,7 @@ class Membership:
         self._info = info
         self._work = work
         # A heartbeat may be held back until there is something to say, and would delay the others.
-        self.beat_socket = reach.socket(on_lost)
+        self._beat_socket = reach.socket(on_lost)
         self._ask_socket = reach.socket(on_lost)
         self._asking = asyncio.Lock()
         self._beating: asyncio.Task[None] | None = None
@@ -128,7 +130,7 @@ class Membership:
                     await self.ask("group_leave")
             except (PoeError, TimeoutError) as error:
                 _log.info("group %s is left without saying so: %s", self._info.group, error)
-        await asyncio.gather(self.beat_socket.close(), self._ask_socket.close())
+        await asyncio.gather(self._beat_socket.close(), self._ask_socket.close())
 
     def hurry(self) -> None:
         """Have the next heartbeat sent now."""
@@ -141,9 +143,17 @@ class Membership:
             GroupFenced: it knows the member no more, which joins anew by itself.
             PoeError: another refusal, or no server could be reached.
         """
+        return await self.call(self._control(op, arguments))
+
+    async def call(self, request: Callable[[AsyncSocket], Awaitable[T]], extra_s: float = 0.0) -> T:
+        """Return what another request returns, on the connection that `ask` has.
+
+        Raises:
+            PoeError: as `ask`.
+        """
         async with self._asking:
             try:
-                return await self._control(self._ask_socket, op, arguments)
+                return await self._ask_socket.call(request, extra_s)
             except GroupFenced:
                 self.hurry()
                 raise
@@ -167,12 +177,13 @@ class Membership:
         clock_s = asyncio.get_running_loop().time
         begin_s = clock_s()
         self._hurry.clear()
-        told = await self._control(
-            self.beat_socket,
-            "group_heartbeat",
-            {"generation": self.generation, "owned": self._work.owned(), "wait_s": self.beat_s},
-            self.beat_s,
-        )
+        said = {
+            "generation": self.generation,
+            "owned": self._work.owned(),
+            "wait_s": self.beat_s,
+        }
+        beat = self._control("group_heartbeat", said)
+        told = await self._beat_socket.call(beat, self.beat_s)
         self.generation = told["generation"]
         if not await self._work.heard(told["keep"], told["revoke"]):
             with suppress(TimeoutError):
@@ -180,7 +191,7 @@ class Membership:
                     await self._hurry.wait()
 
     async def _join(self) -> None:
-        told = await self._control(self.beat_socket, "group_join", self._info.as_map())
+        told = await self._beat_socket.call(self._control("group_join", self._info.as_map()))
         self.generation = told["generation"]
         self.beat_s = told["heartbeat_s"]
         await self._work.heard(told["units"], ())
@@ -198,18 +209,15 @@ class Membership:
         Raises:
             GroupFenced: somebody has.
         """
-        told = await self._control(self.beat_socket, "group", {})
+        told = await self._beat_socket.call(self._control("group", {}))
         for other in told["members"]:
             if other["instance"] == instance and other["id"] != self.id:
                 why = f"instance {instance!r} has been started again, as {other['name']}"
                 raise GroupFenced(self._info.group, why)
 
-    async def _control(
-        self, socket: AsyncRetryingSocket, op: str, arguments: dict[str, Any], extra_s: float = 0.0
-    ) -> Any:  # noqa: ANN401 - what the op answers
+    def _control(
+        self, op: str, arguments: Mapping[str, Any]
+    ) -> Callable[[AsyncSocket], Awaitable[Any]]:
+        """Return what asks the group."""
         arguments = {"group": self._info.group, "member": self.id, **arguments}
-
-        async def ask(connection: AsyncSocket) -> Any:  # noqa: ANN401
-            return await connection.control(op, **arguments)
-
-        return await socket.call(ask, extra_s)
+        return lambda socket: socket.control(op, **arguments)

@@ -1,6 +1,9 @@
+from contextlib import closing
 from functools import partial
 
 import pytest
+
+from tests.client.group.queues import Queues
 
 
 @pytest.fixture
@@ -8,3 +11,15 @@ def member(node, consumers):
     """A function that makes consumers of the node which are members of a group."""
     options = {"group": "billing", "group_options": {"session_s": 2}, "commit_interval_s": 0.01}
     return partial(consumers, node, **options)
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def queues(request):
+    with closing(Queues(request.param)) as queues:
+        yield queues
+
+
+@pytest.fixture
+def queue(node, queues):
+    """A function that makes queues of the node."""
+    return partial(queues, node)

@@ -1,0 +1,529 @@
+"""What both queues share: leases come in, jobs go out, and the group is told what became of them.
+
+All that waits runs on one event loop, in a thread of its own. Jobs are handed out, and ended, by
+any thread, under a lock, without waiting for that loop: what is done is told with the next request
+for messages, or a moment later. Of a lease whose messages were tried before, each is told at once,
+and before the next one is handed out, so that a crash shows which one it was.
+"""
+
+import asyncio
+import logging
+import math
+import os
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import count, cycle
+from typing import Any, NamedTuple
+
+from poe.client.async_socket import AsyncSocket
+from poe.client.group.held_lease import HeldLease
+from poe.client.group.job import Job
+from poe.client.group.membership import MemberInfo, Membership, Reach
+from poe.client.group.queue_options import QueueOptions
+from poe.client.url import parse_url
+from poe.errors import (
+    GroupFenced,
+    InvalidEnvelope,
+    LeaseLost,
+    OptionError,
+    PoeError,
+    QueueClosed,
+)
+from poe.errors.timeout import check_delay
+from poe.protocol import Done, Failed, LeaseReply, LeaseRequest, PutId, topic_bytes
+from poe.protocol.envelope import decode
+from poe.protocol.leases import LEASE_COUNT_MAX, Verdict
+
+_log = logging.getLogger(__name__)
+
+_WAIT_S = 5.0
+"""How long a request for messages waits for some."""
+_PAUSE_S = 0.2
+"""After a request that has failed."""
+_TELL_MAX = LEASE_COUNT_MAX // 2
+"""Ranges in one request, far from what a server refuses."""
+_CLOSE_S = 5.0
+"""The end waits no longer for a server that does not answer."""
+
+
+_COUNTS = ("received", "done", "retry", "dead", "release", "late", "reconnect")
+
+Call = Callable[[Callable[[AsyncSocket], Awaitable[LeaseReply]], float], Awaitable[LeaseReply]]
+"""How a request is sent, and how long it lets the server wait."""
+
+
+class _Told(NamedTuple):
+    """What the group is told of leases."""
+
+    done: list[Done]
+    failed: list[Failed]
+    is_again: bool = False
+    """Whether some of it may have been told before."""
+
+
+class QueueCore:
+    """The work of one member of a group of mode `shared`.
+
+    Always, under the lock: a lease is in `_leases` until all that became of it was told, and in
+    `_ready` while some of its messages are there to be handed out.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        topics: bytes | str | Iterable[bytes | str],
+        group: str,
+        arguments: Mapping[str, Any],
+    ) -> None:
+        self._options = options = QueueOptions.load(arguments)
+        scheme, addresses = parse_url(url)
+        if scheme != "poe":
+            raise OptionError("url", url, "poe://host:port; Kafka has no queues")
+        names = [topics] if isinstance(topics, bytes | str) else list(topics)
+        if not names or not group:
+            key, value = ("group", group) if names else ("topics", topics)
+            raise OptionError(key, value, "one or more")
+        self.group = group
+        self._topics = [topic_bytes(each) for each in names]
+        reach = Reach(addresses, options.timeout_s, options.request_timeout_s)
+        info = MemberInfo(
+            group=group,
+            mode="shared",
+            topics=self._topics,
+            instance=options.instance,
+            options=options.group_options,
+        )
+        self._membership = Membership(reach, info, self, self._note_lost_connection)
+        self._lease_socket = reach.socket(self._note_lost_connection)
+        self._put_socket = reach.socket(self._note_lost_connection)
+        self._putting = asyncio.Lock()
+        self._destinations: cycle[bytes] | None = None
+        self._put_ids: dict[bytes, PutId] = {}
+        self._envelopes: dict[bytes, bool] = {}
+
+        self._lock = threading.RLock()
+        self._leases: dict[int, HeldLease] = {}
+        self._ready: deque[HeldLease] = deque()
+        self._counts: Counter[str] = Counter()
+        self._is_closed = False
+        self._failure: PoeError | None = None
+
+        self._opening = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._asked = asyncio.Event()
+        """Set when more messages are wanted."""
+        self._ended = asyncio.Event()
+        """Set when there is something to tell."""
+        self._urgent = asyncio.Event()
+        """Set when that is not to wait."""
+        self._again = _Told([], [])
+        self._changed = asyncio.Event()
+        """Set when a lease ends at another time than was known."""
+        self._telling = asyncio.Lock()
+
+    # ---- for any thread -----------------------------------------------------------------------
+
+    def take(self) -> Job | None:
+        """Hand a job out, if one is there.
+
+        Raises:
+            QueueClosed: it was closed.
+            PoeError: the group could not be asked; it is asked again.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise QueueClosed
+            job = self._take()
+            if job is None and self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+            waiting_count = sum(each.waiting_count for each in self._ready)
+        if job is not None and self._options.batch > 1 and waiting_count < self._options.batch // 2:
+            self._set(self._asked)
+        return job
+
+    def finish(
+        self,
+        lease: HeldLease,
+        number: int,
+        failed: tuple[Verdict, float | None, str] | None = None,
+    ) -> None:
+        """Note what became of a job; see `Office`.
+
+        Raises:
+            LeaseLost: it is known already that the job is not this member's any more.
+            QueueClosed: it was closed.
+        """
+        if failed is not None and failed[1] is not None:
+            check_delay(failed[1])
+        with self._lock:
+            if lease.is_lost:
+                lease.working_count -= 1
+                self._counts["late"] += 1
+                raise LeaseLost(self.group, lease.id)
+            lease.finish(number, failed)
+            self._counts["done" if failed is None else failed[0]] += 1
+        if failed is not None or lease.attempts:
+            self._set(self._urgent)
+        self._set(self._ended)
+
+    def extend(self, lease: HeldLease, seconds: float) -> None:
+        """Have a lease end later; see `Office`."""
+        check_delay(seconds, "seconds")
+        with self._lock:
+            if lease.is_lost or self._loop is None:
+                raise LeaseLost(self.group, lease.id)
+            lease.extend_at_s = time.monotonic()
+            lease.length_s = seconds
+        self._set(self._changed)
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts since it was made, and how many messages are held now."""
+        with self._lock:
+            leases = self._leases.values()
+            return {
+                **{key: self._counts[key] for key in _COUNTS},
+                "leases": len(leases),
+                "waiting": sum(each.waiting_count for each in leases),
+                "working": sum(each.working_count for each in leases),
+            }
+
+    # ---- on the event loop --------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Join the group, if that was not done.
+
+        Raises:
+            GroupMismatch: the group is of another mode, or of other topics.
+            QueueClosed: it was closed.
+            PoeError: another refusal, or no server could be reached.
+        """
+        async with self._opening:
+            if self._is_closed:
+                raise QueueClosed
+            if not self._tasks:
+                self._loop = asyncio.get_running_loop()
+                await self._membership.open()
+                steps = (self._lease_often(), self._tell_often(), self._keep_often())
+                self._tasks = [asyncio.create_task(each) for each in steps]
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Wait until there may be a job; False where there was none in time.
+
+        Raises:
+            PoeError: as `open`.
+        """
+        await self.open()
+        if self._has_some():
+            return True
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._asked.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await waiter
+        except TimeoutError:
+            return False
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+        return True
+
+    async def put(self, messages: Sequence[bytes], delay_s: float) -> int | None:
+        """Put messages onto the topic, each once, however often it is tried.
+
+        Raises:
+            OptionError: it is a queue of several topics, or of a pattern.
+            PoeError: as `Socket.write`.
+        """
+        check_delay(delay_s)
+        if len(self._topics) != 1 or b"*" in self._topics[0]:
+            raise OptionError("topics", self._topics, "one topic, to put onto it")
+        (topic,) = self._topics
+        async with self._putting:
+            if delay_s:
+                due_us = time.time_ns() // 1000 + round(delay_s * 1e6)
+                arguments = {"topic": topic, "messages": list(messages), "due_us": due_us}
+                await self._put_socket.call(lambda socket: socket.control("queue_put", **arguments))
+                return None
+            if self._destinations is None:
+                found = await self._put_socket.call(lambda socket: socket.find_topic(topic))
+                partitions = () if found is None else found.partitions
+                self._destinations = cycle([each.topic for each in partitions] or [topic])
+            return await self._put_once(next(self._destinations), messages)
+
+    async def close(self) -> None:
+        """Tell what became of the jobs, leave the group, and let go of all connections."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._ready.clear()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            if self._tasks:
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._tell()
+        except (PoeError, TimeoutError) as error:
+            _log.warning("group %s: messages that are done may come again: %s", self.group, error)
+        await self._membership.close()
+        with self._lock:
+            for lease in self._leases.values():
+                lease.is_lost = True
+        await asyncio.gather(self._lease_socket.close(), self._put_socket.close())
+
+    # ---- for the membership -------------------------------------------------------------------
+
+    def owned(self) -> list[bytes]:
+        """Return no units: in this mode nobody owns any."""
+        return []
+
+    async def heard(self, keep: Sequence[bytes], revoke: Sequence[bytes]) -> bool:
+        """Note nothing: there are no units; see `Work`."""
+        return bool(keep or revoke)
+
+    async def lost(self) -> None:
+        """Let go of all leases: the group has returned them."""
+        with self._lock:
+            for lease in self._leases.values():
+                lease.is_lost = True
+            self._leases.clear()
+            self._ready.clear()
+
+    def failed(self, error: PoeError) -> None:
+        """Have the next one who asks for a job be told."""
+        with self._lock:
+            self._failure = error
+        self._wake_all()
+
+    # ---- inside -------------------------------------------------------------------------------
+
+    def _take(self) -> Job | None:
+        now_s = time.monotonic()
+        for lease in list(self._ready):
+            if not lease.waiting_count or now_s >= lease.deadline_s:
+                self._ready.remove(lease)
+            while lease.may_hand_out(now_s):
+                job = Job(self, lease, lease.take())
+                if not self._envelopes.get(lease.topic) or self._open_envelope(job):
+                    return job
+        return None
+
+    def _has_some(self) -> bool:
+        """Return whether there is something to hand out, or to raise."""
+        with self._lock:
+            if self._is_closed or self._failure is not None:
+                return True
+            return any(each.may_hand_out(time.monotonic()) for each in self._ready)
+
+    def _open_envelope(self, job: Job) -> bool:
+        """Take a message out of its envelope; without one, nobody can ever work on it."""
+        try:
+            job.key, job.value, job.headers = decode(job.value or b"")
+        except InvalidEnvelope as error:
+            _log.warning("group %s: %s is a dead letter: %s", self.group, job, error)
+            job.dead(str(error))
+            return False
+        return True
+
+    def _set(self, event: asyncio.Event) -> None:
+        """Set an event of the loop, from any thread."""
+        loop = self._loop
+        if not event.is_set() and loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(event.set)
+
+    def _wake_all(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _lease_often(self) -> None:
+        """Ask for messages whenever there are too few."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            if not self._is_short():
+                continue
+            try:
+                await self._lease()
+            except PoeError as error:
+                if isinstance(error, GroupFenced):
+                    self._membership.hurry()  # it joins anew
+                else:
+                    self.failed(error)
+                await asyncio.sleep(_PAUSE_S)
+            if self._waiters:
+                self._asked.set()
+
+    def _is_short(self) -> bool:
+        """Return whether more messages are to be asked for, before there are none."""
+        with self._lock:
+            waiting_count = sum(each.waiting_count for each in self._ready)
+        return waiting_count < max(1, self._options.batch // 2)
+
+    async def _lease(self) -> None:
+        """Ask for messages, and tell what became of others."""
+        options = self._options
+        told = self._collect(are_tried=False)
+        limits = options.batch, options.fetch_bytes, _WAIT_S
+        reply = await self._send(self._lease_socket.call, told, *limits)
+        lease = HeldLease(reply.lease, reply.records, time.monotonic())
+        if not lease.id:
+            return
+        if lease.topic not in self._envelopes:
+            self._envelopes[lease.topic] = await self._has_envelope(lease.topic)
+        with self._lock:
+            self._leases[lease.id] = lease
+            self._ready.append(lease)
+            self._counts["received"] += lease.end
+        self._changed.set()
+        if lease.has_outcomes:
+            self._ended.set()
+        self._wake_all()
+
+    async def _has_envelope(self, topic: bytes) -> bool:
+        if self._options.envelope is not None:
+            return self._options.envelope
+        found = await self._membership.call(lambda socket: socket.find_topic(topic))
+        return found is not None and found.properties.envelope
+
+    async def _tell_often(self) -> None:
+        """Tell what became of jobs: at once, or when it did not ride on another request."""
+        while True:
+            await self._ended.wait()
+            self._ended.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._options.ack_interval_s):
+                    await self._urgent.wait()
+            self._urgent.clear()
+            try:
+                await self._tell()
+            except PoeError as error:
+                _log.warning("group %s: %s", self.group, error)
+                await asyncio.sleep(_PAUSE_S)
+                self._ended.set()
+
+    async def _tell(self) -> None:
+        """Tell what became of jobs; messages that waited for it may be handed out then."""
+        async with self._telling:
+            told = self._collect(are_tried=True)
+            if told.done or told.failed:
+                await self._send(self._membership.call, told, 0, 0, 0.0)
+            with self._lock:
+                for lease in self._ready:
+                    lease.is_telling = False
+        self._wake_all()
+
+    def _collect(self, *, are_tried: bool) -> _Told:
+        """Return what is to be told; of leases that were tried before only if that is asked for."""
+        told, self._again = self._again, _Told([], [])
+        with self._lock:
+            for lease in list(self._leases.values()):
+                if not lease.has_outcomes or (lease.attempts and not are_tried):
+                    continue
+                if len(told.done) + len(told.failed) > _TELL_MAX:
+                    self._ended.set()
+                    break
+                done, failed = lease.take_outcomes()
+                told.done.extend(done)
+                told.failed.extend(failed)
+                lease.is_telling = True
+                if lease.is_over:
+                    del self._leases[lease.id]
+        return told
+
+    async def _send(
+        self, call: Call, told: _Told, limit: int, bytes_max: int, wait_s: float
+    ) -> LeaseReply:
+        """Send a request for messages; what could not be told is told again.
+
+        Raises:
+            PoeError: the group's refusal, or no server could be reached.
+        """
+        member = self.group, self._membership.id
+        request = LeaseRequest(*member, limit, bytes_max, wait_s, told.done, told.failed)
+        attempts = count(int(told.is_again))
+
+        async def ask(socket: AsyncSocket) -> LeaseReply:
+            next(attempts)
+            return await socket.lease(request)
+
+        try:
+            reply = await call(ask, wait_s)
+        except BaseException:  # cancelled, too: it may be on its way, or not
+            again = self._again
+            self._again = _Told(again.done + told.done, again.failed + told.failed, is_again=True)
+            raise
+        # What was told twice is not held any more, and not lost.
+        if next(attempts) == 1 and reply.lease.lost:
+            self._note_lost(reply.lease.lost)
+        return reply
+
+    def _note_lost(self, leases: Iterable[int]) -> None:
+        """Take note of leases whose end was told too late; that costs nothing else."""
+        with self._lock:
+            for each in leases:
+                self._counts["late"] += 1
+                lease = self._leases.pop(each, None)
+                if lease is not None:
+                    lease.is_lost = True
+                _log.warning("%s", LeaseLost(self.group, each))
+
+    async def _keep_often(self) -> None:
+        """Extend the leases of jobs that run; give back what nobody has taken for long."""
+        while True:
+            now_s = time.monotonic()
+            with self._lock:
+                leases = list(self._leases.values())
+            due = [each for each in leases if each.extend_at_s <= now_s]
+            if due:
+                await self._keep(due)
+                continue
+            self._changed.clear()
+            wait_s = min((each.extend_at_s for each in leases), default=math.inf) - now_s
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s if wait_s < math.inf else None):
+                    await self._changed.wait()
+
+    async def _keep(self, leases: Iterable[HeldLease]) -> None:
+        by_length: dict[float, list[HeldLease]] = {}
+        with self._lock:
+            for lease in leases:
+                lease.extend_at_s = math.inf
+                if lease.is_stuck() and lease.give_back():
+                    self._ended.set()
+                if lease.working_count:
+                    by_length.setdefault(lease.length_s, []).append(lease)
+        for length_s, held in by_length.items():
+            ids = [each.id for each in held]
+            now_s = time.monotonic()
+            try:
+                lost = await self._membership.ask("group_extend", leases=ids, seconds=length_s)
+            except PoeError as error:
+                _log.warning("group %s: leases are not extended: %s", self.group, error)
+                for lease in held:
+                    lease.extend_at_s = now_s + _PAUSE_S
+                continue
+            for lease in held:
+                lease.deadline_s = now_s + length_s
+                lease.extend_at_s = now_s + length_s / 2
+            self._note_lost(lost)
+
+    async def _put_once(self, topic: bytes, messages: Sequence[bytes]) -> int:
+        put_id = self._put_ids.pop(topic, None) or PutId(os.urandom(16), 0, 0)
+        pointer = await self._put_socket.call(lambda socket: socket.write(topic, messages, put_id))
+        # Not before: a number that may have been used, and was not answered, is not used again.
+        self._put_ids[topic] = put_id._replace(sequence=put_id.sequence + 1)
+        return pointer
+
+    def _note_lost_connection(self) -> None:
+        with self._lock:
+            self._counts["reconnect"] += 1

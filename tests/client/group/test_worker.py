@@ -1,0 +1,143 @@
+"""Handlers on a work queue, several at a time, under supervision."""
+
+import asyncio
+import logging
+import threading
+
+import pytest
+
+from poe.client import GroupWorker
+from poe.errors import ActorDead, OptionError, UnknownGroup, UnknownOption
+from poe.testing import wait_until
+from tests.client.consumers import VALUES, url
+from tests.client.group.queues import GROUP_OPTIONS
+
+
+@pytest.fixture
+def worker(node):
+    def make(handler, **options):
+        options = {"group_options": GROUP_OPTIONS, **options}
+        return GroupWorker(url(node), "jobs", handler, **options)
+
+    return make
+
+
+def floor(node):
+    try:
+        (unit,) = node.control("group", group="workers")["units"]
+    except UnknownGroup:  # the pool has not joined yet, which makes it
+        return None
+    return unit["floor"]
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine"])
+def test_each_message_is_worked_on_once(node, worker, kind):
+    last = node.put_many("jobs", VALUES)
+    found = []
+
+    def handle(job):
+        found.append(job.value)
+
+    async def handle_async(job):
+        await asyncio.sleep(0)
+        handle(job)
+
+    with worker(handle if kind == "function" else handle_async) as pool:
+        wait_until(lambda: floor(node) == last, 10)
+    assert sorted(found) == VALUES
+    assert pool.statistics()["done"] == 10
+    assert pool.join()
+
+
+def test_no_more_handlers_run_at_a_time_than_may(node, worker):
+    node.put_many("jobs", VALUES)
+    barrier = threading.Barrier(3)
+    with worker(lambda _: barrier.wait(5), concurrency=2) as pool:
+        wait_until(lambda: pool.statistics()["working"] == 2, 5)
+        assert barrier.n_waiting <= 2
+        barrier.abort()
+
+
+def test_a_handler_that_raises_has_its_message_tried_again(node, worker, caplog):
+    caplog.set_level(logging.CRITICAL, "poe.client.group.worker")
+    last = node.put_many("jobs", VALUES)
+    attempts = []
+
+    def handle(job):
+        attempts.append(job.attempts)
+        if job.value == VALUES[3] and job.attempts < 2:
+            raise ValueError(job)
+
+    with worker(handle):
+        wait_until(lambda: floor(node) == last, 10)
+    assert sorted(attempts) == [*[0] * 10, 1, 2]
+
+
+def test_a_handler_may_say_itself_what_becomes_of_its_message(node, worker):
+    last = node.put("jobs", b"nonsense")
+    with worker(lambda job: job.dead("it is nonsense")):
+        wait_until(lambda: b"workers.dead" in node.topics() and floor(node) == last, 10)
+
+
+def test_a_stop_lets_handlers_end_that_run(node, worker):
+    last = node.put_many("jobs", VALUES)
+    has_begun, may_end = threading.Event(), threading.Event()
+    found = []
+
+    def handle(job):
+        has_begun.set()
+        may_end.wait(5)
+        found.append(job.value)
+
+    pool = worker(handle, concurrency=1)
+    pool.start()
+    assert has_begun.wait(5)
+    stopping = threading.Thread(target=pool.stop)
+    stopping.start()
+    assert not pool.join(0.3)
+    may_end.set()
+    stopping.join(10)
+    assert found == VALUES[:1]
+    with worker(lambda job: found.append(job.value)):
+        wait_until(lambda: floor(node) == last, 10)
+    assert sorted(found) == VALUES
+
+
+def test_a_stop_waits_no_longer_than_it_may(node, worker):
+    node.put("jobs", b"long")
+    may_end, has_begun = threading.Event(), threading.Event()
+    found = []
+
+    def hang(_):
+        has_begun.set()
+        may_end.wait(30)
+
+    pool = worker(hang, concurrency=1, stop_timeout_s=0.05)
+    pool.start()
+    assert has_begun.wait(5)
+    pool.stop()
+    with worker(lambda job: found.append((job.value, job.attempts))):
+        wait_until(lambda: found == [(b"long", 0)], 10)
+    may_end.set()
+
+
+def test_a_pool_whose_slots_fail_too_often_says_so(node, worker, monkeypatch, caplog):
+    caplog.set_level(logging.CRITICAL + 1)
+    monkeypatch.setattr("poe.client.group.worker._INTENSITY", 0)
+    node.control("group_create", group="workers", mode="ordered", topics=["jobs"])
+    pool = worker(print, concurrency=1)
+    pool.start()
+    with pytest.raises(ActorDead, match="too often"):
+        pool.join(10)
+    pool.stop()
+
+
+@pytest.mark.parametrize("option", [{"concurrency": 0}, {"stop_timeout_s": -1}, {"batch": 0}])
+def test_a_wrong_option_is_an_error_that_names_it(worker, option):
+    with pytest.raises(OptionError, match=next(iter(option))):
+        worker(print, **option)
+
+
+def test_an_unknown_option_is_an_error(worker):
+    with pytest.raises(UnknownOption):
+        worker(print, threads=1)
