@@ -31,7 +31,7 @@ class Ranges(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.ranges = RangeSet()
-        self.values = RangeMap()
+        self.values: RangeMap[int] = RangeMap()
         self.held = set()
         self.valued = {}
 

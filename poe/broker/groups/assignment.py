@@ -6,7 +6,7 @@ stays where it was unless one of these needs it to move.
 """
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from operator import attrgetter
 
 Units = Mapping[bytes, Sequence[bytes]]
 """The partition topics of each topic."""
@@ -57,6 +57,9 @@ def _shared_out(
     return {unit: member for member, kept in held.items() for unit in kept}
 
 
+_cost = attrgetter("cost")
+
+
 class _Class:
     """What one class of members has: its units by topic.
 
@@ -79,14 +82,13 @@ class _Class:
         return self.units[topic].pop()
 
     @property
-    def cost(self) -> Fraction:
+    def cost(self) -> float:
         """What one more unit costs: the growth of the sum of load²/size over all classes."""
-        return Fraction(2 * self.load + 1, self.size)
+        return (2 * self.load + 1) / self.size
 
-    @property
-    def gain(self) -> Fraction:
-        """What one unit less saves."""
-        return Fraction(2 * self.load - 1, self.size)
+    def is_relieved_by(self, other: "_Class") -> bool:
+        """Return whether that sum becomes less if this one gives a unit to another."""
+        return (2 * other.load + 1) * self.size < (2 * self.load - 1) * other.size
 
 
 def _parts(
@@ -95,9 +97,16 @@ def _parts(
     previous: Mapping[bytes, bytes],
 ) -> list[list[bytes]]:
     """Return the units of each class, in the order of the classes."""
-    parts = {topics: _Class(len(members)) for topics, members in classes.items()}
-    homes = {member: parts[topics] for topics, members in classes.items() for member in members}
-    takers = {topic: [parts[each] for each in parts if topic in each] for topic in units}
+    parts = [_Class(len(members)) for members in classes.values()]
+    homes = {
+        member: part
+        for part, members in zip(parts, classes.values(), strict=True)
+        for member in members
+    }
+    takers: dict[bytes, list[_Class]] = {topic: [] for topic in units}
+    for part, topics in zip(parts, classes, strict=True):
+        for topic in topics:
+            takers[topic].append(part)
     free = []
     for topic, there in takers.items():
         for unit in units[topic] if there else ():
@@ -107,20 +116,20 @@ def _parts(
             else:
                 free.append((topic, unit))
     for topic, unit in free:
-        min(takers[topic], key=lambda each: each.cost).take(topic, unit)
+        min(takers[topic], key=_cost).take(topic, unit)
     # Each move makes the sum of load²/size less, so there is a last one.
-    while any(_move(topic, there) for topic, there in takers.items() if len(there) > 1):
+    while sum(_move(topic, there) for topic, there in takers.items()):
         pass
-    return [[unit for each in part.units.values() for unit in each] for part in parts.values()]
+    return [[unit for each in part.units.values() for unit in each] for part in parts]
 
 
 def _move(topic: bytes, classes: Sequence[_Class]) -> bool:
     """Move units of a topic to classes that have less to do; return whether there were any."""
     has_moved = False
     while givers := [each for each in classes if each.units.get(topic)]:
-        giver = max(givers, key=lambda each: each.gain)
-        taker = min(classes, key=lambda each: each.cost)
-        if taker.cost >= giver.gain:
+        giver = max(givers, key=_cost)
+        taker = min(classes, key=_cost)
+        if not giver.is_relieved_by(taker):
             break
         taker.take(topic, giver.give(topic))
         has_moved = True

@@ -20,6 +20,9 @@ PAUSE_US: Final = 20_000
 _PAUSE_FACTOR = 10
 """A target takes about a microsecond for each unit, member and wish: a tenth of the time then."""
 
+_KEPT_COUNT_MAX = 20_000
+"""Wishes and patterns whose topics are kept, of members that have left, too."""
+
 
 class Ownership:
     """The owners of the units of one group, and those that are to be.
@@ -35,9 +38,11 @@ class Ownership:
         "_is_paused",
         "_journal",
         "_leaving",
+        "_matches",
         "_news",
         "_owners",
         "_target",
+        "_topics",
         "_units",
         "_wishes",
     )
@@ -45,6 +50,10 @@ class Ownership:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._units: Units = {}
+        self._matches: dict[bytes, frozenset[bytes]] = {}
+        """The topics of each pattern; forgotten when there are other ones."""
+        self._topics: dict[tuple[bytes, ...] | None, frozenset[bytes]] = {}
+        """Of each wish, likewise."""
         self._wishes: dict[bytes, tuple[bytes, ...] | None] = {}
         self._grants: dict[bytes, dict[bytes, int]] = {}
         self._leaving: dict[bytes, set[bytes]] = {}
@@ -61,6 +70,8 @@ class Ownership:
         """Say which units there are."""
         if units != self._units:
             self._units = units
+            self._matches.clear()
+            self._topics.clear()
             self._change("units", now_us)
 
     def pause(self, now_us: int, *, is_paused: bool) -> None:
@@ -184,12 +195,21 @@ class Ownership:
 
     def _wanted(self) -> dict[bytes, frozenset[bytes]]:
         """Return the topics that each member wants."""
-        topics: dict[tuple[bytes, ...] | None, frozenset[bytes]] = {None: frozenset(self._units)}
-        for wishes in self._wishes.values():
-            if wishes is not None and wishes not in topics:
-                topics[wishes] = frozenset(
-                    topic
-                    for topic in self._units
-                    if any(matches(pattern, topic) for pattern in wishes)
-                )
-        return {member: topics[wishes] for member, wishes in self._wishes.items()}
+        if len(self._topics) + len(self._matches) > _KEPT_COUNT_MAX:
+            self._topics.clear()
+            self._matches.clear()
+        wanted = {}
+        for member, wishes in self._wishes.items():
+            if wishes not in self._topics:
+                self._topics[wishes] = frozenset().union(*map(self._matching, wishes or (b"*",)))
+            wanted[member] = self._topics[wishes]
+        return wanted
+
+    def _matching(self, pattern: bytes) -> frozenset[bytes]:
+        """Return the topics that a pattern stands for, or that has this name."""
+        if b"*" not in pattern:
+            return frozenset([pattern] if pattern in self._units else ())
+        if pattern not in self._matches:
+            found = frozenset(topic for topic in self._units if matches(pattern, topic))
+            self._matches[pattern] = found
+        return self._matches[pattern]

@@ -386,16 +386,13 @@ class Shared:
         image, self._image = self._image, None
         assert image is not None
         self._letters = image.letters
-        for dying in image.letters:
-            image.unit(dying.unit)  # where nothing else is known, it is not in a snapshot
-        for name, unit in image.units.items():
-            progress = self._progress[name] = unit.progress
-            self._done_count += len(progress.done)
-            for after, last in image.gaps(name):
-                self._return(name, (after, last), NONE_YET, now_us)
+        for name, unit, gaps in image.gaps():
+            self._progress[name] = unit.progress
+            self._done_count += len(unit.progress.done)
+            for bounds in gaps:
+                self._return(name, bounds, NONE_YET, now_us)
             for after, last, failures in unit.failures:
                 self._return(name, (after, last), failures, now_us)
-            progress.next = max([progress.floor, *(last for _, last in image.known(name))])
 
     def _next_suspect(self, member: bytes, hand: Hand) -> Returned | None:
         """Return the next suspect, if the member holds nothing.

@@ -93,20 +93,27 @@ class SharedImage:
                     self.letters.detach(unit)
                     self.units.pop(unit, None)
 
-    def known(self, name: bytes) -> list[Bounds]:
-        """Return the ranges behind the floor of a unit that are done, have failed, or are dying."""
-        unit = self.units[name]
-        known = [*unit.progress.done, *((after, last) for after, last, _ in unit.failures)]
-        known += [(each.after, each.last) for each in self.letters if each.unit == name]
-        return sorted(known)
+    def gaps(self) -> Iterator[tuple[bytes, UnitImage, list[Bounds]]]:
+        """Yield the units, each with what was handed out of it and nothing was said of.
 
-    def gaps(self, name: bytes) -> Iterator[Bounds]:
-        """Yield the ranges between those: they were handed out, and nothing was said of them."""
-        at = self.units[name].progress.floor
-        for after, last in self.known(name):
-            if after > at:
-                yield at, after
-            at = last
+        These are the ranges up to the end of what is done, has failed, or is dying. That end is
+        `next` of the unit from then on.
+        """
+        dying: dict[bytes, list[Bounds]] = {}
+        for each in self.letters:
+            dying.setdefault(each.unit, []).append((each.after, each.last))
+            self.unit(each.unit)  # where nothing else is known, it is not in a snapshot
+        for name, unit in self.units.items():
+            gaps = []
+            at = unit.progress.floor
+            if len(unit.progress.done) or len(unit.failures) or name in dying:
+                failed = ((after, last) for after, last, _ in unit.failures)
+                for after, last in sorted([*unit.progress.done, *failed, *dying.get(name, ())]):
+                    if after > at:
+                        gaps.append((at, after))
+                    at = last
+            unit.progress.next = at
+            yield name, unit, gaps
 
     def snapshot(self) -> list[Any]:
         """Return all of it, as msgpack can hold it."""

@@ -2,8 +2,9 @@
 
 import pytest
 
+from poe.broker.groups.membership import MemberInfo
 from poe.broker.groups.state import GroupState
-from poe.errors import GroupFenced
+from poe.errors import GroupActive, GroupFenced, GroupFull, OptionError
 from tests.broker.groups.work import SECOND, A, B, C, again, definition, who
 
 UNITS = [b"t-0", b"t-1", b"t-2", b"t-3"]
@@ -78,3 +79,143 @@ def test_what_a_member_leaves_or_loses_is_granted_to_others():
     assert state.next_deadline_us() <= 17 * SECOND
     assert [event.kind for event in state.expire(17 * SECOND)][:1] == ["expired"]
     assert state.heartbeat(C, 0, [], 17 * SECOND).keep == UNITS
+
+
+def test_a_restarted_instance_keeps_its_units_and_the_old_one_is_fenced():
+    state = make()
+    state.join(who("a", instance="one"), 1)
+    state.join(who("b"), SECOND)
+    told = state.heartbeat(A, state.generation, UNITS, SECOND)
+    told = state.heartbeat(A, told.generation, told.keep, SECOND)
+    again = state.join(who("c", instance="one"), 2 * SECOND)
+    assert again.units == told.keep
+    assert again.generation > told.generation
+    with pytest.raises(GroupFenced, match="instance"):
+        state.ordered.commit(A, told.generation, {told.keep[0]: (1, b"")}, 2 * SECOND)
+    assert state.members_count == 2
+
+
+def test_a_late_commit_is_refused_for_its_unit_alone_and_costs_nobody_membership():
+    state = make()
+    joined = state.join(who("a"), 1)
+    state.join(who("b"), SECOND)
+    told = state.heartbeat(A, joined.generation, UNITS, SECOND)
+    state.heartbeat(A, told.generation, told.keep, SECOND)
+    assert state.ordered.commit(A, told.generation, {told.revoke[0]: (5, b"")}, SECOND) == {}
+    assert state.heartbeat(A, told.generation, told.keep, SECOND).keep == told.keep
+
+
+def test_what_was_granted_in_an_answer_that_got_lost_is_not_taken_for_released():
+    state = make()
+    state.join(who("a"), 1)
+    state.join(who("b"), SECOND)
+    told = state.heartbeat(A, 0, [], SECOND)
+    assert len(told.revoke) == 2
+    assert state.heartbeat(B, 0, [], SECOND).keep == []
+    state.heartbeat(A, told.generation, told.keep, SECOND)
+    assert state.heartbeat(B, 0, [], SECOND).keep == told.revoke
+
+
+def test_a_unit_that_nobody_gives_up_moves_with_the_session_of_its_owner():
+    state = make(session_s=10)
+    state.join(who("a"), 1)
+    state.join(who("b"), SECOND)
+    state.heartbeat(B, 0, [], 9 * SECOND)
+    assert [event.kind for event in state.expire(10 * SECOND + 1)] == ["expired", "assigned"]
+    assert state.take_news() == {B}
+    assert state.heartbeat(B, 0, [], 10 * SECOND + 1).keep == UNITS
+
+
+def test_a_paused_group_has_its_units_given_up_and_takes_what_was_done():
+    state = make()
+    joined = state.join(who("a"), 1)
+    state.pause(SECOND)
+    assert state.describe()["state"] == "paused"
+    told = state.heartbeat(A, joined.generation, UNITS, SECOND)
+    assert (told.keep, told.revoke) == ([], UNITS)
+    assert state.ordered.commit(A, told.generation, {b"t-1": (3, b"")}, SECOND) == {b"t-1": 3}
+    state.heartbeat(A, told.generation, [], SECOND)
+    state.resume(2 * SECOND)
+    assert state.heartbeat(A, told.generation, [], 2 * SECOND).keep == UNITS
+
+
+def test_positions_of_topics_that_are_away_stay_until_they_are_forgotten():
+    state = make()
+    snapshot = state.snapshot()
+    joined = state.join(who("a"), 1)
+    state.ordered.commit(A, joined.generation, {b"t-3": (5, b"")}, 2)
+    state.set_units({}, SECOND)
+    assert state.ordered.positions() == {b"t-3": (5, b"")}
+    state.forget([b"t-3", b"t-9"])
+    assert state.ordered.positions() == {}
+    again(state, snapshot, state.take_changes())
+
+
+def test_a_reset_is_refused_while_there_are_members_and_ends_them_with_force():
+    state = make()
+    joined = state.join(who("a"), 1)
+    state.ordered.commit(A, joined.generation, dict.fromkeys(UNITS, (5, b"")), 2)
+    with pytest.raises(GroupActive, match="1 members"):
+        state.reset({b"t-0": 2}, 3)
+    state.reset({b"t-0": 2}, 3, force=True)
+    with pytest.raises(GroupFenced, match="reset"):
+        state.ordered.commit(A, joined.generation, {b"t-0": (9, b"")}, 4)
+    assert state.floor(b"t-0") == 2
+    assert state.floor(b"t-1") == 5
+
+
+@pytest.mark.parametrize("position", [(-1, b""), (1 << 56, b""), (True, b""), (1, bytes(1025))])
+def test_positions_that_are_refused_change_nothing(position):
+    state = make()
+    joined = state.join(who("a"), 1)
+    state.take_changes()
+    with pytest.raises(OptionError):
+        state.ordered.commit(A, joined.generation, {b"t-0": (7, b""), b"t-1": position}, 2)
+    assert state.take_changes() == []
+    assert state.floor(b"t-0") is None
+
+
+def test_members_that_come_and_go_for_ever_leave_nothing():
+    state = make(members_max=3)
+    for number in range(3000):
+        state.join(MemberInfo(id=b"%016d" % number, instance=f"{number}"), number)
+        state.leave(b"%016d" % number, number)
+    state.join(who("a"), SECOND)
+    assert state.next_deadline_us() is not None
+    assert len(state.events) <= 200
+    for letter in "bc":
+        state.join(who(letter), SECOND)
+    with pytest.raises(GroupFull, match="members_max of 3"):
+        state.join(who("d"), SECOND)
+
+
+def test_a_thousand_members_in_a_second_are_few_targets():
+    state = make(units=[b"t-%d" % number for number in range(1000)])
+    owned = {}
+    for number in range(1000):
+        member = b"%016d" % number
+        joined = state.join(MemberInfo(id=member), number * 1000)
+        owned[member] = (joined.generation, joined.units)
+    assert sum(event.kind == "assigned" for event in state.events) <= 60
+    for round_number in range(3):
+        now_us = SECOND + 100_000 * round_number
+        state.expire(now_us)
+        for _ in range(2):
+            for member, (generation, units) in owned.items():
+                told = state.heartbeat(member, generation, units, now_us)
+                owned[member] = (told.generation, told.keep)
+    assert {len(units) for _, units in owned.values()} == {1}
+
+
+def test_a_member_of_some_topics_gets_units_of_those_alone():
+    state = GroupState.create(definition("ordered"), 0)
+    state.set_units({b"web.a": [b"web.a"], b"web.b": [b"web.b"], b"db": [b"db"]}, 0)
+    assert state.join(who("a", topics=(b"web.*",)), 1).units == [b"web.a", b"web.b"]
+    state.join(who("b", topics=(b"db", b"gone")), SECOND)
+    assert state.heartbeat(B, 0, [], SECOND).keep == [b"db"]
+
+
+def test_what_is_of_a_later_version_is_not_read():
+    snapshot = make().snapshot()
+    with pytest.raises(OptionError, match="version"):
+        GroupState.restore(snapshot | {"version": 2})
