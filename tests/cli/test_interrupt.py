@@ -12,6 +12,7 @@ import pytest
 from poe import protocol
 from poe.cli.interrupt import Interrupt
 from tests.cli.processes import Background, poe
+from tests.protocol.scripted_server import Peer
 from tests.python_process import environment
 
 ENDINGS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
@@ -143,9 +144,14 @@ def test_an_unanswered_put_says_that_nobody_knows():
         socket.create_server(("127.0.0.1", 0)) as silent,
         Background("put", "t", "one", port=silent.getsockname()[1]) as put,
     ):
-        connection, _ = silent.accept()
-        with connection:
-            connection.recv(1000)
-            code, stdout, stderr = put.end(signal.SIGINT)
+        for is_put in (False, True):
+            connection, _ = silent.accept()
+            with connection:
+                peer = Peer(connection)
+                peer.receive()
+                if is_put:
+                    code, stdout, stderr = put.end(signal.SIGINT)
+                else:
+                    peer.send_error(302, "RemoteProtocolError", "control op 'describe' is unknown")
     assert (code, stdout) == (130, b"")
     assert stderr == b"poe: interrupted; nobody knows whether 1 message got stored\n"

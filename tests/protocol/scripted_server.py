@@ -33,6 +33,10 @@ class Peer:
         request: dict[str, Any] = msgpack.unpackb(body)
         return request
 
+    def asks_to_describe(self) -> bool:
+        """Return whether the client asks what a topic has; nothing is received."""
+        return b"describe" in self._connection.recv(200, socket.MSG_PEEK)
+
     def receive_bytes(self, size: int) -> bytes:
         """Return exactly `size` bytes."""
         data = b""
@@ -66,6 +70,23 @@ class Peer:
         """Send bytes, in pieces where asked."""
         for start in range(0, len(data), piece_size):
             self._connection.sendall(data[start : start + piece_size])
+
+
+def older(script: Callable[[Peer], None]) -> Callable[[Peer], None]:
+    """Play a script as a server that describes no topics; it is asked by connections of their own.
+
+    The client has to speak first.
+    """
+
+    def play(peer: Peer) -> None:
+        if peer.asks_to_describe():
+            peer.receive_control()
+            peer.send_error(302, "RemoteProtocolError", "control op 'describe' is unknown")
+            peer.wait_closed()
+        else:
+            script(peer)
+
+    return play
 
 
 def pointer_body(pointer: int) -> bytes:

@@ -120,7 +120,7 @@ class PoeTransport:
             for topic in topics:
                 try:
                     found = await server.find_topic(topic)
-                except OriginalServer:
+                except (OriginalServer, LocalProtocolError):  # a name that is none is told later
                     found = None
                 if found is not None:
                     options = self._options.of(topic)

@@ -32,6 +32,7 @@ from poe.gateway.http.openapi import document
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.page import PAGE_HEADERS, page_of
 from poe.gateway.http.produce import ProduceRoutes
+from poe.gateway.http.properties import PropertyRoutes
 from poe.gateway.http.read import ReadRoutes
 from poe.gateway.http.reply import error_reply, json_reply
 
@@ -69,6 +70,7 @@ class Gateway:
         self._guard = Guard(options.host, options.allowed_hosts, options.allowed_origins)
         self._read, self._health = ReadRoutes(options, brokers), HealthRoutes(options, brokers)
         self._produce = ProduceRoutes(options, self._running_producer)
+        self._properties = PropertyRoutes(options, brokers)
         routes = self._routes(self._produce)
         self._paths: dict[Any, str] = {each.endpoint: each.path for each in routes}
         self._application = Starlette(
@@ -198,7 +200,11 @@ class Gateway:
             "/openapi.json": self._get_openapi,
             "/docs": self._get_docs,
         }
+        path, properties = "/topics/{topic}/properties", self._properties
         return [
+            Route(path, properties.get, methods=["GET"]),
+            Route(path, properties.put, methods=["PUT"]),
+            Route(path, properties.patch, methods=["PATCH"]),
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
             *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
         ]

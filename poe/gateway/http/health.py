@@ -50,7 +50,7 @@ class HealthRoutes:
                 HTTPStatus.SERVICE_UNAVAILABLE, "the gateway is stopping; use another one"
             )
         try:
-            await self._brokers.topics(self._options.read_timeout_s)
+            await self._brokers.reach(self._options.read_timeout_s)
         except PoeError as error:
             raise RequestRefused(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"no broker answers: {error}"

@@ -1,9 +1,12 @@
 """Describes the gateway's routes in OpenAPI 3.1, for people, generated clients and tests."""
 
+import math
 from typing import Any
 
 from poe.gateway.http.body import FORM, JSON, NDJSON, RAW
 from poe.gateway.http.options import GatewayOptions
+from poe.option import allowed
+from poe.topic_properties import TopicProperties
 from poe.version import VERSION
 
 Json = dict[str, Any]
@@ -36,6 +39,11 @@ def document(options: GatewayOptions) -> Json:
             **{path: {"post": _post(*row, options)} for path, row in posts.items()},
             "/topics": {"get": _get("List topics.", {"200": _json(_topics())}, "503", "504")},
             "/topics/{topic}": {"get": _read(options)},
+            "/topics/{topic}/properties": {
+                "get": _get("Tell what a topic has.", _described(), "404", *_ASKED) | _of_topic(),
+                "put": _changed("Make a topic.", _described("201"), "404"),
+                "patch": _changed("Change what a topic has.", _described(), "404"),
+            },
             "/healthz": {"get": _get("Tell that the gateway runs.", {"200": _status("ok")})},
             "/readyz": {
                 "get": _get("Tell whether the broker answers.", {"200": _status("ready")}, "503")
@@ -58,13 +66,14 @@ _REFUSALS: dict[str, tuple[str, bool]] = {
     "404": ("There is no such topic, or no such partition of it.", False),
     "406": ("Nothing of what is accepted is served.", False),
     "408": ("The body took too long.", False),
+    "409": ("The topic is there already, or is not what it is taken for.", False),
     "410": ("What followed the pointer was deleted.", False),
     "413": ("The body, or one of its messages, is too large, or there are too many.", False),
     "415": ("The content type, or the content encoding, is not served.", False),
     "421": ("The host is none of this gateway.", False),
     "429": ("The buffer is full; nothing was taken.", True),
     "500": ("The edit hook, or the gateway, has failed; nothing was taken.", False),
-    "501": ("The transfer encoding is not served.", False),
+    "501": ("The transfer encoding, or that on Kafka, is not served.", False),
     "502": ("The broker refuses it.", False),
     "503": ("No broker answers, or a limit is reached; nothing was taken.", True),
     "504": ("The broker took too long; it may have been done.", False),
@@ -80,7 +89,7 @@ def _post(summary: str, replies: Json, options: GatewayOptions) -> Json:
         | {"minItems": 1, "maxItems": options.messages_max}
     ) | {"additionalProperties": False}
     other = {"not": {"type": "object", "required": ["records"]}}
-    refused = ("408", "413", "415", "429", "500", "501", "502", "503", "504")
+    refused = ("408", "409", "413", "415", "429", "500", "501", "502", "503", "504")
     key = {
         "name": "key",
         "in": "query",
@@ -118,7 +127,7 @@ def _read(options: GatewayOptions) -> Json:
         "200": {"description": "Messages.", "headers": headers, "content": content},
         "204": {"description": "No message follows; of octets only.", "headers": headers},
     }
-    refused = ("404", "406", "410", "502", "503", "504")
+    refused = ("404", "406", "409", "410", "502", "503", "504")
     return _get("Read what follows a pointer.", described, *refused) | {
         "parameters": [
             _topic(),
@@ -136,6 +145,56 @@ def _read(options: GatewayOptions) -> Json:
 
 def _get(summary: str, replies: Json, *refused: str) -> Json:
     return {"summary": summary, "responses": replies | _refusals(*_OF_ALL, *refused)}
+
+
+_ASKED = ("409", "501", "502", "503", "504")
+"""How a question to the broker may be refused."""
+
+
+def _of_topic() -> Json:
+    return {"parameters": [_topic()]}
+
+
+def _changed(summary: str, replies: Json, *refused: str) -> Json:
+    """Return an operation whose body is properties."""
+    body = {"required": False, "content": {JSON: {"schema": _properties()}}}
+    refusals = (*refused, "408", "413", "415", *_ASKED)
+    return _get(summary, replies, *refusals) | _of_topic() | {"requestBody": body}
+
+
+def _described(status: str = "200") -> Json:
+    row = _object(messages=_COUNT, bytes=_COUNT, segments=_COUNT)
+    told = _object(
+        id=_TEXT,
+        created_us=_COUNT,
+        version=_COUNT,
+        properties=_properties(),
+        partitions=_array(row),
+    )
+    return {status: _json(told)}
+
+
+def _properties() -> Json:
+    """Return the schema of what a topic has; null stands for the node's option."""
+    properties: Json = {}
+    for name, each in allowed(TopicProperties).items():
+        if each.choices == (True, False):
+            properties[name] = {"type": "boolean"}
+            continue
+        found: list[Json] = [{"const": choice} for choice in each.choices]
+        if each.range is not None:
+            least = "exclusiveMinimum" if each.range.is_above else "minimum"
+            number: Json = {"type": "integer" if each.is_whole else "number"}
+            number[least] = each.range.least
+            if each.range.most < math.inf:
+                number["maximum"] = each.range.most
+            found.append(number)
+        if each.may_be_none:
+            found.append({"type": "null"})
+        properties[name] = {"anyOf": found}
+    group = {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$"}
+    properties["keep_unread"] = _array(group) | {"maxItems": 100}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 def _refusals(*statuses: str) -> Json:

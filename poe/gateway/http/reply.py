@@ -2,6 +2,7 @@
 
 429, 503    not taken, and may be sent again after Retry-After: the buffer is full, the broker
             cannot be reached, a limit is reached
+409         the topic is there already, or is not what it is taken for
 504         the broker has not answered in time: it may have been done
 502         the broker refuses it
 """
@@ -27,8 +28,12 @@ from poe.errors import (
     PoeError,
     PointerOutOfRange,
     ProducerClosed,
+    PropertyFixed,
+    PropertyMismatch,
     RequestRefused,
+    ReservedTopic,
     SpoolDamaged,
+    TopicExists,
     UnknownTopic,
 )
 from poe.errors.delivery import NEVER_SENT
@@ -41,6 +46,10 @@ _STATUSES: Mapping[type[PoeError], int] = {
     LocalProtocolError: HTTPStatus.BAD_REQUEST,
     PointerOutOfRange: HTTPStatus.BAD_REQUEST,
     UnknownTopic: HTTPStatus.NOT_FOUND,
+    ReservedTopic: HTTPStatus.FORBIDDEN,
+    TopicExists: HTTPStatus.CONFLICT,
+    PropertyFixed: HTTPStatus.CONFLICT,
+    PropertyMismatch: HTTPStatus.CONFLICT,
     MessagesLost: HTTPStatus.GONE,
     InvalidMessage: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     BufferFull: HTTPStatus.TOO_MANY_REQUESTS,

@@ -29,7 +29,7 @@ from poe.errors import (
 )
 from poe.protocol.envelope import decode
 from poe.testing.waiting import wait_until
-from tests.protocol.scripted_server import Peer, ScriptedServer, pointer_body
+from tests.protocol.scripted_server import Peer, ScriptedServer, older, pointer_body
 
 pytestmark = pytest.mark.slow
 
@@ -451,7 +451,10 @@ def test_a_peer_that_closes_each_connection_is_tried_again_with_the_same_number(
             peer.send(3, pointer_body(7))
             peer.wait_closed()
 
-    with ScriptedServer(script) as server, Producer(f"poe://127.0.0.1:{server.port}") as producer:
+    with (
+        ScriptedServer(older(script)) as server,
+        Producer(f"poe://127.0.0.1:{server.port}") as producer,
+    ):
         assert pointer_of(producer.produce_sync("t", b"m", timeout_s=10)) == 7
     assert numbers == [numbers[0]] * 3
     assert numbers[0][0] == 4
@@ -496,7 +499,10 @@ def test_threads_that_wait_for_answers_get_theirs_whenever_the_peer_closes():
         results.extend(producer.produce_sync("t", b"m", timeout_s=20) for _ in range(100))
 
     results: list[Sent] = []
-    with ScriptedServer(script) as server, Producer(f"poe://127.0.0.1:{server.port}") as producer:
+    with (
+        ScriptedServer(older(script)) as server,
+        Producer(f"poe://127.0.0.1:{server.port}") as producer,
+    ):
         threads = [threading.Thread(target=produce) for _ in range(4)]
         for thread in threads:
             thread.start()
@@ -520,7 +526,10 @@ def test_a_peer_that_sends_nonsense_is_hung_up_on():
             peer.send(3, pointer_body(7))
         peer.wait_closed()
 
-    with ScriptedServer(script) as server, Producer(f"poe://127.0.0.1:{server.port}") as producer:
+    with (
+        ScriptedServer(older(script)) as server,
+        Producer(f"poe://127.0.0.1:{server.port}") as producer,
+    ):
         assert pointer_of(producer.produce_sync("t", b"m", timeout_s=10)) == 7
 
 
@@ -529,7 +538,7 @@ def test_a_peer_that_says_nothing_is_given_up_and_the_caller_is_told():
         peer.receive()
         peer.wait_closed()
 
-    with ScriptedServer(script) as server:
+    with ScriptedServer(older(script)) as server:
         producer = Producer(f"poe://127.0.0.1:{server.port}", request_timeout_s=0.1)
         with pytest.raises(CallTimeout, match="may have been done"):
             producer.produce_sync("t", b"m")
@@ -546,7 +555,10 @@ def test_a_peer_that_refuses_for_a_while_gets_it_again():
         peer.send(3, pointer_body(7))
         peer.wait_closed()
 
-    with ScriptedServer(script) as server, Producer(f"poe://127.0.0.1:{server.port}") as producer:
+    with (
+        ScriptedServer(older(script)) as server,
+        Producer(f"poe://127.0.0.1:{server.port}") as producer,
+    ):
         assert pointer_of(producer.produce_sync("t", b"m", timeout_s=10)) == 7
 
 
@@ -557,7 +569,10 @@ def test_replies_byte_by_byte_are_put_together():
             peer.send_bytes(b"\0\0\0\x09\0\x03" + pointer_body(pointer), piece_size=1)
         peer.wait_closed()
 
-    with ScriptedServer(script) as server, Producer(f"poe://127.0.0.1:{server.port}") as producer:
+    with (
+        ScriptedServer(older(script)) as server,
+        Producer(f"poe://127.0.0.1:{server.port}") as producer,
+    ):
         assert [pointer_of(producer.produce_sync("t", b"m")) for _ in range(2)] == [5, 6]
 
 

@@ -1,0 +1,97 @@
+"""The routes of what topics have: telling it, making a topic that has it, and changing it.
+
+Only a server of Poe knows that. Nothing is deleted over HTTP: who may put is not thereby somebody
+who may take away.
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from poe.client import AsyncSocket
+from poe.errors import OptionError, RequestRefused
+from poe.gateway.http.brokers import Brokers
+from poe.gateway.http.inflow import Inflow
+from poe.gateway.http.options import GatewayOptions
+from poe.gateway.http.produce import topic_of
+from poe.gateway.http.reply import json_reply
+from poe.protocol import DescribedTopic
+
+_Question: TypeAlias = Callable[[AsyncSocket], Awaitable[DescribedTopic]]
+
+
+class PropertyRoutes:
+    """Answers for `/topics/{topic}/properties`."""
+
+    def __init__(self, options: GatewayOptions, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._inflow = Inflow(options)
+        self._timeout_s = options.read_timeout_s
+
+    async def get(self, request: Request) -> Response:
+        """Tell what a topic has, and what its partitions hold."""
+        topic = topic_of(request)
+        return await self._answer(lambda socket: socket.describe(topic))
+
+    async def put(self, request: Request) -> Response:
+        """Make a topic that has the properties of the body."""
+        topic, properties = topic_of(request), await self._properties(request)
+        made = await self._answer(lambda socket: socket.create_topic(topic, **properties))
+        made.status_code = HTTPStatus.CREATED
+        return made
+
+    async def patch(self, request: Request) -> Response:
+        """Change the properties of a topic that the body names."""
+        topic, changes = topic_of(request), await self._properties(request)
+        return await self._answer(lambda socket: socket.alter_topic(topic, **changes))
+
+    async def _answer(self, question: _Question) -> Response:
+        if self._brokers.is_kafka:
+            why = "topics of Kafka have no properties here; ask for those of Poe"
+            raise RequestRefused(HTTPStatus.NOT_IMPLEMENTED, why)
+        try:
+            return json_reply(_plain(await self._brokers.ask(question, self._timeout_s)))
+        except OptionError as error:
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, str(error)) from error
+
+    async def _properties(self, request: Request) -> dict[str, Any]:
+        """Return the body, an object of JSON; none stands for an empty one.
+
+        Raises:
+            RequestRefused: it is no object.
+        """
+        body = await self._inflow.receive(request)
+        self._inflow.release(len(body))
+        try:
+            found = json.loads(body or b"{}")
+        except (ValueError, RecursionError) as error:
+            why = f"the body is no JSON ({error})"
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, why) from error
+        if not isinstance(found, dict):
+            why = "the body is no object; send properties by name"
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+        return found
+
+
+def _plain(topic: DescribedTopic) -> dict[str, Any]:
+    """Return a description as JSON can hold it."""
+    told = topic.as_map() | _text("name", topic.name) | {"id": topic.id.hex()}
+    return told | {
+        "partitions": [
+            {name: each for name, each in row._asdict().items() if name != "topic"}
+            | _text("topic", row.topic)
+            for row in topic.partitions
+        ]
+    }
+
+
+def _text(name: str, content: bytes) -> dict[str, str]:
+    try:
+        return {name: content.decode()}
+    except UnicodeDecodeError:
+        return {name + "_base64": b64encode(content).decode()}

@@ -1,0 +1,65 @@
+"""What topics have is told, made and changed over HTTP."""
+
+import pytest
+
+from tests.gateway.http.front import Front
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_topic_goes_through_its_life(front, node, topic):
+    path = f"/topics/{topic}/properties"
+    assert front.http.get(path).status_code == 404
+    made = front.http.put(path, json={"partitions": 2, "envelope": True, "keep_unread": ["g"]})
+    assert made.status_code == 201
+    assert made.json()["properties"]["keep_unread"] == ["g"]
+    posted = front.http.post(f"/sync/{topic}", json={"records": [{"key": "k", "value": "v"}]})
+    assert posted.status_code == 200
+    altered = front.http.patch(path, json={"partitions": 3, "max_age": "none"}).json()
+    assert altered["version"] == 2
+    told = front.http.get(path).json()
+    assert told == altered
+    assert told["id"] == made.json()["id"]
+    assert [each["topic"] for each in told["partitions"]] == [f"{topic}-{n}" for n in range(3)]
+    assert sum(each["messages"] for each in told["partitions"]) == 1
+    [message] = front.http.get(f"/topics/{topic}").json()["messages"]
+    assert (message["key"], message["value"]) == ("k", "v")
+    names = [each["name"] for each in front.http.get("/topics").json()["topics"]]
+    assert topic in names
+    assert f"{topic}-1" not in names
+
+
+@pytest.mark.parametrize(
+    ("method", "content", "status"),
+    [
+        ("PUT", b"{}", 409),
+        ("PUT", b'{"partitions": 0}', 400),
+        ("PUT", b'{"colour": 1}', 400),
+        ("PUT", b"[]", 400),
+        ("PUT", b"{", 400),
+        ("PUT", b"[" * 100_000, 400),
+        ("PATCH", b'{"partitions": 1}', 409),
+        ("PATCH", b'{"envelope": true}', 409),
+        ("PATCH", b'{"ack": "never"}', 400),
+        ("DELETE", b"", 405),
+    ],
+)
+def test_what_is_wrong_is_refused_and_changes_nothing(front, topic, method, content, status):
+    path = f"/topics/{topic}/properties"
+    before = front.http.put(path, json={"partitions": 2}).json()
+    assert front.http.request(method, path, content=content).status_code == status
+    assert front.http.get(path).json() == before
+
+
+def test_names_that_nobody_may_use_are_refused(front):
+    assert front.http.put("/topics/poe.groups/properties").status_code == 403
+    assert front.http.patch("/topics/nobody-has-made-it/properties").status_code == 404
+
+
+def test_an_option_of_the_gateway_that_contradicts_the_topic_is_a_conflict(node, topic):
+    node.create_topic(topic, partitions=3)
+    with Front(node, "--producer", f"partitions={{{topic}=2}}") as front:
+        refused = front.http.post(f"/sync/{topic}", content=b"x")
+        assert refused.status_code == 409
+        assert "is 3, and 2 was asked for" in refused.json()["error"]["message"]
+        assert front.http.get(f"/topics/{topic}").status_code == 409
