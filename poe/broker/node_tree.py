@@ -7,7 +7,8 @@
     ├── pipelines              keeps what pipelines tell of themselves
     ├── groups_sup             one_for_one
     │   ├── group_sup          simple_one_for_one, temporary children: a group each
-    │   └── groups             knows all groups, and starts those that are asked for
+    │   ├── groups             knows all groups, and starts those that are asked for
+    │   └── delayer            puts messages when they are due
     ├── archiver_sup           only with `archive_dir`
     └── listener_sup           rest_for_one; started last, absent without a port
 
@@ -52,6 +53,8 @@ class NodeSup(Supervisor):
 
     def configure(self, parts: NodeParts) -> Any:  # noqa: ANN401 - flags and specs
         """Describe the children in start order."""
+        registry = parts.registry
+        groups = GroupParts(registry.routes, registry.clock, registry.store.check_sizes)
         template = ChildSpec(id="appendix_server", actor=AppendixServer, restart=Restart.TEMPORARY)
         children = [
             ChildSpec(
@@ -64,17 +67,17 @@ class NodeSup(Supervisor):
             ChildSpec(
                 id=REGISTRY,
                 actor=TopicRegistry,
-                args=(parts.registry,),
+                args=(registry,),
                 name=REGISTRY,
             ),
             ChildSpec(
                 id="scrubber",
                 actor=Scrubber,
-                args=(parts.registry.store, parts.scrubber),
+                args=(registry.store, parts.scrubber),
                 name="scrubber",
             ),
             ChildSpec(id=PIPELINES, actor=Pipelines, name=PIPELINES),
-            groups_spec(GroupParts(parts.registry.routes, parts.registry.clock)),
+            groups_spec(groups),
         ]
         if parts.archiver is not None:
             archiver = ChildSpec(

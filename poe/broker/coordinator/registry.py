@@ -6,6 +6,7 @@ it: then it starts the group's actor. What is not needed any more is trimmed.
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 from weakref import proxy
@@ -31,7 +32,7 @@ from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import CorruptRecord, GroupFull, GroupMismatch, PoeError, UnknownGroup
 from poe.protocol import RANGE_COUNT_MAX, IndexedRecords
 from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
-from poe.storage import Clock
+from poe.storage import Clock, Messages
 from poe.supervision import start_dynamic_child, terminate_child
 
 logger = logging.getLogger("poe.broker")
@@ -52,6 +53,8 @@ class GroupParts:
 
     routes: RoutingTable
     clock: Clock
+    check_sizes: Callable[[Messages], None]
+    """Refuses messages that no topic would take."""
 
 
 class GroupRegistry(GenServer):

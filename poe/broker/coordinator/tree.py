@@ -4,8 +4,10 @@ Its children are temporary: the state lies in the log, and whoever asks for the 
 started. So one that crashes again and again costs those who ask for it, and nobody else.
 """
 
+from poe.broker.coordinator.delayer import Delayer
 from poe.broker.coordinator.group import Group
 from poe.broker.coordinator.registry import GROUP_SUP, GroupParts, GroupRegistry
+from poe.broker.requests.delayed import DELAYER
 from poe.broker.requests.groups import GROUPS
 from poe.supervision import (
     ChildKind,
@@ -31,6 +33,7 @@ def groups_spec(parts: GroupParts) -> ChildSpec:
             name=GROUP_SUP,
         ),
         ChildSpec(id=GROUPS, actor=GroupRegistry, args=(parts,), name=GROUPS),
+        ChildSpec(id=DELAYER, actor=Delayer, args=(parts,), name=DELAYER),
     ]
     return ChildSpec(
         id=GROUPS_SUP,

@@ -9,6 +9,7 @@ from typing import Self
 
 from poe.storage import TopicOptions
 from poe.topic_name import folder_bytes
+from poe.topic_properties import is_reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,8 @@ class ArchiveFolders:
         return cls(None if archive_dir is None else _full(archive_dir), named)
 
     def folder(self, topic: bytes) -> Path | None:
-        """Return where a topic is archived; None where it is not."""
-        return self.named.get(topic, self.others)
+        """Return where a topic is archived; None where it is not, as the node's own are not."""
+        return self.named.get(topic, None if is_reserved(topic) else self.others)
 
     def folders(self) -> list[Path]:
         """Return all folders, sorted."""

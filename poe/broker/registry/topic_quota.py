@@ -4,6 +4,7 @@ from collections import deque
 
 from poe.errors import Overloaded, TopicNotCreated
 from poe.storage import Messages, Store
+from poe.topic_properties import is_reserved
 
 
 class TopicQuota:
@@ -24,6 +25,7 @@ class TopicQuota:
         """Let one more topic be made beside those that there are, and count it.
 
         Where puts make none, they may still be the first onto a partition of one that was made.
+        The node's own topics are made whenever they are needed.
 
         Raises:
             InvalidMessage: of what is put; the topic is not made.
@@ -32,6 +34,8 @@ class TopicQuota:
             StorageFull: too little of the disk is free.
         """
         store.space.check(topic.decode("ascii", "backslashreplace"), now_s)
+        if is_reserved(topic):
+            return
         if messages is not None:
             store.check_sizes(messages)
             if not self._auto_create and store.properties.holder(topic) is None:

@@ -14,6 +14,7 @@ from poe.broker.registry.topic_registry import EnsureWriter
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.copying import Copy, copy
+from poe.broker.requests.delayed import queue_put
 from poe.broker.requests.groups import GROUP_OPERATIONS, group_operation
 from poe.broker.requests.listing import describe, page_of, pages
 from poe.broker.requests.pipelines import PIPELINE_OPERATIONS, PIPELINES, add_pipelines
@@ -185,6 +186,7 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
     "ordinal": _ordinal,
     "pointer": _pointer,
     "copy": _copy,
+    "queue_put": queue_put,
     **TOPIC_OPERATIONS,
     **{op: _pipelines(op) for op in PIPELINE_OPERATIONS},
     **{op: _groups(op) for op in GROUP_OPERATIONS},

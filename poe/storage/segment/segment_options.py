@@ -9,7 +9,8 @@ from poe.storage.recovery.recovery import RecoveryMode
 from poe.storage.segment.topic_options import AckLevel, TopicOptions
 from poe.topic_name import NamePolicy, folder_bytes, folder_name
 
-_MESSAGE_LIMIT = 2**32 - 8
+MESSAGE_LIMIT = 2**32 - 8
+"""Bytes of the largest message that a record can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,7 @@ class SegmentOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    message_max: Annotated[int, Range(1, _MESSAGE_LIMIT, unit="bytes")] = 16 * 1024 * 1024
+    message_max: Annotated[int, Range(1, MESSAGE_LIMIT, unit="bytes")] = 16 * 1024 * 1024
     """Largest message, in bytes."""
 
     buffer_count_max: Annotated[int, Range(1, unit="messages")] = 100

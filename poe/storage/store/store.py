@@ -39,7 +39,7 @@ from poe.storage.formats.store_meta import META_FILE, Event, Kind, OpenState, St
 from poe.storage.recovery.quarantine import foreign_folders, foreign_text
 from poe.storage.recovery.scrub import scrub
 from poe.storage.segment.segment import Segment
-from poe.storage.segment.segment_options import SegmentOptions
+from poe.storage.segment.segment_options import MESSAGE_LIMIT, SegmentOptions
 from poe.storage.shared_sync import SharedSync
 from poe.storage.store.base_folder import open_base
 from poe.storage.store.closing import close_together
@@ -55,7 +55,7 @@ from poe.storage.store.topic_descriptions import TopicDescriptions
 from poe.storage.store.topic_folders import TOPICS_FOLDER, TopicFolders, segment_file
 from poe.storage.store.topic_table import TopicTable
 from poe.topic_name import NamePolicy, folder_bytes, topic_in
-from poe.topic_properties import TopicDescription, TopicProperties
+from poe.topic_properties import TopicDescription, TopicProperties, is_reserved
 
 _log = logging.getLogger(__name__)
 
@@ -542,6 +542,10 @@ class _TopicReader:
     def options_of(self, topic: bytes) -> SegmentOptions:
         """Return how the segments of a topic store messages."""
         options = self._options_by_topic.get(topic, self._options)
+        if is_reserved(
+            topic
+        ):  # what they hold was admitted before, and is a part of their messages
+            options = replace(options, message_max=MESSAGE_LIMIT)
         holder = self._properties.holder(topic)
         own = None if holder is None else holder.properties.ack
         return options if own in (None, options.ack) else replace(options, ack=own)

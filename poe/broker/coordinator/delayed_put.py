@@ -1,0 +1,179 @@
+"""Puts one batch of delayed messages onto its topic, once: by an actor of its own.
+
+So a topic whose disk is slow, or full, keeps no other one waiting, nor who puts messages later.
+"""
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Final, cast
+from weakref import proxy
+
+from poe.actors import ActorRef, Continue, GenServer, Stop
+from poe.broker.appendix.message import GetRange
+from poe.broker.coordinator.delayed_log import (
+    DELAYED_TOPIC,
+    decode_later,
+    encode_done,
+    encode_intent,
+    encode_void,
+    records_of,
+)
+from poe.broker.coordinator.waiting import Batch, Done, Number, pointer_of
+from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.requests.request_handler import RequestHandler
+from poe.errors import CorruptRecord, PoeError, SequenceGap, UnknownTopic
+from poe.protocol import IndexedRecords, PutId
+from poe.storage import Clock
+
+logger = logging.getLogger("poe.broker")
+
+PRODUCER: Final = b"poe.delayed".ljust(16, b"\0")
+"""The name under which delayed messages are put; a topic has them from one node only."""
+
+_PUT_S: Final = 30.0
+_READ_COUNT: Final = 64
+_READ_BYTES: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A batch is stored."""
+
+    next_number: Number | None
+    """Of the next one onto the topic; None where that has to ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voided:
+    """A batch is not stored, and needs another number."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutEnded:
+    """Cast to the delayer: what has become of a batch; an error says why it is not stored yet."""
+
+    ref: ActorRef
+    batch: Batch
+    outcome: Stored | Voided | PoeError
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Cast to the delayer: what of it is stored for good, and what not, up to a pointer."""
+
+    ref: ActorRef
+    done: list[Done]
+    failed: list[Done]
+    pointer: int
+
+
+class DelayedPut(GenServer):
+    """Puts one batch, tells its parent what has become of it, and ends."""
+
+    def init(self, routes: RoutingTable, batch: Batch, clock: Clock) -> Continue:
+        """Begin when the parent goes on."""
+        self._handler = RequestHandler(cast("GenServer", proxy(self)), routes, put_timeout_s=_PUT_S)
+        self._clock = clock
+        return Continue(batch)
+
+    async def handle_continue(self, batch: Batch) -> Stop:
+        """Do all there is to do."""
+        outcome: Stored | Voided | PoeError
+        self._batch = batch
+        try:
+            outcome = await self._put(batch)
+        except PoeError as error:
+            outcome = error
+        assert self.parent is not None
+        self.cast(self.parent, PutEnded(self.ref, self._batch, outcome))
+        return Stop("normal")
+
+    async def _put(self, batch: Batch) -> Stored | Voided:
+        """Put a batch; `_batch` is what the delayer is to know of it, whatever happens."""
+        topic, is_repeated = batch.topic, batch.is_written
+        number = batch.number
+        if is_repeated or number is None:
+            last = await self._handler.last_put(topic, PRODUCER)
+            newest = Number(0, 0) if last is None else Number(last.epoch, last.sequence)
+            if number is not None and last is not None and number <= newest:
+                return Stored(None)
+            # A power cut may have taken what the log has told of numbers, and not what they were
+            # given to: so each life of the delayer begins an epoch.
+            number = number or Number(max(newest.epoch + 1, self._clock.now_us() // 1_000_000), 0)
+        messages = await self._messages(batch)
+        if not messages:
+            return Stored(None)
+        self._batch = batch = replace(batch, number=number)
+        if not is_repeated:
+            await self._handler.put(DELAYED_TOPIC, [encode_intent(batch, number)])
+            self._batch = batch = replace(batch, is_written=True)
+        try:
+            await self._handler.put(topic, messages, None, PutId(PRODUCER, *number))
+        except SequenceGap:  # the topic was made anew meanwhile, or a power cut has set it back
+            await self._handler.put(DELAYED_TOPIC, [encode_void(topic, number)])
+            return Voided()
+        return Stored(None if is_repeated else Number(number.epoch, number.sequence + 1))
+
+    async def _messages(self, batch: Batch) -> list[bytes]:
+        """Read what is to be put; what the disk has lost is left out."""
+        found: dict[int, list[bytes]] = {}
+        wanted = sorted(map(pointer_of, batch.entries))
+        while wanted:
+            asked = GetRange(wanted[0] - 1, wanted[-1], _READ_COUNT, _READ_BYTES)
+            behind = wanted[0]
+            try:
+                told = await self._handler.get_range(DELAYED_TOPIC, asked)
+                if told is not None:
+                    records = IndexedRecords.of(told.entries, memoryview(told.records.read()))
+                    behind = int(records.pointers[-1])
+                    found |= _later(records, set(wanted))
+            except CorruptRecord as error:
+                behind = max(behind, error.pointer or 0)
+            wanted = [each for each in wanted if each > behind]
+        lost_count = len(batch.entries) - len(found)
+        if lost_count:
+            logger.error("%d delayed puts onto %r cannot be read", lost_count, batch.topic)
+        pointers = map(pointer_of, batch.entries)
+        return [each for pointer in pointers for each in found.get(pointer, ())]
+
+
+def _later(records: IndexedRecords, wanted: set[int]) -> dict[int, list[bytes]]:
+    found = {}
+    for pointer, record in records_of(records):
+        if pointer in wanted and (later := decode_later(record)) is not None:
+            found[pointer] = later.messages
+    return found
+
+
+class DelayedMarks(GenServer):
+    """Notes in the log what need not be put again, since a power cut would not take it; and ends.
+
+    Only then what has waited may be trimmed.
+    """
+
+    def init(self, routes: RoutingTable, done: list[Done]) -> Continue:
+        """Begin when the parent goes on."""
+        self._handler = RequestHandler(cast("GenServer", proxy(self)), routes, put_timeout_s=_PUT_S)
+        return Continue(done)
+
+    async def handle_continue(self, done: list[Done]) -> Stop:
+        """Do all there is to do."""
+        synced, failed, pointer = [], [], 0
+        for each in done:
+            try:
+                await self._handler.sync(each.topic)
+                synced.append(each)
+            except UnknownTopic:  # it was deleted
+                synced.append(each)
+            except PoeError:
+                failed.append(each)
+        try:
+            if synced:
+                marks = [encode_done(each.topic, each.number) for each in synced]
+                pointer = await self._handler.put(DELAYED_TOPIC, marks)
+        except PoeError as error:
+            logger.error("topic poe.delayed does not take what is done: %s", error)
+            synced, failed = [], done
+        assert self.parent is not None
+        self.cast(self.parent, Marked(self.ref, synced, failed, pointer))
+        return Stop("normal")
