@@ -21,12 +21,14 @@ from poe.broker import (
     ConnectionOptions,
     ListenerOptions,
     ListenerParts,
+    LocalRequest,
     NodeParts,
     NodeSup,
     RegistryOptions,
     RegistryParts,
     RoutingTable,
     ScrubberOptions,
+    control,
 )
 from poe.broker.appendix.server import REGISTRY
 from poe.broker.connection.connection import begin_get, begin_put
@@ -100,6 +102,15 @@ class SimulatedNode:
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self.system.advance(seconds)
+
+    def control(self, op: str, **arguments: Any) -> Any:
+        """Carry out a control request.
+
+        Raises:
+            PoeError: as the client is told.
+        """
+        ref = _started(self.system.start(LocalRequest, self._routes))
+        return self.system.call(ref, lambda handler: control(handler, op, arguments), None)
 
     def begin_put(self, number: int, put: Put) -> None:
         """Have a client put; it notes what becomes of it."""

@@ -1,5 +1,9 @@
 """Messages that are put later: when they come, what outlives a crash, who waits for whom."""
 
+import contextlib
+from collections import Counter
+from random import Random
+
 import pytest
 
 from poe import Node
@@ -12,11 +16,17 @@ from poe.errors import (
     PropertyMismatch,
     RemoteProtocolError,
     ReservedTopic,
+    StorageFull,
     UnknownTopic,
     WriteFailed,
 )
 from poe.storage import Segment
 from tests.broker.nodes import SimulatedNode, read_by_next
+from torture import simulated_node
+from torture.layers.simulated_disk import SimulatedDisk
+
+FLUSHED_S = 5.0
+"""What a power cut may cost that is not synced: some time to put it, and to sync that."""
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -357,3 +367,53 @@ def test_over_a_socket(tmp_path):
     with Node(dir=tmp_path, port=None) as node:
         told = node.control("queue_put", topic="jobs", messages=[b"a"], due_us=0)
         assert told == {"due_us": 0, "waiting": 1}
+
+
+def test_on_a_full_disk_nothing_is_lost(disk):
+    sim = SimulatedNode(disk.folder / "data", min_free=0)
+    try:
+        put_later(sim, 10, b"a")
+        sim.node.put(b"jobs", b"0")
+        disk.fill()
+        kept = [b"a"]
+        with contextlib.suppress(StorageFull):
+            while len(kept) < 1000:
+                message = b"%d " % len(kept) * 100
+                put_later(sim, 10, message)
+                kept.append(message)
+        assert len(kept) < 1000
+        sim.advance(60)
+        disk.free()
+        sim.advance(200)
+        assert jobs(sim) == [b"0", *kept]
+    finally:
+        sim.stop()
+
+
+@pytest.mark.parametrize("ack", ["fsync", "flushed"])
+@pytest.mark.parametrize("seed", range(15))
+def test_a_power_cut_at_any_time_loses_nothing_that_was_kept(ack, seed):
+    random = Random(f"{seed} {ack}")
+    disk = SimulatedDisk()
+    node = simulated_node.SimulatedNode(disk, ack, 10, random)
+    kept: dict[bytes, float] = {}
+    lost: set[bytes] = set()
+    for number in range(60):
+        message = b"%d" % number
+        due_us = node.wall.now_us() + random.choice([0, 100_000, 3_000_000])
+        node.control("queue_put", topic=b"jobs", messages=[message], due_us=due_us)
+        kept[message] = node.clock.monotonic_s()
+        node.advance(random.choice([0, 0.02, 0.5]))
+        if random.random() < 0.1:
+            now_s = node.clock.monotonic_s()
+            if ack == "flushed":
+                lost |= {each for each, at_s in kept.items() if now_s - at_s < FLUSHED_S}
+            node.abandon(lambda: disk.cut_power(random))
+            node.start()
+    node.advance(100)
+    found = Counter(message for _, message in node.read_all()[b"jobs"])
+    assert set(kept) - set(found) <= lost
+    assert set(found) <= set(kept)
+    if ack == "fsync":
+        assert set(found.values()) == {1}
+    node.stop()
