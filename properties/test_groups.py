@@ -247,6 +247,18 @@ class SharedGroup(RuleBasedStateMachine):
     def sleep(self, seconds):
         self.world.sleep(seconds)
 
+    @rule(unit=st.sampled_from([b"a", b"b"]), place=st.integers(0, 12))
+    def reset(self, unit, place):
+        self.world.reset(unit, ([0, *self.world.pointers[unit]] * 13)[place])
+
+    @rule(away=st.sampled_from([b"a", b"nothing"]))
+    def set_units(self, away):
+        self.world.set_units({b"a", b"b"} - {away})
+
+    @rule(is_paused=st.booleans())
+    def pause(self, is_paused):
+        self.world.pause(is_paused=is_paused)
+
     @rule(is_buried=st.booleans())
     def put_letter(self, is_buried):
         self.world.put_letter(is_buried=is_buried)

@@ -143,12 +143,47 @@ class SharedWorld(World):
         self.letters: dict[tuple[int, int], list[Message]] = {}
         self.is_certain = True
         """Whether no power cut has taken what clients know."""
+        self._is_reset = False
+        self._detached: set[Dying] = set()
+        """Dying ranges that a reset has made somebody's work again."""
+        self._there = set(pointers)
         self.state.set_units(self.units(), self.now_us)
         self.end_step()
 
     def units(self) -> dict[bytes, list[bytes]]:
         """The units of each topic."""
-        return {b"t": sorted(self.pointers)}
+        return {b"t": sorted(self._there)}
+
+    def set_units(self, there: set[bytes]) -> None:
+        """Have some of the units only."""
+        self._there = there & self.pointers.keys()
+        self.state.set_units(self.units(), self.now_us)
+        self.end_step()
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Pause the group, or resume it."""
+        (self.state.pause if is_paused else self.state.resume)(self.now_us)
+        self.end_step()
+
+    def reset(self, unit: bytes, pointer: int) -> None:
+        """Go on elsewhere; all members are ended."""
+        letters = {each for each in self.state.shared.dying() if each.unit == unit}
+        self.state.reset({unit: pointer}, self.now_us, force=True)
+        self._is_reset = True
+        self._detached |= letters
+        self.members.clear()
+        for each in self.held:
+            each.is_valid = False
+        messages = [(unit, each) for each in self.pointers[unit]]
+        for message in messages:
+            self.lost.discard(message)
+            self.done.pop(message, None)
+            self.attempts.pop(message, None)
+            if message[1] <= pointer:
+                self.done[message] = 1
+        # So that no power cut takes it back, of which the judge does not know what was before.
+        self.end_step()
+        self.compact()
 
     def valid(self, number: int | None = None) -> list[Held]:
         """The leases that are held, of one client or of all."""
@@ -262,13 +297,14 @@ class SharedWorld(World):
         messages = self._messages(dying)
         stored = self.letters.setdefault((dying.epoch, dying.sequence), messages)
         assert stored == messages, "a dead letter is taken for another one, and lost"
-        if self.is_certain:
+        if self.is_certain and not self._is_reset:
             letters = Counter(message for each in self.letters.values() for message in each)
             assert max(letters.values()) == 1, f"{letters.most_common(1)} is there twice"
         if is_buried:
             self.state.shared.buried(dying)
-            for message in messages:
-                self.done.setdefault(message, len(self.log) + 1)
+            if dying not in self._detached:
+                for message in messages:
+                    self.done.setdefault(message, len(self.log) + 1)
             self.end_step()
 
     def end_node(self, lost_count: int) -> None:
@@ -292,8 +328,7 @@ class SharedWorld(World):
     def check(self) -> None:
         """Compare what the group says with what must be."""
         for unit, there in self.pointers.items():
-            floor = self.state.floor(unit)
-            assert floor is not None
+            floor = self.state.floor(unit) or 0  # None: it is away, and nothing was done there
             below = {(unit, each) for each in there[: bisect_right(there, floor)]}
             missing = below - self.done.keys() - self.lost
             assert not missing, f"the floor {floor} is ahead of {missing}"
@@ -302,6 +337,8 @@ class SharedWorld(World):
         """Have one good client do what is left; everything must be done then."""
         for number in sorted(self.members):
             self.leave(number)
+        self.set_units(set(self.pointers))
+        self.pause(is_paused=False)
         for _ in range(_STEPS_MAX):
             self.join(0)
             held = self.take(0, 7)

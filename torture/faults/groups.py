@@ -73,6 +73,9 @@ def _shared(trial: Trial) -> None:
         (15, crowd.finish_part),
         (6, lambda: world.sleep(random.choice([0.1, 1, 1, 5, 11, 21]))),
         (2, crowd.give_back),
+        (1, crowd.set_units),
+        (1, lambda: world.pause(is_paused=random.random() < 0.4)),
+        (1, crowd.reset),
         (3, crowd.extend),
         (6, lambda: world.put_letter(is_buried=random.random() < 0.8)),
         (1, lambda: world.end_node(random.choice(_LOST_COUNTS))),
@@ -126,6 +129,16 @@ class _Crowd:
         """Ask for more time."""
         if (held := self._lease()) is not None:
             self.world.extend(held, self._random.choice([1, 30]))
+
+    def set_units(self) -> None:
+        """Have a unit less, or all."""
+        away = self._random.choice([b"a", b"b", b"nothing", b"nothing"])
+        self.world.set_units(self.world.pointers.keys() - {away})
+
+    def reset(self) -> None:
+        """Go on somewhere in a unit."""
+        unit = self._random.choice(list(self.world.pointers))
+        self.world.reset(unit, self._random.choice([0, *self.world.pointers[unit]]))
 
     def _lease(self) -> Held | None:
         """One of the last ones."""

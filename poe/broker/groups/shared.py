@@ -224,6 +224,10 @@ class Shared:
         """Return what is to be put onto the dead letter topic next; the same until it is buried."""
         return self._letters.first()
 
+    def dying(self) -> list[Dying]:
+        """Return what is to be put there, but for what a reset has made work again; in order."""
+        return list(self._letters)
+
     def buried(self, dying: Dying) -> None:
         """Take note that a dead letter is stored, which was the next."""
         assert dying == self._letters.first()
