@@ -43,6 +43,8 @@ VARIABLE = "TORTURE_MUTANT"
 _ABSENT = object()
 
 Mutant = Literal[
+    "recount-bases",
+    "one-stand-in",
     "ack-in-memory",
     "no-data-sync",
     "no-sum-sync",
@@ -463,7 +465,33 @@ def _unchecked_events(content: bytes, _: bytes) -> Iterator[store_meta.Event]:
         yield store_meta.Event(store_meta.Kind(kind), topic, *numbers)
 
 
+def _recount_bases(patch: Patch) -> None:
+    """Count the ordinals of a topic anew at each start, by what is left of it."""
+    number = store._number
+
+    def recount(segments: list[segment.Segment]) -> None:
+        number(segments)
+        ordinal = 0
+        for each in segments:
+            each.base_maybe = ordinal
+            ordinal += each.count
+
+    patch(store, "_number", recount)
+
+
+def _one_stand_in(patch: Patch) -> None:
+    """Have one entry of the index stand for all records of a damaged batch."""
+    stand_ins = Survey._stand_ins
+
+    def one(self: Survey, entry: sum_file.SumEntry) -> bytes:
+        return stand_ins(self, entry._replace(record_count=min(entry.record_count, 1)))
+
+    patch(Survey, "_stand_ins", one)
+
+
 _MUTANTS: dict[str, Callable[[Patch], None]] = {
+    "recount-bases": _recount_bases,
+    "one-stand-in": _one_stand_in,
     "ack-in-memory": _ack_in_memory,
     "no-data-sync": _no_data_sync,
     "no-sum-sync": _no_sum_sync,

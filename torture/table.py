@@ -439,6 +439,16 @@ SCENARIOS = {
             options={"name": "states"},
         ),
         Scenario(
+            name="ordinals",
+            rows="R12",
+            claim="each message keeps its ordinal through removals, ends of all kinds and damage",
+            module="ordinals",
+            ci=300,
+            release=20_000,
+            unit="lives",
+            mutants=("recount-bases", "one-stand-in"),
+        ),
+        Scenario(
             name="model",
             rows="S3",
             claim="store, topic and protocol agree with plain lists",

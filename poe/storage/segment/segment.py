@@ -397,17 +397,14 @@ class Segment:
         self.given_pointer = max(self.given_pointer, pointer)
         self.lost_count += max(ordinal - self.next_ordinal, 0)
 
-    def has_base(self) -> bool:
-        """Return whether its own files tell the ordinal of its first record.
+    def begin_at(self, ordinal: int) -> None:
+        """Be told the ordinal of its first record, since nothing else tells it; its sums are, too.
 
         Raises:
-            FormatNotSupported, ReadFailed: nobody can tell.
+            StorageError: they cannot be.
         """
-        return self._files.has_base()
-
-    def begin_at(self, ordinal: int) -> None:
-        """Be told the ordinal of its first record, since nothing else tells it."""
         self.base_maybe = ordinal
+        self._files.write_base(ordinal)
 
     # ---- reads -----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from poe.errors import FormatNotSupported
@@ -133,22 +134,26 @@ class SegmentFiles:
                 return None
             with contextlib.suppress(FormatNotSupported):  # whoever reads or writes it is told
                 stored = self._header_of(file)
-                base = base if stored is None or stored.base is None else stored.base
+                if stored is None:
+                    return None
+                base = base if stored.base is None else stored.base
         sums = SumState(event.sum_bytes, event.chain, Flag.CLEAN)
         numbers = event.record_count, event.size_bytes, event.pointer_low, event.pointer_high
         return Extent(*numbers, sums, base=base)
 
-    def has_base(self) -> bool:
-        """Return whether the sums tell the ordinal of the first record.
+    def write_base(self, base: int) -> None:
+        """Have the sums tell the ordinal of the first record, where there are any.
+
+        What a power cut takes of that is found out anew. Those of a newer version are left alone.
 
         Raises:
-            FormatNotSupported: a newer version has written them.
-            ReadFailed: nobody can tell.
+            ReadFailed, StorageFull, WriteFailed: they cannot be read or written.
         """
-        with reading(self.path + "_sum"):
-            file = open_maybe(self.files, self.path + "_sum")
+        file = self.open_sums()
+        with writing(self.path + "_sum"), contextlib.suppress(FormatNotSupported):
             header = None if file is None else self._header_of(file)
-        return header is not None and header.base is not None
+            if file is not None and header is not None:
+                file.write_at(replace(header, base=base).encode(SUM_MAGIC), 0)
 
     def _header_of(self, sums: OpenFile) -> FileHeader | None:
         return FileHeader.decode(sums.read_at(FILE_HEADER_BYTES, 0), self.path + "_sum", SUM_MAGIC)

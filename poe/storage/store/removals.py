@@ -8,8 +8,9 @@ Of each topic the newest segments that were removed are known one by one. Of old
 known between which pointers they lay, so that a topic takes 768 bytes at most. What was removed
 before the store began to take notes nobody knows: `unknown_high` is the greatest pointer of that.
 
-What is gone keeps its ordinals, too: where nothing that is left tells them, a base does. It looks
-like an extent with the first pointer 0, which is that of no message.
+What is gone keeps its ordinals, too: a note also tells at which one the newest segment that is left
+begins, should its own files lose that, or the next new one. Such a base looks like an extent with
+the first pointer 0, which is that of no message.
 
 Layout: the header of `hashed.py` with magic "poe-gone", timestamp 0 and the id of the store; then
 notes (big endian):
@@ -68,6 +69,23 @@ def base_of(timestamp: int, ordinal: int) -> RemovedExtent:
     return RemovedExtent(timestamp, 0, ordinal)
 
 
+class Bases(NamedTuple):
+    """Where ordinals of a topic begin, by notes."""
+
+    next_ordinal: int = 0
+    """Of the next new segment, or a greater one."""
+
+    timestamp: int = 0
+    """Of a segment that others were removed or lost in front of."""
+
+    ordinal: int = 0
+    """Of its first record."""
+
+    def extents(self) -> list[RemovedExtent]:
+        """Return them as notes tell them."""
+        return [base_of(0, self.next_ordinal), base_of(self.timestamp, self.ordinal)]
+
+
 def encode_note(topic: bytes, extents: bytes, store_id: bytes) -> bytes:
     """Encode a note; the extents come encoded."""
     head = _HEAD.pack(len(topic), len(extents) // _EXTENT.size)
@@ -97,8 +115,8 @@ class RemovalNotes:
     __slots__ = ("bases", "topics", "unknown_high")
 
     def __init__(self) -> None:
-        self.bases: dict[bytes, dict[int, int]] = {}
-        """Ordinals by timestamps, of the few topics that need them."""
+        self.bases: dict[bytes, bytes] = {}
+        """Encoded `Bases`."""
         self.topics: dict[bytes, bytes] = {}
         """Encoded extents: of 100 000 topics, objects would take gigabytes."""
         self.unknown_high = 0
@@ -128,12 +146,17 @@ class RemovalNotes:
 
     def note_base(self, topic: bytes, timestamp: int, ordinal: int) -> None:
         """Add a base; of those of no segment, the greatest ordinal counts."""
-        bases = self.bases.setdefault(topic, {})
-        bases[timestamp] = ordinal if timestamp else max(ordinal, bases.get(0, 0))
+        known = self.bases_of(topic)
+        if timestamp:
+            known = known._replace(timestamp=timestamp, ordinal=ordinal)
+        else:
+            known = known._replace(next_ordinal=max(ordinal, known.next_ordinal))
+        self.bases[topic] = _EXTENT.pack(*known)
 
-    def bases_of(self, topic: bytes) -> list[RemovedExtent]:
-        """Return the bases of a topic."""
-        return [base_of(*each) for each in self.bases.get(topic, {}).items()]
+    def bases_of(self, topic: bytes) -> Bases:
+        """Return what is known of where the ordinals of a topic begin."""
+        known = self.bases.get(topic)
+        return Bases() if known is None else Bases._make(_EXTENT.unpack(known))
 
     def lift_unknown(self, pointer: int) -> None:
         """Take it that nobody knows what was removed up to a pointer."""
@@ -239,13 +262,13 @@ class Removals:
         newest = self.newest(topic)
         return self.unknown_high if newest is None else newest
 
-    def bases(self, topic: bytes) -> dict[int, int]:
-        """Return the ordinals that segments begin at, by timestamps, where only that tells them."""
-        return self._notes.bases.get(topic, {})
+    def bases(self, topic: bytes) -> Bases:
+        """Return where the ordinals of a topic begin, as far as notes tell."""
+        return self._notes.bases_of(topic)
 
     def next_ordinal(self, topic: bytes) -> int:
         """Return what the ordinals of a new segment may not be less than."""
-        return self.bases(topic).get(0, 0)
+        return self.bases(topic).next_ordinal
 
     def has(self, topic: bytes, timestamp: int) -> bool:
         """Look whether it is noted that a segment was removed, maybe among several."""
@@ -294,8 +317,10 @@ class Removals:
         """Return whether a note says the same already, or of the next ordinal a greater one."""
         if not extent.is_base:
             return self._noted.get((topic, extent.timestamp)) == extent
-        known = self.bases(topic).get(extent.timestamp, 0)
-        return known == extent.last or (not extent.timestamp and known > extent.last)
+        known = self.bases(topic)
+        if not extent.timestamp:
+            return extent.last <= known.next_ordinal
+        return (extent.timestamp, extent.last) == known[1:]
 
     def are_known(self, topic: bytes, extents: Iterable[RemovedExtent]) -> bool:
         """Return whether notes say all of this already."""
@@ -336,7 +361,6 @@ class Removals:
         """Tell of a removal; from now on the segment would be noted anew, should it come back."""
         self.publish(topic, timestamp)
         self._noted.pop((topic, timestamp), None)
-        self.bases(topic).pop(timestamp, None)
 
     def is_going(self, topic: bytes, timestamp: int) -> bool:
         """Return whether the removal of a segment is noted, and its files are there still."""
@@ -347,13 +371,7 @@ class Removals:
         return any(each.timestamp in timestamps for each in self._notes.extents(topic))
 
     def settle(self, topic: bytes, timestamps: Container[int]) -> None:
-        """Forget notes of segments that are there after all: a removal was interrupted.
-
-        Forget the bases of those that are not.
-        """
-        for timestamp in self.bases(topic).keys() - {0}:
-            if timestamp not in timestamps:
-                del self.bases(topic)[timestamp]
+        """Forget notes of segments that are there after all: a removal was interrupted."""
         if topic in self._notes.topics:
             self._notes.drop(topic, timestamps)
 
@@ -424,7 +442,7 @@ class Removals:
             rows.append(encode_note(b"", extent, self._store_id))
         rows += [encode_note(*each, self._store_id) for each in self._notes.topics.items()]
         for topic in self._notes.bases:
-            bases = b"".join(map(_packed, self._notes.bases_of(topic)))
+            bases = b"".join(map(_packed, self._notes.bases_of(topic).extents()))
             rows.append(encode_note(topic, bases, self._store_id))
         rows += [
             encode_note(topic, _packed(extent), self._store_id)

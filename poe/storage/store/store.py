@@ -17,9 +17,10 @@ Layout:
 import contextlib
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -47,7 +48,7 @@ from poe.storage.store.floors import Floors
 from poe.storage.store.folder_watch import LOCK_FILE, FolderWatch
 from poe.storage.store.free_space import FreeSpace
 from poe.storage.store.property_file import KnownTopics, PropertyFile
-from poe.storage.store.removals import REMOVED_FILE, Removals, RemovedExtent, base_of
+from poe.storage.store.removals import REMOVED_FILE, Bases, Removals, RemovedExtent, base_of
 from poe.storage.store.reserve import Reserve
 from poe.storage.store.rest import is_left_open, left_open_events, note_rest, resting_events
 from poe.storage.store.store_options import StoreOptions
@@ -244,6 +245,9 @@ class Store:
             before = segments[-1] if segments else None
             base = self.next_ordinal(topic)
             segment = Segment.create(*place, base=base, before=before, is_retry=after_failure)
+            if base != (before.base + before.count if before else 0):
+                # What is in front of it would not tell, should its own files lose that.
+                self.removals.note_lost(topic, [base_of(timestamp, base)])
         except StorageError:
             if not segments:
                 remove_folder(self._files, folder)
@@ -296,7 +300,12 @@ class Store:
         extents = _extents(going)
         if extents and self.removals.are_known(topic, extents):
             return
-        bases = _bases_without(self.topics.loaded.get(topic, []), going)
+        staying = [
+            each
+            for each in self.topics.loaded.get(topic, [])
+            if each not in going and not self.removals.is_going(topic, each.timestamp)
+        ]
+        bases = _bases_behind(going, staying)
         self.reserve.use(partial(self.removals.note, topic, extents + bases))
 
     def sync_notes(self) -> None:
@@ -457,7 +466,7 @@ class Store:
         begun_us = self._files.modified_us(META_FILE) or 0
         gone = self._meta.live.keys() - known
         removed = {key for key in gone if self._is_noted_as_removed(*key)}
-        for lost in self._meta.keep_only(known, removed):
+        for lost in sorted(self._meta.keep_only(known, removed), key=lambda each: each.timestamp):
             _note_lost(self.removals, lost, self.topics.loaded, begun_us)
         unknown_high = max(begun_us, self.newest_pointer())
         self.removals.begin(self.topics, unknown_high, is_known=is_known)
@@ -585,36 +594,41 @@ def _note_lost(
         # It was written to, and nobody knows how much: as much as had room.
         first, last = lost.timestamp, max(min(later, default=now_us) - 1, lost.timestamp)
         count = last - first + 1
+    is_newest = not later and lost.timestamp > removals.newest_maybe(topic)
     removals.note_lost(topic, [RemovedExtent(lost.timestamp, first, last)])
-    if not later:
+    if is_newest:
+        bases = removals.bases(topic)
         behind = segments[-1].next_ordinal if segments else 0
-        ordinal = max(behind, removals.next_ordinal(topic)) + count
+        if lost.timestamp == bases.timestamp:
+            behind = bases.ordinal
+        ordinal = max(behind, bases.next_ordinal) + count
         _keep_ordinals(removals, topic, segments, ordinal)
 
 
 def _keep_ordinals(removals: Removals, topic: bytes, segments: list[Segment], ordinal: int) -> None:
     """Have a topic go on with an ordinal, or a greater one, whatever its last messages were."""
     ordinal = max(ordinal, removals.next_ordinal(topic))
+    bases = []
     if segments:
         segments[-1].skip_to(0, ordinal)
+    if len(segments) > 1 and segments[-2].base + segments[-2].count != segments[-1].base:
+        bases.append(base_of(segments[-1].timestamp, segments[-1].base))
     if not segments or segments[-1].has_gap_behind:
-        removals.note_lost(topic, [base_of(0, ordinal)])
+        bases.append(base_of(0, ordinal))
+    if bases:
+        removals.note_lost(topic, bases)
+        with contextlib.suppress(StorageError):  # it is logged where it was not even written
+            removals.sync()
 
 
-def _bases_without(segments: list[Segment], going: list[Segment]) -> list[RemovedExtent]:
-    """Return what is to be noted of the ordinals of a topic before segments of it go.
-
-    Mostly nothing: the sums of those that stay tell theirs.
-
-    Raises:
-        ReadFailed: nobody can tell what they tell.
-    """
+def _bases_behind(going: list[Segment], staying: list[Segment]) -> list[RemovedExtent]:
+    """Return what is to be noted of the ordinals of a topic before segments of it go."""
     if not going:
         return []
-    staying = [segment for segment in segments if segment not in going]
     bases = []
-    if staying and not staying[0].has_base():
-        bases.append(base_of(staying[0].timestamp, staying[0].base))
+    if staying:
+        # The others are told theirs by it, should they not know.
+        bases.append(base_of(staying[-1].timestamp, staying[-1].base))
     next_ordinal = max(segment.next_ordinal for segment in going)
     if not staying or staying[-1].base + staying[-1].count < next_ordinal:
         bases.append(base_of(0, next_ordinal))
@@ -636,11 +650,11 @@ def _recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known o
     folder: str,
     options: SegmentOptions,
     removed: int,
-    bases: Mapping[int, int],
+    bases: Bases,
 ) -> list[Segment]:
     """Recover what a folder holds, oldest first; messages up to `removed` may be gone from it.
 
-    `bases` tell the ordinals that segments begin at.
+    `bases` tell where its ordinals begin.
     """
     found: dict[int, set[str]] = {}
     strays = []
@@ -658,36 +672,44 @@ def _recover_segments(  # noqa: PLR0913, PLR0917 - a folder, and what is known o
     if strays:
         _log.warning("%d names in %s are left alone, as %r", len(strays), folder, strays[0])
     segments: list[Segment] = []
+    newest = max(found, default=0)
     for timestamp in sorted(found):
-        before = segments[-1] if segments else None
-        is_known = before is not None and before.base_maybe is not None
+        base = bases.ordinal if timestamp == bases.timestamp else None
+        if base is None and timestamp == newest and segments:
+            # The others are told theirs by the one behind them.
+            base = segments[-1].next_ordinal if segments[-1].base_maybe is not None else None
         place = files, folder, timestamp, options, meta
         segment = Segment.open(
             *place,
             is_locked=bool(found[timestamp] & {"lock", "lock_new"}),
             has_receipts="seq" in found[timestamp],
             before_pointer=max(removed, *(s.pointer_high or 0 for s in segments), 0),
-            base=bases.get(timestamp, before.next_ordinal if before and is_known else None),
+            base=base,
         )
         if segment is None:
             continue
         if segments:
             segment.follow(segments[-1])
         segments.append(segment)
-    _count_back(segments)
+    if segments:
+        _number(segments)
     return segments
 
 
-def _count_back(segments: list[Segment]) -> None:
-    """Tell the oldest segments their ordinals where nothing did, by those that are known.
+def _number(segments: list[Segment]) -> None:
+    """Tell segments their ordinals where nothing did, by those that are known.
 
-    Those of a folder of older programs begin at 0.
+    A segment whose sums are lost mostly has all its records, and the one behind it knows its own;
+    more may be missing in front of it. Those of a folder of older programs begin at 0.
     """
-    known = next((n for n, each in enumerate(segments) if each.base_maybe is not None), None)
-    behind = sum(each.count for each in segments) if known is None else segments[known].base
-    for segment in reversed(segments[:known]):
-        behind = max(behind - segment.count, 0)
-        segment.begin_at(behind)
+    if all(segment.base_maybe is None for segment in segments):
+        segments[0].begin_at(0)
+    for segment, behind in reversed(list(pairwise(segments))):
+        if segment.base_maybe is None and behind.base_maybe is not None:
+            segment.begin_at(max(behind.base - segment.count - segment.lost_count, 0))
+    for before, segment in pairwise(segments):
+        if segment.base_maybe is None:
+            segment.begin_at(before.next_ordinal)
 
 
 def remove_folder(files: Files, folder: str) -> None:
