@@ -49,6 +49,10 @@ class ArchivedSegments:
         stored = [] if self._stored is None else self._stored.topics()
         return sorted({*stored, *names_of(self._archive.topics())})
 
+    def partitions(self, topic: str) -> list[str]:
+        """Return the topics that hold the partitions of a topic; an archive alone does not know."""
+        return [topic] if self._stored is None else self._stored.partitions(topic)
+
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic; two parts of one that has grown since."""
         stored = []

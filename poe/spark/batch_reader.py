@@ -63,9 +63,10 @@ class BatchReader(DataSourceReader):
         try:
             return segments.segments(topic, self._pushdown.after)
         except UnknownTopic:
-            if self._options.topic_pattern is None:
+            # Others were deleted since they were listed, or are partitions without a message.
+            if topic in self._options.named_topics:
                 raise
-            return []  # it was deleted since it was listed
+            return []
 
 
 class FilteringReader(BatchReader):

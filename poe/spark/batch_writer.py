@@ -11,6 +11,7 @@ from poe.errors import OptionError
 from poe.spark.put_batches import check_columns, put_batches
 from poe.spark.retrying_socket import RetryingSocket
 from poe.spark.staging import StagedRange, Staging
+from poe.spark.targets import Targets
 from poe.spark.write_options import WriteOptions
 
 
@@ -49,7 +50,7 @@ class BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the rows of one task."""
         with connect(self._options) as server:
-            puts = put_batches(iterator, self._options.topic)
+            puts = Targets(server).of(put_batches(iterator, self._options.topic))
             return Staged(self._staging, self._staging.stage(server, puts))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

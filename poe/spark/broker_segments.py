@@ -25,6 +25,13 @@ class BrokerSegments:
         """Return the names of all topics."""
         return names_of(self._server.call(Socket.topics))
 
+    def partitions(self, topic: str) -> list[str]:
+        """Return the topics that hold the partitions of a topic."""
+        found = self._server.call(Socket.find_topic, topic)
+        if found is None or not found.is_told:
+            return [topic]
+        return [each.topic.decode() for each in found.partitions]
+
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic."""
         ranges = []

@@ -23,6 +23,10 @@ class FolderSegments:
         """Return the names of all topics."""
         return names_of(self._folder.topics())
 
+    def partitions(self, topic: str) -> list[str]:
+        """Return the topics that hold the partitions of a topic."""
+        return [os.fsdecode(each) for each in self._folder.partitions(os.fsencode(topic))]
+
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic."""
         segments = self._folder.segments(os.fsencode(topic), after)

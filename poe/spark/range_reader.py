@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 def chosen_topics(options: ReadOptions, segments: Segments) -> list[str]:
     """Return the topics to read, sorted; those that are named, whether they exist or not."""
     if options.topic_pattern is None:
-        return sorted(options.named_topics)
+        return sorted({part for each in options.named_topics for part in segments.partitions(each)})
     return [topic for topic in segments.topics() if options.selects(topic)]
 
 

@@ -10,6 +10,7 @@ from typing import Final, Literal, Self
 from poe.errors import OptionError
 from poe.spark import option_text
 from poe.storage import POINTER_MAX
+from poe.topic_properties import partition_of
 
 STAGING_PREFIX = "poe.staging."
 """Topics that writes on Spark make for themselves: no pattern matches them."""
@@ -119,6 +120,14 @@ class ReadOptions:
             is_staging = topic.startswith(STAGING_PREFIX)
             return not is_staging and re.fullmatch(self.topic_pattern, topic) is not None
         return topic in self.named_topics
+
+    def has_chosen(self, topic: str) -> bool:
+        """Return whether a topic is, or was, to be read: also as a partition of one that is named.
+
+        A partition that was read is missed when it goes.
+        """
+        part = partition_of(topic.encode())
+        return self.selects(topic) or (part is not None and part[0].decode() in self.named_topics)
 
     @property
     def named_topics(self) -> tuple[str, ...]:

@@ -17,6 +17,10 @@ class Segments(Protocol):
         """Return the names of all topics, sorted; of those that are text."""
         ...
 
+    def partitions(self, topic: str) -> list[str]:
+        """Return the topics that hold the partitions of a topic; itself, where nobody knows."""
+        ...
+
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic, oldest first, also those that hold nothing.
 

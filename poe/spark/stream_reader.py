@@ -138,7 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._look_for_missing(start)
         self._take_aim()
         backlogs = {}
-        for topic in sorted({*filter(self._options.selects, start), *self._topics()}):
+        for topic in sorted({*filter(self._options.has_chosen, start), *self._topics()}):
             backlog = self._backlog(topic, start.get(topic, 0))
             if backlog:
                 backlogs[topic] = backlog
@@ -211,6 +211,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         segments = self._segments()
         for topic in self._options.named_topics:
             if topic in start or self._stored(topic, 0) or segments.removed(topic, 0).extents:
+                continue
+            if segments.partitions(topic) != [topic]:
                 continue
             default = "error" if self._is_available_now else "wait"
             if (self._options.missing_topics or default) == "wait":

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from poe.spark.batch_writer import Staged, check_write, connect, ranges_of
 from poe.spark.put_batches import put_batches
 from poe.spark.staging import Staging
+from poe.spark.targets import Targets
 from poe.spark.write_options import WriteOptions
 
 _QUERY_ID = "sql.streaming.queryId"
@@ -44,9 +45,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         staging = Staging(UUID(query_id).bytes)
         with connect(self._options) as server:
             staging.open(server)
-            return Staged(
-                staging, staging.stage(server, put_batches(iterator, self._options.topic))
-            )
+            puts = Targets(server).of(put_batches(iterator, self._options.topic))
+            return Staged(staging, staging.stage(server, puts))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Bring what all tasks have staged onto its topics."""

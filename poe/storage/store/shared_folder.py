@@ -34,6 +34,7 @@ from poe.storage.real_files import RealFiles
 from poe.storage.recovery.recovery import NO_STORE, open_maybe
 from poe.storage.segment.record_reader import RecordReader
 from poe.storage.segment.verification import Verification
+from poe.storage.store.property_file import PROPERTY_FILE, read_known_topics
 from poe.storage.store.removals import REMOVED_FILE, read_removals
 from poe.storage.store.topic_folders import TOPICS_FOLDER, segment_file
 from poe.topic_name import original_topic_of, topic_of
@@ -115,6 +116,17 @@ class SharedFolder:
         for find in (original_topic_of, topic_of):  # where there are both, ours counts
             self._folders |= {topic: name for name in names if (topic := find(name)) is not None}
         return sorted(self._folders)
+
+    def partitions(self, topic: bytes) -> tuple[bytes, ...]:
+        """Return the topics that hold the partitions of a topic: those that its server has noted.
+
+        Raises:
+            ReadFailed: the notes cannot be read.
+            FormatNotSupported: a newer version has written them.
+        """
+        with reading(PROPERTY_FILE):
+            found = read_known_topics(self._files).described.get(topic)
+        return (topic,) if found is None else found.partition_topics()
 
     def segments(self, topic: bytes, after: int = 0) -> list[StoredSegment]:
         """Return what the segments of a topic hold, oldest first; none where the topic is unknown.

@@ -1,0 +1,65 @@
+"""A topic that was made with partitions is read and written by its name, no option is needed."""
+
+import pytest
+
+from poe.errors import UnknownTopic
+from poe.protocol import JoinedBatch
+from poe.protocol.envelope import decode
+from poe.spark.retrying_socket import RetryingSocket
+from poe.spark.targets import Targets
+from tests.spark.sources import Topics, batch_table, messages, stream_reader, table
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def topics(tmp_path):
+    topics = Topics(tmp_path / "poe", count_limit=3)
+    yield topics
+    topics.stop()
+
+
+def test_a_folder_s_topic_is_read_with_all_of_its_partitions(topics):
+    topics.node.create_topic("t", partitions=3)
+    for number in range(6):
+        topics.put(f"t-{number % 2}", f"{number}")
+    read = batch_table(path=topics.folder, topic="t")
+    assert sorted(messages(read)) == [b"%d" % number for number in range(6)]
+    assert set(read["topic"].to_pylist()) == {"t-0", "t-1"}
+    with pytest.raises(UnknownTopic):
+        batch_table(path=topics.folder, topic="u")
+
+
+def test_a_stream_reads_partitions_and_those_that_are_added(topics):
+    topics.node.create_topic("t")
+    topics.put("t", "0")
+    reader = stream_reader(path=topics.folder, topic="t")
+    start = reader.initialOffset()
+    limit = reader.getDefaultReadLimit()
+    first = reader.latestOffset({}, limit)
+    assert list(first) == ["t"]
+    topics.node.alter_topic("t", partitions=3)
+    topics.put("t-2", "1")
+    second = reader.latestOffset(first, limit)
+    assert list(second) == ["t", "t-2"]
+    assert messages(table(reader, reader.partitions(first, second))) == [b"1"]
+    assert list(start) == ["t"]
+
+
+def test_a_stream_waits_for_no_topic_that_was_made_and_is_empty(topics):
+    topics.node.create_topic("t", partitions=2)
+    reader = stream_reader(path=topics.folder, topic="t", missingTopics="error")
+    assert reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit()) == {}
+
+
+def test_rows_go_to_all_partitions_and_into_envelopes(node):
+    node.create_topic("t", partitions=2, envelope=True)
+    node.create_topic("one")
+    host, port = node.address
+    with RetryingSocket(host, port, 5.0) as server:
+        batch = JoinedBatch(b"\0\0\0\1a\0\0\0\2bc", 2)
+        puts = list(Targets(server).of([(b"t", batch)] * 4 + [(b"one", batch), (b"new", batch)]))
+    assert {topic for topic, _ in puts[:4]} == {b"t-0", b"t-1"}
+    for _, wrapped in puts[:4]:
+        assert [decode(each).value for each in wrapped] == [b"a", b"bc"]
+    assert puts[4:] == [(b"one", batch), (b"new", batch)]
