@@ -1,4 +1,4 @@
-"""Where the rows for a topic go: onto one of its partitions, and into envelopes where it has them."""
+"""Where rows go: onto one partition of their topic, and into envelopes where it has them."""
 
 import random
 from collections.abc import Iterable, Iterator
