@@ -233,7 +233,6 @@ class SharedWorld(World):
             except GroupFenced:
                 self.refused(number)
                 return None
-            self.hear(number)
             if want is None:
                 return None
             there = self.pointers[want.unit]

@@ -261,7 +261,7 @@ class Group(GenServer):
             return
         held.timer.cancel()
         try:
-            told = self._state.heartbeat(**held.arguments, now_us=now_us)
+            told = self._state.tell(**held.arguments, now_us=now_us)
         except PoeError as error:
             self.reply_error(caller, error)
         else:

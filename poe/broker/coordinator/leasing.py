@@ -75,6 +75,7 @@ class Leasing:
             lost = tuple(shared.acknowledge(request.done, request.failed, now_us))
         if not request.limit:
             return Leased(Lease(lost=lost), None)
+        self._state.hear(request.member, now_us)
         if not request.wait_s:
             # Nobody may be looking out for it: what has come is found by looking.
             for unit, _ in list(shared.idle_units()):
@@ -112,6 +113,8 @@ class Leasing:
         for caller, poll in list(self._polls.items()):
             if caller.is_done:  # who asked is gone
                 self._end(caller)
+                continue
+            if not self._state.shared.has_work:
                 continue
             try:
                 leased = await self._find(poll.request, poll.lost, now_us)

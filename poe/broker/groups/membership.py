@@ -108,8 +108,12 @@ class Membership:
         """
         found = self._members.get(member)
         if found is None:
-            raise GroupFenced(self._definition.name, self._gone.get(member, "it is not known"))
+            raise self.fenced(member)
         return found
+
+    def fenced(self, member: bytes) -> GroupFenced:
+        """Return the error for who is no member."""
+        return GroupFenced(self._definition.name, self._gone.get(member, "it is not known"))
 
     def hear(self, member: bytes, now_us: int) -> Member:
         """Count a sign of life of a member, and return it.

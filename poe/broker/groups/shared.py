@@ -95,8 +95,9 @@ class Shared:
         """
         if limit < 1 or bytes_max < 1:
             raise OptionError("limit", min(limit, bytes_max), "1 or more")
-        self._members.hear(member, now_us)
-        hand = self._hands[member]
+        hand = self._hands.get(member)
+        if hand is None:
+            raise self._members.fenced(member)
         if self._is_paused or self._obstacle(hand) is not None or hand.is_bound:
             return None
         options = self._definition.options
@@ -119,6 +120,12 @@ class Shared:
             return None
         unit = self._fresh[0]
         return Want(member, unit, self._progress[unit].next, POINTER_MAX, limit, bytes_max, None)
+
+    @property
+    def has_work(self) -> bool:
+        """Return whether there may be something for somebody who asks."""
+        returned = self._returned
+        return bool(self._fresh or returned.first() or returned.first_suspect())
 
     def nothing(self, want: Want) -> None:
         """Take note that there are no such messages: none yet, or of what was returned, no more."""

@@ -184,13 +184,32 @@ class GroupState:
         Raises:
             GroupFenced: it is no member, or not of this life of the group.
         """
+        told = self.tell(member, generation, owned, now_us)
+        self._members.hear(member, now_us)
+        return told
+
+    def tell(
+        self, member: bytes, generation: int, owned: Collection[bytes], now_us: int
+    ) -> Heartbeat:
+        """As `heartbeat`, which was sent before: it is no sign that the member lives still.
+
+        Raises:
+            GroupFenced: as there.
+        """
         self._members.get(member)
         if not 0 <= generation <= self.generation:
             raise GroupFenced(self.definition.name, f"there is no generation {generation} yet")
-        self._members.hear(member, now_us)
         self._progress.settle(now_us)
         keep, revoke = self._progress.heartbeat(member, generation, owned)
         return Heartbeat(self.generation, keep, revoke)
+
+    def hear(self, member: bytes, now_us: int) -> None:
+        """Count a sign of life that is no heartbeat.
+
+        Raises:
+            GroupFenced: it is no member.
+        """
+        self._members.hear(member, now_us)
 
     def leave(self, member: bytes, now_us: int) -> None:
         """Let a member go; what it had is handed on at once.

@@ -278,6 +278,20 @@ def test_a_poll_ends_with_nothing_when_its_time_is_over(queue):
     assert answers[0][0].id == 0
 
 
+def test_who_waits_and_is_silent_is_a_member_no_longer_than_its_session(queue):
+    queue.join(ANN, session_s=2)
+    queue.join(BOB)
+    answers: list[Any] = []
+    asked = LeaseRequest("workers", ANN, 10, 1 << 20, 30.0)
+    ref = queue.sim.system.start(Leases, queue.sim.routes)
+    queue.sim.system.start(Waiter, ref, asked, answers)
+    for _ in range(5):
+        queue.sim.advance(0.5)
+        queue.join(BOB)
+    [only] = queue.describe()["members"]
+    assert only["id"] == BOB
+
+
 def test_what_was_given_back_is_for_who_waits(queue):
     queue.put(1)
     queue.join(ANN)

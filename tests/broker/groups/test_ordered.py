@@ -219,3 +219,12 @@ def test_what_is_of_a_later_version_is_not_read():
     snapshot = make().snapshot()
     with pytest.raises(OptionError, match="version"):
         GroupState.restore(snapshot | {"version": 2})
+
+
+def test_an_answer_that_was_held_back_is_no_sign_of_life():
+    state = make(session_s=10)
+    state.join(who("a"), 0)
+    assert state.tell(A, 0, [], 9 * SECOND).keep == UNITS
+    assert [event.kind for event in state.expire(10 * SECOND)] == ["expired"]
+    with pytest.raises(GroupFenced):
+        state.tell(A, 0, [], 10 * SECOND)
