@@ -163,3 +163,17 @@ def test_a_group_learns_it_too(node, url):
         Consumer(url, "t", group="h", envelope=False) as consumer,
     ):
         consumer.receive(WAIT_S)
+
+
+def test_who_follows_a_topic_before_it_is_made_reads_the_partitions_that_it_gets(node, url):
+    with Consumer(url, "t", follow=True) as consumer:
+        assert consumer.receive(0.05) == []
+        node.create_topic("t", partitions=2, envelope=True)
+        with Producer(url, strategy="strict_round_robin") as producer:
+            for number in range(4):
+                producer.produce_sync("t", Message(value=b"%d" % number, key=b"k"))
+        found: set[tuple[int, bytes | None]] = set()
+        while len(found) < 4:
+            found |= {(each.partition, each.value) for each in consumer.receive(WAIT_S)}
+        assert {partition for partition, _ in found} == {0, 1}
+        assert set(consumer.position()) == {0, 1}

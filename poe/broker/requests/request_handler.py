@@ -382,7 +382,6 @@ class RequestHandler:
         await self.recover(topic)
         if self.routes.get(topic) is None:
             folder_name(topic, self.routes.names)
-            self.routes.check_partition(topic)
         actor = self.actor
         deadline_s = actor.monotonic_s() + timeout_s
         while True:
@@ -400,6 +399,7 @@ class RequestHandler:
         """Wait until something follows `pointer`; False when one has to look again."""
         route = self.routes.get(topic)
         if route is None:
+            self.routes.check_partition(topic)
             await self.actor.sleep(min(timeout_s, 10 * RETRY_S))
             return False
         if route.reader(pointer) is not route.writer:

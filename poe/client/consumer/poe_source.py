@@ -26,6 +26,7 @@ from poe.errors import (
     OptionError,
     OriginalServer,
     PoeError,
+    PropertyMismatch,
     UnknownTopic,
 )
 from poe.protocol import FOLLOW_WAIT_S, RANGE_COUNT_MAX, IndexedRecords, Removed
@@ -52,6 +53,8 @@ class PoeSource:
         self._topic = topic
         self._options = options
         self._turns: Turns[PartitionReader] = Turns()
+        self._start: Start = "oldest"
+        self._is_told = False
         self._has_envelope = False
         self._growing: asyncio.Task[None] | None = None
         self._socket = AsyncRetryingSocket(
@@ -71,6 +74,7 @@ class PoeSource:
             PoeError: as `fetch`.
         """
         await self.close()
+        self._start = start
         names = await self._find_partitions()
         partitions = range(len(names))
         if isinstance(start, Mapping) and not start.keys() <= set(partitions):
@@ -92,7 +96,14 @@ class PoeSource:
         Raises:
             CorruptRecord, InvalidEnvelope, MessagesLost, PoeError: see `Source`.
         """
-        turn = await self._turns.next()
+        try:
+            turn = await self._turns.next()
+        except PropertyMismatch:
+            if self._is_told:
+                raise
+            # It was made, with several partitions, since nobody could tell of it: begin in these.
+            await self.open(self._start)
+            turn = await self._turns.next()
         return None if turn is None else turn.fetched
 
     def _note_lost_connection(self) -> None:
@@ -128,6 +139,7 @@ class PoeSource:
             await self._socket.close()  # each partition has a connection of its own
         if found is not None:
             found.check({"partitions": options.partitions, "envelope": options.envelope})
+        self._is_told = found is not None and found.is_told
         if found is None or not found.is_told:
             self._has_envelope = bool(options.envelope)
             return partition_topics(self._topic, options.partitions or 1)
