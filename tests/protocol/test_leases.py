@@ -1,6 +1,6 @@
 """Lease requests and replies: bytes and back, and what is refused."""
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import numpy as np
 import pytest
 
@@ -67,9 +67,9 @@ def test_trailing_bytes_are_refused():
         ("done", (Done(1 << 64),)),
         ("done", (Done(1, ((5, 5),)),)),
         ("done", (Done(1, ((5, POINTER_MAX + 1),)),)),
-        ("failed", (Failed(1, 2, 3, "later"),)),
+        ("failed", (Failed._make((1, 2, 3, "later", None, "")),)),
         ("failed", (Failed(1, 2, 3, "retry", -1.0),)),
-        ("failed", (Failed(1, 2, 3, "retry", None, b"bytes"),)),
+        ("failed", (Failed._make((1, 2, 3, "retry", None, b"bytes")),)),
         ("done", tuple(Done(each) for each in range(LEASE_COUNT_MAX + 1))),
     ],
 )

@@ -262,7 +262,7 @@ def test_a_dead_letter_whose_message_is_gone_says_so_and_holds_no_other_up(queue
     queue.ask(ANN, limit=0, failed=failed)
     letters = [envelope.decode(each) for _, each in read_by_next(queue.sim.node, b"workers.dead")]
     assert [value for _, value, _ in letters] == [b"", b"0"]
-    assert letters[0][2]["poe.gone"] == b"1"
+    assert (letters[0].headers or {})["poe.gone"] == b"1"
     assert queue.unit()["floor"] == pointer
 
 
