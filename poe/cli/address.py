@@ -59,6 +59,11 @@ def connect(host: str, port: int, timeout_s: float = CALL_TIMEOUT_S) -> protocol
     return protocol.socket(host, port, timeout_s=timeout_s)
 
 
+def url_of(host: str, port: int) -> str:
+    """Return the url by which producers, consumers and queues know the server."""
+    return f"poe://[{host}]:{port}" if ":" in host else f"poe://{host}:{port}"
+
+
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
     """Return the topics of the server whose names go on so, for a shell; none without a server."""
     host = context.params.get("host") or os.environ.get("POE_HOST") or DEFAULT_HOST

@@ -57,7 +57,7 @@ def delete(
         raise ConfigError(msg)
     with connect(host, port) as connection:
         what = f"topic {name}, {counted(_message_count(connection, topic), 'message')}"
-        if not is_confirmed and not _says_yes(f"delete {what}?"):
+        if not is_confirmed and not says_yes(f"delete {what}?"):
             write_error("nothing was deleted")
             return ExitCode.FAILURE
         connection.delete(topic)
@@ -77,7 +77,7 @@ def _message_count(connection: Socket, topic: bytes) -> int:
     return sum(each["count"] for each in connection.segments(topic))
 
 
-def _says_yes(question: str) -> bool:
+def says_yes(question: str) -> bool:
     """Ask on the terminal; no is what anything but a yes means, the end of the input too.
 
     typer would write a part of its question to standard output.

@@ -62,7 +62,8 @@ class Queue:
         """Put one message or several, each once; return the pointer of the last one.
 
         With a delay they come no earlier than after so many seconds, and nobody knows their
-        pointers yet: then it returns None.
+        pointers yet: then it returns None. Where the answer to that is lost it is asked again, and
+        they may come twice.
 
         Raises:
             OptionError: it is a queue of several topics, or of a pattern.

@@ -46,6 +46,13 @@ def test_what_is_put_comes(node, queue):
         assert first < last
 
 
+def test_what_is_put_for_later_comes_later(node, queue):
+    with queue() as jobs:
+        assert jobs.put(b"later", delay_s=0.5) is None
+        jobs.put(b"now")
+        assert [job.value for job in take_all(jobs, 2)] == [b"now", b"later"]
+
+
 def test_two_members_share_the_messages(node, queue):
     last = node.put_many("jobs", VALUES)
     first, second = queue(batch=1), queue(batch=1)

@@ -1,0 +1,234 @@
+"""`poe group`: shows groups and how far they are, moves, pauses and deletes them."""
+
+import json
+import sys
+import time
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, connect, looking
+from poe.cli.argument import topic_name
+from poe.cli.delete import says_yes
+from poe.cli.exit_code import ExitCode
+from poe.cli.output import counted, is_terminal, write_error, write_line
+from poe.cli.topic import Format, FormatOption
+from poe.errors import ConfigError, OptionError
+from poe.topic_name import topic_text
+
+_PLACES = "oldest, newest, a time such as 2026-07-01T12:00, or with --unit a pointer"
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
+UnitOption = Annotated[
+    list[bytes] | None,
+    typer.Option(
+        "--unit",
+        metavar="TOPIC",
+        parser=topic_name,
+        help="The topic of a partition; may be repeated. All without it.",
+    ),
+]
+
+
+def group_application() -> typer.Typer:
+    """Return the commands, for typer to read."""
+    application = typer.Typer(
+        help="Show groups of consumers, and move, pause and delete them.", no_args_is_help=True
+    )
+    application.command("list")(list_groups)
+    application.command("show")(show)
+    application.command("lag")(lag)
+    application.command("reset")(reset)
+    application.command("pause")(pause)
+    application.command("resume")(resume)
+    application.command("delete")(delete)
+    return application
+
+
+def list_groups(
+    *,
+    output_format: FormatOption = Format.TEXT,
+    host: HostOption = DEFAULT_HOST,
+    port: PortOption = DEFAULT_PORT,
+) -> None:
+    """List groups, one a line: name, mode and topics."""
+    with looking(host, port) as connection:
+        for each in connection.control("groups"):
+            if output_format is Format.JSON:
+                _write_json(each)
+            else:
+                topics = ", ".join(map(topic_text, each["topics"]))
+                write_line(f"{each['group']}\t{each['mode']}\t{topics}")
+
+
+def show(
+    group: GroupArgument,
+    *,
+    output_format: FormatOption = Format.TEXT,
+    host: HostOption = DEFAULT_HOST,
+    port: PortOption = DEFAULT_PORT,
+) -> None:
+    """Show a group: its state, members, units, and what has happened lately, and why."""
+    with looking(host, port) as connection:
+        told = connection.control("group", group=group)
+    if output_format is Format.JSON:
+        _write_json(told)
+        return
+    write_line(f"{told['name']}\t{told['mode']}\t{told['state']}")
+    if told.get("full"):
+        write_line(f"  full: {_words(told['full'])}")
+    for member in told["members"]:
+        write_line(f"member\t{member['name']}\t{_member(member, told['mode'])}")
+    names = {member["id"]: member["name"] for member in told["members"]}
+    for unit in told["units"]:
+        cells = {key: unit[key] for key in unit if key != "unit" and unit[key] is not None}
+        if "owner" in cells:
+            cells["owner"] = names.get(cells["owner"], "")
+        write_line(f"unit\t{topic_text(unit['unit'])}\t{_words(cells)}")
+    for time_us, kind, text in told["events"]:
+        at = datetime.fromtimestamp(time_us / 1e6).astimezone()
+        write_line(f"{at:%Y-%m-%d %H:%M:%S}\t{kind}\t{printable(text)}")
+
+
+def lag(
+    group: GroupArgument,
+    *,
+    output_format: FormatOption = Format.TEXT,
+    host: HostOption = DEFAULT_HOST,
+    port: PortOption = DEFAULT_PORT,
+) -> None:
+    """Show how far behind a group is in each unit: messages, and seconds since the oldest came."""
+    with looking(host, port) as connection:
+        units = connection.control("group_lag", group=group)
+    for unit, told in sorted(units.items()):
+        if output_format is Format.JSON:
+            _write_json({"unit": unit, **told})
+        else:
+            held = f"{counted(told['messages'], 'message')}\t{told['seconds']:.1f} s"
+            write_line(f"{topic_text(unit)}\t{held}")
+
+
+def reset(  # noqa: PLR0913 - a command line option each
+    group: GroupArgument,
+    *,
+    to: Annotated[str, typer.Option("--to", metavar="PLACE", help=_PLACES)],
+    units: UnitOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would move.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even if it has members, which then begin anew.")
+    ] = False,
+    output_format: FormatOption = Format.TEXT,
+    host: HostOption = DEFAULT_HOST,
+    port: PortOption = DEFAULT_PORT,
+) -> None:
+    """Have a group go on from another place, and tell how many messages that skips or repeats."""
+    place = _place(to, units)
+    with connect(host, port) as connection:
+        arguments = {"to": place, "units": units or [], "dry": dry_run, "force": force}
+        moved = connection.control("group_reset", group=group, **arguments)
+    for unit, (old, new, distance) in sorted(moved.items()):
+        if output_format is Format.JSON:
+            _write_json({"unit": unit, "old": old, "new": new, "messages": distance})
+            continue
+        before = "nowhere" if old is None else old
+        told = f"skips {counted(distance, 'message')}"
+        if distance <= 0:
+            told = f"repeats {counted(-distance, 'message')}"
+        write_line(f"{topic_text(unit)}\t{before} to {new}\t{told}")
+    if dry_run and output_format is Format.TEXT:
+        write_line("nothing was moved")
+
+
+def pause(
+    group: GroupArgument, host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT
+) -> None:
+    """Have a group hand nothing out; what is held may be finished."""
+    with connect(host, port) as connection:
+        connection.control("group_pause", group=group)
+
+
+def resume(
+    group: GroupArgument, host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT
+) -> None:
+    """Have a group go on that was paused."""
+    with connect(host, port) as connection:
+        connection.control("group_resume", group=group)
+
+
+def delete(
+    group: GroupArgument,
+    *,
+    is_confirmed: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Even if it has members.")] = False,
+    host: HostOption = DEFAULT_HOST,
+    port: PortOption = DEFAULT_PORT,
+) -> ExitCode:
+    """Delete a group, with all that it knows of how far it is; its topics stay."""
+    if not is_confirmed and not is_terminal(sys.stdin):
+        msg = "there is no terminal to ask on; give --yes to delete the group"
+        raise ConfigError(msg)
+    with connect(host, port) as connection:
+        told = connection.control("group", group=group)
+        what = f"group {group}, {counted(len(told['members']), 'member')}"
+        if not is_confirmed and not says_yes(f"delete {what}?"):
+            write_error("nothing was deleted")
+            return ExitCode.FAILURE
+        connection.control("group_delete", group=group, force=force)
+    write_line(f"{what}: deleted")
+    return ExitCode.OK
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - as a server tells it
+    """Return what a server has told as JSON can hold it: names as text, ids in hexadecimal."""
+    if isinstance(value, dict):
+        return {
+            str(_plain(key)): each.hex() if key == "id" else _plain(each)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return topic_text(value) if isinstance(value, bytes) else value
+
+
+def _write_json(value: dict[str, Any]) -> None:
+    write_line(json.dumps(_plain(value), ensure_ascii=False))
+
+
+def _place(text: str, units: list[bytes] | None) -> object:
+    """Return where to go on, as the protocol has it.
+
+    Raises:
+        OptionError: it is no place.
+    """
+    if text in {"oldest", "newest"}:
+        return text
+    if text.isdecimal() and units:
+        return dict.fromkeys(units, int(text))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise OptionError("--to", text, _PLACES) from error
+    return {"time_us": max(0, int(moment.timestamp() * 1_000_000))}
+
+
+def _member(member: dict[str, Any], mode: str) -> str:
+    """Say what a member has."""
+    instance = f" (instance {member['instance']})" if member.get("instance") else ""
+    if mode == "ordered":
+        return ", ".join(map(topic_text, member.get("units", ()))) + instance
+    held = f"{member['messages']} messages in {counted(member['leases'], 'lease')}"
+    if member.get("since_us"):
+        held += f", the oldest for {max(0, time.time() - member['since_us'] / 1e6):.0f} s"
+    return held + instance
+
+
+def _words(cells: Any) -> str:  # noqa: ANN401 - as a server tells it
+    if not isinstance(cells, dict):
+        return printable(str(_plain(cells)))
+    return ", ".join(f"{key.replace('_', ' ')} {_plain(each)}" for key, each in cells.items())
+
+
+def printable(text: str) -> str:
+    """Escape what would break the line, or command the terminal."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

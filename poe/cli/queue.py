@@ -1,0 +1,153 @@
+"""`poe queue`: puts work for later, shows what was given up, and puts that back."""
+
+import json
+import os
+import time
+from base64 import b64encode
+from contextlib import suppress
+from itertools import groupby
+from operator import attrgetter
+from typing import Annotated, Any
+
+import typer
+
+from poe.cli.address import (
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    HostOption,
+    PortOption,
+    complete_topic,
+    connect,
+    looking,
+    url_of,
+)
+from poe.cli.argument import number, topic_name
+from poe.cli.group import GroupArgument, printable
+from poe.cli.output import counted, write_line
+from poe.cli.topic import Format, FormatOption
+from poe.client import Consumer
+from poe.client.group.dead_letter import DeadLetter
+from poe.errors import InvalidEnvelope
+from poe.protocol import Socket
+from poe.topic_name import topic_text
+
+_BATCH = 1000
+_DELAY_MAX_S = 10 * 365 * 86_400
+
+
+def queue_application() -> typer.Typer:
+    """Return the commands, for typer to read."""
+    application = typer.Typer(
+        help="Put work for later, and see what was given up.", no_args_is_help=True
+    )
+    application.command("put")(put)
+    application.command("dead")(dead)
+    application.command("redrive")(redrive)
+    return application
+
+
+def put(
+    topic: Annotated[
+        bytes,
+        typer.Argument(metavar="TOPIC", parser=topic_name, autocompletion=complete_topic),
+    ],
+    messages: Annotated[list[str], typer.Argument(metavar="MESSAGE")],
+    *,
+    delay_s: Annotated[
+        float,
+        typer.Option(
+            "--delay",
+            metavar="SECONDS",
+            parser=number("--delay", float, 0, _DELAY_MAX_S),
+            help="When they are to come.",
+        ),
+    ],
+    host: HostOption = DEFAULT_HOST,
+    port: PortOption = DEFAULT_PORT,
+) -> None:
+    """Put messages that come after a while; `poe put` puts those that come at once."""
+    due_us = time.time_ns() // 1000 + round(delay_s * 1e6)
+    with connect(host, port) as connection:
+        contents = [os.fsencode(each) for each in messages]
+        connection.control("queue_put", topic=topic, messages=contents, due_us=due_us)
+    write_line(f"{counted(len(messages), 'message')}, due in {delay_s:g} s")
+
+
+def dead(
+    group: GroupArgument,
+    *,
+    limit: Annotated[
+        int,
+        typer.Option(
+            "--limit", metavar="COUNT", parser=number("--limit", int, 1), help="The first so many."
+        ),
+    ] = 100,
+    output_format: FormatOption = Format.TEXT,
+    host: HostOption = DEFAULT_HOST,
+    port: PortOption = DEFAULT_PORT,
+) -> None:
+    """Show the messages that a group has given up: where they were, how often tried, and why."""
+    pointer, left = 0, limit
+    with looking(host, port) as connection:
+        topic = _dead_topic(connection, group)
+        while left and (records := connection.read(topic, pointer, min(left, _BATCH))):
+            for pointer, content in records:  # noqa: B007 - the last one is where to go on
+                with suppress(InvalidEnvelope):  # somebody has put something else there
+                    write_line(_told(DeadLetter.of(content), output_format))
+            left -= len(records)
+
+
+def redrive(
+    group: GroupArgument, host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT
+) -> None:
+    """Put the messages that a group has given up back where they were.
+
+    They stay in the dead letter topic, too; the group GROUP.redrive knows which were put back. What
+    it is at when it is killed, up to 1000, is put back again the next time.
+    """
+    count = 0
+    with connect(host, port) as connection:
+        topic = _dead_topic(connection, group)
+        options = {"group": f"{group}.redrive", "commit": "manual", "batch": _BATCH}
+        with Consumer(url_of(host, port), topic, envelope=False, **options) as consumer:
+            for batch in consumer.batches():
+                count += _put_back(connection, [each.value or b"" for each in batch])
+                consumer.commit()
+    write_line(f"{counted(count, 'message')} put back")
+
+
+def _put_back(connection: Socket, letters: list[bytes]) -> int:
+    """Put messages back where they were; return how many."""
+    found = []
+    for each in letters:
+        with suppress(InvalidEnvelope):
+            found.append(DeadLetter.of(each))
+    count = 0
+    for topic, some in groupby(found, attrgetter("topic")):
+        messages = [each.message for each in some if each.message]
+        if topic and messages:
+            connection.write(topic, messages)
+            count += len(messages)
+    return count
+
+
+def _dead_topic(connection: Socket, group: str) -> bytes:
+    """Return the dead letter topic of a group."""
+    told: dict[str, Any] = connection.control("group", group=group)
+    name = told["options"]["dead_letter_topic"] or f"{group}.dead"
+    return os.fsencode(name)
+
+
+def _told(letter: DeadLetter, output_format: Format) -> str:
+    message = letter.message or b""
+    if output_format is Format.TEXT:
+        where = f"{topic_text(letter.topic)}\t{letter.pointer}"
+        tried = counted(letter.attempts, "attempt")
+        return f"{where}\t{tried}\t{printable(letter.reason)}\t{printable(topic_text(message))}"
+    content = {**letter._asdict(), "topic": topic_text(letter.topic)}
+    try:
+        content["message"] = message.decode()
+    except UnicodeDecodeError:
+        del content["message"]
+        content["message_base64"] = b64encode(message).decode()
+    return json.dumps(content, ensure_ascii=False)

@@ -1,0 +1,47 @@
+"""Messages that a group has given up: what is known of them, and how they are put back."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+from poe.protocol.envelope import decode, encode
+
+_PREFIX = "poe."
+
+
+class DeadLetter(NamedTuple):
+    """A message of a dead letter topic."""
+
+    topic: bytes
+    """Where it was: the topic of a partition."""
+
+    pointer: int
+    attempts: int
+    reason: str
+
+    message: bytes | None
+    """As it was there; None where it was gone before it was buried."""
+
+    @classmethod
+    def of(cls, letter: bytes) -> Self:
+        """Take a letter apart.
+
+        Raises:
+            InvalidEnvelope: it is none, but something else that was put there.
+        """
+        key, value, found = decode(letter)
+        headers = found or {}
+        message = None if "poe.gone" in headers else value
+        if "poe.envelope" in headers:
+            message = encode(key, value, _own(headers))
+        return cls(
+            headers.get("poe.topic", b""),
+            int(headers.get("poe.pointer", b"0")),
+            int(headers.get("poe.attempts", b"0")),
+            headers.get("poe.reason", b"").decode("utf-8", "replace"),
+            message,
+        )
+
+
+def _own(headers: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the headers that the message had."""
+    return {name: value for name, value in headers.items() if not name.startswith(_PREFIX)}

@@ -1,0 +1,151 @@
+"""`poe group`, `poe queue` and `poe work`: groups and work queues from a terminal."""
+
+import json
+import sys
+
+import pytest
+
+from poe.client import Consumer, Queue
+from poe.testing import wait_until
+from tests.cli.processes import Background, complaint, poe, poe_here
+from tests.client.consumers import VALUES, url
+
+OPTIONS = {"retry_s": 0, "attempts_max": 2}
+
+
+@pytest.fixture
+def run(node):
+    def run(*arguments, code=0, command=poe_here):
+        ended = command(*arguments, port=node.address[1])
+        assert ended.returncode == code, ended
+        return ended.stdout.decode() if code == 0 else complaint(ended)
+
+    return run
+
+
+@pytest.fixture
+def billing(node):
+    """A group that has read half of a topic; its last pointer there."""
+    last = node.put_many("orders", VALUES)
+    with Consumer(url(node), "orders", group="billing", batch=5) as consumer:
+        consumer.receive()
+    return last - 5
+
+
+def rows(output):
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def test_groups_are_listed(run, billing):
+    assert run("group", "list") == "billing\tordered\torders\n"
+    assert rows(run("group", "list", "--format", "json")) == [
+        {"group": "billing", "mode": "ordered", "topics": ["orders"]}
+    ]
+
+
+def test_a_group_is_shown_with_its_members_and_what_has_happened(node, run, billing):
+    with Consumer(url(node), "orders", group="billing") as consumer:
+        consumer.receive()
+        told = run("group", "show", "billing")
+        assert told.startswith("billing\tordered\tok\nmember\t")
+        assert f"unit\torders\tposition {billing}, owner " in told
+        assert "joined" in told
+        (content,) = rows(run("group", "show", "billing", "--format", "json"))
+        assert content["units"][0]["unit"] == "orders"
+
+
+def test_lag_is_told_in_messages(run, billing):
+    assert run("group", "lag", "billing").startswith("orders\t5 messages\t")
+    (row,) = rows(run("group", "lag", "billing", "--format", "json"))
+    assert (row["unit"], row["position"], row["messages"]) == ("orders", billing, 5)
+
+
+def test_a_group_is_moved_and_a_dry_run_tells_what_would_be(run, billing):
+    newest = ("group", "reset", "billing", "--to", "newest")
+    assert run(*newest, "--dry-run") == (
+        f"orders\t{billing} to {billing + 5}\tskips 5 messages\nnothing was moved\n"
+    )
+    assert run(*newest) == f"orders\t{billing} to {billing + 5}\tskips 5 messages\n"
+    assert run("group", "reset", "billing", "--to", "oldest") == (
+        f"orders\t{billing + 5} to 0\trepeats 10 messages\n"
+    )
+    place = ("--unit", "orders", "--to", billing)
+    (row,) = rows(run("group", "reset", "billing", *place, "--format", "json"))
+    assert row == {"unit": "orders", "old": 0, "new": billing, "messages": 5}
+    assert "skips" in run("group", "reset", "billing", "--to", "2100-01-01T00:00")
+
+
+def test_a_group_that_has_members_is_not_moved_by_chance(node, run, billing):
+    with Consumer(url(node), "orders", group="billing"):
+        assert "has 1 member" in run("group", "reset", "billing", "--to", "oldest", code=1)
+        run("group", "reset", "billing", "--to", "oldest", "--force")
+
+
+def test_a_group_is_paused_and_resumed(node, run, billing):
+    run("group", "pause", "billing")
+    assert run("group", "show", "billing").startswith("billing\tordered\tpaused\n")
+    run("group", "resume", "billing")
+    assert run("group", "show", "billing").startswith("billing\tordered\tok\n")
+
+
+def test_a_group_is_deleted(run, billing):
+    assert "give --yes" in run("group", "delete", "billing", code=2)
+    assert run("group", "delete", "billing", "--yes") == "group billing, 0 members: deleted\n"
+    assert "is not known" in run("group", "show", "billing", code=1)
+
+
+@pytest.mark.parametrize("place", ["yesterday", "17", ""])
+def test_what_is_no_place_is_refused(run, billing, place):
+    assert "--to" in run("group", "reset", "billing", "--to", place, code=2)
+
+
+def test_dead_letters_are_told_and_put_back(node, run):
+    pointer = node.put("jobs", b"poison\n")
+    with Queue(url(node), "jobs", group_options=OPTIONS) as queue:
+        for _ in range(2):
+            queue.get().nack(reason="no way")
+        wait_until(lambda: b"workers.dead" in node.topics(), 5)
+        assert run("queue", "dead", "workers") == (
+            f"jobs\t{pointer}\t2 attempts\tno way\tpoison\\n\n"
+        )
+        (row,) = rows(run("queue", "dead", "workers", "--format", "json"))
+        assert (row["topic"], row["message"], row["reason"]) == ("jobs", "poison\n", "no way")
+        assert run("queue", "redrive", "workers") == "1 message put back\n"
+        assert run("queue", "redrive", "workers") == "0 messages put back\n"
+        with queue.get() as job:
+            assert (job.value, job.attempts) == (b"poison\n", 0)
+
+
+def test_work_may_be_put_for_later(node, run):
+    assert run("queue", "put", "jobs", "a", "b", "--delay", 0.1) == "2 messages, due in 0.1 s\n"
+    with Queue(url(node), "jobs") as queue:
+        assert [queue.get().value for _ in range(2)] == [b"a", b"b"]
+
+
+def test_a_program_is_run_for_each_message(node, tmp_path):
+    last = node.put_many("jobs", [b"one", b"two", b"three"])
+    program = (
+        "import os, sys; line = sys.stdin.read(); sys.stderr.write('bad ' + line); "
+        "open(sys.argv[1] + line, 'w').write(os.environ['POE_POINTER']); sys.exit(line == 'two')"
+    )
+    command = (sys.executable, "-c", program, f"{tmp_path}/")
+    node.control("group_create", group="workers", mode="shared", topics=["jobs"], options=OPTIONS)
+    with Background("work", "jobs", "--", *command, port=node.address[1]) as running:
+        wait_until(lambda: b"workers.dead" in node.topics(), 20)
+        wait_until(lambda: node.control("group", group="workers")["units"][0]["floor"] == last, 20)
+        running.process.terminate()
+        assert running.process.wait(20) == 0
+    found = {each.name: each.read_text() for each in tmp_path.iterdir() if each.is_file()}
+    pointers = {"one": last - 2, "two": last - 1, "three": last}
+    assert found == {name: str(pointer) for name, pointer in pointers.items()}
+    told = poe_here("queue", "dead", "workers", port=node.address[1]).stdout.decode()
+    assert told == f"jobs\t{last - 1}\t2 attempts\texit code 1: bad two\ttwo\n"
+
+
+def test_a_program_that_is_not_there_is_refused(run):
+    assert "is no program" in run("work", "jobs", "--", "no-such-program", code=2)
+
+
+def test_work_needs_a_server():
+    ended = poe("work", "jobs", "--", "cat", port=1)
+    assert ended.returncode == 3
