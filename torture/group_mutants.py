@@ -102,7 +102,7 @@ def _old_life(patch: Any) -> None:
     """Count lives by what is left of the log alone, of which a power cut has taken the end."""
 
     def begin(self: Any, _now_us: int) -> None:
-        self.life = self.advance()
+        self.advance()
 
     patch(Journal, "begin_life", begin)
 
@@ -112,9 +112,9 @@ def _same_letters(patch: Any) -> None:
     add = DeadLetters.add
 
     def go_on(self: Any, *args: Any) -> None:
-        life, self._journal.life, self._last_us = self._journal.life, 0, args[-1]
+        life_us, self._journal.life_us, self._last_us = self._journal.life_us, 0, args[-1]
         add(self, *args)
-        self._journal.life = life
+        self._journal.life_us = life_us
 
     patch(DeadLetters, "add", go_on)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from poe.broker.groups.failures import Failures
-from poe.broker.groups.journal import Journal
+from poe.broker.groups.journal import Journal, seconds
 from poe.broker.groups.ranges import Bounds
 
 _EPOCH_US: Final = 24 * 3600 * 1_000_000
@@ -44,7 +44,7 @@ class DeadLetters:
         self._detached: set[Dying] = set()
         self._epoch = 0
         self._sequence = -1
-        self._last_us = 0
+        self._last_us = -1
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -59,8 +59,8 @@ class DeadLetters:
 
     def add(self, unit: bytes, bounds: Bounds, failures: Failures, now_us: int) -> None:
         """Have a range put."""
-        if self._epoch < self._journal.life or now_us - self._last_us > _EPOCH_US:
-            self._epoch = max(self._epoch + 1, self._journal.life)
+        if self._last_us < self._journal.life_us or now_us - self._last_us > _EPOCH_US:
+            self._epoch = max(self._epoch + 1, seconds(now_us))
             self._sequence = -1
         self._last_us = now_us
         numbers = (self._epoch, self._sequence + 1)

@@ -9,7 +9,12 @@ from typing import Any, Final, NamedTuple
 EVENTS_COUNT_MAX: Final = 200
 
 _FIRST_LIFE_S = 1_767_225_600
-"""Seconds from the epoch to the begin of 2026: generations are 32 bits."""
+"""From 1970 to the begin of 2026: generations are 32 bits."""
+
+
+def seconds(now_us: int) -> int:
+    """Return the seconds since 2026; 0 before."""
+    return max(0, now_us // 1_000_000 - _FIRST_LIFE_S)
 
 
 class GroupEvent(NamedTuple):
@@ -26,12 +31,12 @@ class Journal:
     Always: `generation` grows, and is durable with the changes: it is the last one among them.
     """
 
-    __slots__ = ("_changes", "events", "generation", "life", "told_count")
+    __slots__ = ("_changes", "events", "generation", "life_us", "told_count")
 
     def __init__(self, generation: int) -> None:
         self.generation = generation
-        self.life = generation
-        """The generation in which the group was made, or taken up by the last start."""
+        self.life_us = 0
+        """When the group was made, or taken up by the last start."""
         self._changes: list[list[Any]] = []
         self.events: deque[GroupEvent] = deque(maxlen=EVENTS_COUNT_MAX)
         self.told_count = 0
@@ -47,10 +52,12 @@ class Journal:
 
         What is flushed but not synced may be gone, and with it generations that members still
         know. So a start counts the seconds, too: a group does not begin a generation each second
-        for years.
+        for years. For a while it may; so what must never be used again, the numbers of leases and
+        of dead letters, hangs on the time itself.
         """
-        self.generation = max(self.generation, now_us // 1_000_000 - _FIRST_LIFE_S)
-        self.life = self.advance()
+        self.generation = max(self.generation, seconds(now_us))
+        self.life_us = now_us
+        self.advance()
 
     def note(self, change: list[Any]) -> None:
         """Have a change written."""

@@ -466,14 +466,14 @@ class Shared:
     def _new_id(self) -> int:
         """Return the number of a new lease, which no life of the group has used.
 
-        Nor has one, very likely, that was deleted in this second and had its name: each begins to
-        count somewhere else.
+        Nor has a group that had its name before: each life begins to count at the microsecond in
+        which it began, and a lease takes longer than one.
         """
         self._last_id += 1
         if self._last_id >> 32 != self._journal.generation:
             if not self._last_id & _NUMBERS:
                 self._journal.advance()
-            begin = int.from_bytes(self._definition.id[:3]) << 8
+            begin = self._journal.life_us & _NUMBERS
             self._last_id = self._journal.generation << 32 | begin
         return self._last_id
 

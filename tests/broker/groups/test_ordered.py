@@ -17,8 +17,8 @@ def make(units=UNITS, **options):
 
 
 def test_the_first_member_gets_all_units_at_once():
-    joined = make().join(who("a"), 1)
-    assert joined == (2, 5.0, 15.0, UNITS)
+    state = make()
+    assert state.join(who("a"), 1) == (state.generation, 5.0, 15.0, UNITS)
 
 
 def test_a_unit_moves_only_when_its_owner_has_released_it():

@@ -470,3 +470,25 @@ def test_what_is_dying_is_not_handed_out_after_a_restart_from_a_snapshot():
     work.restart()
     work.join("a")
     assert work.take(A, 1).after == 10
+
+
+def test_a_life_that_a_power_cut_has_erased_leaves_numbers_that_are_not_used_again():
+    work = Work()
+    work.now_us = 1_790_000_000 * SECOND
+    for _ in range(4):
+        work.state.reset({b"t": 0}, work.now_us)
+    work.compact()
+    leases, letters = set(), set()
+    for _ in range(3):
+        work.sleep(2)
+        work.changes = []
+        work.restart()
+        work.changes = []
+        work.join("a")
+        first, second = work.take(A, 1), work.take(A, 1)
+        work.fail(second, "dead")
+        leases |= {first.id, second.id}
+        letters.add(work.shared.next_dying()[3:5])
+        work.state = type(work.state).restore(work.start)
+    assert len(leases) == 6
+    assert len(letters) == 3
