@@ -298,7 +298,8 @@ class Connection(GenServer):
             if begun is not None and begun.is_done and (leased := begun.value) is not None:
                 lease, found = leased
                 if found is not None:
-                    head = LeaseReply.head(lease, found.entries, found.records.length)
+                    size = found.records.length
+                    head = LeaseReply.head(lease, found.entries, size, found.ordinal)
                     return self._reply(head, found.records)
         return self._serve_waiting(request, begun)
 
