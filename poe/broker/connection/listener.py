@@ -26,6 +26,7 @@ from poe.broker.connection.spare_descriptor import SpareDescriptor
 from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.byte_budget import ByteBudget
+from poe.broker.requests.groups import GROUPS
 from poe.errors import Overloaded, PoeError
 from poe.option import Range, check_options
 from poe.protocol import ErrorReply
@@ -220,6 +221,7 @@ class ListenerSup(Supervisor):
         self._routes.is_closing = True
         for _, route in self._routes.sorted_items():
             self.cast(route.writer, ReleaseWaiting())
+        self.cast(GROUPS, ReleaseWaiting())
         started_s = self.monotonic_s()
         await super().terminate(reason)
         if self.monotonic_s() - started_s >= DRAIN_S:

@@ -13,19 +13,18 @@ from dataclasses import dataclass
 from typing import Any, cast
 from weakref import proxy
 
-from poe.actors import NO_REPLY, Call, Error, GenServer, Timer
-from poe.broker.appendix.message import Put
+from poe.actors import NO_REPLY, SHUTDOWN, ActorExit, Call, Error, GenServer, Stop, Timer
+from poe.broker.appendix.message import Put, ReleaseWaiting
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Kind, encode
 from poe.broker.coordinator.group_progress import GroupProgress
 from poe.broker.coordinator.group_topics import GroupTopics
 from poe.broker.coordinator.leasing import LeasePollEnded, Leasing
 from poe.broker.coordinator.unit_watch import News
-from poe.broker.groups.options import GroupDefinition
 from poe.broker.groups.state import GroupState
 from poe.broker.registry.routing_table import RoutingTable
-from poe.broker.requests.groups import GROUPS, GroupRequest, address_of
-from poe.broker.requests.request_handler import WAIT_MAX_S, RequestHandler
-from poe.errors import GroupActive, GroupMismatch, PoeError
+from poe.broker.requests.groups import GROUPS, EndGroup, GroupRequest, address_of
+from poe.broker.requests.request_handler import RequestHandler
+from poe.errors import ActorDead, GroupActive, GroupMismatch, PoeError, SyncFailed
 from poe.protocol.leases import LeaseRequest
 from poe.storage import Clock
 
@@ -54,7 +53,9 @@ class SnapshotTaken:
 class _Heartbeat:
     """A member that waits to be told something new."""
 
-    arguments: dict[str, Any]
+    said: dict[str, Any]
+    """The arguments of `GroupState.tell`, but for the time."""
+
     timer: Timer
 
 
@@ -77,6 +78,7 @@ class Group(GenServer):
         """Take over a state that was just made, or restored."""
         self.register(address_of(state.definition.name))
         self._state = state
+        self._named = state.definition.name, state.definition.id
         self._topics = topics
         self._clock = clock
         self._routes = routes
@@ -100,9 +102,13 @@ class Group(GenServer):
 
     # ---- messages -------------------------------------------------------------------------------
 
-    async def handle_call(self, request: LeaseRequest | GroupRequest, caller: Call) -> Any:  # noqa: ANN401
+    async def handle_call(
+        self, request: LeaseRequest | GroupRequest | EndGroup, caller: Call
+    ) -> Any:  # noqa: ANN401
         """Carry out a request of a member, or of who looks after the group."""
         now_us = self._clock.now_us()
+        if isinstance(request, EndGroup):
+            return await self._end(request)
         try:
             self._look_for_units(now_us)
             if type(request) is LeaseRequest:
@@ -116,10 +122,14 @@ class Group(GenServer):
         return answer
 
     async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
-        """Hear that a unit has news."""
-        if isinstance(message, News) and self._leasing is not None:
-            self._leasing.hear(message)
-            await self._go_on(self._clock.now_us())
+        """Hear that a unit has news, or that nobody may wait any more."""
+        if isinstance(message, News):
+            await self._hear(message)
+        elif isinstance(message, ReleaseWaiting):
+            now_us = self._clock.now_us()
+            for member in list(self._heartbeats):
+                self._answer_heartbeat(member, now_us)
+            await self._go_on(now_us)
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Take the deadline of a session, a lease or a retry, and the end of a poll."""
@@ -131,10 +141,18 @@ class Group(GenServer):
         elif isinstance(message, LeasePollEnded):
             assert self._leasing is not None
             self._leasing.end_poll(message.caller)
+        elif isinstance(message, News):
+            await self._hear(message)
         elif isinstance(message, _HeartbeatDue):
             self._answer_heartbeat(message.member, now_us)
+            await self._go_on(now_us)
         else:
             super().handle_info(message)
+
+    async def _hear(self, news: News) -> None:
+        assert self._leasing is not None
+        self._leasing.hear(news)
+        await self._go_on(self._clock.now_us())
 
     async def _go_on(self, now_us: int) -> None:
         """Do what a change brings about for others, and set the alarm for the next one."""
@@ -182,7 +200,7 @@ class Group(GenServer):
         self._unwritten += self._state.take_changes()
         if not self._unwritten:
             return
-        message = encode(Kind.CHANGES, self._state.definition, self._unwritten)
+        message = encode(Kind.CHANGES, *self._named, self._unwritten)
         await self._put(message)
         self._unwritten = []
         self._changes_bytes += len(message)
@@ -190,21 +208,38 @@ class Group(GenServer):
             await self._write_snapshot()
 
     async def _write_snapshot(self) -> None:
-        message = encode(Kind.SNAPSHOT, self._state.definition, self._state.snapshot())
+        message = encode(Kind.SNAPSHOT, *self._named, self._state.snapshot())
         pointer = await self._put(message)
         self._changes_bytes = 0
         self._snapshot_bytes = max(len(message), _SNAPSHOT_BYTES_MIN)
         self.cast(GROUPS, SnapshotTaken(self._state.definition.name, pointer))
 
+    async def _end(self, request: EndGroup) -> Stop | Error:
+        """Write that the group is deleted, and nothing behind that."""
+        definition, members = self._state.definition, self._state.members_count
+        try:
+            if members and not request.force:
+                raise GroupActive(definition.name, members)
+            await self._put(encode(Kind.DELETED, *self._named, None))
+        except PoeError as error:
+            return Error(error)
+        return Stop(SHUTDOWN, reply=None)
+
     async def _put(self, message: bytes) -> int:
-        """Append to the log: mostly by one call, which is done at once."""
+        """Append to the log: mostly by one call, which is done at once.
+
+        Where nobody can say whether it was written, the log is asked, by the next start.
+        """
         messages, begun = [message], None
         route = self._routes.get(GROUPS_TOPIC)
         if route is not None:
             begun = self.call(route.writer, Put(messages), timeout_s=None)
             if begun.is_done and type(begun.value) is int:
                 return begun.value
-        return await self._handler.put(GROUPS_TOPIC, messages, begun)
+        try:
+            return await self._handler.put(GROUPS_TOPIC, messages, begun)
+        except (ActorDead, SyncFailed) as error:
+            raise ActorExit(error) from error
 
     # ---- requests -------------------------------------------------------------------------------
 
@@ -222,8 +257,6 @@ class Group(GenServer):
                 await self._write()
                 await self._write_snapshot()
                 answer = None
-            case "end":
-                answer = self._end(**arguments)
             case op:
                 answer = _ANSWERS[op](state, now_us=now_us, **arguments)
         return answer
@@ -235,33 +268,29 @@ class Group(GenServer):
             raise GroupMismatch(definition.name, "mode", "shared", definition.mode)
         return await self._leasing.take(request, caller, now_us)
 
-    def _end(self, *, force: bool) -> GroupDefinition:
-        """Let the group be deleted, and say what it was."""
-        members = self._state.members_count
-        if members and not force:
-            raise GroupActive(self._state.definition.name, members)
-        return self._state.definition
-
     def _heartbeat(self, caller: Call, arguments: dict[str, Any], now_us: int) -> Any:  # noqa: ANN401
         """Answer a heartbeat, or hold the answer back until there is something to say."""
-        wait_s, owned = arguments.pop("wait_s"), arguments["owned"]
-        told = self._state.heartbeat(**arguments, now_us=now_us)
-        if not wait_s or told.revoke or set(told.keep) != set(owned):
+        # The request stays as it is: should this actor crash, the next one is asked the same.
+        said = {name: value for name, value in arguments.items() if name != "wait_s"}
+        told = self._state.heartbeat(**said, now_us=now_us)
+        wait_s = min(arguments["wait_s"], self._state.definition.options.beat_s)
+        has_news = told.revoke or set(told.keep) != set(said["owned"])
+        if not wait_s or has_news or self._routes.is_closing:
             return told._asdict()
-        member = arguments["member"]
+        member = said["member"]
         self._answer_heartbeat(member, now_us)  # one that is held back already
-        timer = self.send_after(min(wait_s, WAIT_MAX_S), _HeartbeatDue(member))
-        self._heartbeats[member] = caller, _Heartbeat(arguments, timer)
+        timer = self.send_after(wait_s, _HeartbeatDue(member))
+        self._heartbeats[member] = caller, _Heartbeat(said, timer)
         return NO_REPLY
 
     def _answer_heartbeat(self, member: bytes, now_us: int) -> None:
-        """Answer one that was held back, if there is one."""
+        """Answer one that was held back, if there is one; it was counted when it came."""
         caller, held = self._heartbeats.pop(member, (None, None))
         if caller is None or held is None:
             return
         held.timer.cancel()
         try:
-            told = self._state.tell(**held.arguments, now_us=now_us)
+            told = self._state.tell(**held.said, now_us=now_us)
         except PoeError as error:
             self.reply_error(caller, error)
         else:

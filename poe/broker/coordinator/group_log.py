@@ -23,6 +23,8 @@ from poe.broker.groups.state import GroupState
 from poe.errors import CorruptGroup, GroupMismatch, PoeError
 
 GROUPS_TOPIC: Final = b"poe.groups"
+DAMAGED: Final = "damaged"
+"""In place of the mode of a group that cannot be read."""
 
 
 _pack = msgpack.Packer().pack
@@ -53,12 +55,14 @@ class Entry(NamedTuple):
             kind, name, group_id, content = msgpack.unpackb(message)
         except (TypeError, ValueError, msgpack.UnpackException):
             return None
+        if (type(name), type(group_id), type(content)) != (str, bytes, bytes):
+            return None
         return cls(pointer, kind, name, group_id, content)
 
 
-def encode(kind: Kind, definition: GroupDefinition, content: Any) -> bytes:  # noqa: ANN401 - any msgpack value
+def encode(kind: Kind, name: str, group_id: bytes, content: Any) -> bytes:  # noqa: ANN401 - any msgpack value
     """Return the message that holds something of a group."""
-    message: bytes = _pack((int(kind), definition.name, definition.id, _pack(content)))
+    message: bytes = _pack((int(kind), name, group_id, _pack(content)))
     return message
 
 
@@ -69,12 +73,12 @@ class GroupHistory:
     writes on by itself, only the pointers of its snapshots are kept.
     """
 
-    __slots__ = ("_definition", "_pointers", "entries")
+    __slots__ = ("_pointers", "_summary", "entries")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self._pointers: list[int] = []  # of the snapshots, two at most
-        self._definition: dict[str, Any] = {}
+        self._summary: dict[str, Any] = {}
 
     @property
     def first_pointer(self) -> int:
@@ -83,10 +87,13 @@ class GroupHistory:
 
     def add(self, entry: Entry) -> None:
         """Take the next entry of the group; one that follows no snapshot means nothing."""
+        is_snapshot = entry.kind == Kind.SNAPSHOT
         if self.entries and entry.id != self.entries[0].id:
+            if not is_snapshot:
+                return  # of a group that was deleted
             self.entries, self._pointers = [], []
-        if entry.kind == Kind.SNAPSHOT:
-            self._definition = {}
+        if is_snapshot:
+            self._summary = {}
             self.note_snapshot(entry.pointer)
         if self._pointers:
             self.entries.append(entry)
@@ -103,23 +110,25 @@ class GroupHistory:
         self.entries = []
 
     def summary(self) -> dict[str, Any]:
-        """Return name, mode and topics of the group."""
-        if not self._definition:
-            definition = self.restore().definition
-            self._definition = {
-                "group": definition.name,
-                "mode": definition.mode,
-                "topics": list(definition.topics),
-            }
-        return self._definition
+        """Return name, mode and topics of the group; where it cannot be read, mode `damaged`."""
+        if not self._summary:
+            self._summary = {"group": self.entries[0].name, "mode": DAMAGED, "topics": []}
+            for entry in self.entries:
+                if entry.kind == Kind.SNAPSHOT:
+                    with contextlib.suppress(PoeError, ValueError, TypeError, LookupError):
+                        self._summary |= _definition(entry)
+        return self._summary
 
     def check(self, mode: str, topics: tuple[bytes, ...]) -> None:
         """Refuse what somebody takes the group for, if it is not that.
 
         Raises:
+            CorruptGroup: nobody knows.
             GroupMismatch: names both values.
         """
         has = self.summary()
+        if has["mode"] == DAMAGED:
+            raise CorruptGroup(has["group"])
         if mode != has["mode"]:
             raise GroupMismatch(has["group"], "mode", mode, has["mode"])
         if topics and sorted(topics) != sorted(has["topics"]):
@@ -137,12 +146,21 @@ class GroupHistory:
         raise CorruptGroup(self.entries[0].name if self.entries else "")
 
 
+def _definition(snapshot: Entry) -> dict[str, Any]:
+    definition = GroupDefinition.from_map(_unpacked(snapshot)["definition"])
+    return {"mode": definition.mode, "topics": list(definition.topics)}
+
+
+def _unpacked(entry: Entry) -> Any:  # noqa: ANN401 - any msgpack value
+    return msgpack.unpackb(entry.content, strict_map_key=False)
+
+
 def _replay(entries: Iterable[Entry]) -> GroupState:
     """Return what a snapshot and the changes behind it come to; a later snapshot adds nothing."""
     first, *others = entries
-    state = GroupState.restore(msgpack.unpackb(first.content, strict_map_key=False))
+    state = GroupState.restore(_unpacked(first))
     for entry in others:
         if entry.kind == Kind.CHANGES:
-            for change in msgpack.unpackb(entry.content, strict_map_key=False):
+            for change in _unpacked(entry):
                 state.apply(change)
     return state

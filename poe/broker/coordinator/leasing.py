@@ -24,6 +24,10 @@ from poe.storage import IndexedSlice
 logger = logging.getLogger("poe.broker")
 
 
+_PAUSE_S = 1.0
+"""From one try of a unit that cannot be read to the next, if somebody waits."""
+
+
 class Leased(NamedTuple):
     """The answer to a `LeaseRequest`: the lease, and where its messages lie."""
 
@@ -81,7 +85,7 @@ class Leasing:
             for unit, _ in list(shared.idle_units()):
                 shared.arrived(unit)
         leased = await self._find(request, lost, now_us)
-        if leased is None and request.wait_s:
+        if leased is None and request.wait_s and self._handler.is_wanted:
             wait_s = min(request.wait_s, WAIT_SLICE_S)
             timer = self._actor.send_after(wait_s, LeasePollEnded(caller))
             self._polls[caller] = _Poll(request, lost, timer)
@@ -99,10 +103,10 @@ class Leasing:
         Raises:
             PoeError: dead letters cannot be put now, or what has changed be written.
         """
-        await self._dead_letters.bury(write)
         if self._polls:
             await self._serve(now_us)
             await write()
+        await self._dead_letters.bury(write)
 
     async def _serve(self, now_us: int) -> None:
         """Answer those who wait with what is there now, and look out for the rest.
@@ -122,6 +126,8 @@ class Leasing:
                 self._end(caller)
                 self._actor.reply_error(caller, error)
                 continue
+            if leased is None and not self._handler.is_wanted:  # the node is about to stop
+                leased = Leased(Lease(lost=poll.lost), None)
             if leased is not None:
                 self._end(caller)
                 self._actor.reply(caller, leased)
@@ -143,13 +149,23 @@ class Leasing:
     async def _find(
         self, request: LeaseRequest, lost: tuple[int, ...], now_us: int
     ) -> Leased | None:
-        """Lease what comes next to a member; None where nothing does."""
+        """Lease what comes next to a member, of what can be read; None where nothing does.
+
+        Raises:
+            GroupFenced: it is no member.
+            PoeError: nothing else does, and a unit has just turned out not to be readable.
+        """
         shared, bytes_max = self._state.shared, request.bytes_max
+        failure: PoeError | None = None
         while (want := shared.want(request.member, request.limit, bytes_max, now_us)) is not None:
             try:
                 found = await self._read(want)
             except CorruptRecord as error:
                 self._skip(want, error, now_us)
+                continue
+            except PoeError as error:
+                self._put_aside(want, now_us)
+                failure = failure or error
                 continue
             if found is None:
                 shared.nothing(want)
@@ -163,6 +179,8 @@ class Leasing:
                 lease.id, lease.unit, lease.after, lease.last, lease.attempts, left_s, lost
             )
             return Leased(told, found)
+        if failure is not None:
+            raise failure
         return None
 
     async def _read(self, want: Want) -> IndexedSlice | None:
@@ -182,6 +200,13 @@ class Leasing:
         lease = self._state.shared.leased(want, behind, 1, 0, now_us)
         if lease is not None:
             self._state.shared.acknowledge([(lease.id, None)], [], now_us)
+
+    def _put_aside(self, want: Want, now_us: int) -> None:
+        """Have others come before a unit that cannot be read, and try it again in a while."""
+        self._state.shared.put_aside(want, _PAUSE_S, now_us)
+        if want.unit not in self._watched:
+            self._watched.add(want.unit)
+            self._actor.send_after(_PAUSE_S, News(want.unit))
 
     async def _look_out(self) -> None:
         """Have each unit that has nothing watched, since somebody waits for it."""

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from weakref import proxy
 
 from poe.actors import ActorRef, Call, Error, GenServer
-from poe.broker.appendix.message import GetRange
+from poe.broker.appendix.message import GetRange, ReleaseWaiting
 from poe.broker.coordinator.group import SnapshotTaken
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Entry, GroupHistory, Kind, encode
 from poe.broker.coordinator.group_progress import GroupProgress
@@ -23,17 +23,25 @@ from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.registry.topic_registry import Trim
 from poe.broker.requests.groups import (
     DeleteGroup,
+    EndGroup,
     FindGroup,
     GroupRequest,
     ListGroups,
     address_of,
 )
 from poe.broker.requests.request_handler import RequestHandler
-from poe.errors import CorruptRecord, GroupFull, GroupMismatch, PoeError, UnknownGroup
+from poe.errors import (
+    CorruptGroup,
+    CorruptRecord,
+    GroupFull,
+    GroupMismatch,
+    PoeError,
+    UnknownGroup,
+)
 from poe.protocol import RANGE_COUNT_MAX, IndexedRecords
 from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
 from poe.storage import Clock, Messages
-from poe.supervision import start_dynamic_child, terminate_child
+from poe.supervision import start_dynamic_child
 
 logger = logging.getLogger("poe.broker")
 
@@ -94,7 +102,10 @@ class GroupRegistry(GenServer):
 
     def handle_cast(self, message: Any) -> None:  # noqa: ANN401
         """Hear of a snapshot: what was before the one before it is needed no more."""
-        if isinstance(message, SnapshotTaken) and message.name in self._groups:
+        if isinstance(message, ReleaseWaiting):
+            for name in self._groups:
+                self.cast(address_of(name), message)
+        elif isinstance(message, SnapshotTaken) and message.name in self._groups:
             self._groups[message.name].note_snapshot(message.pointer)
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
@@ -160,6 +171,8 @@ class GroupRegistry(GenServer):
         history = self._groups[name]
         if not history.entries:  # it has run before, and has crashed
             found = await self._read_log(history.first_pointer - 1, name)
+            if name not in found:
+                raise CorruptGroup(name)
             self._groups[name] = history = found[name]
         state = history.restore()
         state.restarted(self._parts.clock.now_us())
@@ -177,10 +190,14 @@ class GroupRegistry(GenServer):
     async def _delete(self, name: str, *, force: bool) -> None:
         if name not in self._groups:
             raise UnknownGroup(name)
-        ref = await self._find(FindGroup(name))
-        definition = await self.call(ref, GroupRequest("end", {"force": force}), timeout_s=None)
-        await self._handler.put(GROUPS_TOPIC, [encode(Kind.DELETED, definition, None)])
-        await terminate_child(self, GROUP_SUP, ref)
+        try:
+            ref = await self._find(FindGroup(name))
+        except CorruptGroup:
+            if not force:
+                raise
+            await self._handler.put(GROUPS_TOPIC, [encode(Kind.DELETED, name, b"", None)])
+        else:
+            await self.call(ref, EndGroup(force=force), timeout_s=None)
         del self._groups[name]
 
     # ---- the log --------------------------------------------------------------------------------
@@ -188,6 +205,9 @@ class GroupRegistry(GenServer):
     async def _read_groups(self) -> None:
         self._groups = await self._read_log(0)
         self._is_log_read = True
+        for name, history in self._groups.items():
+            if self.whereis(address_of(name)) is not None:  # it goes on writing
+                history.forget_entries()
 
     async def _read_log(self, pointer: int, only: str | None = None) -> dict[str, GroupHistory]:
         """Return what the log tells from behind a pointer on, of all groups or of one."""
@@ -211,7 +231,9 @@ class GroupRegistry(GenServer):
                     _take(groups, entry)
 
     async def _write_snapshot(self, state: GroupState) -> Entry:
-        message = encode(Kind.SNAPSHOT, state.definition, state.snapshot())
+        message = encode(
+            Kind.SNAPSHOT, state.definition.name, state.definition.id, state.snapshot()
+        )
         state.take_changes()  # the snapshot has them
         pointer = await self._handler.put(GROUPS_TOPIC, [message])
         entry = Entry.decode(pointer, message)

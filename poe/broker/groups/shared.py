@@ -136,6 +136,17 @@ class Shared:
         elif self._returned.take(want.returned, want.last):
             self._finish(want.unit, want.after, want.last)
 
+    def put_aside(self, want: Want, pause_s: float, now_us: int) -> None:
+        """Take note that such messages cannot be read now, so that others come before them.
+
+        What was returned comes again after a pause, what is new when it is said to have `arrived`.
+        """
+        if want.returned is None:
+            self.nothing(want)
+        elif self._returned.take(want.returned, want.last):
+            failures = want.failures._replace(due_us=now_us + round(pause_s * 1e6))
+            self._return(want.unit, (want.after, want.last), failures, now_us)
+
     def idle_units(self) -> Iterator[tuple[bytes, int]]:
         """Yield the units that have nothing new, and the pointer behind which that would be."""
         return ((unit, self._progress[unit].next) for unit in self._idle)

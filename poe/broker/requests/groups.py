@@ -58,6 +58,13 @@ class DeleteGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class EndGroup:
+    """Asked of a group by `GROUPS`: it writes that it is deleted, and ends; answers None."""
+
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ListGroups:
     """Asked of `GROUPS`: answers a map of name, mode and topics for each group, sorted."""
 

@@ -1,0 +1,273 @@
+"""What must not happen to groups when a part of the node crashes, is unwell, or ends in between."""
+
+import threading
+import time
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
+import pytest
+
+from poe import Node
+from poe.actors import GenServer
+from poe.broker.appendix.message import Put
+from poe.broker.coordinator.group_log import GROUPS_TOPIC, Kind
+from poe.broker.requests.groups import FindGroup, GroupRequest, ask_group
+from poe.broker.requests.request_handler import RequestHandler
+from poe.errors import ActorDead, CorruptGroup, GroupFenced, ReadFailed, SyncFailed, UnknownGroup
+from poe.protocol import Done, LeaseRequest
+from poe.storage import Segment
+from tests.broker.nodes import connect
+
+ANN, BOB = (bytes([number]) * 16 for number in (1, 2))
+
+
+@pytest.fixture
+def sim(simulate):
+    return simulate()
+
+
+class Asker(GenServer):
+    """Asks a group as a connection does, and keeps what it is answered."""
+
+    def init(self, routes):
+        self.handler = RequestHandler(self, routes)
+
+    async def handle_cast(self, message: Any):
+        name, request, answers = message
+        try:
+            answers.append(await ask_group(self.handler, FindGroup(name), request))
+        except Exception as error:  # noqa: BLE001 - it is looked at
+            answers.append(error)
+
+
+def ask(sim, name, request):
+    """Begin to ask a group; return the list that will hold the answer."""
+    answers: list[Any] = []
+    ref = sim.system.start(Asker, sim.routes)
+    sim.system.cast(ref, (name, request, answers))
+    sim.advance(0)
+    return answers
+
+
+def join(sim, member=ANN, mode="ordered", topics=("orders",), group="billing", **options):
+    named = {"group": group, "mode": mode, "topics": list(topics), "options": options}
+    return sim.node.control("group_join", member=member, **named)
+
+
+def commit(sim, joined, **positions):
+    named = {unit.encode(): position for unit, position in positions.items()}
+    fenced = {"group": "billing", "member": ANN, "generation": joined["generation"]}
+    return sim.node.control("group_commit", positions=named, **fenced)
+
+
+def position(sim):
+    found = sim.node.control("group_positions", group="billing")[b"orders"]
+    return None if found is None else found[0]
+
+
+def heartbeat(joined, wait_s):
+    fenced = {"member": ANN, "generation": joined["generation"], "owned": (b"orders",)}
+    return GroupRequest("group_heartbeat", {**fenced, "wait_s": wait_s})
+
+
+def test_a_heartbeat_that_a_killed_group_held_back_is_told_so_and_kills_nobody(sim, quiet):
+    joined = join(sim)
+    answers = ask(sim, "billing", heartbeat(joined, 5.0))
+    assert answers == []
+    sim.kill("group billing")
+    sim.advance(1)
+    [answer] = answers
+    assert isinstance(answer, GroupFenced)
+
+
+def test_a_heartbeat_that_is_held_back_is_one_sign_of_life(sim):
+    joined = join(sim, session_s=6, heartbeat_s=2)
+    ask(sim, "billing", heartbeat(joined, 60.0))
+    sim.advance(5.9)
+    assert len(sim.node.control("group", group="billing")["members"]) == 1
+    sim.advance(0.2)
+    assert sim.node.control("group", group="billing")["members"] == []
+
+
+def test_a_heartbeat_is_held_back_no_longer_than_members_are_to_be_heard_of(sim):
+    joined = join(sim, session_s=6, heartbeat_s=2)
+    answers = ask(sim, "billing", heartbeat(joined, 60.0))
+    sim.advance(2.1)
+    assert answers[0]["keep"] == [b"orders"]
+
+
+def test_what_was_committed_after_the_registry_has_crashed_outlives_a_crash_of_the_group(
+    sim, quiet
+):
+    joined = join(sim)
+    commit(sim, joined, orders=5)
+    sim.kill("groups")
+    sim.advance(1)
+    commit(sim, joined, orders=9)
+    sim.kill("group billing")
+    sim.advance(1)
+    assert position(sim) == 9
+
+
+def test_a_group_that_is_damaged_hides_no_other(sim):
+    join(sim)
+    broken = [int(Kind.SNAPSHOT), "broken", bytes(16), msgpack.packb({"version": 99})]
+    sim.node.control("group", group="billing")
+    put_entry(sim, broken)
+    sim.stop()
+    sim.start()
+    told = sim.node.control("groups")
+    assert [each["group"] for each in told] == ["billing", "broken"]
+    with pytest.raises(CorruptGroup, match="broken"):
+        sim.node.control("group", group="broken")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [1, ["billing"], bytes(16), b""],
+        [1, 7, bytes(16), b""],
+        [1, "billing", "id", None],
+        [2, "billing", bytes(16), b"\xc1"],
+        "text",
+    ],
+)
+def test_what_the_log_holds_of_others_is_passed_over(sim, content):
+    joined = join(sim)
+    commit(sim, joined, orders=5)
+    put_entry(sim, content)
+    sim.stop()
+    sim.start()
+    assert [each["group"] for each in sim.node.control("groups")] == ["billing"]
+    assert position(sim) == 5
+
+
+def put_entry(sim, content):
+    sim.system.call(sim.routes[GROUPS_TOPIC].writer, Put([msgpack.packb(content)]))
+
+
+def test_a_group_that_is_damaged_can_be_deleted_and_made_anew(sim):
+    join(sim)
+    put_entry(sim, [int(Kind.SNAPSHOT), "broken", bytes(16), msgpack.packb({"version": 99})])
+    sim.stop()
+    sim.start()
+    with pytest.raises(CorruptGroup):
+        sim.node.control("group_delete", group="broken")
+    with pytest.raises(CorruptGroup):
+        join(sim, group="broken")
+    sim.node.control("group_delete", group="broken", force=True)
+    assert join(sim, group="broken")["units"] == [b"orders"]
+    sim.stop()
+    sim.start()
+    assert sim.node.control("groups")[1]["mode"] == "ordered"
+
+
+def test_a_group_that_was_deleted_and_made_anew_at_once_begins_from_nothing(sim):
+    commit(sim, join(sim), orders=5)
+    sim.node.control("group_delete", group="billing", force=True)
+    with pytest.raises(UnknownGroup):
+        sim.node.control("group", group="billing")
+    join(sim)
+    assert position(sim) is None
+    sim.stop()
+    sim.start()
+    assert position(sim) is None
+
+
+def test_what_comes_of_a_group_that_was_deleted_hurts_no_new_one_of_its_name(sim):
+    old_id = join(sim) and sim.node.control("group", group="billing")["id"]
+    sim.node.control("group_delete", group="billing", force=True)
+    commit(sim, join(sim), orders=5)
+    put_entry(sim, [int(Kind.CHANGES), "billing", old_id, msgpack.packb([])])
+    sim.stop()
+    sim.start()
+    assert position(sim) == 5
+
+
+def test_where_nobody_knows_whether_a_change_is_written_the_log_is_asked(sim, quiet, monkeypatch):
+    join(sim, mode="shared", topics=["jobs"], group="workers")
+    sim.node.put_many(b"jobs", [b"0", b"1", b"2"])
+    lease, _ = lease_of(sim)
+    append = Segment.append
+
+    def break_behind(self, *arguments):
+        pointer = append(self, *arguments)
+        if "groups" in self.path:
+            raise SyncFailed(self.path, "who knows")
+        return pointer
+
+    monkeypatch.setattr(Segment, "append", break_behind)
+    with pytest.raises(ActorDead):
+        lease_of(sim, done=[Done(lease.id)])
+    monkeypatch.setattr(Segment, "append", append)
+    [unit] = sim.node.control("group", group="workers")["units"]
+    assert unit["floor"] == lease.last
+
+
+def lease_of(sim, member=ANN, **arguments):
+    [answer] = ask(sim, "workers", LeaseRequest("workers", member, 1, 1 << 20, **arguments))
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def test_a_topic_that_cannot_be_read_keeps_no_other_from_who_works(sim, monkeypatch):
+    for topic in (b"a", b"b"):
+        sim.node.put(topic, topic)
+    join(sim, mode="shared", topics=["a", "b"], group="workers", retry_s=0)
+    read_range = Segment.read_range
+
+    def refuse(self, *arguments):
+        if "/a/" in self.path:
+            raise ReadFailed(self.path, "no disk")
+        return read_range(self, *arguments)
+
+    monkeypatch.setattr(Segment, "read_range", refuse)
+    lease, _ = lease_of(sim)
+    assert lease.topic == b"b"
+    with pytest.raises(ReadFailed):
+        lease_of(sim, done=[Done(lease.id)])
+    units = sim.node.control("group", group="workers")["units"]
+    assert [each["floor"] for each in units] == [0, lease.last]
+    monkeypatch.setattr(Segment, "read_range", read_range)
+    assert lease_of(sim)[0].topic == b"a"
+
+
+def test_messages_of_a_lease_come_with_their_ordinals(tmp_path):
+    with Node(dir=tmp_path, port=0) as node, connect(node) as client:
+        node.put_many(b"jobs", [b"0", b"1", b"2", b"3"])
+        named = {"group": "workers", "mode": "shared", "topics": ["jobs"]}
+        client.control("group_join", member=ANN, **named)
+        leased = [client.lease(LeaseRequest("workers", ANN, 1, 1 << 20)) for _ in range(4)]
+        assert [each.records.ordinal for each in leased] == [0, 1, 2, 3]
+
+
+def test_a_node_with_members_that_wait_stops_at_once(tmp_path):
+    node = Node(dir=tmp_path, port=0).start()
+    with connect(node) as one, connect(node) as other:
+        named = {"mode": "shared", "topics": ["jobs"]}
+        one.control("group_join", group="workers", member=ANN, **named)
+        told = other.control(
+            "group_join", group="billing", member=ANN, mode="ordered", topics=["orders"]
+        )
+        beat = {"group": "billing", "member": ANN, "generation": told["generation"], "wait_s": 30}
+        waiting = [
+            threading.Thread(target=one.lease, args=(LeaseRequest("workers", ANN, 1, 9, 30.0),)),
+            threading.Thread(
+                target=other.control,
+                args=("group_heartbeat",),
+                kwargs={"owned": [b"orders"], **beat},
+            ),
+        ]
+        for thread in waiting:
+            thread.start()
+        while not (
+            node.system.get_state("group billing")["_heartbeats"]
+            and node.system.get_state("group workers")["_leasing"].has_work
+        ):
+            pass  # they are on their way
+        begin_s = time.monotonic()
+        node.stop()
+        assert time.monotonic() - begin_s < 1
+        for thread in waiting:
+            thread.join()
