@@ -15,12 +15,13 @@
 Source: poe_sup.erl, appendix_sup.erl.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from poe.broker.appendix.scrubber import Scrubber, ScrubberOptions
 from poe.broker.appendix.server import REGISTRY, AppendixServer
 from poe.broker.connection.listener import ListenerParts, ListenerSup
+from poe.broker.coordinator.group_floors import GroupFloors
 from poe.broker.coordinator.registry import GroupParts
 from poe.broker.coordinator.tree import groups_spec
 from poe.broker.registry.appendix_servers import APPENDIX_SUP
@@ -53,8 +54,9 @@ class NodeSup(Supervisor):
 
     def configure(self, parts: NodeParts) -> Any:  # noqa: ANN401 - flags and specs
         """Describe the children in start order."""
-        registry = parts.registry
-        groups = GroupParts(registry.routes, registry.clock, registry.store.check_sizes)
+        floors = GroupFloors(parts.registry.routes)
+        registry = replace(parts.registry, unread_floor=floors.floor)
+        groups = GroupParts(registry.routes, registry.clock, registry.store.check_sizes, floors)
         template = ChildSpec(id="appendix_server", actor=AppendixServer, restart=Restart.TEMPORARY)
         children = [
             ChildSpec(

@@ -11,6 +11,7 @@ from poe.protocol import Removed, Span
 from poe.spark.arrow_batches import ArrowBatches
 from poe.spark.planning import SegmentRange, names_of
 from poe.storage import SharedFolder
+from poe.topic_properties import is_reserved
 
 
 class FolderSegments:
@@ -20,8 +21,8 @@ class FolderSegments:
         self._folder = SharedFolder.at(Path(path))
 
     def topics(self) -> list[str]:
-        """Return the names of all topics."""
-        return names_of(self._folder.topics())
+        """Return the names of all topics but the node's own, as a node tells them."""
+        return names_of(each for each in self._folder.topics() if not is_reserved(each))
 
     def partitions(self, topic: str) -> list[str]:
         """Return the topics that hold the partitions of a topic."""

@@ -14,6 +14,7 @@ from weakref import proxy
 from poe.actors import ActorRef, Call, Error, GenServer
 from poe.broker.appendix.message import GetRange, ReleaseWaiting
 from poe.broker.coordinator.group import SnapshotTaken
+from poe.broker.coordinator.group_floors import GroupFloors
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Entry, GroupHistory, Kind, encode
 from poe.broker.coordinator.group_progress import GroupProgress
 from poe.broker.coordinator.group_topics import GroupTopics
@@ -63,6 +64,7 @@ class GroupParts:
     clock: Clock
     check_sizes: Callable[[Messages], None]
     """Refuses messages that no topic would take."""
+    floors: GroupFloors
 
 
 class GroupRegistry(GenServer):
@@ -184,6 +186,7 @@ class GroupRegistry(GenServer):
         arguments = state, topics, parts.routes, parts.clock
         ref = await start_dynamic_child(self, GROUP_SUP, *arguments)
         assert ref is not None
+        parts.floors.follow(state)
         self._groups[name].forget_entries()
         return ref
 
@@ -199,6 +202,7 @@ class GroupRegistry(GenServer):
         else:
             await self.call(ref, EndGroup(force=force), timeout_s=None)
         del self._groups[name]
+        self._parts.floors.forget(name)
 
     # ---- the log --------------------------------------------------------------------------------
 
@@ -208,6 +212,7 @@ class GroupRegistry(GenServer):
         for name, history in self._groups.items():
             if self.whereis(address_of(name)) is not None:  # it goes on writing
                 history.forget_entries()
+        self._parts.floors.know(self._groups)
 
     async def _read_log(self, pointer: int, only: str | None = None) -> dict[str, GroupHistory]:
         """Return what the log tells from behind a pointer on, of all groups or of one."""

@@ -154,6 +154,8 @@ class Expiry:
         writer_bytes: int,
     ) -> Sequence[Sealed]:
         """Leave out what a group has not read yet, as long as that has room."""
+        if not due or not retention.keep_unread:
+            return due
         floors = (self._unread_floor(group, topic) for group in retention.keep_unread)
         floor = min((each for each in floors if each is not None), default=None)
         if floor is None:
