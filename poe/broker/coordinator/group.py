@@ -91,6 +91,7 @@ class Group(GenServer):
         self._changes_bytes = 0
         self._snapshot_bytes = _SNAPSHOT_BYTES_MIN
         self._units_at_us = 0
+        self._units_version = 0, 0
         self._timer: Timer | None = None
         self._timer_us = 0
         self._heartbeats: dict[bytes, tuple[Call, _Heartbeat]] = {}
@@ -181,9 +182,9 @@ class Group(GenServer):
         self._timer = self.send_after(max(0, due_us - now_us) / 1e6, _DEADLINE)
 
     def _look_for_units(self, now_us: int) -> None:
-        """Take new topics and partitions in, now and then."""
-        if now_us - self._units_at_us >= _UNITS_US:
-            self._units_at_us = now_us
+        """Take new topics and partitions in, now and then, if there may be any."""
+        if now_us - self._units_at_us >= _UNITS_US and self._topics.version != self._units_version:
+            self._units_at_us, self._units_version = now_us, self._topics.version
             units = self._topics.units(self._state.definition.topics)
             if units != self._progress.units_by_topic:
                 self._progress.units_by_topic = units

@@ -18,6 +18,12 @@ class GroupTopics:
     def __init__(self, routes: RoutingTable) -> None:
         self._routes = routes
 
+    @property
+    def version(self) -> tuple[int, int]:
+        """Return another value as soon as units may be others."""
+        properties = self._routes.properties
+        return self._routes.turnover_count, 0 if properties is None else properties.changes_count
+
     def units(self, topics: Iterable[bytes]) -> dict[bytes, tuple[bytes, ...]]:
         """Return the partitions of topics; in a name, `*` stands for anything.
 

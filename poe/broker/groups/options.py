@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from poe.errors import InvalidGroupName, OptionError, UnknownOption
 from poe.option import Range, check_options
+from poe.topic_properties import is_reserved
 
 Mode = Literal["ordered", "shared"]
 
@@ -83,8 +84,9 @@ class GroupOptions:
         if self.heartbeat_s is not None and self.heartbeat_s * 2 > self.session_s:
             raise OptionError("heartbeat_s", self.heartbeat_s, "half of session_s or less")
         dead: object = self.dead_letter_topic
-        if dead is not None and not (isinstance(dead, str) and 0 < len(dead) <= NAME_BYTES_MAX):
-            raise OptionError("dead_letter_topic", dead, 'the name of a topic, or "none"')
+        if dead is not None and not _may_be_put_onto(dead):
+            allowed = 'the name of a topic that is not the node\'s own, or "none"'
+            raise OptionError("dead_letter_topic", dead, allowed)
 
     @property
     def beat_s(self) -> float:
@@ -165,6 +167,11 @@ class GroupDefinition:
         """
         options = GroupOptions.from_map(values["options"])
         return cls(**{**values, "topics": tuple(values["topics"]), "options": options})
+
+
+def _may_be_put_onto(topic: object) -> bool:
+    is_name = isinstance(topic, str) and 0 < len(topic) <= NAME_BYTES_MAX
+    return is_name and not is_reserved(str(topic).encode("utf-8", "surrogateescape"))
 
 
 def check_name(name: object) -> None:

@@ -75,6 +75,8 @@ class RoutingTable(dict[bytes, Route]):
         """How often a read has gone on behind damaged records."""
         self.store_health: Callable[[], dict[str, Any]] = dict
         """Tells what is wrong with the store as a whole; its own."""
+        self.turnover_count = 0
+        """How often a topic has come, or gone."""
         self.is_closing = False
         """Whether the listener is about to end: nobody may wait for news any more."""
 
@@ -86,6 +88,7 @@ class RoutingTable(dict[bytes, Route]):
         self.removals = store.removals
         self.properties = store.properties
         self.names = store.names
+        self.turnover_count += 1
         self.store_health = store.health
 
     def leave_store(self) -> None:
@@ -169,6 +172,7 @@ class RoutingTable(dict[bytes, Route]):
         if route is None:
             return []
         del self._names[bisect_left(self._names, topic)]
+        self.turnover_count += 1
         return route.refs
 
     def add(self, topic: bytes, ref: ActorRef, bound: int | None) -> None:
@@ -185,6 +189,7 @@ class RoutingTable(dict[bytes, Route]):
             route.refs = [ref]
         if known is None:
             insort(self._names, topic)
+            self.turnover_count += 1
         # A new object, so that a reader in another thread never sees half a change.
         self[topic] = route
 

@@ -35,12 +35,14 @@ class TopicDescriptions:
     Always: no topic is a partition of two; what was answered survives a power cut.
     """
 
-    __slots__ = ("_file", "_names", "_topics")
+    __slots__ = ("_file", "_names", "_topics", "changes_count")
 
     def __init__(self, file: PropertyFile, topics: TopicTable, names: NamePolicy) -> None:
         self._file = file
         self._topics = topics
         self._names = names
+        self.changes_count = 0
+        """How often something has changed."""
 
     def begin(self) -> None:
         """Forget when topics were made whose files somebody has removed: the next are others."""
@@ -177,6 +179,7 @@ class TopicDescriptions:
         """
         if topic in self._file.known.described:
             self._file.change(PropertyNote(GONE, topic))
+            self.changes_count += 1
 
     def note_begun(self, topic: bytes, removed_us: Collection[int]) -> None:
         """Note when a topic was made, if its oldest segment is about to be removed; see `sync`.
@@ -216,6 +219,7 @@ class TopicDescriptions:
 
     def _note(self, description: TopicDescription) -> TopicDescription:
         self._file.change(note_of(description))
+        self.changes_count += 1
         return description
 
     def _check_free(self, topic: bytes, parts: tuple[bytes, ...]) -> None:

@@ -11,9 +11,18 @@ from poe import Node
 from poe.actors import GenServer
 from poe.broker.appendix.message import Put
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Kind
+from poe.broker.coordinator.group_topics import GroupTopics
 from poe.broker.requests.groups import FindGroup, GroupRequest, ask_group
 from poe.broker.requests.request_handler import RequestHandler
-from poe.errors import ActorDead, CorruptGroup, GroupFenced, ReadFailed, SyncFailed, UnknownGroup
+from poe.errors import (
+    ActorDead,
+    CorruptGroup,
+    GroupFenced,
+    OptionError,
+    ReadFailed,
+    SyncFailed,
+    UnknownGroup,
+)
 from poe.protocol import Done, LeaseRequest
 from poe.storage import Segment
 from tests.broker.nodes import connect
@@ -271,3 +280,47 @@ def test_a_node_with_members_that_wait_stops_at_once(tmp_path):
         assert time.monotonic() - begin_s < 1
         for thread in waiting:
             thread.join()
+
+
+@pytest.mark.parametrize("topic", ["poe.groups", "poe.delayed", ""])
+def test_dead_letters_do_not_go_onto_topics_of_the_node(sim, topic):
+    with pytest.raises(OptionError, match="dead_letter_topic"):
+        join(sim, mode="shared", dead_letter_topic=topic)
+    assert sim.node.control("groups") == []
+
+
+def test_topics_are_looked_through_when_some_have_come_or_gone_only(sim, monkeypatch):
+    sim.node.put(b"web.a", b"1")
+    looks: list[Any] = []
+    units = GroupTopics.units
+    monkeypatch.setattr(GroupTopics, "units", lambda *each: looks.append(each) or units(*each))
+    joined = join(sim, topics=["web.*"], session_s=600)
+
+    def owned():
+        sim.advance(2)
+        told = sim.node.control(
+            "group_heartbeat",
+            group="billing",
+            member=ANN,
+            generation=joined["generation"],
+            owned=joined["units"],
+        )
+        joined.update(generation=told["generation"], units=told["keep"])
+        return told["keep"]
+
+    begin = len(looks)
+    for number in range(5):
+        sim.node.put(b"web.a", b"%d" % number)
+        assert owned() == [b"web.a"]
+    assert len(looks) - begin <= 1
+    sim.node.put(b"web.b", b"1")
+    assert owned() == [b"web.a", b"web.b"]
+    sim.node.control("topic_create", topic="web.c", properties={"partitions": 2})
+    sim.node.put(b"web.c-0", b"1")
+    assert owned()[2:] == [b"web.c-0", b"web.c-1"]
+    sim.node.control("topic_alter", topic="web.c", properties={"partitions": 3})
+    assert owned()[2:] == [b"web.c-0", b"web.c-1", b"web.c-2"]
+    sim.node.control("delete", topic="web.c")
+    sim.advance(2)
+    sim.node.control("group_lag", group="billing")
+    assert len(sim.node.control("group_lag", group="billing")) == 2
