@@ -259,10 +259,13 @@ def _line(topic: DescribedTopic) -> str:
 
 def _partition_line(number: int, partition: DescribedPartition) -> str:
     held = f"{counted(partition.messages, 'message')}, {counted(partition.bytes, 'byte')}"
-    pointers = "" if partition.oldest is None else f", {partition.oldest} to {partition.newest}"
+    places = "" if partition.oldest is None else f", {partition.oldest} to {partition.newest}"
+    first, behind = partition.first_ordinal, partition.next_ordinal
+    if places and first is not None and behind is not None:
+        places += f", ordinals {first} to {behind - 1}"
     segments = counted(partition.segments, "segment")
     indent = "  " if is_terminal(sys.stdout) else ""
-    return f"{indent}{number}\t{topic_text(partition.topic)}\t{held} in {segments}{pointers}"
+    return f"{indent}{number}\t{topic_text(partition.topic)}\t{held} in {segments}{places}"
 
 
 def _plain(topic: DescribedTopic) -> dict[str, Any]:

@@ -27,6 +27,7 @@ _COLUMNS = StructType(
         StructField("pointer", LongType(), nullable=False),
         StructField("timestamp", TimestampType(), nullable=False),
         StructField("message", BinaryType(), nullable=False),
+        StructField("ordinal", LongType(), nullable=True),
     ]
 )
 """Without the topic, whose name need not be text."""

@@ -23,6 +23,7 @@ SCHEMA = pa.schema(
         pa.field("pointer", pa.int64(), nullable=False),
         pa.field("timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
         pa.field("message", pa.binary(), nullable=False),
+        pa.field("ordinal", pa.int64()),
     ]
 )
 _GROUP_BYTES = 8 << 20
@@ -55,7 +56,9 @@ def write_segment(
             compression="zstd",
             use_dictionary=False,
             write_statistics=["pointer", "timestamp"],
-            column_encoding=dict.fromkeys(("pointer", "timestamp"), "DELTA_BINARY_PACKED"),
+            column_encoding=dict.fromkeys(
+                ("pointer", "timestamp", "ordinal"), "DELTA_BINARY_PACKED"
+            ),
         ) as writer:
             written = tuple(_write(writer, group) for _, group in groups)
         files.append(ArchivedFile(file_path(date_of(day), timestamp), written))

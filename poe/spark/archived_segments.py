@@ -114,7 +114,7 @@ class ArchivedSegments:
         paths = [path for path, file in self._files(whole) if _overlaps(file.groups, whole)]
         if not paths:
             return
-        columns = ["pointer", "message"] if batches.has_messages else ["pointer"]
+        columns = ["pointer", "ordinal"] + ["message"] * batches.has_messages
         pointer = ds.field("pointer")
         is_wanted = (pointer >= whole.first) & (pointer <= whole.last)
         with reading(paths[0]):
@@ -124,8 +124,8 @@ class ArchivedSegments:
             )
             for found in scanned.to_batches():
                 if found.num_rows:
-                    pointers, *messages = found.columns
-                    batch = batches.from_columns(whole.topic, whole.segment, pointers, *messages)
+                    pointers = found.column(0)
+                    batch = batches.from_columns(whole.topic, whole.segment, *found.columns)
                     yield pointers[-1].as_py(), batch
 
     def _files(self, whole: SegmentRange) -> list[tuple[str, ArchivedFile]]:

@@ -25,8 +25,14 @@ class ArrowBatches:
         """Whether anything but pointers is wanted of the records."""
         return "message" in self._schema.names
 
-    def batch(
-        self, topic: str, segment: int, pointers: Numbers, starts: Numbers, data: memoryview
+    def batch(  # noqa: PLR0913, PLR0917 - a segment, and what is read of it
+        self,
+        topic: str,
+        segment: int,
+        pointers: Numbers,
+        starts: Numbers,
+        data: memoryview,
+        ordinal: int,
     ) -> pa.RecordBatch:
         """Return the messages of one segment as a batch.
 
@@ -36,21 +42,30 @@ class ArrowBatches:
             pointers: one for each record.
             starts: one more than records: where each begins in `data`.
             data: the records; not looked at where the schema has no messages.
+            ordinal: of the first record; the others follow.
         """
         # 56 bits: as signed numbers they are the same bytes. So are microseconds.
         buffers = [None, pa.py_buffer(pointers)]
         numbers = pa.Array.from_buffers(pa.int64(), len(pointers), buffers)
+        ordinals = pa.array(np.arange(ordinal, ordinal + len(pointers), dtype=np.int64))
         messages = _messages(starts, data) if self.has_messages else None
-        return self.from_columns(topic, segment, numbers, messages)
+        return self.from_columns(topic, segment, numbers, ordinals, messages)
 
     def from_columns(
-        self, topic: str, segment: int, pointers: pa.Array, messages: pa.Array | None = None
+        self,
+        topic: str,
+        segment: int,
+        pointers: pa.Array,
+        ordinals: pa.Array,
+        messages: pa.Array | None = None,
     ) -> pa.RecordBatch:
         """Return messages of one segment that are columns already, as a batch."""
         columns = []
         for field in self._schema:
             if field.name == "message":
                 column = messages
+            elif field.name == "ordinal":
+                column = ordinals
             elif field.name in {"pointer", "timestamp"}:
                 column = pointers.view(field.type)
             else:

@@ -70,7 +70,7 @@ class BrokerSegments:
 
         for records in self._server.each(rest):
             reached = int(records.pointers[-1])
-            columns = records.pointers, records.starts, records.data
+            columns = records.pointers, records.starts, records.data, records.ordinal
             yield reached, batches.batch(whole.topic, whole.segment, *columns)
 
     def close(self) -> None:

@@ -35,8 +35,10 @@ SCHEMA = StructType(
         StructField("pointer", LongType(), nullable=False),
         StructField("timestamp", TimestampType(), nullable=False),
         StructField("message", BinaryType(), nullable=False),
+        StructField("ordinal", LongType(), nullable=True),
     ]
 )
+"""An archive of an older version knows no ordinals."""
 FULL_SCHEMA = StructType([*SCHEMA, StructField("segment", StringType(), nullable=False)])
 """With `includeSegment`, since the Python API has no metadata columns."""
 COUNTS_SCHEMA = StructType(

@@ -21,7 +21,7 @@ PUT_BYTES = 4 * 1024 * 1024
 _LENGTH_SIZE = 4
 _NOTHING = pa.scalar(b"", pa.large_binary())
 _TOPIC, _MESSAGE = "topic", "message"
-_OF_A_READ = {_TOPIC, _MESSAGE, "pointer", "timestamp", "segment"}
+_OF_A_READ = {_TOPIC, _MESSAGE, "pointer", "timestamp", "ordinal", "segment"}
 """Columns that a read of topics has. What it tells of a message is made anew by a write."""
 
 

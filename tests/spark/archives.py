@@ -72,8 +72,12 @@ class ArchivedNode:
 
 
 def numbers(reader, partitions):
-    """Read partitions, and return the numbers of their messages."""
-    return list(map(int, messages(table(reader, partitions))))
+    """Read partitions, and return the numbers of their messages, which are their ordinals."""
+    found = table(reader, partitions)
+    told = list(map(int, messages(found)))
+    if "ordinal" in found.column_names:
+        assert found["ordinal"].to_pylist() == told
+    return told
 
 
 def archive_folder(base, archive_dir):

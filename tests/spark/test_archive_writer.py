@@ -24,6 +24,7 @@ def batch(pointers, size=10):
             "pointer": pa.array(pointers, pa.int64()),
             "timestamp": pa.array(pointers, pa.timestamp("us", tz="UTC")),
             "message": pa.array([b"%d" % (pointer % 10) * size for pointer in pointers]),
+            "ordinal": pa.array(range(len(pointers)), pa.int64()),
         }
     )
 
@@ -66,7 +67,7 @@ def test_a_segment_is_read_back_from_its_files_as_it_was(archive, tmp_path):
         f"date={date_of(day)}/{TIMESTAMP}.parquet" for day in (19_999, 20_000)
     ]
     found = [pq.read_table(tmp_path / "archive/topic=t" / each.path) for each in manifest.files]
-    columns = pa.concat_tables(found).select(["pointer", "timestamp", "message"])
+    columns = pa.concat_tables(found).select(["pointer", "timestamp", "message", "ordinal"])
     assert columns.equals(pa.table(batch(pointers)).drop(["topic"]).cast(columns.schema))
 
 

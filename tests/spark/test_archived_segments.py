@@ -4,6 +4,7 @@ import random
 from functools import partial
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import StructType
 
@@ -19,7 +20,7 @@ from poe.spark.folder_segments import FolderSegments
 from poe.spark.planning import NO_LIMIT, SegmentRange, partitions, within
 from poe.storage import POINTER_MAX, Archive, ArchivedFile, Manifest, RowGroup
 from tests.spark.archives import TOPIC, ArchivedNode, in_a_loop, numbers
-from tests.spark.sources import batch_table, messages
+from tests.spark.sources import batch_table, messages, table
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -193,8 +194,9 @@ def test_a_server_is_archived_and_read_together_with_its_archive(tmp_path):
         last = Archive.existing(archive_dir).manifests(b"t")
         node.control("trim", topic=b"t", pointer=max(manifest.last for _, manifest in last))
         places = {"host": host, "port": port, "archive": archive_dir}
-        found = messages(batch_table(topic=TOPIC, **places))
-        assert list(map(int, found)) == list(range(32))
+        found = batch_table(topic=TOPIC, **places)
+        assert list(map(int, messages(found))) == list(range(32))
+        assert found["ordinal"].to_pylist() == list(range(32))
 
 
 # ---- what is moved meanwhile --------------------------------------------------------------------
@@ -327,3 +329,16 @@ def test_a_segment_that_went_on_after_it_was_archived_is_read_once_and_archived_
     assert found is not None
     assert found.count >= 14 > manifest.count
     assert archived.read() == list(range(24))
+
+
+def test_an_archive_of_an_older_version_tells_no_ordinals(archived):
+    archived.put(10)
+    archived.put(1)
+    archived.archive()
+    archived.expire()
+    [path] = archived.archive_dir.glob("topic=t/date=*/*")
+    pq.write_table(pq.read_table(path).drop(["ordinal"]), path)
+    reader = archived.reader()
+    found = table(reader, reader.partitions())
+    assert list(map(int, messages(found))) == list(range(11))
+    assert found["ordinal"].to_pylist() == [*[None] * 10, 10]

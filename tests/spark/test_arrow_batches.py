@@ -29,10 +29,11 @@ def as_stored(messages):
 def test_messages_are_cut_out_of_their_records(messages):
     starts, data = as_stored(messages)
     pointers = np.arange(5, 5 + len(messages), dtype=np.uint64)
-    batch = ArrowBatches(FULL_SCHEMA).batch("t", 77, pointers, starts, data)
+    batch = ArrowBatches(FULL_SCHEMA).batch("t", 77, pointers, starts, data, 5)
     batch.validate(full=True)
     assert batch["message"].to_pylist() == messages
     assert batch["pointer"].to_pylist() == pointers.tolist()
+    assert batch["ordinal"].to_pylist() == pointers.tolist()
     assert set(batch["topic"].to_pylist()) == {"t"}
     assert set(batch["segment"].to_pylist()) == {"t/77"}
     assert batch.schema.equals(to_arrow_schema(FULL_SCHEMA, timezone="UTC"))
@@ -41,7 +42,7 @@ def test_messages_are_cut_out_of_their_records(messages):
 def test_a_pointer_is_a_time_in_microseconds():
     starts, data = as_stored([b"a", b"b"])
     pointers = np.array([1_700_000_000_000_001, POINTER_MAX], np.uint64)
-    batch = ArrowBatches(SCHEMA).batch("t", 1, pointers, starts, data)
+    batch = ArrowBatches(SCHEMA).batch("t", 1, pointers, starts, data, 0)
     assert batch["timestamp"][0].as_py() == datetime(2023, 11, 14, 22, 13, 20, 1, tzinfo=UTC)
     assert batch["timestamp"][1].value == POINTER_MAX
 
@@ -50,7 +51,8 @@ def test_fewer_columns_in_another_order_are_made_alone():
     schema = StructType([SCHEMA["pointer"], SCHEMA["topic"]])
     batches = ArrowBatches(schema)
     assert not batches.has_messages
-    batch = batches.batch("t", 1, np.array([3], np.uint64), np.zeros(2, np.uint64), memoryview(b""))
+    nothing = np.zeros(2, np.uint64), memoryview(b"")
+    batch = batches.batch("t", 1, np.array([3], np.uint64), *nothing, 0)
     assert batch.to_pylist() == [{"pointer": 3, "topic": "t"}]
 
 

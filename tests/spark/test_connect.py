@@ -38,7 +38,7 @@ def load(spark, options, topic):
 def test_a_topic_is_a_table_that_is_read_and_written(spark, options, node):
     node.put_many("t", [b"1", b"2", b"3"])
     rows = spark.read.format("poe").options(**options, topic="t").load()
-    assert rows.columns == ["topic", "pointer", "timestamp", "message"]
+    assert rows.columns == ["topic", "pointer", "timestamp", "message", "ordinal"]
     assert [bytes(row.message) for row in rows.orderBy("pointer").collect()] == [b"1", b"2", b"3"]
     doubled = rows.selectExpr("string(2 * int(string(message))) AS message")
     doubled.write.format("poe").options(**options, topic="doubled").mode("append").save()

@@ -11,7 +11,7 @@ import shutil
 import pytest
 from xxhash import xxh3_64_digest
 
-from poe.storage import RealFiles, SegmentOptions, Store
+from poe.storage import RealFiles, SegmentOptions, SharedFolder, Store
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
 from poe.storage.formats.sum_file import SUM_MAGIC, SUMS
 from poe.storage.store.check import check_segments
@@ -405,3 +405,18 @@ def test_a_batch_that_is_given_up_keeps_its_ordinals(tmp_path):
     assert behind.base == 7
     put(behind, 7)
     expect(store, [*range(4), 7])
+
+
+# ---- in other programs ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("forget", [forget_bases, forget_sums, lambda _: None])
+def test_whoever_reads_the_folder_alone_finds_the_same(tmp_path, forget):
+    older_folder(tmp_path, forget)
+    folder = SharedFolder.at(tmp_path)
+    found = [
+        (records.ordinal, bytes(records.data[11 : int(records.starts[1])]))
+        for segment in folder.segments(TOPIC)
+        for records in folder.read(TOPIC, segment.timestamp, 0, segment.last)
+    ]
+    assert found == [(number, b"%d" % number) for number in range(0, 16, 4)]

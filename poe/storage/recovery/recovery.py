@@ -220,6 +220,20 @@ def read_sums(files: Files, path: str, store_id: bytes, base: int | None = None)
     return FoundSums(file, header, has_header, seed, entries)
 
 
+def stored_base(files: Files, path: str) -> int | None:
+    """Return the ordinal of the first record of a segment, as its sums tell it; None: they do not.
+
+    Raises:
+        FormatNotSupported: a newer version has written them.
+        OSError: as reported by the file layer.
+    """
+    file = open_maybe(files, path + "_sum")
+    if file is None:
+        return None
+    header = FileHeader.decode(file.read_at(FILE_HEADER_BYTES, 0), path + "_sum", SUM_MAGIC)
+    return None if header is None else header.base
+
+
 def foreign_owner(path: str, sums: FoundSums, data: OpenFile | None) -> str:
     """Return whose files a segment has, in words; empty where they are its own.
 

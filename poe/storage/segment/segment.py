@@ -398,13 +398,13 @@ class Segment:
         self.lost_count += max(ordinal - self.next_ordinal, 0)
 
     def begin_at(self, ordinal: int) -> None:
-        """Be told the ordinal of its first record, since nothing else tells it; its sums are, too.
+        """Be told the ordinal of its first record, since nothing else tells it.
 
-        Raises:
-            StorageError: they cannot be.
+        Its sums are, too, if the disk takes that; else it is found out anew at the next start.
         """
         self.base_maybe = ordinal
-        self._files.write_base(ordinal)
+        with contextlib.suppress(StorageError):
+            self._files.write_base(ordinal)
 
     # ---- reads -----------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from poe.storage.failure import reading
 from poe.storage.files import Files, FileSlice, OpenFile
 from poe.storage.formats.record import Numbers, decode_entry
 from poe.storage.real_files import RealFiles
-from poe.storage.recovery.recovery import NO_STORE, open_maybe
+from poe.storage.recovery.recovery import NO_STORE, open_maybe, stored_base
 from poe.storage.segment.record_reader import RecordReader
 from poe.storage.segment.verification import Verification
 from poe.storage.store.property_file import PROPERTY_FILE, read_known_topics
@@ -72,6 +72,9 @@ class StoredRecords(NamedTuple):
 
     data: memoryview
     """Empty where only pointers were asked for; then all starts are 0."""
+
+    ordinal: int
+    """Of the first record."""
 
 
 class SharedFolder:
@@ -237,9 +240,29 @@ class SharedFolder:
             if extent is None or extent[2] == 0:
                 return None
             try:
-                return _OpenSegment(self._files, path, extent[2], extent[3], is_open=is_open)
+                base = self._base(topic, timestamp)
+                return _OpenSegment(self._files, path, *extent[2:], base, is_open=is_open)
             except FileNotFoundError:
                 return None  # deleted at this moment
+
+    def _base(self, topic: bytes, timestamp: int) -> int:
+        """Return the ordinal of the first record of a segment.
+
+        Where nothing tells it, as in a folder of the original, it is counted from the segments
+        before.
+        """
+        folder = f"{TOPICS_FOLDER}/{self._folders[topic]}"
+        names = (segment_file(entry.name) for entry in self._files.list_folder(folder))
+        found = (each[0] for each in names if each is not None and each[1] == "data")
+        counted = 0
+        for each in sorted((each for each in found if each <= timestamp), reverse=True):
+            path = f"{folder}/{each}"
+            if each < timestamp:
+                counted += (self._files.size(path + "_index") or 0) // ENTRY_BYTES
+            base = stored_base(self._files, path)
+            if base is not None:
+                return base + counted
+        return counted
 
     def _is_open(self, path: str) -> bool:
         return self._files.size(path + "_lock") is not None
@@ -300,10 +323,10 @@ def _common_extent(index: OpenFile, data: OpenFile, count: int, size_bytes: int)
 class _OpenSegment:
     """The files of one segment, open for reading."""
 
-    __slots__ = ("_content", "_count", "_path", "_reader", "_size_bytes", "_verification")
+    __slots__ = ("_base", "_content", "_count", "_path", "_reader", "_size_bytes", "_verification")
 
-    def __init__(
-        self, files: Files, path: str, count: int, size_bytes: int, *, is_open: bool
+    def __init__(  # noqa: PLR0913 - a segment, made only here
+        self, files: Files, path: str, count: int, size_bytes: int, base: int, *, is_open: bool
     ) -> None:
         """Open them.
 
@@ -311,6 +334,7 @@ class _OpenSegment:
             OSError: as reported by the file layer.
         """
         self._path = path
+        self._base = base
         self._count = count
         self._size_bytes = size_bytes
         self._reader = RecordReader.open(files, path, "r", count)
@@ -345,8 +369,9 @@ class _OpenSegment:
         entries = self._reader.index.entries(found.number, found.number + found.record_count)
         pointers, offsets = decode_entries(entries)
         starts = np.append(offsets, np.uint64(end)) - np.uint64(offset)
+        ordinal = self._base + found.number
         if not with_data:
-            return StoredRecords(pointers, np.zeros_like(starts), memoryview(b""))
+            return StoredRecords(pointers, np.zeros_like(starts), memoryview(b""), ordinal)
         with reading(self._path):
             if self._content is not None:
                 data = memoryview(self._content)[offset:end]
@@ -356,7 +381,7 @@ class _OpenSegment:
             raise ReadFailed(self._path, "it is shorter than it was")
         if self._verification is None:
             self._compare(pointers, starts, data, offset)
-        return StoredRecords(pointers, starts, data)
+        return StoredRecords(pointers, starts, data, ordinal)
 
     def _compare(self, pointers: Numbers, starts: Numbers, data: memoryview, offset: int) -> None:
         """Compare entries with the headers of their records.
