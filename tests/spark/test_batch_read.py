@@ -61,7 +61,8 @@ def test_a_topic_of_fifty_hibernating_segments_is_read_back_complete(spark, serv
 def test_columns_have_their_types_and_a_time_is_the_pointer(spark, source):
     table = load(spark, source, topic="u", includeSegment=True)
     assert table.schema.simpleString() == (
-        "struct<topic:string,pointer:bigint,timestamp:timestamp,message:binary,segment:string>"
+        "struct<topic:string,pointer:bigint,timestamp:timestamp,message:binary,ordinal:bigint,"
+        "segment:string>"
     )
     row = table.select(
         "*", F.unix_micros("timestamp").alias("micros"), F.col("message").cast("string").alias("s")
