@@ -10,12 +10,15 @@ from pathlib import Path
 import griffe
 
 from poe.client.consumer.source import ConsumerOptions
+from poe.client.group.queue_options import QueueOptions
+from poe.client.group.worker import WorkerOptions
 from poe.client.metrics.metrics import COUNTERS, GAUGES, HISTOGRAMS
 from poe.client.producer.producer_options import ProducerOptions, TopicOptions
 from poe.option import allowed
 
 ROOT = Path(__file__).parent.parent
 PRODUCER, CONSUMER = ROOT / "docs" / "producer.md", ROOT / "docs" / "consumer.md"
+GROUPS = ROOT / "docs" / "groups.md"
 
 
 def tables() -> dict[Path, dict[str, str]]:
@@ -31,7 +34,12 @@ def tables() -> dict[Path, dict[str, str]]:
         ),
         "metrics": _table("metric | what", _metrics(COUNTERS, GAUGES, HISTOGRAMS)),
     }
-    return {PRODUCER: producer, CONSUMER: {"options": _options(client, ConsumerOptions)}}
+    groups = {
+        "queue options": _options(client, QueueOptions),
+        "worker options": _options(client, WorkerOptions),
+    }
+    consumer = {"options": _options(client, ConsumerOptions)}
+    return {PRODUCER: producer, CONSUMER: consumer, GROUPS: groups}
 
 
 def renewed(path: Path) -> str:

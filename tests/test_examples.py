@@ -41,6 +41,18 @@ after the restart: goes on with 'job 400', 600 jobs done
 left over: None
 every job once, in order
 """,
+    "groups": """\
+two members get 10 orders, each once
+one member goes on with: b'order 10' b'order 11' b'order 12'
+left for who comes next: []
+another group has all of them: 13
+""",
+    "work_queue": """\
+done when the block ends: b'hello Ann'
+attempt 2: b'hello Bob'
+21 sent, 3 attempts failed
+given up: b'hello nobody' after 3 attempts: ValueError: b'hello nobody'
+""",
     "producer_spool": """\
 not delivered and not on disk: []
 on disk: 1000

@@ -26,6 +26,7 @@ SUPERVISION = python_process.ROOT / "docs" / "supervision.md"
 TABLES = python_process.ROOT / "docs" / "tables.md"
 TESTING = python_process.ROOT / "docs" / "testing.md"
 CONSUMER = python_process.ROOT / "docs" / "consumer.md"
+GROUPS = python_process.ROOT / "docs" / "groups.md"
 PRODUCER = python_process.ROOT / "docs" / "producer.md"
 DEADLINE_S = 30
 PORT_SHOWN, GATEWAY_PORT_SHOWN = "5555", "8000"
@@ -75,7 +76,7 @@ def program(document: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "document",
-    [README, SUPERVISION, TABLES, TESTING, CONSUMER, PRODUCER],
+    [README, SUPERVISION, TABLES, TESTING, CONSUMER, GROUPS, PRODUCER],
     ids=lambda path: path.name,
 )
 def test_python_blocks_do_what_their_comments_claim(document, tmp_path):

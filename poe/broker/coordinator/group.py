@@ -250,8 +250,13 @@ class Group(GenServer):
         match request.op:
             case "group_heartbeat":
                 answer = self._heartbeat(caller, arguments, now_us)
+            case "group_leave":
+                answer = state.leave(arguments["member"], now_us)
+                self._answer_heartbeat(arguments["member"], now_us)
             case "group_reset":
                 answer = await self._progress.reset(**arguments, now_us=now_us)
+                for member in list(self._heartbeats):
+                    self._answer_heartbeat(member, now_us)
             case "group_lag":
                 answer = await self._progress.lag(now_us)
             case "snapshot":
@@ -300,7 +305,6 @@ class Group(GenServer):
 
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "group_join": lambda state, info, now_us: state.join(info, now_us)._asdict(),
-    "group_leave": GroupState.leave,
     "group_commit": lambda state, **arguments: state.ordered.commit(**arguments),
     "group_positions": lambda state, **_: state.ordered.positions(),
     "group_extend": lambda state, **arguments: state.shared.extend(**arguments),

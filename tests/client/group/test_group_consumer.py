@@ -233,6 +233,14 @@ def test_a_member_that_was_ended_joins_anew(node, member):
     assert values(reader.receive(5)) == VALUES
 
 
+def test_a_node_whose_members_have_left_stops_at_once(node, member):
+    with member(follow=True, group_options={"session_s": 60}) as reader:
+        reader.receive(0.01)
+    begin_s = time.monotonic()
+    node.stop()
+    assert time.monotonic() - begin_s < 2.5
+
+
 def test_a_server_that_starts_again_is_joined_again(serve, consumers, tmp_path):
     node = serve(dir=tmp_path / "data")
     port = node.address[1]
