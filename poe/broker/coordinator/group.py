@@ -251,7 +251,8 @@ class Group(GenServer):
             case "group_heartbeat":
                 answer = self._heartbeat(caller, arguments, now_us)
             case "group_leave":
-                answer = state.leave(arguments["member"], now_us)
+                answer = None
+                state.leave(arguments["member"], now_us)
                 self._answer_heartbeat(arguments["member"], now_us)
             case "group_reset":
                 answer = await self._progress.reset(**arguments, now_us=now_us)

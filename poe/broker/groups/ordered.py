@@ -123,12 +123,20 @@ class Ordered:
             self._journal.note(["forgotten", gone])
 
     def describe(self) -> dict[str, Any]:
-        """Return what is to be told of the units."""
+        """Return what is to be told of the units; of those that are gone, no topic any more."""
+        places = {
+            unit: (topic, partition)
+            for topic, units in self._units.items()
+            for partition, unit in enumerate(units)
+        }
+        gone = None, None
         return {
             "state": "ok",
             "units": [
                 {
                     "unit": unit,
+                    "topic": places.get(unit, gone)[0],
+                    "partition": places.get(unit, gone)[1],
                     "position": None if position is None else position[0],
                     "owner": self._ownership.owner(unit),
                 }

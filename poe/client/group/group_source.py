@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from poe.client.consumer.hand import Hand
 from poe.client.consumer.poe_source import PartitionReader
@@ -33,9 +33,11 @@ _CLOSE_S = 5.0
 class _Unit:
     """A unit that the member owns, from its grant to when it is given up or lost."""
 
-    def __init__(self, name: bytes, topic: bytes, reader: PartitionReader, begin: int) -> None:
+    def __init__(
+        self, name: bytes, place: tuple[bytes, int], reader: PartitionReader, begin: int
+    ) -> None:
         self.name = name
-        self.topic = topic
+        self.topic, self.partition = place
         self.reader = reader
         self.fetched = begin
         """Pointer of the last message that was fetched; of all of these, that of the one before
@@ -74,6 +76,7 @@ class GroupSource:
         assert options.group is not None
         self.statistics = ConsumerStatistics()
         self._addresses = addresses
+        self._topics = topics
         self._options = options
         self._hand = hand
         self._membership = Membership(
@@ -276,15 +279,35 @@ class GroupSource:
             PoeError: another refusal, or no server could be reached.
         """
         positions = await self._membership.ask("group_positions")
+        places = await self._places(names)
         for name in names:
             if name not in positions:
                 msg = f"group {self._options.group!r} does not tell how far it is in {shown(name)}"
                 raise RemoteProtocolError(msg)
-            position = positions[name]
-            start = await self._first_place(name) if position is None else position[0]
-            reader = PartitionReader(self._addresses, name, 0, self._options, self.statistics)
-            self._units[name] = _Unit(name, name, reader, await reader.begin(start))
-            self._turns.add(reader)
+        await asyncio.gather(
+            *(
+                self._begin_unit(name, places.get(name, (name, 0)), positions[name])
+                for name in names
+            )
+        )
+
+    async def _begin_unit(
+        self, name: bytes, place: tuple[bytes, int], position: Sequence[Any] | None
+    ) -> None:
+        start = await self._first_place(name) if position is None else position[0]
+        reader = self._reader(name, place[1])
+        self._units[name] = _Unit(name, place, reader, await reader.begin(start))
+        self._turns.add(reader)
+
+    def _reader(self, name: bytes, partition: int) -> PartitionReader:
+        return PartitionReader(self._addresses, name, partition, self._options, self.statistics)
+
+    async def _places(self, names: Sequence[bytes]) -> dict[bytes, tuple[bytes, int]]:
+        """Return topic and partition of units; those named as topics are partition 0 of them."""
+        if set(names) <= set(self._topics):
+            return {}
+        rows = (await self._membership.ask("group"))["units"]
+        return {row["unit"]: (row["topic"], row["partition"]) for row in rows if row["topic"]}
 
     async def _first_place(self, name: bytes) -> Start:
         """Return where to begin in a unit in which the group has never been."""

@@ -8,6 +8,7 @@ import pytest
 
 from poe.client import AsyncConsumer, Received
 from poe.errors import GroupFenced, GroupMismatch, MessagesLost, OptionError
+from poe.protocol.envelope import encode
 from poe.testing import wait_until
 from tests.client.consumers import VALUES, put_segments, url, values
 
@@ -221,6 +222,23 @@ def test_topics_that_come_later_are_read_by_a_pattern(node, member):
         node.put("web.2", b"two")
         (received,) = reader.receive(5)
         assert (received.topic, received.value) == (b"web.2", b"two")
+
+
+def test_messages_tell_topic_and_partition_and_positions_the_unit(node, member):
+    node.create_topic("web.a", partitions=2)
+    pointer = node.put("web.a-1", b"one")
+    with member(["web.*"]) as reader:
+        (received,) = reader
+        assert received[:4] == (b"web.a", 1, received.pointer, None)
+        assert reader.position()[b"web.a-1"] == pointer == received.pointer
+
+
+def test_keys_and_headers_come_where_the_topic_has_them(node, member):
+    node.create_topic("t", envelope=True)
+    node.put("t", encode(b"key", b"value", {"a": b"b"}))
+    with member() as reader:
+        (received,) = reader
+        assert (received.key, received.value, received.headers) == (b"key", b"value", {"a": b"b"})
 
 
 def test_a_member_that_was_ended_joins_anew(node, member):
