@@ -158,8 +158,9 @@ def fail_syncs(files, *numbers):
 
 def test_a_put_is_made_again_once_and_then_refused(broker):
     """Else its client might wait for as long as the disk takes to fail, again and again."""
-    # Between them, the cut syncs data, index and sums, and these again when they say where it ends.
-    fail_syncs(broker.files, 1, 6)
+    # Between them, the cut syncs data, index and sums, these again when they say where it ends, and
+    # the note of where the ordinals go on.
+    fail_syncs(broker.files, 1, 7)
     (answer,) = broker.put_at_once([b"1"])
     assert type(answer) is SyncFailed
     with pytest.raises(TopicReadOnly):
@@ -170,7 +171,7 @@ def test_a_put_is_made_again_once_and_then_refused(broker):
 
 
 def test_a_segment_that_has_worked_may_fail_as_its_predecessor_did(broker):
-    fail_syncs(broker.files, 1, 8)
+    fail_syncs(broker.files, 1, 10)
     broker.put(TOPIC, b"1")
     broker.system.advance(1.0)
     broker.put(TOPIC, b"2")
