@@ -18,7 +18,7 @@ from poe.broker.appendix.message import Put, ReleaseWaiting
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Kind, encode
 from poe.broker.coordinator.group_progress import GroupProgress
 from poe.broker.coordinator.group_topics import GroupTopics
-from poe.broker.coordinator.leasing import LeasePollEnded, Leasing
+from poe.broker.coordinator.leasing import Leased, LeasePollEnded, Leasing
 from poe.broker.coordinator.unit_watch import News
 from poe.broker.groups.state import GroupState
 from poe.broker.registry.routing_table import RoutingTable
@@ -116,7 +116,7 @@ class Group(GenServer):
                 answer = await self._lease(request, caller, now_us)
             else:
                 answer = await self._serve(cast("GroupRequest", request), caller, now_us)
-            await self._write()
+            await self._write_for(answer, now_us)
         except PoeError as error:
             answer = Error(error)
         await self._go_on(now_us)
@@ -207,6 +207,19 @@ class Group(GenServer):
         self._changes_bytes += len(message)
         if self._changes_bytes > _SNAPSHOT_RATIO * self._snapshot_bytes:
             await self._write_snapshot()
+
+    async def _write_for(self, answer: Any, now_us: int) -> None:  # noqa: ANN401
+        """Write what has changed before this is answered; what was leased goes back if it fails.
+
+        Raises:
+            PoeError: as `_write`.
+        """
+        try:
+            await self._write()
+        except PoeError:
+            if self._leasing is not None and isinstance(answer, Leased):
+                self._leasing.take_back(answer, now_us)
+            raise
 
     async def _write_snapshot(self) -> None:
         message = encode(Kind.SNAPSHOT, *self._named, self._state.snapshot())

@@ -41,10 +41,14 @@ class GroupProgress:
 
         Raises:
             GroupActive: there are members, and no force.
+            UnknownTopic: a unit is none of the group.
             PoeError: a topic cannot be read.
         """
         moved: dict[bytes, list[Any]] = {}
+        own = set(self.units)
         for unit in to if isinstance(to, dict) else units or self.units:
+            if unit not in own:
+                raise UnknownTopic(unit)
             old = self._state.floor(unit)
             new = to[unit] if isinstance(to, dict) else await self._place(unit, to)
             distance = await self._ordinal(unit, new) - await self._ordinal(unit, old or 0)

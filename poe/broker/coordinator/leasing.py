@@ -17,7 +17,7 @@ from poe.broker.groups.lease import Want
 from poe.broker.groups.state import GroupState
 from poe.broker.requests.request_handler import WAIT_SLICE_S, RequestHandler
 from poe.errors import CorruptRecord, PoeError
-from poe.protocol.leases import Lease, LeaseRequest
+from poe.protocol.leases import Failed, Lease, LeaseRequest
 from poe.record import ENTRY_BYTES
 from poe.storage import IndexedSlice
 
@@ -133,6 +133,13 @@ class Leasing:
                 self._actor.reply(caller, leased)
         if self._polls:
             await self._look_out()
+
+    def take_back(self, leased: Leased, now_us: int) -> None:
+        """Have somebody else get messages that their member is not told of."""
+        lease = leased.lease
+        if lease.id:
+            given_back = Failed(lease.id, lease.after, lease.last, "release")
+            self._state.shared.acknowledge([], [given_back], now_us)
 
     def end_poll(self, caller: Call) -> None:
         """Tell a member that nothing has come in its time."""

@@ -20,8 +20,11 @@ from poe.errors import (
     GroupFenced,
     OptionError,
     ReadFailed,
+    StorageError,
     SyncFailed,
     UnknownGroup,
+    UnknownTopic,
+    WriteFailed,
 )
 from poe.protocol import Done, LeaseRequest
 from poe.storage import Segment
@@ -293,7 +296,12 @@ def test_topics_are_looked_through_when_some_have_come_or_gone_only(sim, monkeyp
     sim.node.put(b"web.a", b"1")
     looks: list[Any] = []
     units = GroupTopics.units
-    monkeypatch.setattr(GroupTopics, "units", lambda *each: looks.append(each) or units(*each))
+
+    def look(self, topics):
+        looks.append(topics)
+        return units(self, topics)
+
+    monkeypatch.setattr(GroupTopics, "units", look)
     joined = join(sim, topics=["web.*"], session_s=600)
 
     def owned():
@@ -324,3 +332,33 @@ def test_topics_are_looked_through_when_some_have_come_or_gone_only(sim, monkeyp
     sim.advance(2)
     sim.node.control("group_lag", group="billing")
     assert len(sim.node.control("group_lag", group="billing")) == 2
+
+
+def test_what_was_leased_when_the_log_refused_goes_to_who_asks_next(sim, monkeypatch):
+    join(sim, mode="shared", topics=["jobs"], group="workers", session_s=600)
+    sim.node.put_many(b"jobs", [b"0", b"1", b"2"])
+    first, _ = lease_of(sim)
+    append = Segment.append
+
+    def refuse(self, *arguments):
+        if "groups" in self.path:
+            raise WriteFailed(self.path, "no disk")
+        return append(self, *arguments)
+
+    monkeypatch.setattr(Segment, "append", refuse)
+    for _ in range(3):
+        with pytest.raises(StorageError):
+            lease_of(sim, done=[Done(first.id)])
+    monkeypatch.setattr(Segment, "append", append)
+    sim.advance(3)
+    second, _ = lease_of(sim)
+    assert (second.after, second.attempts) == (first.last, 0)
+
+
+def test_a_reset_of_what_is_not_the_groups_is_refused(sim):
+    join(sim)
+    other = {"group": "billing", "force": True}
+    for named in ({"to": {b"other": 3}}, {"to": "oldest", "units": [b"other"]}):
+        with pytest.raises(UnknownTopic, match="other"):
+            sim.node.control("group_reset", **named, **other)
+    assert sim.node.control("group_positions", group="billing") == {b"orders": None}
