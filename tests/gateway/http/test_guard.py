@@ -224,7 +224,7 @@ def test_a_browser_is_told_what_an_allowed_page_may_send(open_front, node, topic
     )  # fmt: skip
     assert (told, body) == (204, b"")
     assert headers["access-control-allow-origin"] == APP
-    assert headers["access-control-allow-methods"] == "GET, HEAD, POST"
+    assert headers["access-control-allow-methods"] == "GET, HEAD, PATCH, POST, PUT"
     assert headers["access-control-allow-headers"] == "content-type, poe-key, poe-header-trace"
     assert headers["access-control-allow-private-network"] == "true"
     assert headers["access-control-max-age"] == "600"
