@@ -213,3 +213,22 @@ def test_in_several_threads_the_segments_of_a_topic_end_in_their_order():
     assert content_of(Store.open(files)) == {
         topic: [*EXPECTED[topic], topic, b"2"] for topic in TOPICS
     }
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_was_recovered_and_not_put_onto_since_survives_a_power_cut(seed, caplog):
+    memory = MemoryFiles()
+    recorder = Recorder(memory)
+    filled(recorder.files, [b"t"], segments=1).close()
+    killed = Store.open(recorder.files)
+    (segment,) = killed.topics[b"t"]
+    segment.unseal()
+    for number in range(8):
+        segment.append([b"%d" % number], NOW)
+        segment.hibernate()
+    memory.locked.clear()
+    recovered = content_of(Store.open(recorder.files))
+    assert len(recovered[b"t"]) == 10
+    left = after_power_cut(recorder.events, Random(seed), has_torn_sectors=True)
+    assert content_of(Store.open(left)) == recovered
+    assert "written anew" not in caplog.text

@@ -13,7 +13,7 @@ from poe.storage import check_segments, decode_records
 from poe.storage.formats.hashed import FILE_HEADER_BYTES
 from poe.storage.formats.record import encode_records
 from poe.storage.formats.sum_file import SUMS, hash_of
-from poe.storage.recovery.recovery import NO_STORE, read_sums
+from poe.storage.recovery.recovery import NO_STORE, read_sums, recover
 from poe.storage.recovery.scrub import scrub
 from poe.storage.segment.verification import Verification
 from tests.storage.segments import (
@@ -270,3 +270,19 @@ def test_what_was_compared_once_is_not_read_again_to_be_compared(tmp_path, monke
     segment.hibernate()
     monkeypatch.setattr(Verification, "open", lambda _: pytest.fail("compared again"))
     assert read_all(segment) == STORED
+
+
+@pytest.mark.parametrize("number", [2, 20, 38])
+def test_who_looks_thoroughly_mends_an_index_that_a_killed_writer_has_left(tmp_path, number):
+    files = files_at(tmp_path)
+    segment = create(files)
+    for count in range(40):
+        segment.append([b"%d" % count], NOW)
+        segment.hibernate()
+    path = path_of(tmp_path, "index")
+    content = path.read_bytes()
+    damaged = bytearray(content)
+    damaged[number * 12 + 11] ^= 1
+    path.write_bytes(damaged)
+    recover(files, SEGMENT_PATH, NO_STORE, is_thorough=True)
+    assert path.read_bytes() == content

@@ -160,7 +160,7 @@ def recover(  # noqa: PLR0913 - what is known of a segment from elsewhere
             extent = None
         else:
             recovery = _Recovery(files, path, lock, index, sums, store_id, mode, before_pointer)
-            extent = recovery.run()
+            extent = recovery.run(is_thorough=is_thorough)
         files.unlink(path + "_lock")
         files.unlink(path + "_lock_new")
     return extent
@@ -363,13 +363,13 @@ class _Recovery:
         self._is_same_boot = lock is not None and lock.flushed_offset is not None
         self._is_rebooted = lock is not None and lock.is_ours and not self._is_same_boot
 
-    def run(self) -> Extent:
+    def run(self, *, is_thorough: bool) -> Extent:
         """Find out what can be trusted, and make the files say so.
 
         Raises:
             OSError: as reported by the file layer.
         """
-        survey = self._survey()
+        survey = self._survey(0 if is_thorough else self._trusted_count())
         data, data_size = self._data, self._data.size()
         if survey.end < data_size:
             keep_bytes(self._files, self._path, data, survey.end, data_size)
@@ -408,7 +408,7 @@ class _Recovery:
             max(survey.told_count - survey.count, 0),
         )
 
-    def _survey(self) -> Survey:
+    def _survey(self, trusted_count: int) -> Survey:
         sums, size_bytes = self._sums, self._data.size()
         survey = Survey(self._data, self._index, size_bytes, sums.seed)
         cut_from = len(sums.entries)
@@ -421,7 +421,7 @@ class _Recovery:
                 reach = 0
             behind = (n for n, each in enumerate(entries[cut_from:]) if each.entry.end > reach)
             entries = entries[: cut_from + next(behind, len(entries))]
-        survey.walk(entries, trusted_count=self._trusted_count(), cut_from=cut_from)
+        survey.walk(entries, trusted_count=trusted_count, cut_from=cut_from)
         end = min(self._adopted_end(survey), reach)
         # What the original has appended and closed is in the index; what it left locked may not be.
         is_closed = self._lock is None and self._mode != "salvage"
@@ -532,7 +532,9 @@ def _synced_count(entries: list[FoundSum]) -> int:
 def complete_index(
     files: Files, path: str, index: OpenFile | None, kept_bytes: int, entries: bytes
 ) -> None:
-    """Make the index file hold its first `kept_bytes`, then `entries`, then nothing.
+    """Make the index file hold its first `kept_bytes`, then `entries`, then nothing; durably.
+
+    Who finds a segment that was closed looks at no more than the ends of its index.
 
     Raises:
         OSError: as reported by the file layer.
@@ -547,6 +549,7 @@ def complete_index(
             if len(found) < len(entries):
                 file.write_at(entries[len(found) :], kept_bytes + len(found))
             file.truncate(kept_bytes + len(entries))
+            file.sync()
             return
     _log.warning("%s is written anew from the data", path)
     kept = index.read_at(kept_bytes, 0) if index is not None else b""
