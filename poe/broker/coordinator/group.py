@@ -201,7 +201,8 @@ class Group(GenServer):
         self._unwritten += self._state.take_changes()
         if not self._unwritten:
             return
-        message = encode(Kind.CHANGES, *self._named, self._unwritten)
+        number = self._state.changes_count - len(self._unwritten)
+        message = encode(Kind.CHANGES, *self._named, self._unwritten, number)
         await self._put(message)
         self._unwritten = []
         self._changes_bytes += len(message)

@@ -4,10 +4,11 @@ Each message is of one group. Its state is the newest snapshot and the changes b
 snapshot before it is kept, should the newest be damaged.
 
 Layout (msgpack):
-    array of 4:
+    array of 5:
         kind     1 snapshot, 2 changes, 3 deleted
         name     str
         id       bin, 16 bytes: of a group that was deleted and made anew, another one
+        number   of changes: how many the group had before the first of them; else 0
         content  a map, an array of changes, or nil
 """
 
@@ -46,31 +47,32 @@ class Entry(NamedTuple):
     kind: int
     name: str
     id: bytes
+    number: int
     content: bytes
 
     @classmethod
     def decode(cls, pointer: int, message: bytes | memoryview) -> "Entry | None":
         """Return the entry that a message holds; None where it is none that we know."""
         try:
-            kind, name, group_id, content = msgpack.unpackb(message)
+            kind, name, group_id, number, content = msgpack.unpackb(message)
         except (TypeError, ValueError, msgpack.UnpackException):
             return None
-        if (type(name), type(group_id), type(content)) != (str, bytes, bytes):
+        if (type(name), type(group_id), type(number), type(content)) != (str, bytes, int, bytes):
             return None
-        return cls(pointer, kind, name, group_id, content)
+        return cls(pointer, kind, name, group_id, number, content)
 
 
-def encode(kind: Kind, name: str, group_id: bytes, content: Any) -> bytes:  # noqa: ANN401 - any msgpack value
+def encode(kind: Kind, name: str, group_id: bytes, content: Any, number: int = 0) -> bytes:  # noqa: ANN401 - any msgpack value
     """Return the message that holds something of a group."""
-    message: bytes = _pack((int(kind), name, group_id, _pack(content)))
+    message: bytes = _pack((int(kind), name, group_id, number, _pack(content)))
     return message
 
 
 class GroupHistory:
     """The entries of one group that still count: its newest two snapshots, and what follows them.
 
-    Always: `entries` begins with a snapshot, or is empty: of a group whose actor has run, which
-    writes on by itself, only the pointers of its snapshots are kept.
+    Always: `entries` begins with a snapshot, unless the log has lost that; or is empty: of a group
+    whose actor has run, which writes on by itself, only the pointers of its snapshots are kept.
     """
 
     __slots__ = ("_pointers", "_summary", "entries")
@@ -83,10 +85,10 @@ class GroupHistory:
     @property
     def first_pointer(self) -> int:
         """The pointer of the oldest entry that still counts."""
-        return self._pointers[0]
+        return self._pointers[0] if self._pointers else self.entries[0].pointer
 
     def add(self, entry: Entry) -> None:
-        """Take the next entry of the group; one that follows no snapshot means nothing."""
+        """Take the next entry of the group; one that a snapshot follows means nothing."""
         is_snapshot = entry.kind == Kind.SNAPSHOT
         if self.entries and entry.id != self.entries[0].id:
             if not is_snapshot:
@@ -95,8 +97,7 @@ class GroupHistory:
         if is_snapshot:
             self._summary = {}
             self.note_snapshot(entry.pointer)
-        if self._pointers:
-            self.entries.append(entry)
+        self.entries.append(entry)
 
     def note_snapshot(self, pointer: int) -> None:
         """Keep no more than the snapshot before this one, and what follows it."""
@@ -161,6 +162,5 @@ def _replay(entries: Iterable[Entry]) -> GroupState:
     state = GroupState.restore(_unpacked(first))
     for entry in others:
         if entry.kind == Kind.CHANGES:
-            for change in _unpacked(entry):
-                state.apply(change)
+            state.replay(entry.number, _unpacked(entry))
     return state

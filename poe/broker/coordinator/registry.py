@@ -4,6 +4,7 @@ It reads that topic once, when it starts, and decodes nothing of a group before 
 it: then it starts the group's actor. What is not needed any more is trimmed.
 """
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable
@@ -226,9 +227,9 @@ class GroupRegistry(GenServer):
                 records = IndexedRecords.of(found.entries, memoryview(found.records.read()))
             except CorruptRecord as error:
                 logger.error("topic poe.groups is damaged: %s", error)
-                if (error.pointer or 0) <= pointer:
-                    return groups
-                pointer = error.pointer or 0
+                if error.pointer is None or error.pointer <= pointer:
+                    raise  # which groups there are is not known
+                pointer = error.pointer
                 continue
             pointer = int(records.pointers[-1])
             for entry in _entries(records):
@@ -236,10 +237,10 @@ class GroupRegistry(GenServer):
                     _take(groups, entry)
 
     async def _write_snapshot(self, state: GroupState) -> Entry:
+        state.take_changes()  # the snapshot has them
         message = encode(
             Kind.SNAPSHOT, state.definition.name, state.definition.id, state.snapshot()
         )
-        state.take_changes()  # the snapshot has them
         pointer = await self._handler.put(GROUPS_TOPIC, [message])
         entry = Entry.decode(pointer, message)
         assert entry is not None
@@ -260,8 +261,9 @@ class GroupRegistry(GenServer):
         """Write snapshots of the groups that need something up to a pointer."""
         old = [name for name, each in self._groups.items() if each.first_pointer <= bound]
         for name in old:
-            ref = await self._find(FindGroup(name))
-            await self.call(ref, GroupRequest("snapshot", {}), timeout_s=None)
+            with contextlib.suppress(CorruptGroup):  # it stays as it is until it is deleted
+                ref = await self._find(FindGroup(name))
+                await self.call(ref, GroupRequest("snapshot", {}), timeout_s=None)
 
 
 def _entries(records: IndexedRecords) -> list[Entry]:
@@ -277,7 +279,4 @@ def _take(groups: dict[str, GroupHistory], entry: Entry) -> None:
     if entry.kind == Kind.DELETED:
         groups.pop(entry.name, None)
         return
-    history = groups.setdefault(entry.name, GroupHistory())
-    history.add(entry)
-    if not history.entries:
-        del groups[entry.name]
+    groups.setdefault(entry.name, GroupHistory()).add(entry)

@@ -31,13 +31,15 @@ class Journal:
     Always: `generation` grows, and is durable with the changes: it is the last one among them.
     """
 
-    __slots__ = ("_changes", "events", "generation", "life_us", "told_count")
+    __slots__ = ("_changes", "events", "generation", "life_us", "taken_count", "told_count")
 
     def __init__(self, generation: int) -> None:
         self.generation = generation
         self.life_us = 0
         """When the group was made, or taken up by the last start."""
         self._changes: list[list[Any]] = []
+        self.taken_count = 0
+        """How many changes were taken, in all lives; of the others none is durable."""
         self.events: deque[GroupEvent] = deque(maxlen=EVENTS_COUNT_MAX)
         self.told_count = 0
 
@@ -82,6 +84,7 @@ class Journal:
         """Return what is to be written, and forget it."""
         changes = self._changes
         self._changes = []
+        self.taken_count += len(changes)
         return changes
 
     def tell(self, now_us: int, kind: str, text: str) -> GroupEvent:

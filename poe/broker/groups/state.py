@@ -75,11 +75,23 @@ class GroupState:
         definition = GroupDefinition.from_map(snapshot["definition"])
         state = cls(definition, snapshot["generation"])
         state.is_paused = snapshot["is_paused"]
+        state._journal.taken_count = snapshot["changes_count"]
         state._progress.restore(snapshot["progress"])
         return state
 
+    def replay(self, number: int, changes: Sequence[list[Any]]) -> None:
+        """Make changes again that were taken together, the first as the `number`th; each one once.
+
+        They may be told twice, where whoever wrote them was not told that they were written.
+        """
+        known_count = max(0, self.changes_count - number)
+        self._journal.taken_count = max(self.changes_count, number)  # some before may be lost
+        for change in changes[known_count:]:
+            self.apply(change)
+
     def apply(self, change: list[Any]) -> None:
-        """Make a change again that was taken behind the snapshot."""
+        """Make a change again that was taken behind the snapshot, and was not made yet."""
+        self._journal.taken_count += 1
         match change:
             case ["generation", generation]:
                 self._journal.generation = generation
@@ -95,18 +107,27 @@ class GroupState:
         self._journal.tell(now_us, "restarted", f"in generation {self.generation}")
 
     def snapshot(self) -> dict[str, Any]:
-        """Return all that is durable of the group, as msgpack can hold it."""
+        """Return all that is durable of the group, as msgpack can hold it.
+
+        All changes must have been taken.
+        """
         return {
             "version": SNAPSHOT_VERSION,
             "definition": self.definition.as_map(),
             "generation": self._journal.generation,
             "is_paused": self.is_paused,
+            "changes_count": self.changes_count,
             "progress": self._progress.snapshot(),
         }
 
     def take_changes(self) -> list[list[Any]]:
         """Return what has changed since the last time, to be written before it is answered."""
         return self._journal.take_changes()
+
+    @property
+    def changes_count(self) -> int:
+        """Return how many changes were taken in all: the number of the next one."""
+        return self._journal.taken_count
 
     @property
     def generation(self) -> int:

@@ -17,6 +17,7 @@ from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import (
     ActorDead,
     CorruptGroup,
+    CorruptRecord,
     GroupFenced,
     OptionError,
     ReadFailed,
@@ -123,7 +124,7 @@ def test_what_was_committed_after_the_registry_has_crashed_outlives_a_crash_of_t
 
 def test_a_group_that_is_damaged_hides_no_other(sim):
     join(sim)
-    broken = [int(Kind.SNAPSHOT), "broken", bytes(16), msgpack.packb({"version": 99})]
+    broken = [int(Kind.SNAPSHOT), "broken", bytes(16), 0, msgpack.packb({"version": 99})]
     sim.node.control("group", group="billing")
     put_entry(sim, broken)
     sim.stop()
@@ -137,10 +138,11 @@ def test_a_group_that_is_damaged_hides_no_other(sim):
 @pytest.mark.parametrize(
     "content",
     [
-        [1, ["billing"], bytes(16), b""],
-        [1, 7, bytes(16), b""],
-        [1, "billing", "id", None],
-        [2, "billing", bytes(16), b"\xc1"],
+        [1, ["billing"], bytes(16), 0, b""],
+        [1, 7, bytes(16), 0, b""],
+        [1, "billing", "id", 0, None],
+        [1, "billing", bytes(16), None, b""],
+        [2, "billing", bytes(16), 0, b"\xc1"],
         "text",
     ],
 )
@@ -154,13 +156,43 @@ def test_what_the_log_holds_of_others_is_passed_over(sim, content):
     assert position(sim) == 5
 
 
+def test_a_group_of_which_the_log_has_lost_the_begin_is_not_made_anew(sim):
+    content = msgpack.packb([["positions", [[b"orders", 5, b""]]]])
+    join(sim)
+    put_entry(sim, [int(Kind.CHANGES), "headless", bytes(16), 3, content])
+    sim.stop()
+    sim.start()
+    for _ in range(2):
+        with pytest.raises(CorruptGroup, match="headless"):
+            join(sim, group="headless")
+    assert position(sim) is None
+
+
+def test_while_the_log_cannot_be_read_no_group_is_taken_for_a_new_one(sim, monkeypatch):
+    commit(sim, join(sim), orders=5)
+    sim.stop()
+    get_range = RequestHandler.get_range
+
+    async def damaged(self, topic, request):
+        if topic == GROUPS_TOPIC:
+            raise CorruptRecord("poe.groups", 7)
+        return await get_range(self, topic, request)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RequestHandler, "get_range", damaged)
+        sim.start()
+        with pytest.raises(CorruptRecord):
+            join(sim)
+    assert position(sim) == 5
+
+
 def put_entry(sim, content):
     sim.system.call(sim.routes[GROUPS_TOPIC].writer, Put([msgpack.packb(content)]))
 
 
 def test_a_group_that_is_damaged_can_be_deleted_and_made_anew(sim):
     join(sim)
-    put_entry(sim, [int(Kind.SNAPSHOT), "broken", bytes(16), msgpack.packb({"version": 99})])
+    put_entry(sim, [int(Kind.SNAPSHOT), "broken", bytes(16), 0, msgpack.packb({"version": 99})])
     sim.stop()
     sim.start()
     with pytest.raises(CorruptGroup):
@@ -190,7 +222,7 @@ def test_what_comes_of_a_group_that_was_deleted_hurts_no_new_one_of_its_name(sim
     old_id = join(sim) and sim.node.control("group", group="billing")["id"]
     sim.node.control("group_delete", group="billing", force=True)
     commit(sim, join(sim), orders=5)
-    put_entry(sim, [int(Kind.CHANGES), "billing", old_id, msgpack.packb([])])
+    put_entry(sim, [int(Kind.CHANGES), "billing", old_id, 0, msgpack.packb([])])
     sim.stop()
     sim.start()
     assert position(sim) == 5

@@ -86,8 +86,8 @@ class Work:
 
     def compact(self):
         """Begin the log anew with a snapshot."""
-        self.start, self.changes = self.state.snapshot(), []
         self.state.take_changes()
+        self.start, self.changes = self.state.snapshot(), []
 
     def restart(self):
         """End the process, and start it again with what is durable."""
