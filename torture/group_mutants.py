@@ -3,13 +3,17 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
+from poe.broker.coordinator.group import Group
+from poe.broker.coordinator.group_log import GroupHistory
 from poe.broker.groups.dead_letters import DeadLetters
 from poe.broker.groups.journal import Journal
 from poe.broker.groups.lease import Lease
 from poe.broker.groups.ordered import Ordered
 from poe.broker.groups.ownership import Ownership
 from poe.broker.groups.shared import Shared
-from poe.broker.groups.shared_image import Progress
+from poe.broker.groups.shared_image import Progress, SharedImage
+
+_LATER_COUNT = 5
 
 GroupMutant = Literal[
     "group-blame-all",
@@ -21,6 +25,10 @@ GroupMutant = Literal[
     "group-forget-failures",
     "group-old-life",
     "group-same-letters",
+    "group-answer-first",
+    "group-old-snapshot",
+    "group-lease-to-two",
+    "group-forget-done",
 ]
 
 
@@ -119,6 +127,55 @@ def _same_letters(patch: Any) -> None:
     patch(DeadLetters, "add", go_on)
 
 
+def _answer_first(patch: Any) -> None:
+    """Answer before a change is written, which comes when there are some."""
+    write = Group._write
+
+    async def write_later(self: Any) -> None:
+        self._unwritten += self._state.take_changes()
+        if len(self._unwritten) > _LATER_COUNT:
+            await write(self)
+
+    patch(Group, "_write", write_later)
+
+
+def _old_snapshot(patch: Any) -> None:
+    """Restore a group of the older one of its snapshots, and of what follows up to the newer."""
+    restore = GroupHistory.restore
+
+    def restore_older(self: Any) -> Any:
+        if len(self._pointers) > 1:
+            self.entries = [each for each in self.entries if each.pointer < self._pointers[-1]]
+            self._pointers = self._pointers[:1]
+        return restore(self)
+
+    patch(GroupHistory, "restore", restore_older)
+
+
+def _lease_to_two(patch: Any) -> None:
+    """Hand the same messages out to whoever asks."""
+    leased = Shared.leased
+
+    def lease(self: Any, want: Any, *rest: Any) -> Lease | None:
+        made = leased(self, want, *rest)
+        if made is not None and want.returned is None:
+            self._progress[want.unit].next = want.after
+        return made
+
+    patch(Shared, "leased", lease)
+
+
+def _forget_done(patch: Any) -> None:
+    """Leave out of a snapshot what is done behind the floor."""
+    snapshot = SharedImage.snapshot
+
+    def forget(self: Any) -> list[Any]:
+        units, letters = snapshot(self)
+        return [[[name, floor, [], failures] for name, floor, _, failures in units], letters]
+
+    patch(SharedImage, "snapshot", forget)
+
+
 GROUP_MUTANTS: dict[str, Callable[[Any], None]] = {
     "group-blame-all": _blame_all,
     "group-blame-company": _blame_company,
@@ -129,5 +186,9 @@ GROUP_MUTANTS: dict[str, Callable[[Any], None]] = {
     "group-forget-failures": _forget_failures,
     "group-old-life": _old_life,
     "group-same-letters": _same_letters,
+    "group-answer-first": _answer_first,
+    "group-old-snapshot": _old_snapshot,
+    "group-lease-to-two": _lease_to_two,
+    "group-forget-done": _forget_done,
 }
 assert set(GROUP_MUTANTS) == set(get_args(GroupMutant))

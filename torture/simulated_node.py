@@ -112,6 +112,10 @@ class SimulatedNode:
         ref = _started(self.system.start(LocalRequest, self._routes))
         return self.system.call(ref, lambda handler: control(handler, op, arguments), None)
 
+    def start_client(self, actor: type[GenServer]) -> ActorRef:
+        """Start one more client, which is given the routes."""
+        return _started(self.system.start(actor, self._routes))
+
     def begin_put(self, number: int, put: Put) -> None:
         """Have a client put; it notes what becomes of it."""
         self.system.cast(self._clients[number % _CLIENTS], put)

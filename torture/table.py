@@ -232,6 +232,21 @@ SCENARIOS = {
             ),
         ),
         Scenario(
+            name="groups-node",
+            rows="G2",
+            claim="groups of a node that dies: no position ahead, nothing done comes again",
+            module="group_node",
+            ci=60,
+            release=10_000,
+            unit="histories of 150 steps",
+            mutants=(
+                "group-answer-first",
+                "group-old-snapshot",
+                "group-lease-to-two",
+                "group-forget-done",
+            ),
+        ),
+        Scenario(
             name="lifecycle",
             rows="R15",
             claim="sleep, wake, rotation, expiry and reads at once: no request is dropped",
