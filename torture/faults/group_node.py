@@ -166,6 +166,8 @@ class _History:
         asked = self.ask(LeaseRequest("workers", member, limit, 1 << 20, wait_s))
         if asked.is_answered:
             lease, names = asked.answer
+            if self.has_failures:  # a group that crashes of them forgets who holds what
+                self.work.free()
             if lease.id:
                 self.work.deliver(member, lease, names, asked_s, self.now_s)
         else:
