@@ -11,8 +11,9 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TextIO, TypeVar
+from typing import Any, NamedTuple, Self, TextIO, TypeVar
 
+from poe import client
 from poe.actors import KILL, ActorRef, LoopSystem, Reason
 from poe.broker import (
     MOVED,
@@ -22,6 +23,7 @@ from poe.broker import (
     BoundPort,
     HybridClock,
     ListenerParts,
+    LocalClient,
     LocalRequest,
     Next,
     NodeParts,
@@ -37,6 +39,7 @@ from poe.broker import (
     describe_all,
     may_repeat,
 )
+from poe.client.local_server import LocalServer
 from poe.config import Config
 from poe.errors import (
     ActorDead,
@@ -325,6 +328,34 @@ class Node:
                     raise
         return self._serve(partial(RequestHandler.next, topic=name, pointer=pointer))
 
+    # ---- clients --------------------------------------------------------------------------------
+
+    def consumer(self, topics: Any, /, **options: Any) -> "client.Consumer":  # noqa: ANN401 - checked there
+        """Return a `Consumer` of this node, which needs no socket; close it before the node stops.
+
+        Raises:
+            UnknownOption, OptionError: as `Consumer`.
+        """
+        return client.Consumer(self.local_server, topics, **options)
+
+    def queue(self, topics: Any, /, *, group: str = "workers", **options: Any) -> "client.Queue":  # noqa: ANN401
+        """Return a `Queue` of this node, likewise."""
+        return client.Queue(self.local_server, topics, group=group, **options)
+
+    @property
+    def local_server(self) -> LocalServer:
+        """What clients in this process take instead of the url of a server."""
+        return LocalServer(self._open_connection)
+
+    def _open_connection(
+        self, deliver: Callable[[bytes], object], end: Callable[[], object]
+    ) -> "_LocalConnection":
+        system, put_timeout_s = self.system, self.config.connection.put_timeout
+        ref = system.start(LocalClient, self._routes, put_timeout_s, deliver)
+        assert ref is not None
+        system.when_ended(ref, lambda _: end())
+        return _LocalConnection(system, ref)
+
     # ---- what there is --------------------------------------------------------------------------
 
     def topics(self) -> list[bytes]:
@@ -421,6 +452,21 @@ class Node:
             return system.call(ref, request, None)  # type: ignore[no-any-return]  # its reply
         finally:
             system.exit(ref, KILL)
+
+
+class _LocalConnection(NamedTuple):
+    """What serves a client of this process."""
+
+    system: LoopSystem
+    ref: ActorRef
+
+    def send(self, frame: bytes) -> None:
+        """Take a request."""
+        self.system.cast(self.ref, frame)
+
+    def close(self) -> None:
+        """Serve no more."""
+        self.system.exit(self.ref, KILL)
 
 
 def _warn_of_memory(options: SegmentOptions) -> None:
@@ -550,6 +596,16 @@ def alter_topic(topic: bytes | str, **changes: Any) -> DescribedTopic:  # noqa: 
 def describe(topic: bytes | str) -> DescribedTopic:
     """Return what a topic has, and what its partitions hold; see `Node.describe`."""
     return _started().describe(topic)
+
+
+def consumer(topics: Any, /, **options: Any) -> "client.Consumer":  # noqa: ANN401 - checked there
+    """Return a consumer of the node of this process; see `Node.consumer`."""
+    return _started().consumer(topics, **options)
+
+
+def queue(topics: Any, /, *, group: str = "workers", **options: Any) -> "client.Queue":  # noqa: ANN401
+    """Return a work queue of the node of this process; see `Node.queue`."""
+    return _started().queue(topics, group=group, **options)
 
 
 def sync() -> None:

@@ -18,6 +18,7 @@ from poe.broker.connection.listener import (
     bind_port,
     check_port_is_free,
 )
+from poe.broker.connection.local_client import LocalClient
 from poe.broker.log_limit import LogLimit
 from poe.broker.node_tree import NodeParts, NodeSup
 from poe.broker.registry.archive_folders import ArchiveFolders
@@ -41,6 +42,7 @@ __all__ = [
     "HybridClock",
     "ListenerOptions",
     "ListenerParts",
+    "LocalClient",
     "LocalRequest",
     "Next",
     "NodeParts",

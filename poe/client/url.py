@@ -1,7 +1,9 @@
 """Where brokers are: `poe://host:port[,host:port]` or `kafka://host:port,…`, taken apart."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from poe.client.local_server import Address, LocalServer
 from poe.errors import OptionError
 
 DEFAULT_PORTS = {"poe": 5555, "kafka": 9092}
@@ -32,6 +34,15 @@ def parse_url(url: str) -> BrokerUrl:
             return BrokerUrl(scheme, [each for each in addresses if each])
     allowed = "poe://host:port or kafka://host:port, with more hosts after commas"
     raise OptionError("url", url, allowed)
+
+
+def servers_of(url: str | LocalServer) -> tuple[str, Sequence[Address]]:
+    """Return the scheme and the servers of a url; the node of this process stands for one.
+
+    Raises:
+        OptionError: it is none.
+    """
+    return ("poe", [url]) if isinstance(url, LocalServer) else parse_url(url)
 
 
 def _address(place: str, default_port: int) -> tuple[str, int] | None:

@@ -35,6 +35,12 @@ def frame_header(message_type: int, body_size: int) -> bytes:
     return _HEADER.pack(TYPE_SIZE + body_size, message_type)
 
 
+def split_frame(frame: bytes) -> tuple[int, memoryview]:
+    """Return type and body of a frame that is whole."""
+    _, message_type = _unpack_header(frame)
+    return message_type, memoryview(frame)[HEADER_SIZE:]
+
+
 class FrameReader:
     """The unread bytes of one connection; not thread-safe.
 

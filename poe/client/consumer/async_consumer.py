@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 from poe.client.consumer.cursor import Cursor, Topics
 from poe.client.consumer.loop_thread import LoopThread
 from poe.client.consumer.source import ConsumerStatistics, Fetched, Received, Start
+from poe.client.local_server import LocalServer
 from poe.errors import ConsumerClosed
 from poe.errors.timeout import check_timeout
 
@@ -22,7 +23,7 @@ class AsyncConsumer:
     has a thread beside it, so that it is heard of while the event loop is busy.
     """
 
-    def __init__(self, url: str, topics: Topics, /, **options: Any) -> None:  # noqa: ANN401 - checked by `ConsumerOptions`
+    def __init__(self, url: str | LocalServer, topics: Topics, /, **options: Any) -> None:  # noqa: ANN401 - checked by `ConsumerOptions`
         self._cursor = Cursor(url, topics, options)
         self._loop: LoopThread | None = None
         if self._cursor.is_member:

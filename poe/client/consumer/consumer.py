@@ -13,6 +13,7 @@ from typing import Any, Self
 from poe.client.consumer.cursor import Cursor, Topics
 from poe.client.consumer.loop_thread import LoopThread
 from poe.client.consumer.source import ConsumerStatistics, Fetched, Received, Start
+from poe.client.local_server import LocalServer
 from poe.errors import ConsumerClosed
 from poe.errors.timeout import check_timeout
 
@@ -47,7 +48,7 @@ class Consumer:
         UnknownOption, OptionError: on construction, naming what is allowed.
     """
 
-    def __init__(self, url: str, topics: Topics, /, **options: Any) -> None:  # noqa: ANN401 - checked by `ConsumerOptions`
+    def __init__(self, url: str | LocalServer, topics: Topics, /, **options: Any) -> None:  # noqa: ANN401 - checked by `ConsumerOptions`
         self._cursor = Cursor(url, topics, options)
         self._loop = LoopThread(f"consumer of {topics!r}", self._cursor.close, ConsumerClosed)
 

@@ -21,7 +21,8 @@ from poe.client.consumer.source import (
     Start,
 )
 from poe.client.group.group_source import GroupSource
-from poe.client.url import parse_url
+from poe.client.local_server import LocalServer
+from poe.client.url import servers_of
 from poe.errors import ConsumerClosed, KafkaMissing, OptionError
 from poe.protocol import topic_bytes
 
@@ -35,7 +36,9 @@ class Cursor:
     Invariant: messages handed out == those up to `position()`, whoever gave up waiting meanwhile.
     """
 
-    def __init__(self, url: str, topics: Topics, arguments: Mapping[str, Any]) -> None:
+    def __init__(
+        self, url: str | LocalServer, topics: Topics, arguments: Mapping[str, Any]
+    ) -> None:
         self._options = ConsumerOptions.load(arguments)
         names = _names(topics)
         self._hand = Hand(names[0])
@@ -239,16 +242,16 @@ def _names(topics: Topics) -> list[bytes]:
 
 
 def _group_source(
-    url: str, topics: list[bytes], options: ConsumerOptions, hand: Hand
+    url: str | LocalServer, topics: list[bytes], options: ConsumerOptions, hand: Hand
 ) -> GroupSource:
-    scheme, addresses = parse_url(url)
+    scheme, addresses = servers_of(url)
     if scheme != "poe":
         raise OptionError("group", options.group, "None on Kafka; the groups are those of Poe")
     return GroupSource(addresses, topics, options, hand)
 
 
-def _source(url: str, topics: list[bytes], options: ConsumerOptions) -> Source:
-    scheme, addresses = parse_url(url)
+def _source(url: str | LocalServer, topics: list[bytes], options: ConsumerOptions) -> Source:
+    scheme, addresses = servers_of(url)
     if len(topics) > 1:
         raise OptionError("topics", topics, "one topic, or give a group that reads them")
     (topic,) = topics

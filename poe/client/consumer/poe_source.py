@@ -18,6 +18,7 @@ from poe.client.consumer.source import (
     pointer_at,
 )
 from poe.client.consumer.turns import Turns
+from poe.client.local_server import Address
 from poe.client.partition_topic import partition_topics
 from poe.errors import (
     CorruptRecord,
@@ -46,7 +47,7 @@ class PoeSource:
     """The Poe topics that are the partitions of one topic; see `Source`."""
 
     def __init__(
-        self, addresses: Sequence[tuple[str, int]], topic: bytes, options: ConsumerOptions
+        self, addresses: Sequence[Address], topic: bytes, options: ConsumerOptions
     ) -> None:
         self.statistics = ConsumerStatistics()
         self._addresses = addresses
@@ -173,7 +174,7 @@ class PartitionReader:
 
     def __init__(
         self,
-        addresses: Sequence[tuple[str, int]],
+        addresses: Sequence[Address],
         topic: bytes,
         partition: int,
         options: ConsumerOptions,

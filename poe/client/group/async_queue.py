@@ -8,6 +8,7 @@ from typing import Any, Self, overload
 from poe.client.consumer.loop_thread import LoopThread
 from poe.client.group.job import Job
 from poe.client.group.queue_core import QueueCore
+from poe.client.local_server import LocalServer
 from poe.client.timeouts import deadline_of, left_s
 from poe.errors import QueueClosed
 
@@ -25,7 +26,7 @@ class AsyncQueue:
 
     def __init__(
         self,
-        url: str,
+        url: str | LocalServer,
         topics: bytes | str | Iterable[bytes | str],
         /,
         *,

@@ -21,6 +21,7 @@ from poe.client.consumer.source import (
 )
 from poe.client.consumer.turns import Turn, Turns
 from poe.client.group.membership import MemberInfo, Membership, Reach
+from poe.client.local_server import Address
 from poe.errors import PoeError, RemoteProtocolError
 from poe.errors.root import shown
 
@@ -68,7 +69,7 @@ class GroupSource:
 
     def __init__(
         self,
-        addresses: Sequence[tuple[str, int]],
+        addresses: Sequence[Address],
         topics: Sequence[bytes],
         options: ConsumerOptions,
         hand: Hand,

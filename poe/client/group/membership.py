@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from poe.client.async_retrying_socket import AsyncRetryingSocket
 from poe.client.async_socket import AsyncSocket
+from poe.client.local_server import Address
 from poe.errors import GroupFenced, PoeError
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class MemberInfo:
 class Reach(NamedTuple):
     """Where the servers are, and how long to try."""
 
-    addresses: Sequence[tuple[str, int]]
+    addresses: Sequence[Address]
     timeout_s: float | None
     request_timeout_s: float
 

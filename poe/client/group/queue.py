@@ -7,6 +7,7 @@ from typing import Any, Self, overload
 from poe.client.consumer.loop_thread import LoopThread
 from poe.client.group.job import Job
 from poe.client.group.queue_core import QueueCore
+from poe.client.local_server import LocalServer
 from poe.client.timeouts import deadline_of, left_s
 from poe.errors import QueueClosed
 
@@ -36,7 +37,7 @@ class Queue:
 
     def __init__(
         self,
-        url: str,
+        url: str | LocalServer,
         topics: bytes | str | Iterable[bytes | str],
         /,
         *,

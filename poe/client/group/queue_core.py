@@ -23,7 +23,8 @@ from poe.client.group.held_lease import HeldLease
 from poe.client.group.job import Job
 from poe.client.group.membership import MemberInfo, Membership, Reach
 from poe.client.group.queue_options import QueueOptions
-from poe.client.url import parse_url
+from poe.client.local_server import LocalServer
+from poe.client.url import servers_of
 from poe.errors import (
     GroupFenced,
     InvalidEnvelope,
@@ -73,13 +74,13 @@ class QueueCore:
 
     def __init__(
         self,
-        url: str,
+        url: str | LocalServer,
         topics: bytes | str | Iterable[bytes | str],
         group: str,
         arguments: Mapping[str, Any],
     ) -> None:
         self._options = options = QueueOptions.load(arguments)
-        scheme, addresses = parse_url(url)
+        scheme, addresses = servers_of(url)
         if scheme != "poe":
             raise OptionError("url", url, "poe://host:port; Kafka has no queues")
         names = [topics] if isinstance(topics, bytes | str) else list(topics)

@@ -20,6 +20,7 @@ from poe.actors.async_work import AsyncWork
 from poe.client.consumer.loop_thread import LoopThread
 from poe.client.group.async_queue import AsyncQueue
 from poe.client.group.job import Job
+from poe.client.local_server import LocalServer
 from poe.errors import ActorDead, LeaseLost, QueueClosed
 from poe.option import Range, check_options
 from poe.supervision import (
@@ -83,7 +84,7 @@ class GroupWorker:
 
     def __init__(
         self,
-        url: str,
+        url: str | LocalServer,
         topics: Any,  # noqa: ANN401 - as of `Queue`
         handler: Handler,
         /,
