@@ -200,11 +200,10 @@ class Gateway:
             "/openapi.json": self._get_openapi,
             "/docs": self._get_docs,
         }
-        path, properties = "/topics/{topic}/properties", self._properties
+        path = "/topics/{topic}/properties"
         return [
-            Route(path, properties.get, methods=["GET"]),
-            Route(path, properties.put, methods=["PUT"]),
-            Route(path, properties.patch, methods=["PATCH"]),
+            # One, so that who asks with another method is told all of these.
+            Route(path, self._properties.serve, methods=["GET", "PATCH", "PUT"]),
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
             *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
         ]

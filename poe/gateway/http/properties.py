@@ -33,22 +33,17 @@ class PropertyRoutes:
         self._inflow = Inflow(options)
         self._timeout_s = options.read_timeout_s
 
-    async def get(self, request: Request) -> Response:
-        """Tell what a topic has, and what its partitions hold."""
+    async def serve(self, request: Request) -> Response:
+        """Make a topic (PUT), change what it has (PATCH), or tell that."""
         topic = topic_of(request)
-        return await self._answer(lambda socket: socket.describe(topic))
-
-    async def put(self, request: Request) -> Response:
-        """Make a topic that has the properties of the body."""
-        topic, properties = topic_of(request), await self._properties(request)
+        if request.method not in {"PUT", "PATCH"}:
+            return await self._answer(lambda socket: socket.describe(topic))
+        properties = await self._properties(request)
+        if request.method == "PATCH":
+            return await self._answer(lambda socket: socket.alter_topic(topic, **properties))
         made = await self._answer(lambda socket: socket.create_topic(topic, **properties))
         made.status_code = HTTPStatus.CREATED
         return made
-
-    async def patch(self, request: Request) -> Response:
-        """Change the properties of a topic that the body names."""
-        topic, changes = topic_of(request), await self._properties(request)
-        return await self._answer(lambda socket: socket.alter_topic(topic, **changes))
 
     async def _answer(self, question: _Question) -> Response:
         if self._brokers.is_kafka:
