@@ -13,6 +13,7 @@ from poe.broker.appendix.message import GetRange
 from poe.broker.groups.dead_letters import Dying
 from poe.broker.groups.state import GroupState
 from poe.broker.requests.request_handler import RequestHandler
+from poe.broker.requests.slices import read_records
 from poe.errors import CorruptRecord, InvalidEnvelope
 from poe.protocol import IndexedRecords, PutId, envelope
 from poe.record import RECORD_HEADER_BYTES
@@ -60,7 +61,7 @@ class DeadLetters:
                 continue
             if found is None:
                 break
-            records = IndexedRecords.of(found.entries, memoryview(found.records.read()))
+            records = read_records(dying.unit, found)
             letters += [self._letter(dying, *each) for each in _messages(records)]
             pointer = found.records.last_pointer
         # Also of messages that are gone: without this put those behind it would be refused.

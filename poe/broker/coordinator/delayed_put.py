@@ -21,6 +21,7 @@ from poe.broker.coordinator.delayed_log import (
 from poe.broker.coordinator.waiting import Batch, Done, Number, pointer_of
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.request_handler import RequestHandler
+from poe.broker.requests.slices import read_records
 from poe.errors import CorruptRecord, PoeError, SequenceGap, UnknownTopic
 from poe.protocol import IndexedRecords, PutId
 from poe.storage import Clock
@@ -124,7 +125,7 @@ class DelayedPut(GenServer):
             try:
                 told = await self._handler.get_range(DELAYED_TOPIC, asked)
                 if told is not None:
-                    records = IndexedRecords.of(told.entries, memoryview(told.records.read()))
+                    records = read_records(DELAYED_TOPIC, told)
                     behind = int(records.pointers[-1])
                     found |= _later(records, set(wanted))
             except CorruptRecord as error:

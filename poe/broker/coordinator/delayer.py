@@ -31,8 +31,8 @@ from poe.broker.coordinator.waiting import Batch, Waiting, entry
 from poe.broker.registry.topic_registry import Trim
 from poe.broker.requests.delayed import PutLater
 from poe.broker.requests.request_handler import RequestHandler
+from poe.broker.requests.slices import read_records
 from poe.errors import CorruptRecord, Overloaded, PoeError
-from poe.protocol import IndexedRecords
 from poe.record import POINTER_MAX
 
 logger = logging.getLogger("poe.broker")
@@ -217,7 +217,7 @@ class Delayer(GenServer):
                 found = await self._handler.get_range(DELAYED_TOPIC, asked)
                 if found is None:
                     break
-                records = IndexedRecords.of(found.entries, memoryview(found.records.read()))
+                records = read_records(DELAYED_TOPIC, found)
             except CorruptRecord as error:
                 logger.error("topic poe.delayed is damaged: %s", error)
                 if (error.pointer or 0) <= pointer:

@@ -32,6 +32,7 @@ from poe.broker.requests.groups import (
     address_of,
 )
 from poe.broker.requests.request_handler import RequestHandler
+from poe.broker.requests.slices import read_records
 from poe.errors import (
     CorruptGroup,
     CorruptRecord,
@@ -224,7 +225,7 @@ class GroupRegistry(GenServer):
                 found = await self._handler.get_range(GROUPS_TOPIC, wanted)
                 if found is None:
                     return groups
-                records = IndexedRecords.of(found.entries, memoryview(found.records.read()))
+                records = read_records(GROUPS_TOPIC, found)
             except CorruptRecord as error:
                 logger.error("topic poe.groups is damaged: %s", error)
                 if error.pointer is None or error.pointer <= pointer:

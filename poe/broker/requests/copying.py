@@ -10,6 +10,7 @@ import numpy as np
 
 from poe.broker.appendix.message import GetRange
 from poe.broker.requests.request_handler import RequestHandler
+from poe.broker.requests.slices import read_records
 from poe.errors import RangeGone, RemoteProtocolError
 from poe.protocol import FRAME_MAX, RANGE_COUNT_MAX, IndexedRecords
 from poe.storage import PutKey, RecordBatch
@@ -55,7 +56,7 @@ async def copy(handler: RequestHandler, wanted: Copy) -> int:
             raise RemoteProtocolError(msg)
         if handler.room is not None:
             handler.room.hold(2 * found.records.length)  # as read, and as they will be written
-        parts.append(IndexedRecords.of(found.entries, memoryview(found.records.read())))
+        parts.append(read_records(source, found))
         pointer = found.records.last_pointer
     if sum(map(len, parts)) != count:
         raise RangeGone(source, last - count, last)

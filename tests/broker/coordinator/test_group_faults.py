@@ -1,5 +1,6 @@
 """What must not happen to groups when a part of the node crashes, is unwell, or ends in between."""
 
+import errno
 import threading
 import time
 from typing import Any
@@ -29,6 +30,7 @@ from poe.errors import (
 )
 from poe.protocol import Done, LeaseRequest
 from poe.storage import Segment
+from poe.storage.files import FileSlice
 from tests.broker.nodes import connect
 
 ANN, BOB = (bytes([number]) * 16 for number in (1, 2))
@@ -184,6 +186,22 @@ def test_while_the_log_cannot_be_read_no_group_is_taken_for_a_new_one(sim, monke
         with pytest.raises(CorruptRecord):
             join(sim)
     assert position(sim) == 5
+
+
+def test_a_disk_that_does_not_give_the_log_crashes_nobody(sim, monkeypatch):
+    commit(sim, join(sim), orders=5)
+    registry = sim.system.actors.find("groups")
+    sim.kill("group billing")
+
+    def broken(_):
+        raise OSError(errno.EIO, "no disk")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileSlice, "read", broken)
+        with pytest.raises(ReadFailed, match=r"poe\.groups"):
+            position(sim)
+    assert position(sim) == 5
+    assert sim.system.actors.find("groups") is registry
 
 
 def put_entry(sim, content):
