@@ -17,6 +17,7 @@ PARTITIONS_MAX: Final = 1024
 TOPIC_ID_BYTES: Final = 16
 _RESERVED = re.compile(rb"poe\.(?!staging\.)")  # Spark's writers put onto `poe.staging.…`
 _GROUPS_MAX = 100
+_NUMBER_MAX = 2**63 - 1  # what replies can carry
 _GROUP = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}", re.ASCII)
 _PARTITION = re.compile(rb"(.+)-(0|[1-9][0-9]{0,3})", re.DOTALL)
 
@@ -49,7 +50,7 @@ class TopicProperties:
     ack: Literal["memory", "flushed", "fsync"] | None = None
     """What a put waits for."""
 
-    count_limit: Annotated[int | None, Range(1, unit="messages")] = None
+    count_limit: Annotated[int | None, Range(1, _NUMBER_MAX, unit="messages")] = None
     """Messages in a segment."""
 
     size_limit: Annotated[int | None, Range(1, 2**40 - 1, unit="bytes")] = None
@@ -61,13 +62,13 @@ class TopicProperties:
     max_age: Annotated[float | Literal["none"] | None, Range(is_above=True, unit="seconds")] = None
     """Seconds after which messages are deleted; "none" keeps them for ever."""
 
-    max_bytes: Annotated[int | Literal["none"] | None, Range(1, unit="bytes")] = None
+    max_bytes: Annotated[int | Literal["none"] | None, Range(1, _NUMBER_MAX, unit="bytes")] = None
     """Bytes in a partition beyond which the oldest segments are deleted; "none": no limit."""
 
     keep_unread: tuple[str, ...] = ()
     """Groups whose unread messages outlast `max_age` and `max_bytes`."""
 
-    keep_unread_bytes: Annotated[int | None, Range(1, unit="bytes")] = None
+    keep_unread_bytes: Annotated[int | None, Range(1, _NUMBER_MAX, unit="bytes")] = None
     """Bytes in a partition that `keep_unread` may spare; None sets no limit."""
 
     def __post_init__(self) -> None:
