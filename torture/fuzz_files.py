@@ -30,6 +30,8 @@ from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
 from poe.storage.formats.store_meta import META_FILE, META_MAGIC
 from poe.storage.formats.sum_file import seed_of
 from poe.storage.slab_log import Writer
+from poe.storage.store.property_file import PROPERTY_FILE, PROPERTY_MAGIC
+from poe.topic_properties import TopicProperties
 from torture.layers.memory import Inode, MemoryFiles
 from torture.slab_workload import read_log
 from torture.workload import open_store, read_store
@@ -86,6 +88,25 @@ def _receipts(data: bytes) -> None:
 def _meta(data: bytes) -> None:
     """The events of a store whose data is sound: nothing of that may be lost."""
     _damage(META_FILE, data)
+
+
+def _topic_properties(data: bytes) -> None:
+    """What topics have: as damaged as it may be, no message is lost, and it can be changed."""
+    files = _sound_store().copy("boot")
+    truth = _read(files.copy("boot"))
+    for content in (data, _forge_topics(data)):
+        files.inodes[PROPERTY_FILE] = Inode(content)
+        with contextlib.suppress(FormatNotSupported):
+            store = open_store(files.copy("boot"), SegmentOptions())
+            assert store.properties.of(b"t").partition_topics()
+            assert read_store(store) == truth
+
+
+def _forge_topics(data: bytes) -> bytes:
+    """Give notes their hashes; in front of each is its size."""
+    made = [FileHeader(_STORE_ID, 0).encode(PROPERTY_MAGIC)]
+    *notes, _ = _parts(data, 1 + data.count(b"\0"))
+    return b"".join([*made, *(note + _hash_of(_STORE_ID + note) for note in notes)])
 
 
 def _damage(path: str, content: bytes) -> None:
@@ -261,6 +282,15 @@ def _sound_mark() -> bytes:
     return files.snapshot()[MARK_FILE]
 
 
+def _sound_topics() -> bytes:
+    files = MemoryFiles()
+    files.inodes[META_FILE] = Inode(FileHeader(_STORE_ID, 0).encode(META_MAGIC))
+    store = open_store(files, SegmentOptions())
+    store.create_topic(b"t", TopicProperties(partitions=2, envelope=True), 1)
+    store.close()
+    return files.snapshot()[PROPERTY_FILE]
+
+
 def _sound_events() -> bytes:
     content, events = _SOUND[META_FILE][FILE_HEADER_BYTES:], []
     while content:
@@ -289,6 +319,10 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     ),
     "meta": (_meta, [_SOUND[META_FILE]]),
     "forged-meta": (partial(_forged, META_FILE, _forge_meta), [_sound_events()]),
+    "topics": (
+        _topic_properties,
+        [_sound_topics(), _joined(_sound_topics()[FILE_HEADER_BYTES : -_HASH.size], b"")],
+    ),
     "slab": (_slab, [_sound_slab()]),
     "forged-slab": (_forged_slab, [b"\x05first\x06second"]),
     "mark": (_mark, [_sound_mark()]),

@@ -11,9 +11,13 @@ from itertools import pairwise
 from typing import Any
 
 from poe import protocol, storage
+from poe.broker.coordinator.group_log import Entry, GroupHistory, Kind, encode
+from poe.broker.groups.options import GroupDefinition, Mode
+from poe.broker.groups.state import GroupState
 from poe.config import Config
 from poe.errors import (
     ConfigError,
+    CorruptGroup,
     CorruptRecord,
     InvalidEnvelope,
     LocalProtocolError,
@@ -28,9 +32,14 @@ from poe.protocol import (
     ControlReply,
     ControlRequest,
     DataReply,
+    Done,
     ErrorReply,
+    Failed,
     FrameReader,
     IndexedReply,
+    Lease,
+    LeaseReply,
+    LeaseRequest,
     PointerRequest,
     PutId,
     PutReply,
@@ -113,6 +122,39 @@ def _ranges(data: bytes) -> None:
     assert storage.decode_records(whole) == [(p, whole[a + 11 : b]) for p, (a, b) in places]
 
 
+def _leases(data: bytes) -> None:
+    """A lease request means the same when it was sent on; a reply is a lease and records."""
+    with contextlib.suppress(ProtocolError):
+        request = LeaseRequest.decode(memoryview(data))
+        with contextlib.suppress(LocalProtocolError):  # it takes more room than it came in
+            assert LeaseRequest.decode(memoryview(request.encode())[_HEADER_BYTES:]) == request
+    with contextlib.suppress(ProtocolError, CorruptRecord):
+        reply = LeaseReply.decode(memoryview(data))
+        assert len(reply.records) == len(reply.records.pointers)
+
+
+def _group_log(data: bytes) -> None:
+    """What the log of the groups holds makes groups, or is told as damaged."""
+    history = GroupHistory()
+    for pointer, message in enumerate(_messages(data), 1):
+        entry = Entry.decode(pointer, message)
+        if entry is not None:
+            history.add(entry)
+    if history.entries:
+        history.summary()
+        with contextlib.suppress(CorruptGroup):
+            state = history.restore()
+            assert GroupState.restore(state.snapshot()).snapshot() == state.snapshot()
+
+
+def _messages(data: bytes) -> Iterator[bytes]:
+    """Take input apart: each message has its size in front."""
+    while data:
+        size = int.from_bytes(data[:2])
+        yield data[2 : 2 + size]
+        data = data[2 + size :]
+
+
 def _records(data: bytes) -> None:
     try:
         records = storage.decode_records(data)
@@ -153,6 +195,21 @@ def _config(data: bytes) -> None:
             Config.load({"dir": "x"}, toml_path=file.name)
 
 
+def _group_messages(mode: Mode) -> bytes:
+    """The log of a group that has done a little."""
+    named = "group", bytes(16)
+    state = GroupState.create(
+        GroupDefinition(name=named[0], id=named[1], mode=mode, topics=(b"t",)), 1
+    )
+    written = [encode(Kind.SNAPSHOT, *named, state.snapshot())]
+    state.reset({b"t": 5}, 2)
+    changes = state.take_changes()
+    if mode == "shared":
+        changes += [["done", b"t", 6, 9], ["failed", b"t", 5, 6, 1, None, 3, "why"]]
+    written.append(encode(Kind.CHANGES, *named, changes))
+    return b"".join(len(each).to_bytes(2) + each for each in written)
+
+
 _PUT_ID = PutId(bytes(range(16)), 0, 1)
 _QUERY = QueryReport(name="sink", state="running", lag_s=0.5, last_error="none")
 _REPORT = PipelineReport(name="p", host="h", pid=1, queries=(_QUERY,))
@@ -172,12 +229,19 @@ _REQUESTS = (
     + _WAIT
 )
 _REPLIES = bytes(5) + b"\1" + PutReply(1).encode() + _ERROR + _RESULT + _INDEXED
+_LEASE_REQUEST = LeaseRequest(
+    "group", bytes(16), 9, 99, 0.5, (Done(1), Done(2, ((3, 4),))), (Failed(3, 4, 5, "dead"),)
+).encode()
+_LEASE = Lease(1, b"topic", 1, 2, 1, 0.5, (7,))
+_LEASE_REPLY = LeaseReply.head(_LEASE, _ENTRIES, len(_RECORDS)) + _RECORDS
 TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "requests": (_requests, [_REQUESTS]),
     "replies": (_replies, [_REPLIES]),
     "control": (_control, [each[_HEADER_BYTES:] for each in (_WAIT, _ERROR, _RESULT)]),
     "put-ids": (_put_ids, [_SEQUENCED[_HEADER_BYTES:]]),
     "ranges": (_ranges, [_INDEXED[_HEADER_BYTES:], _RANGE[_HEADER_BYTES:]]),
+    "leases": (_leases, [_LEASE_REQUEST[_HEADER_BYTES:], _LEASE_REPLY[_HEADER_BYTES:]]),
+    "group-log": (_group_log, [_group_messages("ordered"), _group_messages("shared")]),
     "records": (_records, [_RECORDS]),
     "envelopes": (_envelopes, [envelope.encode(b"key", b"value", {"name": b"x"})]),
     "reports": (_reports, [pack_map(_REPORT.as_map(), "report")]),

@@ -28,6 +28,8 @@ DAMAGED: Final = "damaged"
 """In place of the mode of a group that cannot be read."""
 
 
+_SENSELESS = (PoeError, ValueError, TypeError, LookupError, ArithmeticError)
+"""What comes of values that no group has written."""
 _pack = msgpack.Packer().pack
 """Actors of one loop share it: one that is made for each message costs as much as the packing."""
 
@@ -116,7 +118,7 @@ class GroupHistory:
             self._summary = {"group": self.entries[0].name, "mode": DAMAGED, "topics": []}
             for entry in self.entries:
                 if entry.kind == Kind.SNAPSHOT:
-                    with contextlib.suppress(PoeError, ValueError, TypeError, LookupError):
+                    with contextlib.suppress(*_SENSELESS):
                         self._summary |= _definition(entry)
         return self._summary
 
@@ -142,7 +144,7 @@ class GroupHistory:
             CorruptGroup: neither can be read.
         """
         for pointer in reversed(self._pointers):
-            with contextlib.suppress(PoeError, ValueError, TypeError, LookupError):
+            with contextlib.suppress(*_SENSELESS):
                 return _replay(each for each in self.entries if each.pointer >= pointer)
         raise CorruptGroup(self.entries[0].name if self.entries else "")
 

@@ -6,6 +6,7 @@ from poe.broker.coordinator.group_log import Entry, GroupHistory, Kind, encode
 from poe.broker.groups.membership import MemberInfo
 from poe.broker.groups.options import GroupDefinition
 from poe.broker.groups.state import GroupState
+from poe.errors import CorruptGroup
 
 NAMED = "work", bytes(16)
 ANN = bytes(16)
@@ -63,6 +64,15 @@ def test_changes_that_are_in_the_log_twice_are_made_once(log):
     log.write(changes)
     log.write(changes)
     assert log.read().snapshot() == log.state.snapshot()
+
+
+def test_numbers_that_no_group_has_written_are_told_as_damage(log):
+    log.messages = [
+        encode(Kind.SNAPSHOT, *NAMED, log.state.snapshot()),
+        encode(Kind.CHANGES, *NAMED, [["done", b"jobs", -7, -1]], 1000),
+    ]
+    with pytest.raises(CorruptGroup):
+        log.read()
 
 
 def test_a_snapshot_has_the_changes_before_it(log):
