@@ -19,7 +19,7 @@ from poe.errors import UnknownTopic
 from poe.protocol import Removed, Span
 from poe.record import RECORD_HEADER_BYTES
 from poe.spark.archive_writer import SCHEMA
-from poe.spark.arrow_batches import ArrowBatches
+from poe.spark.arrow_batches import ArrowBatches, Place
 from poe.spark.planning import SegmentRange, names_of
 from poe.spark.segments import Segments
 from poe.storage import POINTER_MAX, Archive, ArchivedFile, Manifest, RowGroup
@@ -52,6 +52,10 @@ class ArchivedSegments:
     def partitions(self, topic: str) -> list[str]:
         """Return the topics that hold the partitions of a topic; an archive alone does not know."""
         return [topic] if self._stored is None else self._stored.partitions(topic)
+
+    def place(self, topic: str) -> Place:
+        """Return which partition of its topic this one is; an archive alone does not know."""
+        return Place() if self._stored is None else self._stored.place(topic)
 
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic; two parts of one that has grown since."""

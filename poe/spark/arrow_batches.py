@@ -1,4 +1,9 @@
-"""Turn records, as they lie on disk, into Arrow batches; no Python code runs per message."""
+"""Turn records, as they lie on disk, into Arrow batches; no Python code runs per message.
+
+Of envelopes it does: they are msgpack.
+"""
+
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -7,23 +12,40 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from poe.errors import OptionError
+from poe.protocol.envelope import decode
 from poe.record import RECORD_HEADER_BYTES
 
 Numbers = npt.NDArray[np.uint64]
 
 
-class ArrowBatches:
-    """Makes the batches of one schema, which may have fewer columns than there are."""
+class Place(NamedTuple):
+    """What a topic is to the one that was made with it: its own, where nobody knows better."""
 
-    __slots__ = ("_schema",)
+    partition: int = 0
+    has_envelopes: bool = False
+
+
+class ArrowBatches:
+    """Makes the batches of one schema, which may have fewer columns than there are.
+
+    Of a topic with envelopes they are opened, if anything that is in them is wanted.
+    """
+
+    __slots__ = ("_place", "_schema")
 
     def __init__(self, schema: StructType) -> None:
         self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._place = Place()
+
+    def begin(self, place: Place) -> None:
+        """Go on with batches of another topic."""
+        self._place = place
 
     @property
     def has_messages(self) -> bool:
         """Whether anything but pointers is wanted of the records."""
-        return "message" in self._schema.names
+        wanted = {"message", "key", "headers"} if self._place.has_envelopes else {"message"}
+        return not wanted.isdisjoint(self._schema.names)
 
     def batch(  # noqa: PLR0913, PLR0917 - a segment, and what is read of it
         self,
@@ -59,20 +81,42 @@ class ArrowBatches:
         ordinals: pa.Array,
         messages: pa.Array | None = None,
     ) -> pa.RecordBatch:
-        """Return messages of one segment that are columns already, as a batch."""
+        """Return messages of one segment that are columns already, as a batch.
+
+        Raises:
+            InvalidEnvelope: of a topic with envelopes, a message is none.
+        """
+        same = {
+            "topic": topic,
+            "segment": segment_text(topic, segment),
+            "partition": self._place.partition,
+        }
+        given = {"pointer": pointers, "timestamp": pointers, "ordinal": ordinals}
+        stored: dict[str, Any] = {"message": messages}
+        if self._place.has_envelopes and messages is not None:
+            stored = _opened(messages)
         columns = []
         for field in self._schema:
-            if field.name == "message":
-                column = messages
-            elif field.name == "ordinal":
-                column = ordinals
-            elif field.name in {"pointer", "timestamp"}:
-                column = pointers.view(field.type)
+            if field.name in same:
+                column = pa.repeat(pa.scalar(same[field.name], field.type), len(pointers))
+            elif field.name in given:
+                column = given[field.name].view(field.type)
+            elif field.name in stored:
+                column = pa.array(stored[field.name], field.type)
             else:
-                text = topic if field.name == "topic" else segment_text(topic, segment)
-                column = pa.repeat(pa.scalar(text, field.type), len(pointers))
+                column = pa.nulls(len(pointers), field.type)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _opened(messages: pa.Array) -> dict[str, list[Any]]:
+    """Return what the envelopes of messages hold; the one place that looks at each of them."""
+    envelopes = [decode(each) for each in messages.to_pylist()]
+    return {
+        "message": [each.value for each in envelopes],
+        "key": [each.key for each in envelopes],
+        "headers": [each.headers and list(each.headers.items()) for each in envelopes],
+    }
 
 
 def segment_text(topic: str, segment: int) -> str:

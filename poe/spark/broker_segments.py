@@ -9,10 +9,11 @@ from dataclasses import replace
 import pyarrow as pa
 
 from poe.protocol import IndexedRecords, Removed, Socket, Span
-from poe.spark.arrow_batches import ArrowBatches
+from poe.spark.arrow_batches import ArrowBatches, Place
 from poe.spark.planning import NO_LIMIT, SegmentRange, names_of
 from poe.spark.retrying_socket import RetryingSocket
 from poe.storage import POINTER_MAX
+from poe.topic_properties import partition_of
 
 
 class BrokerSegments:
@@ -31,6 +32,17 @@ class BrokerSegments:
         if found is None or not found.is_told:
             return [topic]
         return [each.topic.decode() for each in found.partitions]
+
+    def place(self, topic: str) -> Place:
+        """Return which partition of its topic this one is, and whether that has envelopes."""
+        part = partition_of(topic.encode())
+        for name in (*(() if part is None else (part[0],)), topic.encode()):
+            found = self._server.call(Socket.find_topic, name)
+            if found is not None and found.is_told:
+                names = [each.topic for each in found.partitions]
+                if topic.encode() in names:
+                    return Place(names.index(topic.encode()), found.properties.envelope)
+        return Place()
 
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic."""

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import (
     BinaryType,
+    IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -34,11 +36,15 @@ SCHEMA = StructType(
         StructField("topic", StringType(), nullable=False),
         StructField("pointer", LongType(), nullable=False),
         StructField("timestamp", TimestampType(), nullable=False),
-        StructField("message", BinaryType(), nullable=False),
+        StructField("message", BinaryType(), nullable=True),
         StructField("ordinal", LongType(), nullable=True),
+        StructField("partition", IntegerType(), nullable=False),
+        StructField("key", BinaryType(), nullable=True),
+        StructField("headers", MapType(StringType(), BinaryType()), nullable=True),
     ]
 )
-"""An archive of an older version knows no ordinals."""
+"""An archive of an older version knows no ordinals. Keys and headers there are only of topics with
+envelopes; there a message may be null, a tombstone."""
 FULL_SCHEMA = StructType([*SCHEMA, StructField("segment", StringType(), nullable=False)])
 """With `includeSegment`, since the Python API has no metadata columns."""
 COUNTS_SCHEMA = StructType(

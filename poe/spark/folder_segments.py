@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from poe.errors import UnknownTopic
 from poe.protocol import Removed, Span
-from poe.spark.arrow_batches import ArrowBatches
+from poe.spark.arrow_batches import ArrowBatches, Place
 from poe.spark.planning import SegmentRange, names_of
 from poe.storage import SharedFolder
 from poe.topic_properties import is_reserved
@@ -27,6 +27,14 @@ class FolderSegments:
     def partitions(self, topic: str) -> list[str]:
         """Return the topics that hold the partitions of a topic."""
         return [os.fsdecode(each) for each in self._folder.partitions(os.fsencode(topic))]
+
+    def place(self, topic: str) -> Place:
+        """Return which partition of its topic this one is, and whether that has envelopes."""
+        name = os.fsencode(topic)
+        found = self._folder.holder(name)
+        if found is None:
+            return Place()
+        return Place(found.partition_topics().index(name), found.properties.envelope)
 
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic."""

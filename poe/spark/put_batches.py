@@ -21,7 +21,11 @@ PUT_BYTES = 4 * 1024 * 1024
 _LENGTH_SIZE = 4
 _NOTHING = pa.scalar(b"", pa.large_binary())
 _TOPIC, _MESSAGE = "topic", "message"
-_OF_A_READ = {_TOPIC, _MESSAGE, "pointer", "timestamp", "ordinal", "segment"}
+_OF_AN_ENVELOPE = ("key", "headers")
+_OF_A_READ = {
+    *(_TOPIC, _MESSAGE, "pointer", "timestamp", "ordinal", "segment", "partition"),
+    *_OF_AN_ENVELOPE,
+}
 """Columns that a read of topics has. What it tells of a message is made anew by a write."""
 
 
@@ -69,6 +73,7 @@ def put_batches(
     for rows in _gathered(batches):
         messages = _as_binary(rows, _MESSAGE)
         _check_each(messages, _MESSAGE, row_count)
+        _check_none(rows, row_count)
         if topic is not None:
             yield from _cut(topic.encode(), messages)
         else:
@@ -110,6 +115,18 @@ def _check_each(values: pa.LargeBinaryArray, name: str, rows_before: int) -> Non
             f"{name}, which no topic can store; drop such rows with where(length({name}) > 0)"
         )
         raise RowsRefused(msg)
+
+
+def _check_none(rows: pa.Table, rows_before: int) -> None:
+    """Refuse keys and headers, which would be lost; a read of a topic without has the columns."""
+    for name in _OF_AN_ENVELOPE:
+        if name in rows.column_names and rows.column(name).null_count < rows.num_rows:
+            row = pc.index(pc.is_valid(rows.column(name)), value=True).as_py()
+            msg = (
+                f"row {rows_before + row} of the partition has {name}, which would be lost: only "
+                f"'message' is stored; drop the column with drop({name!r})"
+            )
+            raise RowsRefused(msg)
 
 
 def _by_topic(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from poe.errors import DataLost
-from poe.spark.arrow_batches import ArrowBatches
+from poe.spark.arrow_batches import ArrowBatches, Place
 from poe.spark.open_segments import open_segments
 from poe.spark.planning import SegmentRange
 from poe.spark.read_options import ReadOptions
@@ -38,9 +38,13 @@ def read_ranges(
     """
     _spare_collections()
     batches = ArrowBatches(schema)
+    places: dict[str, Place] = {}
     with closing(open_segments(options, is_known=True)) as segments:
         for whole in ranges:
             reached = whole.first - 1
+            if whole.topic not in places:
+                places[whole.topic] = segments.place(whole.topic)
+            batches.begin(places[whole.topic])
             for last, batch in segments.batches(whole, batches):
                 reached = last
                 yield batch

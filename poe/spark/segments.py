@@ -6,7 +6,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from poe.protocol import Removed, Span
-from poe.spark.arrow_batches import ArrowBatches
+from poe.spark.arrow_batches import ArrowBatches, Place
 from poe.spark.planning import SegmentRange
 
 
@@ -19,6 +19,10 @@ class Segments(Protocol):
 
     def partitions(self, topic: str) -> list[str]:
         """Return the topics that hold the partitions of a topic; itself, where nobody knows."""
+        ...
+
+    def place(self, topic: str) -> Place:
+        """Return which partition of its topic this one is, and whether that has envelopes."""
         ...
 
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:

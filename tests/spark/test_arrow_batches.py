@@ -59,7 +59,7 @@ def test_fewer_columns_in_another_order_are_made_alone():
 def test_a_column_that_there_is_not_is_refused():
     check_schema(StructType().add("message", BinaryType()).add("pointer", LongType()), FULL_SCHEMA)
     for schema in (
-        StructType().add("key", BinaryType()),
+        StructType().add("value", BinaryType()),
         StructType().add("pointer", BinaryType()),
     ):
         with pytest.raises(OptionError, match="topic string, pointer bigint, timestamp timestamp"):

@@ -62,7 +62,7 @@ def test_columns_have_their_types_and_a_time_is_the_pointer(spark, source):
     table = load(spark, source, topic="u", includeSegment=True)
     assert table.schema.simpleString() == (
         "struct<topic:string,pointer:bigint,timestamp:timestamp,message:binary,ordinal:bigint,"
-        "segment:string>"
+        "partition:int,key:binary,headers:map<string,binary>,segment:string>"
     )
     row = table.select(
         "*", F.unix_micros("timestamp").alias("micros"), F.col("message").cast("string").alias("s")

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.connect.session import SparkSession
 
 from poe.spark import register
+from poe.spark.data_source import SCHEMA
 from tests.spark.standalone import connect_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -38,7 +39,7 @@ def load(spark, options, topic):
 def test_a_topic_is_a_table_that_is_read_and_written(spark, options, node):
     node.put_many("t", [b"1", b"2", b"3"])
     rows = spark.read.format("poe").options(**options, topic="t").load()
-    assert rows.columns == ["topic", "pointer", "timestamp", "message", "ordinal"]
+    assert rows.columns == list(SCHEMA.names)
     assert [bytes(row.message) for row in rows.orderBy("pointer").collect()] == [b"1", b"2", b"3"]
     doubled = rows.selectExpr("string(2 * int(string(message))) AS message")
     doubled.write.format("poe").options(**options, topic="doubled").mode("append").save()

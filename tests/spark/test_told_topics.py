@@ -1,10 +1,16 @@
 """A topic that was made with partitions is read and written by its name, no option is needed."""
 
+from contextlib import closing
+
+import pyarrow as pa
 import pytest
 
-from poe.errors import UnknownTopic
+from poe.errors import InvalidEnvelope, RowsRefused, UnknownTopic
 from poe.protocol import JoinedBatch
-from poe.protocol.envelope import decode
+from poe.protocol.envelope import decode, encode
+from poe.spark.arrow_batches import Place
+from poe.spark.broker_segments import BrokerSegments
+from poe.spark.put_batches import put_batches
 from poe.spark.retrying_socket import RetryingSocket
 from poe.spark.targets import Targets
 from tests.spark.sources import Topics, batch_table, messages, stream_reader, table
@@ -28,6 +34,44 @@ def test_a_folder_s_topic_is_read_with_all_of_its_partitions(topics):
     assert set(read["topic"].to_pylist()) == {"t-0", "t-1"}
     with pytest.raises(UnknownTopic):
         batch_table(path=topics.folder, topic="u")
+
+
+def test_rows_tell_partition_and_what_is_in_their_envelopes(topics):
+    topics.node.create_topic("t", partitions=2, envelope=True)
+    topics.node.put("t-1", encode(b"k", b"value", {"a": b"1"}))
+    topics.node.put("t-1", encode(None, None, None))
+    topics.put("plain", "raw")
+    read = batch_table(path=topics.folder, topics="t,plain").to_pylist()
+    columns = "topic", "ordinal", "partition", "message", "key", "headers"
+    assert sorted([row[name] for name in columns] for row in read) == [
+        ["plain", 0, 0, b"raw", None, None],
+        ["t-1", 0, 1, b"value", b"k", [("a", b"1")]],
+        ["t-1", 1, 1, None, None, None],
+    ]
+
+
+def test_what_is_no_envelope_is_told_where_there_should_be_one(topics):
+    topics.node.create_topic("t", envelope=True)
+    topics.put("t", "raw")
+    with pytest.raises(InvalidEnvelope):
+        batch_table(path=topics.folder, topic="t")
+
+
+def test_a_server_tells_partition_and_envelope_too(node):
+    node.create_topic("t", partitions=2, envelope=True)
+    host, port = node.address
+    with closing(BrokerSegments(host, port, retry_timeout_s=5, is_known=True)) as segments:
+        assert segments.place("t-1") == Place(1, has_envelopes=True)
+        assert segments.place("t-2") == Place()
+        assert segments.place("other") == Place()
+
+
+def test_keys_and_headers_are_not_lost_silently():
+    schema = pa.schema([("message", pa.binary()), ("key", pa.binary())])
+    nothing = pa.record_batch([[b"a"], [None]], schema)
+    assert len(list(put_batches([nothing], "t"))) == 1
+    with pytest.raises(RowsRefused, match=r"row 1 .* has key"):
+        list(put_batches([nothing, pa.record_batch([[b"a"], [b"k"]], schema)], "t"))
 
 
 def test_a_stream_reads_partitions_and_those_that_are_added(topics):

@@ -38,6 +38,7 @@ from poe.storage.store.property_file import PROPERTY_FILE, read_known_topics
 from poe.storage.store.removals import REMOVED_FILE, read_removals
 from poe.storage.store.topic_folders import TOPICS_FOLDER, segment_file
 from poe.topic_name import original_topic_of, topic_of
+from poe.topic_properties import TopicDescription
 
 COUNT_MAX = 2**32 - 1
 """Stands for no limit of records, or of bytes."""
@@ -130,6 +131,15 @@ class SharedFolder:
         with reading(PROPERTY_FILE):
             found = read_known_topics(self._files).described.get(topic)
         return (topic,) if found is None else found.partition_topics()
+
+    def holder(self, topic: bytes) -> TopicDescription | None:
+        """Return the topic of which this one is a partition, as its server has noted.
+
+        Raises:
+            ReadFailed, FormatNotSupported: as `partitions`.
+        """
+        with reading(PROPERTY_FILE):
+            return read_known_topics(self._files).holder(topic)
 
     def segments(self, topic: bytes, after: int = 0) -> list[StoredSegment]:
         """Return what the segments of a topic hold, oldest first; none where the topic is unknown.
