@@ -159,16 +159,14 @@ class DelayedMarks(GenServer):
 
     async def handle_continue(self, done: list[Done]) -> Stop:
         """Do all there is to do."""
-        synced, failed, pointer = [], [], 0
-        for each in done:
-            try:
-                await self._handler.sync(each.topic)
-                synced.append(each)
-            except UnknownTopic:  # it was deleted
-                synced.append(each)
-            except PoeError:
-                failed.append(each)
+        synced: list[Done] = []
+        failed: list[Done] = []
+        pointer = 0
         try:
+            # First: what is on the disk of a topic without the note of it would be put again.
+            await self._handler.sync(DELAYED_TOPIC)
+            for each in done:
+                (synced if await self._is_synced(each.topic) else failed).append(each)
             if synced:
                 marks = [encode_done(each.topic, each.number) for each in synced]
                 pointer = await self._handler.put(DELAYED_TOPIC, marks)
@@ -178,3 +176,13 @@ class DelayedMarks(GenServer):
         assert self.parent is not None
         self.cast(self.parent, Marked(self.ref, synced, failed, pointer))
         return Stop("normal")
+
+    async def _is_synced(self, topic: bytes) -> bool:
+        """Return whether a topic is on its disk now, unless it was deleted."""
+        try:
+            await self._handler.sync(topic)
+        except UnknownTopic:
+            return True
+        except PoeError:  # the next time
+            return False
+        return True

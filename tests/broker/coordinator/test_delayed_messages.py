@@ -2,6 +2,7 @@
 
 import contextlib
 from collections import Counter
+from functools import partial
 from random import Random
 
 import pytest
@@ -408,7 +409,7 @@ def test_a_power_cut_at_any_time_loses_nothing_that_was_kept(ack, seed):
             now_s = node.clock.monotonic_s()
             if ack == "flushed":
                 lost |= {each for each, at_s in kept.items() if now_s - at_s < FLUSHED_S}
-            node.abandon(lambda: disk.cut_power(random))
+            node.abandon(partial(disk.cut_power, random))
             node.start()
     node.advance(100)
     found = Counter(message for _, message in node.read_all()[b"jobs"])
@@ -417,3 +418,18 @@ def test_a_power_cut_at_any_time_loses_nothing_that_was_kept(ack, seed):
     if ack == "fsync":
         assert set(found.values()) == {1}
     node.stop()
+
+
+def test_what_is_noted_as_put_outlives_a_power_cut_at_that_moment():
+    for seed in range(20):
+        random = Random(seed)
+        disk = SimulatedDisk()
+        node = simulated_node.SimulatedNode(disk, "flushed", 10)
+        due_us = node.wall.now_us() + 29_900_000
+        node.control("queue_put", topic=b"jobs", messages=[b"a"], due_us=due_us)
+        node.advance(30.2)  # it is noted every 30 s, and synced only a second after it was put
+        node.abandon(partial(disk.cut_power, random))
+        node.start()
+        node.advance(100)
+        assert [message for _, message in node.read_all()[b"jobs"]] == [b"a"], seed
+        node.stop()
