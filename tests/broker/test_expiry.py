@@ -318,3 +318,4 @@ def test_looks_come_as_often_as_the_shortest_age_needs():
     assert tick_s([Retention(), Retention(50), Retention(1e9)]) == 5
     assert tick_s([Retention(1e9)]) == 600
     assert tick_s([Retention(None, 5)]) == 600
+    assert tick_s([Retention(5e-324)]) == 0.01, "a node that looks all the time serves nobody"

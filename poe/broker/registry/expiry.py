@@ -14,6 +14,8 @@ from poe.broker.appendix.hybrid_clock import JumpWatch
 from poe.broker.registry.topic_settings import Retention
 from poe.storage import Segment
 
+_TICK_MIN_S = 0.01
+"""Who asks for less would have the node do nothing else."""
 _TICK_MAX_S = 600.0
 
 Sealed: TypeAlias = tuple[ActorRef, Segment]
@@ -170,7 +172,9 @@ def tick_s(retentions: Iterable[Retention]) -> float | None:
     """Return the seconds between looks; None: everything is kept for ever."""
     limited = [each for each in retentions if not each.is_endless]
     ages = (each.max_age_s for each in limited if each.max_age_s is not None)
-    return min([*(age_s / 10 for age_s in ages), _TICK_MAX_S]) if limited else None
+    if not limited:
+        return None
+    return max(_TICK_MIN_S, min([*(age_s / 10 for age_s in ages), _TICK_MAX_S]))
 
 
 def _due(

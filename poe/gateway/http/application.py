@@ -26,8 +26,10 @@ from poe.client.producer.producer_options import ProducerOptions
 from poe.client.producer.topic_info import TopicInfo, Undelivered
 from poe.errors import PoeError, RequestRefused
 from poe.gateway.http.brokers import Brokers
+from poe.gateway.http.groups import GroupRoutes
 from poe.gateway.http.guard import Guard, preflight_headers
 from poe.gateway.http.health import HealthRoutes
+from poe.gateway.http.inflow import Inflow
 from poe.gateway.http.openapi import document
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.page import PAGE_HEADERS, page_of
@@ -69,8 +71,10 @@ class Gateway:
         brokers = Brokers(options.broker, kafka, options.connect_timeout_s)
         self._guard = Guard(options.host, options.allowed_hosts, options.allowed_origins)
         self._read, self._health = ReadRoutes(options, brokers), HealthRoutes(options, brokers)
-        self._produce = ProduceRoutes(options, self._running_producer)
-        self._properties = PropertyRoutes(options, brokers)
+        inflow = Inflow(options)
+        self._produce = ProduceRoutes(options, inflow, self._running_producer)
+        self._groups = GroupRoutes(options, brokers, inflow)
+        self._properties = PropertyRoutes(options, brokers, inflow)
         routes = self._routes(self._produce)
         self._paths: dict[Any, str] = {each.endpoint: each.path for each in routes}
         self._application = Starlette(
@@ -160,8 +164,9 @@ class Gateway:
             yield
 
     async def stop(self) -> None:
-        """Let followers go, and have /readyz send new clients elsewhere."""
+        """Let those go who follow or wait, and have /readyz send new clients elsewhere."""
         self._health.is_stopping = True
+        self._groups.stop()
         await self._read.stop()
 
     def _running_producer(self) -> AsyncProducer:
@@ -184,15 +189,29 @@ class Gateway:
         return error_reply(RequestRefused(HTTPStatus.INTERNAL_SERVER_ERROR, why), 0)
 
     def _routes(self, produce: ProduceRoutes) -> list[Route]:
+        groups, member = self._groups, "/groups/{group}/members/{member}"
         posts = {
             "/async/{topic}": produce.post_async,
             "/batch/async/{topic}": produce.post_batch_async,
             "/sync/{topic}": produce.post_sync,
             "/batch/sync/{topic}": produce.post_batch_sync,
+            "/groups/{group}/pause": groups.post_pause,
+            "/groups/{group}/resume": groups.post_resume,
+            "/groups/{group}/reset": groups.post_reset,
+            "/groups/{group}/members": groups.post_members,
+            f"{member}/heartbeat": groups.post_heartbeat,
+            f"{member}/read": groups.post_read,
+            f"{member}/commit": groups.post_commit,
+            f"{member}/lease": groups.post_lease,
+            f"{member}/acknowledge": groups.post_acknowledge,
+            f"{member}/extend": groups.post_extend,
         }
         gets = {
             "/topics": self._read.get_topics,
             "/topics/{topic}": self._read.get_messages,
+            "/groups": groups.get_groups,
+            "/groups/{group}/lag": groups.get_lag,
+            "/groups/{group}/positions": groups.get_positions,
             "/healthz": self._health.get_healthz,
             "/readyz": self._health.get_readyz,
             "/metrics": self._health.get_metrics,
@@ -204,6 +223,8 @@ class Gateway:
         return [
             # One, so that who asks with another method is told all of these.
             Route(path, self._properties.serve, methods=["GET", "PATCH", "PUT"]),
+            Route("/groups/{group}", groups.at_group, methods=["GET", "PUT", "DELETE"]),
+            Route(member, groups.at_member, methods=["DELETE"]),
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
             *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
         ]

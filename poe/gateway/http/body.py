@@ -53,7 +53,7 @@ def messages_of(
     kind = content_type.partition(";")[0].strip().lower() or RAW
     values, records = [body], None
     if kind == JSON or (kind.startswith("application/") and kind.endswith("+json")):
-        content = _parsed(body, "the body")
+        content = parsed(body, "the body")
         if isinstance(content, dict) and "records" in content:
             records = _records(content, count_max)
     elif kind in {NDJSON, "application/ndjson"}:
@@ -104,7 +104,7 @@ def _lines(body: bytes, count_max: int) -> list[bytes]:
     lines = [line for line in map(bytes.strip, body.split(b"\n")) if line]
     _check_count(len(lines), count_max)
     for number, line in enumerate(lines, start=1):
-        _parsed(line, f"message {number}")
+        parsed(line, f"message {number}")
     return lines
 
 
@@ -178,7 +178,12 @@ def _from_base64(place: str, text: Any) -> bytes:  # noqa: ANN401 - as JSON has 
         _refuse(f"{place} is {short_repr(text)}; use text in base64")
 
 
-def _parsed(text: bytes, place: str) -> Any:  # noqa: ANN401 - whatever it holds
+def parsed(text: bytes, place: str) -> Any:  # noqa: ANN401 - whatever it holds
+    """Return what JSON stands for.
+
+    Raises:
+        RequestRefused: it is none.
+    """
     try:
         return _DECODER.decode(text.decode())
     # Its own words say where, but for two: those of a long number are for programmers.

@@ -1,12 +1,14 @@
 """Asks the brokers what topics there are, which also tells whether they can be reached."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from poe.client import AsyncSocket, connect
 from poe.client.url import parse_url
-from poe.errors import ConnectFailed, PoeError, RemoteProtocolError
+from poe.errors import ConnectFailed, PoeError, RemoteProtocolError, RequestRefused
 from poe.protocol import DescribedTopic
 
 T = TypeVar("T")
@@ -82,19 +84,46 @@ class Brokers:
             PoeError: none does; it tells of the last one.
         """
         error: PoeError | None = None
-        limit_s = self._connect_timeout_s
-        for host, port in self._url.addresses:
+        for address in self._url.addresses:
             try:
-                async with asyncio.timeout(limit_s):
-                    connection = await connect(host, port, timeout_s=timeout_s)
-                async with connection:
+                async with await self._connect(*address, timeout_s) as connection:
                     return await question(connection)
-            except TimeoutError:
-                error = ConnectFailed(host, port, f"no answer within {limit_s:g} s")
             except PoeError as failure:
                 error = failure
         assert error is not None, "a url has an address"
         raise error
+
+    @asynccontextmanager
+    async def connection(self, timeout_s: float) -> AsyncIterator[AsyncSocket]:
+        """Connect to the first that can be reached: what it answers no other one is asked.
+
+        Raises:
+            RequestRefused: they are Kafka's.
+            PoeError: none can be reached; it tells of the last one.
+        """
+        if self.is_kafka:
+            why = "groups are those of a server of Poe; this gateway is in front of Kafka"
+            raise RequestRefused(HTTPStatus.NOT_IMPLEMENTED, why)
+        error: PoeError | None = None
+        for address in self._url.addresses:
+            try:
+                connection = await self._connect(*address, timeout_s)
+            except PoeError as failure:
+                error = failure
+                continue
+            async with connection:
+                yield connection
+            return
+        assert error is not None, "a url has an address"
+        raise error
+
+    async def _connect(self, host: str, port: int, timeout_s: float) -> AsyncSocket:
+        limit_s = self._connect_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await connect(host, port, timeout_s=timeout_s)
+        except TimeoutError as error:
+            raise ConnectFailed(host, port, f"no answer within {limit_s:g} s") from error
 
     def _topics_of_kafka(self, timeout_s: float) -> list[bytes]:
         # Here, and not above: it loads librdkafka.

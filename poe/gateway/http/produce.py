@@ -41,11 +41,13 @@ Produce = Callable[[bytes, Messages], Awaitable[Response]]
 class ProduceRoutes:
     """Turns posts into calls of one producer; belongs to one event loop."""
 
-    def __init__(self, options: GatewayOptions, producer: Callable[[], AsyncProducer]) -> None:
+    def __init__(
+        self, options: GatewayOptions, inflow: Inflow, producer: Callable[[], AsyncProducer]
+    ) -> None:
         """Produce with what `producer` returns, which exists once the gateway has started."""
         self._options = options
         self._producer = producer
-        self._inflow = Inflow(options)
+        self._inflow = inflow
         edit = options.edit
         self._hook = None if edit is None else EditHook(edit, options.edit_timeout_s)
         self._is_proven: dict[bytes, bool] = {}

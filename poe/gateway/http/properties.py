@@ -5,7 +5,6 @@ who may take away.
 """
 
 import json
-from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeAlias
@@ -19,6 +18,7 @@ from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.inflow import Inflow
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.produce import topic_of
+from poe.gateway.http.record import text_member
 from poe.gateway.http.reply import json_reply
 from poe.protocol import DescribedTopic
 
@@ -28,9 +28,9 @@ _Question: TypeAlias = Callable[[AsyncSocket], Awaitable[DescribedTopic]]
 class PropertyRoutes:
     """Answers for `/topics/{topic}/properties`."""
 
-    def __init__(self, options: GatewayOptions, brokers: Brokers) -> None:
+    def __init__(self, options: GatewayOptions, brokers: Brokers, inflow: Inflow) -> None:
         self._brokers = brokers
-        self._inflow = Inflow(options)
+        self._inflow = inflow
         self._timeout_s = options.read_timeout_s
 
     async def serve(self, request: Request) -> Response:
@@ -75,18 +75,11 @@ class PropertyRoutes:
 
 def _plain(topic: DescribedTopic) -> dict[str, Any]:
     """Return a description as JSON can hold it."""
-    told = topic.as_map() | _text("name", topic.name) | {"id": topic.id.hex()}
+    told = topic.as_map() | text_member("name", topic.name) | {"id": topic.id.hex()}
     return told | {
         "partitions": [
             {name: each for name, each in row._asdict().items() if name != "topic"}
-            | _text("topic", row.topic)
+            | text_member("topic", row.topic)
             for row in topic.partitions
         ]
     }
-
-
-def _text(name: str, content: bytes) -> dict[str, str]:
-    try:
-        return {name: content.decode()}
-    except UnicodeDecodeError:
-        return {name + "_base64": b64encode(content).decode()}

@@ -12,7 +12,6 @@ Each request reads with a consumer, and a connection, of its own.
 
 import asyncio
 import re
-from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -35,11 +34,13 @@ from poe.errors import (
     RequestRefused,
     UnknownTopic,
 )
-from poe.gateway.http.body import RAW, once
+from poe.gateway.http.body import RAW
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.options import DOWN_WAIT_S, GatewayOptions
+from poe.gateway.http.parameters import parameters_of
 from poe.gateway.http.position import position_text, start_of
 from poe.gateway.http.produce import topic_of
+from poe.gateway.http.record import record_of, text_member
 from poe.gateway.http.reply import JSON, as_json, json_reply, told
 
 EVENTS = "text/event-stream"
@@ -74,7 +75,7 @@ class ReadRoutes:
 
     async def get_topics(self, request: Request) -> Response:
         """List the topics that there are."""
-        _parameters(request, set())
+        parameters_of(request, set())
         topics = await self._brokers.topics(self._options.read_timeout_s)
         return json_reply({"topics": [_topic(each) for each in topics]})
 
@@ -92,14 +93,14 @@ class ReadRoutes:
         raise RequestRefused(HTTPStatus.NOT_ACCEPTABLE, why)
 
     async def _get_page(self, request: Request) -> Response:
-        parameters = _parameters(request, {"pointer", "limit"})
+        parameters = parameters_of(request, {"pointer", "limit"})
         limit = _limit(parameters.get("limit", str(COUNT_DEFAULT)), self._options.read_count_max)
         messages, position = await self._read(request, parameters, limit)
         content = {"messages": [_message(each) for each in messages], "next": position}
         return json_reply(content)
 
     async def _get_raw(self, request: Request) -> Response:
-        messages, position = await self._read(request, _parameters(request, {"pointer"}), 1)
+        messages, position = await self._read(request, parameters_of(request, {"pointer"}), 1)
         headers = {"Poe-Next": position}
         if not messages:
             return Response(b"", HTTPStatus.NO_CONTENT, headers)
@@ -108,7 +109,7 @@ class ReadRoutes:
         return Response(message.value or b"", 200, headers, RAW)
 
     async def _get_events(self, request: Request) -> Response:
-        parameters = _parameters(request, {"pointer"})
+        parameters = parameters_of(request, {"pointer"})
         text = request.headers.get("last-event-id") or parameters.get("pointer", "newest")
         limit = self._options.followers_max
         if len(self._followers) >= limit:
@@ -213,25 +214,6 @@ async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[by
         yield each
 
 
-def _parameters(request: Request, known: set[str]) -> dict[str, str]:
-    """Return the parameters of a request.
-
-    Raises:
-        RequestRefused: there are others than the known ones, one twice, or one that is no text.
-    """
-    try:
-        given = {
-            name.decode(): value.decode() for name, value in once(request.scope["query_string"])
-        }
-    except UnicodeDecodeError as error:
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, "the parameters are no UTF-8") from error
-    for name in given.keys() - known:
-        allowed = ", ".join(sorted(known)) or "none"
-        why = f"parameter {name!r:.100} is not known; there are: {allowed}"
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
-    return given
-
-
 def _limit(text: str, most: int) -> int:
     if _DIGITS.fullmatch(text) and 1 <= int(text) <= most:
         return int(text)
@@ -242,27 +224,13 @@ def _topic(topic: bytes) -> dict[str, str]:
     escaped = quote(topic, safe="")
     if topic in {b".", b".."}:  # clients would take them for steps in the path
         escaped = escaped.replace(".", "%2E")
-    return {"url": "/topics/" + escaped} | _text("name", topic)
+    return {"url": "/topics/" + escaped} | text_member("name", topic)
 
 
 def _message(message: Received) -> dict[str, Any]:
     """Return a message as a record that can be posted, but for its partition and pointer."""
-    content: dict[str, Any] = {"partition": message.partition, "pointer": message.pointer}
-    content |= {"value": None} if message.value is None else _text("value", message.value)
-    if message.key is not None:
-        content |= _text("key", message.key)
-    for name, value in (message.headers or {}).items():
-        ((member, text),) = _text("headers", value).items()
-        content.setdefault(member, {})[name] = text
-    return content
-
-
-def _text(name: str, content: bytes) -> dict[str, str]:
-    """Return bytes as a member: text where they are UTF-8, else `name_base64`."""
-    try:
-        return {name: content.decode()}
-    except UnicodeDecodeError:
-        return {name + "_base64": b64encode(content).decode()}
+    place = {"partition": message.partition, "pointer": message.pointer}
+    return place | record_of(message.key, message.value, message.headers)
 
 
 def _events_of(messages: list[Received], position: dict[int, int]) -> bytes:
