@@ -26,6 +26,7 @@ JSON, NDJSON = "application/json", "application/x-ndjson"
 FORM, RAW = "application/x-www-form-urlencoded", "application/octet-stream"
 CONTENT_TYPES = (JSON, NDJSON, FORM, RAW, "text/plain")
 
+_WHOLE_MAX = 1 << 63  # what goes through a frame
 _RECORD = frozenset({"value", "value_base64", "key", "key_base64", "headers", "headers_base64"})
 
 
@@ -73,6 +74,16 @@ def messages_of(
         )
         for each in (map(Message, values) if records is None else records)
     ]
+
+
+def options_in(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options by name; JSON has one kind of numbers, in which 1.0 is a whole one."""
+    return {name: _whole(value) for name, value in content.items()}
+
+
+def _whole(value: object) -> object:
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < _WHOLE_MAX
+    return int(value) if is_whole else value  # type: ignore[call-overload]  # it is a number
 
 
 def query_of(query: bytes) -> list[tuple[bytes, bytes]]:

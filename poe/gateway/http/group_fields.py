@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from poe.errors import RequestRefused
 from poe.errors.short_text import short_repr
-from poe.gateway.http.body import parsed
+from poe.gateway.http.body import options_in, parsed
 from poe.protocol.leases import LEASE_COUNT_MAX, MEMBER_BYTES, VERDICTS, Done, Failed
 from poe.record import POINTER_MAX
 
@@ -88,11 +88,11 @@ def text(name: str, value: object) -> str:
     return value
 
 
-def mapping(name: str, value: object) -> dict[str, Any]:
-    """Return an object, whatever it has."""
+def options(name: str, value: object) -> dict[str, Any]:
+    """Return options by name, which the broker checks."""
     if not isinstance(value, dict):
         _refuse_value(name, value, "an object")
-    return value
+    return options_in(value)
 
 
 def seconds(maximum: float) -> Field:

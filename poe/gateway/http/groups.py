@@ -88,7 +88,7 @@ class GroupRoutes:
         """Describe a group, make it, or delete it."""
         group = _group(request)
         if request.method == "PUT":
-            fields = {"mode": field.text, "topics": field.names, "options": field.mapping}
+            fields = {"mode": field.text, "topics": field.names, "options": field.options}
             asked = await self._fields(request, fields, {"mode", "topics"})
             made = await self._ask("group_create", group=group, **asked)
             return json_reply(told_of(made), HTTPStatus.CREATED)
@@ -157,7 +157,7 @@ class GroupRoutes:
             "instance": field.text,
             "topics": field.names,
             "mode": field.text,
-            "options": field.mapping,
+            "options": field.options,
         }
         asked = await self._fields(request, fields, set())
         asked.setdefault("member", os.urandom(MEMBER_BYTES))

@@ -4,7 +4,6 @@ Only a server of Poe knows that. Nothing is deleted over HTTP: who may put is no
 who may take away.
 """
 
-import json
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeAlias
@@ -14,6 +13,7 @@ from starlette.responses import Response
 
 from poe.client import AsyncSocket
 from poe.errors import OptionError, RequestRefused
+from poe.gateway.http.body import options_in, parsed
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.inflow import Inflow
 from poe.gateway.http.options import GatewayOptions
@@ -62,15 +62,11 @@ class PropertyRoutes:
         """
         body = await self._inflow.receive(request)
         self._inflow.release(len(body))
-        try:
-            found = json.loads(body or b"{}")
-        except (ValueError, RecursionError) as error:
-            why = f"the body is no JSON ({error})"
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, why) from error
+        found = parsed(body, "the body") if body else {}
         if not isinstance(found, dict):
             why = "the body is no object; send properties by name"
             raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
-        return found
+        return options_in(found)
 
 
 def _plain(topic: DescribedTopic) -> dict[str, Any]:
