@@ -36,11 +36,13 @@ class Range:
         if isinstance(value, bool) or not isinstance(value, Real):
             return False
         try:
-            number = float(value)
+            # A large whole number is another one as a float.
+            number = int(value) if isinstance(value, Integral) else float(value)
+            is_finite = float(value) < math.inf
         except OverflowError:  # no limit is that large
             return False
         is_enough = number > self.least if self.is_above else number >= self.least
-        return is_enough and number <= self.most and number < math.inf
+        return is_enough and number <= self.most and is_finite
 
     def words(self, *, is_whole: bool) -> str:
         """Say what is allowed; of numbers with a fraction, that infinity is not."""

@@ -51,4 +51,5 @@ def test_a_range_says_what_it_takes():
     assert Range(0, 2**40 - 1).words(is_whole=True) == "0 to 2^40 - 1"
     assert Range(0, 65535).words(is_whole=True) == "0 to 65535"
     assert Range(is_above=True, unit="s").words(is_whole=False) == "more than 0 (finite s)"
+    assert [Range(1, 2**63 - 1).holds(2**63 - each) for each in (0, 1, 2)] == [False, True, True]
     assert [Range(1, 3).holds(value) for value in (0, 1, 3, 3.1)] == [False, True, True, False]
