@@ -4,7 +4,6 @@ It reads that topic once, when it starts, and decodes nothing of a group before 
 it: then it starts the group's actor. What is not needed any more is trimmed.
 """
 
-import contextlib
 import logging
 import os
 from collections.abc import Callable
@@ -262,9 +261,11 @@ class GroupRegistry(GenServer):
         """Write snapshots of the groups that need something up to a pointer."""
         old = [name for name, each in self._groups.items() if each.first_pointer <= bound]
         for name in old:
-            with contextlib.suppress(CorruptGroup):  # it stays as it is until it is deleted
+            try:
                 ref = await self._find(FindGroup(name))
                 await self.call(ref, GroupRequest("snapshot", {}), timeout_s=None)
+            except PoeError as error:
+                logger.error("group %s keeps old messages of its log: %s", name, error)
 
 
 def _entries(records: IndexedRecords) -> list[Entry]:

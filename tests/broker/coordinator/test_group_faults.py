@@ -31,7 +31,7 @@ from poe.errors import (
 from poe.protocol import Done, LeaseRequest
 from poe.storage import Segment
 from poe.storage.files import FileSlice
-from tests.broker.nodes import connect
+from tests.broker.nodes import connect, read_by_next
 
 ANN, BOB = (bytes([number]) * 16 for number in (1, 2))
 
@@ -412,3 +412,18 @@ def test_a_reset_of_what_is_not_the_groups_is_refused(sim):
         with pytest.raises(UnknownTopic, match="other"):
             sim.node.control("group_reset", **named, **other)
     assert sim.node.control("group_positions", group="billing") == {b"orders": None}
+
+
+def test_a_group_that_is_damaged_keeps_no_other_from_being_written_anew(simulate):
+    sim = simulate(count_limit=10)
+    join(sim, session_s=600)
+    put_entry(sim, [int(Kind.SNAPSHOT), "broken", bytes(16), msgpack.packb({"version": 99})])
+    join(sim, group="idle")
+    sim.stop()
+    sim.start()
+    joined = join(sim, session_s=600)
+    for pointer in range(100):
+        commit(sim, joined, orders=pointer + 1)
+        sim.advance(1)
+    written = [msgpack.unpackb(each)[:2] for _, each in read_by_next(sim.node, GROUPS_TOPIC)]
+    assert written.count([int(Kind.SNAPSHOT), "idle"]) > 1
