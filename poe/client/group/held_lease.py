@@ -7,7 +7,6 @@ from poe.protocol.leases import Verdict
 from poe.record import RECORD_HEADER_BYTES
 
 _OPEN, _DONE, _TOLD = 0, 1, 2
-_AS_TOLD = bytes((_OPEN, _TOLD, _TOLD)).ljust(256, b"\0")
 
 
 class HeldLease:
@@ -111,24 +110,26 @@ class HeldLease:
         before, self._handed_before = self._handed_before, self.handed_count
         return not self.working_count or before == self.handed_count
 
-    def take_outcomes(self) -> tuple[list[Done], list[Failed]]:
-        """Return what is to be told, once."""
-        failed, self._failed = self._failed, []
+    def take_outcomes(self, ranges_max: int) -> tuple[list[Done], list[Failed]]:
+        """Return what is to be told, each range once; so many ranges that are done, or failed."""
+        failed, self._failed = self._failed[:ranges_max], self._failed[ranges_max:]
         if _DONE not in self._marks:
             return [], failed
         if self._is_whole and not self._open_count:
-            done = Done(self.id)
+            done, runs = Done(self.id), [(0, self.end)]
         else:
-            done = Done(self.id, self._done_ranges())
+            runs = self._done_runs()[:ranges_max]
+            done = Done(self.id, [self._range(*each) for each in runs])
         self._is_whole = False
-        self._marks = bytearray(self._marks.translate(_AS_TOLD))
+        for begin, end in runs:
+            self._marks[begin:end] = bytes((_TOLD,)) * (end - begin)
         return [done], failed
 
-    def _done_ranges(self) -> list[tuple[int, int]]:
-        """Return the ranges that are done and not told: as many as there are holes, and one."""
+    def _done_runs(self) -> list[tuple[int, int]]:
+        """Return what is done and not told: runs of messages, one more than there are holes."""
         is_done = np.frombuffer(self._marks, np.uint8) == _DONE
         edges = np.flatnonzero(np.diff(is_done, prepend=False, append=False)).tolist()
-        return [self._range(*each) for each in zip(edges[::2], edges[1::2], strict=True)]
+        return list(zip(edges[::2], edges[1::2], strict=True))
 
     def _range(self, begin: int, end: int) -> tuple[int, int]:
         """Return the bounds of some messages: neighbours touch, and all fill the lease."""

@@ -36,7 +36,7 @@ from poe.errors import (
 from poe.errors.timeout import check_delay
 from poe.protocol import Done, Failed, LeaseReply, LeaseRequest, PutId, topic_bytes
 from poe.protocol.envelope import decode
-from poe.protocol.leases import LEASE_COUNT_MAX, Verdict
+from poe.protocol.leases import Verdict
 
 _log = logging.getLogger(__name__)
 
@@ -44,8 +44,9 @@ _WAIT_S = 5.0
 """How long a request for messages waits for some."""
 _PAUSE_S = 0.2
 """After a request that has failed."""
-_TELL_MAX = LEASE_COUNT_MAX // 2
-"""Ranges in one request, far from what a server refuses."""
+_TELL_MAX = 256
+"""Ranges that are done in one request, and ranges that have failed: with the longest reasons less
+than a server refuses."""
 _CLOSE_S = 5.0
 """The end waits no longer for a server that does not answer."""
 
@@ -62,7 +63,12 @@ class _Told(NamedTuple):
     done: list[Done]
     failed: list[Failed]
     is_again: bool = False
-    """Whether some of it may have been told before."""
+    """Whether it may have been told before."""
+
+    @property
+    def is_something(self) -> bool:
+        """Whether there is anything to tell."""
+        return bool(self.done or self.failed)
 
 
 class QueueCore:
@@ -122,7 +128,8 @@ class QueueCore:
         """Set when there is something to tell."""
         self._urgent = asyncio.Event()
         """Set when that is not to wait."""
-        self._again = _Told([], [])
+        self._again: deque[_Told] = deque()
+        """What may have been told or not, each as it was."""
         self._changed = asyncio.Event()
         """Set when a lease ends at another time than was known."""
         self._telling = asyncio.Lock()
@@ -415,8 +422,7 @@ class QueueCore:
     async def _tell(self) -> None:
         """Tell what became of jobs; messages that waited for it may be handed out then."""
         async with self._telling:
-            told = self._collect(are_tried=True)
-            if told.done or told.failed:
+            while (told := self._collect(are_tried=True)).is_something:
                 await self._send(self._membership.call, told, 0, 0, 0.0)
             with self._lock:
                 for lease in self._ready:
@@ -425,17 +431,22 @@ class QueueCore:
 
     def _collect(self, *, are_tried: bool) -> _Told:
         """Return what is to be told; of leases that were tried before only if that is asked for."""
-        told, self._again = self._again, _Told([], [])
+        if self._again:
+            self._ended.set()  # the rest follows
+            return self._again.popleft()
+        told, room = _Told([], []), _TELL_MAX
         with self._lock:
             for lease in list(self._leases.values()):
                 if not lease.has_outcomes or (lease.attempts and not are_tried):
                     continue
-                if len(told.done) + len(told.failed) > _TELL_MAX:
+                if not room:
                     self._ended.set()
                     break
-                done, failed = lease.take_outcomes()
+                done, failed = lease.take_outcomes(room)
                 told.done.extend(done)
                 told.failed.extend(failed)
+                ranges_count = sum(len(each.ranges or ((),)) for each in done)
+                room -= min(room, max(ranges_count, len(failed)))
                 lease.is_telling = True
                 if lease.is_over:
                     del self._leases[lease.id]
@@ -460,8 +471,8 @@ class QueueCore:
         try:
             reply = await call(ask, wait_s)
         except BaseException:  # cancelled, too: it may be on its way, or not
-            again = self._again
-            self._again = _Told(again.done + told.done, again.failed + told.failed, is_again=True)
+            if told.is_something:
+                self._again.append(told._replace(is_again=True))
             raise
         # What was told twice is not held any more, and not lost.
         if next(attempts) == 1 and reply.lease.lost:

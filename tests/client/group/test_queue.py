@@ -9,6 +9,7 @@ from poe.errors import GroupMismatch, LeaseLost, OptionError, QueueClosed, Unkno
 from poe.protocol.envelope import encode
 from poe.testing import wait_until
 from tests.client.consumers import VALUES, url
+from tests.client.group.queues import GROUP_OPTIONS
 
 
 def told(node, group="workers"):
@@ -243,3 +244,12 @@ def test_an_unknown_option_is_an_error_that_lists_them():
 def test_nothing_is_put_onto_several_topics(node, queue):
     with pytest.raises(OptionError, match="topics"):
         queue(["a", "b"]).put(b"work")
+
+
+def test_much_that_has_failed_at_once_is_told_though_a_request_has_no_room_for_it(node, queue):
+    last = node.put_many("jobs", [b"%d" % number for number in range(12_000)])
+    with queue(batch=12_000, group_options={**GROUP_OPTIONS, "on_dead": "drop"}) as jobs:
+        held = [jobs.get(5) for _ in range(12_000)]
+        for number, job in enumerate(held):
+            job.dead("x" * 200) if number % 2 else job.ack()
+        wait_until(lambda: is_all_done(node, last), 20)
