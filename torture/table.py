@@ -247,6 +247,17 @@ SCENARIOS = {
             ),
         ),
         Scenario(
+            name="groups-kill",
+            rows="G3",
+            claim="kills of node and members, and zombies: all work is done, what was done is over",
+            module="group_kill",
+            ci=3,
+            release=50,
+            unit="queues, 4 faults each",
+            mutants=("group-answer-first",),
+            bite_count=6,
+        ),
+        Scenario(
             name="lifecycle",
             rows="R15",
             claim="sleep, wake, rotation, expiry and reads at once: no request is dropped",
