@@ -35,6 +35,7 @@ class HeldLease:
         self._pointers: list[int] = records.pointers.tolist()
         self._starts: list[int] = records.starts.tolist()
         self._data = records.data
+        self._first_ordinal = records.ordinal
         self._after = lease.after
         self._last = lease.last
         self._marks = bytearray(self.end)
@@ -77,6 +78,10 @@ class HeldLease:
         self.handed_count += 1
         self.working_count += 1
         return number
+
+    def ordinal(self, number: int) -> int:
+        """Return the ordinal of a message."""
+        return self._first_ordinal + number
 
     def pointer(self, number: int) -> int:
         """Return the pointer of a message."""

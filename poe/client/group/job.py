@@ -41,6 +41,7 @@ class Job:
     Attributes:
         topic: that of the partition.
         pointer: of the message.
+        ordinal: of the message, in its partition: the same for ever, however often it comes.
         value, key, headers: as a consumer has them; the latter two are None without envelopes.
         attempts: how often it was tried before.
     """
@@ -53,6 +54,7 @@ class Job:
         "attempts",
         "headers",
         "key",
+        "ordinal",
         "pointer",
         "topic",
         "value",
@@ -66,6 +68,7 @@ class Job:
         self.topic = lease.topic
         self.attempts = lease.attempts
         self.pointer = lease.pointer(number)
+        self.ordinal = lease.ordinal(number)
         self.value: bytes | None = lease.message(number)
         self.key: bytes | None = None
         self.headers: Mapping[str, bytes] | None = None
