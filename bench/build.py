@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "bench" / "build"
 OWN = ROOT / "bench"
-PROGRAMS = ("poeload", "limit_loop", "redisload", "natsload")
+PROGRAMS = ("poeload", "limit_loop", "redisload", "natsload", "groupload", "redisgroup")
 
 
 def build() -> dict[str, str]:

@@ -40,6 +40,7 @@ SCRIPTS = (
     "startup",
     "large",
     "producer",
+    "groups",
 )
 
 
