@@ -17,7 +17,10 @@ class UnknownGroup(GroupError):
 
     def __init__(self, group: str) -> None:
         self.group = group
-        super().__init__(f"group {short_repr(group)} is not known; create it, or join with a mode")
+        super().__init__(
+            f"group {short_repr(group)} is not known; its first member makes it, and "
+            "`poe group list` tells which there are"
+        )
 
 
 class GroupMismatch(GroupError):

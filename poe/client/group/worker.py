@@ -21,7 +21,15 @@ from poe.client.consumer.loop_thread import LoopThread
 from poe.client.group.async_queue import AsyncQueue
 from poe.client.group.job import Job
 from poe.client.local_server import LocalServer
-from poe.errors import ActorDead, LeaseLost, QueueClosed
+from poe.errors import (
+    ActorDead,
+    ConfigError,
+    GroupMismatch,
+    InvalidGroupName,
+    LeaseLost,
+    PoeError,
+    QueueClosed,
+)
 from poe.option import Range, check_options
 from poe.supervision import (
     Backoff,
@@ -40,6 +48,8 @@ _INTENSITY: Final = 10
 """Restarts of each slot within `_PERIOD_S`, after which the pool gives up."""
 _PERIOD_S: Final = 3600
 _LOOK_S = 0.2
+_FINAL: Final = (ConfigError, GroupMismatch, InvalidGroupName)
+"""What the group refuses, however often it is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +86,8 @@ class GroupWorker:
             likes.
 
     A handler that never returns holds its slot only. What fails in a slot itself has the slot
-    started anew, later and later; `join` tells when the pool has given that up.
+    started anew, later and later; `join` tells when the pool has given that up, and at once when
+    the group refuses it.
 
     Raises:
         UnknownOption, OptionError: on construction, naming what is allowed.
@@ -100,6 +111,7 @@ class GroupWorker:
         self._loop: LoopThread | None = None
         self._system = LoopSystem()
         self._root: Any = None
+        self._refusal: PoeError | None = None
         self._stopping = threading.Lock()
         self._is_stopped = threading.Event()
 
@@ -119,7 +131,10 @@ class GroupWorker:
             self._loop = LoopThread("handlers", _nothing, QueueClosed)
         shutdown_s = self._options.stop_timeout_s
         slot = ChildSpec(
-            id="slot", actor=Slot, args=(self._queue, self._work), shutdown_s=shutdown_s
+            id="slot",
+            actor=Slot,
+            args=(self._queue, self._work, self._give_up),
+            shutdown_s=shutdown_s,
         )
         flags = SupervisorFlags(
             strategy=Strategy.SIMPLE_ONE_FOR_ONE,
@@ -136,9 +151,13 @@ class GroupWorker:
 
         Raises:
             ActorDead: it has given up: its slots have failed too often; the log tells why.
+            GroupMismatch: the group is of another mode, or of other topics.
+            InvalidGroupName, OptionError: the server refuses the name or the options of the group.
         """
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._is_stopped.wait(_LOOK_S):
+            if self._refusal is not None:
+                raise self._refusal
             if not self._system.is_alive(self._root):
                 raise ActorDead(self._root, "its slots have failed too often")
             if deadline_s is not None and time.monotonic() >= deadline_s:
@@ -169,6 +188,12 @@ class GroupWorker:
         """Return what `Queue.statistics` does; `working` is how many handlers run."""
         return self._queue.statistics()
 
+    def _give_up(self, refusal: PoeError) -> None:
+        """Keep for `join` what trying again does not change; log it for who never joins."""
+        if self._refusal is None:
+            self._refusal = refusal
+            _log.error("the pool does nothing: %s", refusal)
+
     def _work(self, job: Job) -> None:
         """Have the handler work on a job, in the thread of a slot."""
         try:
@@ -188,14 +213,23 @@ class Slot(GenServer):
 
     trap_exits = True  # a stop waits for the job that is under way
 
-    def init(self, queue: AsyncQueue, work: Callable[[Job], None]) -> None:
+    def init(
+        self,
+        queue: AsyncQueue,
+        work: Callable[[Job], None],
+        give_up: Callable[[PoeError], None],
+    ) -> None:
         """Ask for the first job."""
         self._queue = queue
         self._work = work
+        self._give_up = give_up
         self._ask()
 
     async def handle_info(self, message: AsyncWork) -> None:
-        """Work on the job that has come, and ask for the next one."""
+        """Work on the job that has come, and ask for the next one; not after a final refusal."""
+        if isinstance(message.error, _FINAL):
+            self._give_up(message.error)
+            return
         if message.error is not None:
             raise message.error
         await self.run_blocking(self._work, message.result)

@@ -7,7 +7,14 @@ import threading
 import pytest
 
 from poe.client import GroupWorker
-from poe.errors import ActorDead, OptionError, UnknownGroup, UnknownOption
+from poe.errors import (
+    ActorDead,
+    GroupMismatch,
+    InvalidGroupName,
+    OptionError,
+    UnknownGroup,
+    UnknownOption,
+)
 from poe.testing import wait_until
 from tests.client.consumers import VALUES, url
 from tests.client.group.queues import GROUP_OPTIONS
@@ -124,12 +131,29 @@ def test_a_stop_waits_no_longer_than_it_may(node, worker):
 def test_a_pool_whose_slots_fail_too_often_says_so(node, worker, monkeypatch, caplog):
     caplog.set_level(logging.CRITICAL + 1)
     monkeypatch.setattr("poe.client.group.worker._INTENSITY", 0)
-    node.control("group_create", group="workers", mode="ordered", topics=["jobs"])
-    pool = worker(print, concurrency=1)
+    pool = worker(print, concurrency=1, timeout_s=0)
+    node.stop()
     pool.start()
     with pytest.raises(ActorDead, match="too often"):
         pool.join(10)
     pool.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({}, GroupMismatch),
+        ({"group": "a b"}, InvalidGroupName),
+        ({"group": "new", "group_options": {"speed": 1}}, UnknownOption),
+    ],
+)
+def test_a_pool_that_its_group_refuses_says_so_at_once_and_is_not_tried_again(
+    node, worker, caplog, options, error
+):
+    node.control("group_create", group="workers", mode="ordered", topics=["jobs"])
+    with worker(print, concurrency=3, **options) as pool, pytest.raises(error):
+        pool.join(10)
+    assert [each.exc_info for each in caplog.records if each.levelno >= logging.ERROR] == [None]
 
 
 @pytest.mark.parametrize("option", [{"concurrency": 0}, {"stop_timeout_s": -1}, {"batch": 0}])
