@@ -48,7 +48,7 @@ def test_a_group_is_shown_with_its_members_and_what_has_happened(node, run, bill
         consumer.receive()
         told = run("group", "show", "billing")
         assert told.startswith("billing\tordered\tok\nmember\t")
-        assert f"unit\torders\tposition {billing}, owner " in told
+        assert f"unit\torders\ttopic orders, partition 0, position {billing}, owner " in told
         assert "joined" in told
         (content,) = rows(run("group", "show", "billing", "--format", "json"))
         assert content["units"][0]["unit"] == "orders"
