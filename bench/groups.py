@@ -110,8 +110,8 @@ def _hand_over() -> list[Sample]:
                 open_socket(HOST, running.port) as first,
                 open_socket(HOST, running.port) as second,
             ):
-                named = {"group": way, "mode": "ordered", "topics": ["t"]}
-                named["options"] = {"session_s": SESSION_S}
+                options = {"session_s": SESSION_S}
+                named = {"group": way, "mode": "ordered", "topics": ["t"], "options": options}
                 one, other = os.urandom(16), os.urandom(16)
                 first.control("group_join", member=one, **named)
                 joined = second.control("group_join", member=other, **named)
