@@ -1,7 +1,9 @@
 """`poe work`: runs a program for each message of a topic."""
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from typing import Annotated
@@ -64,20 +66,22 @@ def work(  # noqa: PLR0913 - a command line option each
 
     A program that ends with 0 has done its message. With anything else the message is tried again,
     after a while that grows, and after some attempts it is a dead letter, which `poe queue dead`
-    shows with the end of what the program wrote to standard error. The program finds POE_TOPIC,
-    POE_POINTER and POE_ATTEMPTS in its environment.
+    shows with the end of what the program wrote to standard error. The program finds JOB_TOPIC,
+    JOB_POINTER, JOB_ORDINAL and JOB_ATTEMPTS in its environment.
 
-    SIGTERM and Ctrl-C let the programs that run end, and take no more messages.
+    SIGTERM and Ctrl-C let the programs that run end, and take no more messages. A program that runs
+    on after --stop-timeout gets SIGTERM, since its message is tried again by others.
     """
     if shutil.which(command[0]) is None:
         msg = f"{command[0]!r} is no program that can be run; give the path of one behind --"
         raise ConfigError(msg)
     with looking(host, port):
         pass  # a server that is not there is told now, one that goes later is waited for
+    programs = _Programs(command)
     pool = GroupWorker(
         url_of(host, port),
         topic,
-        lambda job: _run(command, job),
+        programs.run,
         group=group,
         concurrency=concurrency,
         stop_timeout_s=stop_timeout_s,
@@ -89,28 +93,46 @@ def work(  # noqa: PLR0913 - a command line option each
         told = pool.statistics()
         failed = told["retry"] + told["dead"]
         write_error(f"{counted(told['done'], 'message')} done, {failed} failed")
+    finally:
+        programs.end()
     return ExitCode.OK
 
 
-def _run(command: list[str], job: Job) -> None:
-    """Run the program with one message."""
-    variables = {
-        "POE_TOPIC": topic_text(job.topic),
-        "POE_POINTER": str(job.pointer),
-        "POE_ATTEMPTS": str(job.attempts),
-    }
-    # In a session of its own: Ctrl-C is for us, and the program is to end its work.
-    ended = subprocess.run(  # noqa: S603 - it is what the user has asked for
-        command,
-        input=job.value or b"",
-        stderr=subprocess.PIPE,
-        env={**os.environ, **variables},
-        start_new_session=True,
-        check=False,
-    )
-    if ended.stderr and sys.stderr is not None:
-        sys.stderr.buffer.write(ended.stderr)
-        sys.stderr.flush()
-    if ended.returncode:
-        tail = ended.stderr[-150:].decode("utf-8", "replace").strip()
-        job.nack(reason=f"exit code {ended.returncode}: {tail}")
+class _Programs:
+    """The programs that run, each with one message."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+        self._running: set[subprocess.Popen[bytes]] = set()
+
+    def run(self, job: Job) -> None:
+        """Run the program with one message, and say what became of that."""
+        variables = {
+            "JOB_TOPIC": topic_text(job.topic),
+            "JOB_POINTER": str(job.pointer),
+            "JOB_ORDINAL": str(job.ordinal),
+            "JOB_ATTEMPTS": str(job.attempts),
+        }
+        # In a session of its own: Ctrl-C is for us, and the program is to end its work.
+        program = subprocess.Popen(  # noqa: S603 - it is what the user has asked for
+            self._command,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **variables},
+            start_new_session=True,
+        )
+        self._running.add(program)
+        _, errors = program.communicate(job.value or b"")
+        self._running.discard(program)
+        if errors and sys.stderr is not None:
+            sys.stderr.buffer.write(errors)
+            sys.stderr.flush()
+        if program.returncode:
+            tail = errors[-150:].decode("utf-8", "replace").strip()
+            job.nack(reason=f"exit code {program.returncode}: {tail}")
+
+    def end(self) -> None:
+        """Have those that still run end, with all that they have started."""
+        for program in list(self._running):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGTERM)

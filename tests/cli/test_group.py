@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -126,7 +127,7 @@ def test_a_program_is_run_for_each_message(node, tmp_path):
     last = node.put_many("jobs", [b"one", b"two", b"three"])
     program = (
         "import os, sys; line = sys.stdin.read(); sys.stderr.write('bad ' + line); "
-        "open(sys.argv[1] + line, 'w').write(os.environ['POE_POINTER']); sys.exit(line == 'two')"
+        "open(sys.argv[1] + line, 'w').write(os.environ['JOB_POINTER']); sys.exit(line == 'two')"
     )
     command = (sys.executable, "-c", program, f"{tmp_path}/")
     node.control("group_create", group="workers", mode="shared", topics=["jobs"], options=OPTIONS)
@@ -140,6 +141,25 @@ def test_a_program_is_run_for_each_message(node, tmp_path):
     assert found == {name: str(pointer) for name, pointer in pointers.items()}
     told = poe_here("queue", "dead", "workers", port=node.address[1]).stdout.decode()
     assert told == f"jobs\t{last - 1}\t2 attempts\texit code 1: bad two\ttwo\n"
+
+
+def test_a_program_that_runs_on_after_the_end_is_told_to_end(node, tmp_path):
+    node.put("jobs", b"slow")
+    program = (
+        "import os, sys, time; "
+        "open(sys.argv[1] + '_new', 'w').write(str(os.getpid())); "
+        "os.rename(sys.argv[1] + '_new', sys.argv[1]); time.sleep(60)"
+    )
+    command = (sys.executable, "-c", program, f"{tmp_path}/pid")
+    told = ("work", "jobs", "--stop-timeout", "0.2", "--", *command)
+    with Background(*told, port=node.address[1]) as running:
+        wait_until((tmp_path / "pid").exists, 20)
+        running.process.terminate()
+        assert running.process.wait(20) == 0
+    pid = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 10)
+    with Queue(url(node), "jobs") as queue:
+        assert queue.get().attempts == 0
 
 
 def test_a_program_that_is_not_there_is_refused(run):
