@@ -25,6 +25,8 @@ _MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
 def parse(table: DataFrame, how: Parse) -> DataFrame:
     """Return the table with the fields of `how` in place of its column.
 
+    A field also takes the place of another column of its name.
+
     Raises:
         PySparkException: the column is not there, or the schema is none.
     """
@@ -39,15 +41,22 @@ def parse(table: DataFrame, how: Parse) -> DataFrame:
             parsed = _msgpack(fields)(F.col(how.column))
         case _:
             parsed = _regex(how, fields)
-    others = [F.col(f"`{name}`") for name in table.columns if name != how.column]
-    struct = table.select(*others, parsed.alias(_PARSED))
-    flat = struct.select(*others, f"{_PARSED}.*")
+    others = [name for name in table.columns if name != how.column]
+    struct = table.select(*map(_column, others), parsed.alias(_PARSED))
+    read = struct.schema[_PARSED].dataType
+    assert isinstance(read, StructType)
+    # A message may well have a key of its own.
+    names = {name.lower() for name in read.names}
+    kept = [_column(name) for name in others if name.lower() not in names]
+    flat = struct.select(*kept, f"{_PARSED}.*")
     if how.drop_invalid:
-        read = struct.schema[_PARSED].dataType
-        assert isinstance(read, StructType)
-        has_value = [F.col(f"`{name}`").isNotNull() for name in read.names]
+        has_value = [_column(name).isNotNull() for name in read.names]
         flat = flat.where(reduce(or_, has_value))
     return flat
+
+
+def _column(name: str) -> Column:
+    return F.col(f"`{name}`")
 
 
 def _text(how: Parse) -> Column:

@@ -66,4 +66,6 @@ def test_a_column_becomes_columns(spark, format_name):
         (2, "b", None),
     ]
     valid = parse(table, make(Parse, "p", {**how, "drop_invalid": True}))
+    named = parse(table.selectExpr("*", "'old' AS Name"), make(Parse, "p", how))
+    assert named.columns == ["pointer", "name", "n"]
     assert sorted(row.pointer for row in valid.collect()) == [0, 2]
