@@ -36,14 +36,11 @@ from poe.broker.registry.topic_registry import Trim
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import ActorDead, PoeError, ReadFailed, SyncFailed
 from poe.storage import SegmentOptions, Store, decode_records
-from poe.storage.store import store
 from poe.testing import SimulatedClock, SimulatedSystem
 from torture.checker import Put, Record, Stored
 from torture.layers.simulated_disk import SimulatedDisk
 from torture.workload import START_US, Ack
 
-# However few topics there are, they rest after a stop or a kill.
-store.FEW_TOPICS = 0
 _CLIENTS = 4
 _BYTES_MAX = 1 << 26
 WORK_S_MAX = 0.3

@@ -13,15 +13,12 @@ from random import Random
 from typing import Literal
 
 from poe.storage import Files, Segment, SegmentOptions, Store, decode_records
-from poe.storage.store import store
 from torture.checker import Journal, Put, Record, Sender
 
 START_US = 1_700_000_000_000_000
 _STEP_US = 1_000_000
 _PLAIN_TOPIC = b"t0"
 """Without sequenced puts, for whose sake a full segment is synced before the next one begins."""
-# However few topics there are, they rest after a clean stop.
-store.FEW_TOPICS = 0
 
 Ack = Literal["memory", "flushed", "fsync"]
 Acked = Callable[[Put, int], None]
