@@ -141,7 +141,8 @@ def writer_of(store):
         return store.create_segment(TOPIC, NOW)
     segment = store.topics[TOPIC][-1]
     segment.unseal()
-    return segment
+    # One that has lost its end takes no more.
+    return segment if segment.takes_puts else store.create_segment(TOPIC, NOW)
 
 
 def survivors(store):
