@@ -1,20 +1,33 @@
 """What an option may be, said once, at its field: the check and the help read it there.
 
-class ConnectionOptions:
-frame_timeout: Annotated[float, Range(0, is_above=True, unit="seconds")] = 10.0
+    class ConnectionOptions:
+        frame_timeout: Annotated[float, Range(0, is_above=True, unit="seconds")] = 10.0
 
-def __post_init__(self) -> None:
-check_options(self)
+        def __post_init__(self) -> None:
+            check_options(self)
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from poe.errors import OptionError
+from poe.errors import OptionError, UnknownOption
+
+T = TypeVar("T")
 
 _PLAIN_MAX = 1 << 20
 _NEAR_POWER = 16
@@ -124,6 +137,20 @@ def help_of(kind: type, name: str, text: str, default: object) -> str:
     found = allowed(kind)[name]
     words = f"  [{found}]" if found.range is not None else ""
     return f"{text}{words}  [default: {default}]"
+
+
+def load_options(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Make options of names and values; what is left out has its default.
+
+    Raises:
+        UnknownOption: there is none of one of the names; it lists those there are.
+        OptionError: a value is not allowed.
+    """
+    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    for name in values:
+        if name not in names:
+            raise UnknownOption(name, "one of " + ", ".join(sorted(names)))
+    return kind(**values)
 
 
 def check_options(options: Any, none: str = '"none"') -> None:  # noqa: ANN401 - a dataclass

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Final, Literal, Self
 
-from poe.errors import InvalidGroupName, OptionError, UnknownOption
-from poe.option import Range, check_options
+from poe.errors import InvalidGroupName, OptionError
+from poe.option import Range, check_options, load_options
 from poe.topic_properties import is_reserved
 
 Mode = Literal["ordered", "shared"]
@@ -105,11 +105,7 @@ class GroupOptions:
             UnknownOption: there is no option of one of the names.
             OptionError: a value is not allowed.
         """
-        names = {each.name for each in fields(cls)}
-        for name in values:
-            if name not in names:
-                raise UnknownOption(name, ", ".join(sorted(names)))
-        return cls(**values)
+        return load_options(cls, values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,12 @@
 """What a consumer reads from: the seam between it and the transports, and its options."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self
 
-from poe.errors import OptionError, UnknownOption
-from poe.option import Range, check_options
+from poe.errors import OptionError
+from poe.option import Range, check_options, load_options
 
 Start = int | datetime | Literal["oldest", "newest"] | Mapping[Any, int]
 """Where to begin: behind a pointer, at a time, or behind a pointer for each partition (others at
@@ -135,10 +135,7 @@ class ConsumerOptions:
             UnknownOption: the name of one; it lists those there are.
             OptionError: a value that is not allowed.
         """
-        names = {each.name for each in fields(cls)}
-        for name in arguments.keys() - names:
-            raise UnknownOption(name, "one of " + ", ".join(sorted(names)))
-        return cls(**arguments)
+        return load_options(cls, arguments)
 
     def __post_init__(self) -> None:
         """Reject what cannot be worked with."""

@@ -1,11 +1,11 @@
 """How a queue takes its messages."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
-from poe.errors import OptionError, UnknownOption
-from poe.option import Range, check_options
+from poe.errors import OptionError
+from poe.option import Range, check_options, load_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +48,7 @@ class QueueOptions:
             UnknownOption: the name of one; it lists those there are.
             OptionError: a value that is not allowed.
         """
-        names = {each.name for each in fields(cls)}
-        for name in arguments.keys() - names:
-            raise UnknownOption(name, "one of " + ", ".join(sorted(names)))
-        return cls(**arguments)
+        return load_options(cls, arguments)
 
     def __post_init__(self) -> None:
         """Reject what cannot be worked with."""
