@@ -1,10 +1,10 @@
 """What an option may be, said once, at its field: the check and the help read it there.
 
-    class ConnectionOptions:
-        frame_timeout: Annotated[float, Range(0, is_above=True, unit="seconds")] = 10.0
+class ConnectionOptions:
+frame_timeout: Annotated[float, Range(0, is_above=True, unit="seconds")] = 10.0
 
-        def __post_init__(self) -> None:
-            check_options(self)
+def __post_init__(self) -> None:
+check_options(self)
 """
 
 import math

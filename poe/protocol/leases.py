@@ -198,6 +198,8 @@ class Lease(NamedTuple):
     """Until it ends by itself."""
     lost: tuple[int, ...] = ()
     """Leases that the request told of, and that the member does not hold any more."""
+    why: str = ""
+    """Where nothing came: what keeps messages back, a limit or a pause; else empty."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

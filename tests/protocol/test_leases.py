@@ -108,7 +108,7 @@ def test_a_reply_has_its_lease_and_its_records():
         pointer.to_bytes(7) + offset.to_bytes(5)
         for pointer, offset in [(int(each) >> 40, int(each) & (1 << 40) - 1) for each in entries]
     )
-    lease = Lease(5, b"jobs", 3, 9, 1, 29.5, (1, 2))
+    lease = Lease(5, b"jobs", 3, 9, 1, 29.5, (1, 2), "")
     frame = LeaseReply.head(lease, packed, len(data), 7) + data
     assert int.from_bytes(frame[:4]) == len(frame) - 4
     reply = LeaseReply.decode(memoryview(frame)[6:])

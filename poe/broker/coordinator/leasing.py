@@ -6,6 +6,7 @@ connection sends it from the file. Who finds nothing may wait; one actor a unit 
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -16,7 +17,7 @@ from poe.broker.coordinator.unit_watch import News, UnitWatch
 from poe.broker.groups.lease import Want
 from poe.broker.groups.state import GroupState
 from poe.broker.requests.request_handler import WAIT_SLICE_S, RequestHandler
-from poe.errors import CorruptRecord, PoeError
+from poe.errors import CorruptRecord, GroupFenced, PoeError
 from poe.protocol.leases import Failed, Lease, LeaseRequest
 from poe.record import ENTRY_BYTES
 from poe.storage import IndexedSlice
@@ -90,7 +91,7 @@ class Leasing:
             timer = self._actor.send_after(wait_s, LeasePollEnded(caller))
             self._polls[caller] = _Poll(request, lost, timer)
             return NO_REPLY
-        return leased or Leased(Lease(lost=lost), None)
+        return leased or self._nothing(request, lost)
 
     @property
     def has_work(self) -> bool:
@@ -127,7 +128,7 @@ class Leasing:
                 self._actor.reply_error(caller, error)
                 continue
             if leased is None and not self._handler.is_wanted:  # the node is about to stop
-                leased = Leased(Lease(lost=poll.lost), None)
+                leased = self._nothing(poll.request, poll.lost)
             if leased is not None:
                 self._end(caller)
                 self._actor.reply(caller, leased)
@@ -144,9 +145,16 @@ class Leasing:
     def end_poll(self, caller: Call) -> None:
         """Tell a member that nothing has come in its time."""
         if caller in self._polls:
-            lost = self._polls[caller].lost
+            request, lost, _ = self._polls[caller]
             self._end(caller)
-            self._actor.reply(caller, Leased(Lease(lost=lost), None))
+            self._actor.reply(caller, self._nothing(request, lost))
+
+    def _nothing(self, request: LeaseRequest, lost: tuple[int, ...]) -> Leased:
+        """Return that nothing has come, and what of the group keeps it back."""
+        why = None
+        with suppress(GroupFenced):  # its next request is told so
+            why = self._state.shared.why_nothing(request.member)
+        return Leased(Lease(lost=lost, why="" if why is None else str(why)), None)
 
     def hear(self, news: News) -> None:
         """Hear that a unit may have more."""

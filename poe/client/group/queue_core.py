@@ -115,6 +115,7 @@ class QueueCore:
         self._leases: dict[int, HeldLease] = {}
         self._ready: deque[HeldLease] = deque()
         self._counts: Counter[str] = Counter()
+        self._why = ""
         self._is_closed = False
         self._failure: PoeError | None = None
 
@@ -384,6 +385,7 @@ class QueueCore:
         limits = options.batch, options.fetch_bytes, _WAIT_S
         reply = await self._send(self._lease_socket.call, told, *limits)
         lease = HeldLease(reply.lease, reply.records, time.monotonic())
+        self._tell_why(reply.lease.why)
         if not lease.id:
             return
         if lease.topic not in self._envelopes:
@@ -396,6 +398,12 @@ class QueueCore:
         if lease.has_outcomes:
             self._ended.set()
         self._wake_all()
+
+    def _tell_why(self, why: str) -> None:
+        """Say in the log what keeps messages back, once each time that it is something else."""
+        if why and why != self._why:
+            _log.warning("nothing is handed out: %s", why)
+        self._why = why
 
     async def _has_envelope(self, topic: bytes) -> bool:
         if self._options.envelope is not None:

@@ -292,6 +292,27 @@ def test_who_waits_and_is_silent_is_a_member_no_longer_than_its_session(queue):
     assert only["id"] == BOB
 
 
+def test_who_gets_nothing_is_told_what_keeps_it_back(queue):
+    queue.join(ANN, leases_max=1)
+    assert queue.ask(ANN)[0].why == ""  # there is nothing
+    queue.put(2)
+    queue.ask(ANN, limit=1)
+    for wait_s in (0.0, 1.0):
+        assert "leases_max" in told_after(queue, wait_s).why
+    queue.sim.node.control("group_pause", group="workers")
+    assert "is paused" in queue.ask(ANN)[0].why
+
+
+def told_after(queue, wait_s):
+    """What a member is told that waits for nothing."""
+    answers: list[Any] = []
+    asked = LeaseRequest("workers", ANN, 10, 1 << 20, wait_s)
+    ref = queue.sim.system.start(Leases, queue.sim.routes)
+    queue.sim.system.start(Waiter, ref, asked, answers)
+    queue.sim.advance(wait_s + 0.1)
+    return answers[0][0]
+
+
 def test_what_was_given_back_is_for_who_waits(queue):
     queue.put(1)
     queue.join(ANN)
