@@ -5,6 +5,7 @@ what the group says with what must be. Time is simulated. The log is what the co
 after a power cut the end of it may be missing, which those who were answered do not know.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ def member_id(number: int) -> bytes:
     return b"%016d" % number
 
 
-class World:
+class World(ABC):
     """A group and its log.
 
     Always: `state` has the same snapshot as the log makes anew.
@@ -57,9 +58,9 @@ class World:
         """Those that the group counts as members, by number."""
         self._heard_us: dict[int, int] = {}
 
+    @abstractmethod
     def units(self) -> dict[bytes, list[bytes]]:
         """The units of each topic."""
-        raise NotImplementedError
 
     def end_step(self) -> None:
         """Write what has changed, and compare."""

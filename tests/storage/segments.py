@@ -1,8 +1,9 @@
 """What the tests of storage share: a folder with one topic, and ways to read all of a segment."""
 
+import random
 from pathlib import Path
 
-from poe.storage import RealFiles, Segment, SegmentOptions, decode_records
+from poe.storage import RealFiles, Segment, SegmentOptions, Store, decode_records
 
 NOW = 1_700_000_000_000_000
 FOLDER = "topics/t"
@@ -59,3 +60,19 @@ def wait_for_line(program):
 def some_of(size: int) -> range:
     """Return one in seven numbers below a size: over a few records, each byte of a record."""
     return range(0, size, 7)
+
+
+ENDS = ["none", "stop", "kill", "power cut"]
+
+
+def started_again(disk, store, how):
+    """End a server in one of `ENDS`, and start another one; with none it goes on."""
+    if how == "none":
+        return store
+    if how == "stop":
+        store.close()
+    if how == "power cut":
+        disk.cut_power(random.Random(1))
+    else:
+        disk.kill()
+    return Store.open(disk.files())

@@ -25,13 +25,13 @@ from tests.storage.ordinals import (
     newest_writer,
     put,
 )
+from tests.storage.segments import ENDS, started_again
 from torture.layers.crash_state import after_kill, store_after_power_cut
 from torture.layers.memory import MemoryFiles
 from torture.layers.recorder import Recorder
 from torture.layers.simulated_disk import SimulatedDisk
 
 FOLDER = "topics/t"
-ENDS = ["none", "stop", "kill", "power cut"]
 
 
 @pytest.fixture
@@ -40,17 +40,11 @@ def disk():
 
 
 def again(disk, store, how):
-    """End a server in one of the ways there are, and start another one."""
-    if how == "stop":
-        store.close()
-        disk.kill()
-    elif how == "kill":
-        disk.kill()
-    elif how == "power cut":
+    """End a server, whose messages are durable, and start another one."""
+    if how == "power cut":
         for segment in store.topics.get(TOPIC, []):
             segment.sync()
-        disk.cut_power(random.Random(1))
-    return store if how == "none" else Store.open(disk.files())
+    return started_again(disk, store, how)
 
 
 def destroy(store, count, topic=TOPIC):

@@ -34,29 +34,17 @@ from poe.storage.store.property_file import (
 )
 from poe.topic_properties import TopicProperties
 from tests.storage.faulty_files import FaultyFiles
+from tests.storage.segments import ENDS, started_again
 from torture.layers.simulated_disk import SimulatedDisk
 from torture.layers.watched import Failing
 
 NOW = 1_000_000
 STEP = 1_000
-ENDS = ["none", "stop", "kill", "power cut"]
 
 
 @pytest.fixture
 def disk():
     return SimulatedDisk()
-
-
-def end(disk, store, how):
-    """End a server in one of the ways there are, and start another one."""
-    if how == "stop":
-        store.close()
-        disk.kill()
-    elif how == "kill":
-        disk.kill()
-    elif how == "power cut":
-        disk.cut_power(random.Random(1))
-    return store if how == "none" else Store.open(disk.files())
 
 
 def fill(store, topic, count=1, begin=NOW):
@@ -85,7 +73,7 @@ def test_what_was_made_and_changed_is_known(disk, how):
     store = Store.open(disk.files())
     made = store.create_topic(b"t", TopicProperties(partitions=3, envelope=True), NOW)
     altered = store.properties.alter(b"t", {"partitions": 4, "ack": "fsync"})
-    store = end(disk, store, how)
+    store = started_again(disk, store, how)
     found = store.properties.of(b"t")
     assert found == altered
     assert (found.id, found.created_us, found.version) == (made.id, NOW, 2)
@@ -101,14 +89,14 @@ def test_a_topic_that_a_put_has_made_takes_no_room_and_is_the_same_after_its_old
     before = store.properties.of(b"t")
     assert (before.created_us, before.version) == (NOW, 0)
     assert before.properties == TopicProperties()
-    store = end(disk, store, how)
+    store = started_again(disk, store, how)
     assert store.properties.of(b"t") == before
     assert disk.memory.size(PROPERTY_FILE) is None
     destroy(store, b"t", 0, 1)
-    store = end(disk, store, how)
+    store = started_again(disk, store, how)
     assert store.properties.of(b"t") == before
     destroy(store, b"t", 0)
-    store = end(disk, store, how)
+    store = started_again(disk, store, how)
     assert store.properties.of(b"t") == before
     assert disk.memory.size(PROPERTY_FILE) < FILE_HEADER_BYTES + 50
 
@@ -120,7 +108,7 @@ def test_a_topic_that_was_deleted_and_made_anew_is_another(disk, how):
     ids = {store.properties.of(b"t").id}
     destroy(store, b"t", 0)
     destroy(store, b"t", 0, 1)
-    store = end(disk, store, how)
+    store = started_again(disk, store, how)
     with pytest.raises(UnknownTopic):
         store.properties.of(b"t")
     fill(store, b"t", 1)
@@ -128,7 +116,7 @@ def test_a_topic_that_was_deleted_and_made_anew_is_another(disk, how):
     store.properties.alter(b"t", {"ack": "fsync"})
     delete(store, b"t")
     ids.add(store.create_topic(b"t", TopicProperties(), 0).id)
-    store = end(disk, store, how)
+    store = started_again(disk, store, how)
     delete(store, b"t")
     fill(store, b"t", 1)
     assert store.properties.of(b"t").properties == TopicProperties()
@@ -153,7 +141,7 @@ def test_a_topic_that_rests_is_described_without_a_look_at_its_folder(disk, monk
     store = Store.open(disk.files())
     fill(store, b"t", 2)
     before = store.properties.of(b"t")
-    store = end(disk, store, "stop")
+    store = started_again(disk, store, "stop")
     assert b"t" in store.topics.resting
     assert store.properties.of(b"t") == before
     assert b"t" in store.topics.resting
@@ -253,7 +241,7 @@ def test_topics_are_taken_over_as_the_partitions_that_they_were_meant_for(disk, 
     fill(store, b"t-2", begin=NOW + 5)
     fill(store, b"t-0", begin=NOW + 7)
     made = store.properties.adopt(b"t", TopicProperties(partitions=3, envelope=True))
-    store = end(disk, store, how)
+    store = started_again(disk, store, how)
     found = store.properties.of(b"t")
     assert found == made
     assert found.created_us == NOW + 5
