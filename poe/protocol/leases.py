@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from struct import Struct
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 
@@ -178,7 +178,7 @@ def _check_seconds(name: str, value: object) -> None:
         _refuse(name, value, "seconds, 0 or more")
 
 
-def _refuse(name: str, value: object, allowed: str) -> None:
+def _refuse(name: str, value: object, allowed: str) -> NoReturn:
     msg = f"{name} is {value!r:.60}; send {allowed}"
     raise ValueError(msg)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from poe.actors import Call
 from poe.actors.server_cell import ServerCell
@@ -95,7 +95,7 @@ async def ask_group(
 
 
 def begin_lease(cell: ServerCell, request: LeaseRequest, room: Room) -> Call | None:
-    """Make the call that a lease usually takes; None where the group does not run.
+    """Make the call that a lease usually takes; None where it does not run, or much is asked for.
 
     Mostly it is done at once, and its value a lease and its messages. `lease_messages` goes on from
     it if not.
@@ -266,28 +266,28 @@ def _member(arguments: Arguments) -> bytes:
     member = arguments.get("member")
     if not isinstance(member, bytes) or len(member) != MEMBER_BYTES:
         _refuse("member", member, f"{MEMBER_BYTES} bytes, drawn at random")
-    return member  # type: ignore[return-value]  # it was just looked at
+    return member
 
 
 def _text(arguments: Arguments, name: str, default: str | None = None) -> str:
     value = arguments.get(name, default)
     if not isinstance(value, str):
         _refuse(name, value, "text")
-    return value  # type: ignore[return-value]  # it was just looked at
+    return value
 
 
 def _bytes(arguments: Arguments, name: str) -> bytes:
     value = arguments.get(name, b"")
     if not isinstance(value, bytes):
         _refuse(name, value, "bytes")
-    return value  # type: ignore[no-any-return]  # it was just looked at
+    return value
 
 
 def _map(arguments: Arguments, name: str) -> dict[Any, Any]:
     value = arguments.get(name, {})
     if not isinstance(value, dict):
         _refuse(name, value, "a map")
-    return value  # type: ignore[no-any-return]  # it was just looked at
+    return value
 
 
 def _names(arguments: Arguments, name: str) -> tuple[bytes, ...]:
@@ -301,7 +301,7 @@ def _name(name: str, value: object) -> bytes:
     value = value.encode() if isinstance(value, str) else value
     if not isinstance(value, bytes) or not value:
         _refuse(name, value, "bytes or text of length 1 or more")
-    return value  # type: ignore[return-value]  # it was just looked at
+    return value
 
 
 def _pointer(value: object) -> int:
@@ -310,6 +310,6 @@ def _pointer(value: object) -> int:
     return value
 
 
-def _refuse(name: str, value: object, allowed: str) -> None:
+def _refuse(name: str, value: object, allowed: str) -> NoReturn:
     msg = f"argument {name} is {value!r:.80}; send {allowed}"
     raise RemoteProtocolError(msg)
