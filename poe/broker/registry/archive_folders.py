@@ -38,6 +38,10 @@ class ArchiveFolders:
         """Return where a topic is archived; None where it is not, as the node's own are not."""
         return self.named.get(topic, None if is_reserved(topic) else self.others)
 
+    def archives(self, topic: bytes) -> bool:
+        """Return whether a topic is archived."""
+        return self.folder(topic) is not None
+
     def folders(self) -> list[Path]:
         """Return all folders, sorted."""
         return sorted({each for each in (self.others, *self.named.values()) if each is not None})

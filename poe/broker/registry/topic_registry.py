@@ -208,9 +208,7 @@ class TopicRegistry(GenServer):
                 await self._opening.open(topic)
         self._tick_later()
         jumps = JumpWatch(self._store.newest_pointer(), self._clock.now_us())
-        archives = parts.archives
-        has_archive = lambda topic: archives.folder(topic) is not None  # noqa: E731 - one line
-        self._expiry = Expiry(jumps, has_archive, parts.unread_floor)
+        self._expiry = Expiry(jumps, parts.archives.archives, parts.unread_floor)
         self._resting_by_age = [] if options.max_age is None else _by_age(self._store)
         self._resting_large = self._find_large()
         self._expiry_timer: Timer | None = None
