@@ -162,6 +162,7 @@ class TopicsMachine(RuleBasedStateMachine):
         except PoeError:
             pass
         self.disk.failing = Failing()
+        known = set(self.store.topics)
         self.disk.cut_power(random.Random(seed)) if is_power_cut else self.disk.kill()
         self.store = Store.open(self.disk.files())
         found = self.store.properties.find(topic)
@@ -172,6 +173,8 @@ class TopicsMachine(RuleBasedStateMachine):
         if found is not None:
             self.take(topic, found)
         self.forget_lost()
+        if is_power_cut:
+            self.take_back(known)
 
     # ---- what must hold -------------------------------------------------------------------------
 
@@ -192,7 +195,7 @@ class TopicsMachine(RuleBasedStateMachine):
     def an_id_is_that_of_one_topic_for_ever(self):
         for topic in self.held:
             found = self.store.properties.of(topic)
-            if self.store.properties.holder(topic) is not None:
+            if topic in self.described or self.store.properties.holder(topic) is not None:
                 self.held[topic] = None
                 continue
             known = self.held[topic]
@@ -241,6 +244,12 @@ class TopicsMachine(RuleBasedStateMachine):
         for name in [each for each in self.held if each not in self.store.topics]:
             del self.held[name]
             self.retire(name)
+
+    def take_back(self, known):
+        """Know the topics again whose deletion a power cut has undone, and so their ids."""
+        for name in self.store.topics.keys() - known:
+            self.held[name] = None
+            self.retired.clear()
 
     def assert_unknown(self, topic):
         part = partition_of(topic)

@@ -119,7 +119,8 @@ class NumberedTopic:
         for ordinal in lost:
             del self.given[ordinal]
         # What was lost in front of a segment leaves its ordinals out.
-        self._is_whole = self._is_whole and is_synced
+        if not is_synced:
+            self._is_whole, self._has_lost = False, True
 
     def damage(self, what: Damage, random: Random) -> None:
         """Stop the server, damage one segment, and start it again."""

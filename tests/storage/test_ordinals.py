@@ -307,6 +307,32 @@ def test_behind_a_segment_that_is_gone_all_ordinals_stay(tmp_path, number):
         store.close()
 
 
+@pytest.mark.parametrize("damaged", [None, 0, 1])
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_what_was_put_onto_a_segment_in_a_later_life_counts_when_it_is_gone(
+    tmp_path, damaged, is_killed
+):
+    """What the store noted of it when that life began says nothing of its end."""
+    paths = closed_folder(tmp_path)
+    if damaged is not None:
+        flip(paths[damaged], 15)
+        beside(paths[damaged], "index").unlink()
+    Store.open(tmp_path).close()
+    store = Store.open(tmp_path)
+    put(newest_writer(store), 40, 3)
+    if is_killed:
+        store.topics[TOPIC][-1].flush()
+        (tmp_path / "store.lock").rename(tmp_path / "lock of the dead")
+    else:
+        store.close()
+    for suffix in ("data", "index", "sum", "lock"):
+        beside(paths[-1], suffix).unlink(missing_ok=True)
+    store = Store.open(tmp_path)
+    newest = newest_writer(store)
+    assert newest.base >= 43
+    assert newest.append([b"43"], NOW) > NOW + 42
+
+
 @pytest.mark.parametrize("is_put_onto", [True, False])
 def test_an_end_that_is_lost_keeps_its_ordinals(tmp_path, is_put_onto):
     """The sums tell how many there were; nobody may have put anything before the next start."""

@@ -331,8 +331,23 @@ def test_whatever_step_is_the_last_what_was_answered_counts(seed, is_power_cut):
             each: store.properties.of(each).properties for each in store.properties.described()
         }
         assert found in (promised, promised | maybe, {**maybe, **promised}), (step, found)
+        # Whoever has seen it relies on it from then on.
+        disk.cut_power(random.Random(seed))
+        properties = Store.open(disk.files()).properties
+        assert {each: properties.of(each).properties for each in properties.described()} == found
         step += 1
     assert step > 10
+
+
+def test_segments_that_a_power_cut_brings_back_change_nothing_of_a_topic_that_has_their_name(disk):
+    store = Store.open(disk.files())
+    fill(store, b"t", 2)
+    destroy(store, b"t", 0, 1)
+    made = store.create_topic(b"t", TopicProperties(partitions=2), NOW * 2)
+    disk.cut_power(random.Random(1))
+    store = Store.open(disk.files())
+    destroy(store, b"t", 0)
+    assert store.properties.of(b"t") == made
 
 
 @pytest.mark.parametrize("operation", ["write_at", "sync"])
@@ -366,7 +381,7 @@ def test_where_the_begin_of_a_topic_cannot_be_noted_nothing_of_it_goes(tmp_path)
 
 def written(tmp_path, count):
     """Write so many notes; return the path of the file, and where each begins."""
-    file = PropertyFile(RealFiles.at(tmp_path), b"s" * 16, is_after_power_cut=False)
+    file = PropertyFile(RealFiles.at(tmp_path), b"s" * 16)
     path = tmp_path / PROPERTY_FILE
     begins = []
     for number in range(count):

@@ -119,7 +119,7 @@ class TopicProducer(GenServer):
         self._is_retrying = False
         self._refresh: Timer | None = None
         self._down_since_s: float | None = None
-        self._logged = ""
+        self._logged: set[type[PoeError]] = set()
         self._next_log_s = 0.0
         self._backlogs = 0
         self._last_backlog_s = self.monotonic_s()
@@ -333,8 +333,11 @@ class TopicProducer(GenServer):
                 self._down_since_s = now_s
             else:
                 self._observer.topic_event(Event.WORKER_STILL_DOWN, topic.topic, error)
-            if str(error) != self._logged or now_s >= self._next_log_s:
-                self._logged, self._next_log_s = str(error), now_s + _LOG_S
+            if now_s >= self._next_log_s:
+                self._logged.clear()
+                self._next_log_s = now_s + _LOG_S
+            if type(error) not in self._logged:
+                self._logged.add(type(error))
                 _log.warning("topic %s: %s; trying again", short_repr(topic.topic), error)
         if not self._is_retrying:
             self._is_retrying = True

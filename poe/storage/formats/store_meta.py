@@ -17,7 +17,8 @@ events (big endian):
     timestamp   u64    of the segment; of REST, when the folder of the topic was changed last
     numbers     u64 ×5 of SEAL: bytes, records, first and last pointer, bytes of the sum file;
                        else 0
-    chain       u64    of the last entry of the sums; of other events than SEAL 0
+    chain       u64    of the last entry of the sums; of other events than SEAL 0, and of a damaged
+                       segment, whose sum file has no bytes then: it is looked at anew
     topic       bytes
     hash        u64    of the bytes before and of the store id
 """

@@ -87,6 +87,7 @@ class Segment:
     """
 
     __slots__ = (
+        "_damage_before",
         "_failure",
         "_files",
         "_is_at_rest",
@@ -97,7 +98,6 @@ class Segment:
         "base_maybe",
         "count",
         "damage",
-        "damaged_path",
         "durability",
         "given_pointer",
         "is_retry",
@@ -143,7 +143,8 @@ class Segment:
         # The next pointer exceeds it; only while the segment is empty it is of no message.
         self.last_pointer = extent.pointer_high if extent.count else self.timestamp - 1
         self.damage = extent.damage
-        self.damaged_path = self.path  # of a segment before this one, where that is damaged
+        self._damage_before: tuple[str, str] | None = None
+        """The path of a segment before this one that is damaged, and what was found there."""
         self._sums = extent.sums
         if extent.count and extent.sums is not None:
             self._verify()
@@ -587,7 +588,7 @@ class Segment:
         extent = self._files.recover(mode, is_thorough=True, base=base)
         if extent is None:
             raise ReadFailed(self.path, "its files are gone, or were those of another segment")
-        known_damage = self.damage  # of the segments before it, too
+        known_damage = self.damage
         self._take(extent)
         self.skip_to(0, next_ordinal)
         self.damage += known_damage
@@ -749,9 +750,7 @@ class Segment:
             self.last_pointer = max(self.last_pointer, before.last_pointer)
         if self.receipts is None:
             self.receipts = before.receipts
-        if before.damage:
-            self.damage = before.damage + self.damage
-            self.damaged_path = before.damaged_path
+        self._damage_before = before._first_damage()  # noqa: SLF001 - its own class
 
     def hibernate(self) -> None:
         """Write what waits and close the files; the next request opens them again by itself.
@@ -804,8 +803,14 @@ class Segment:
         Raises:
             TopicDamaged: with `recovery="strict"`, it was found to be damaged.
         """
-        if self.damage and self.options.recovery == "strict":
-            raise TopicDamaged(self.damaged_path, self.damage[0])
+        damage = self._first_damage()
+        if damage and self.options.recovery == "strict":
+            raise TopicDamaged(*damage)
+
+    def _first_damage(self) -> tuple[str, str] | None:
+        """Return which segment is damaged, this one or one before it, and what was found there."""
+        own = (self.path, self.damage[0]) if self.damage else None
+        return self._damage_before or own
 
     # ---- files -----------------------------------------------------------------------------------
 

@@ -159,13 +159,13 @@ class SegmentFiles:
         return FileHeader.decode(sums.read_at(FILE_HEADER_BYTES, 0), self.path + "_sum", SUM_MAGIC)
 
     def note_sealed(self, extent: Extent) -> None:
-        """Note for the next start what a closed segment holds, unless it is damaged."""
+        """Note for the next start what a closed segment holds; a damaged one is looked at anew."""
         sums = extent.sums
-        if sums is None or extent.damage:
+        if sums is None:
             return
         numbers = extent.size_bytes, extent.count, extent.pointer_low, extent.pointer_high
-        place = self.topic, self.timestamp
-        event = Event(Kind.SEAL, *place, *numbers, sums.size_bytes, sums.chain)
+        end = (0, 0) if extent.damage else (sums.size_bytes, sums.chain)
+        event = Event(Kind.SEAL, self.topic, self.timestamp, *numbers, *end)
         if event != self._last_event():  # as after a start, where nothing has come since
             self._note(event)
 

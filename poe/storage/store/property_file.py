@@ -263,8 +263,18 @@ class PropertyFile:
 
     __slots__ = ("_compact_at_bytes", "_files", "_has_rest", "_is_synced", "_size_bytes", "known")
 
-    def __init__(self, files: Files, store_id: bytes, *, is_after_power_cut: bool) -> None:
+    def __init__(
+        self,
+        files: Files,
+        store_id: bytes,
+        *,
+        was_closed: bool = True,
+        is_after_power_cut: bool = False,
+    ) -> None:
         """Read the notes; after a power cut, those that were not synced yet may be torn.
+
+        Where the last server has not closed the store, they are written anew, since whoever reads
+        them relies on them: the last of them may have been refused by the disk.
 
         Notes of a store of another id count, too: the file that tells the store's may be lost.
 
@@ -279,6 +289,12 @@ class PropertyFile:
         self._compact_at_bytes = _COMPACT_BYTES_MIN
         self.known = KnownTopics(store_id)
         self._read(is_after_power_cut=is_after_power_cut)
+        if not was_closed and self._size_bytes:
+            self._size_bytes, self._is_synced = 0, False
+            try:
+                self.sync()
+            except StorageError as error:  # each note begins with another attempt
+                _log.warning("%s may not survive a power cut: %s", PROPERTY_FILE, error)
 
     def note(self, note: PropertyNote) -> None:
         """Write a note, which counts at once, and survives a power cut from the next `sync` on.

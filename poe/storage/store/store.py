@@ -113,7 +113,12 @@ class Store:
         self._lock: OpenFile | None = lock
         self._meta = meta
         self._options = options
-        notes = PropertyFile(files, meta.store_id, is_after_power_cut=meta.is_after_power_cut)
+        notes = PropertyFile(
+            files,
+            meta.store_id,
+            was_closed=meta.was_closed,
+            is_after_power_cut=meta.is_after_power_cut,
+        )
         self._reader = _TopicReader(
             files, self._folders, options, meta, self.reserve, self.removals, notes.known
         )
@@ -467,7 +472,9 @@ class Store:
         gone = self._meta.live.keys() - known
         removed = {key for key in gone if self._is_noted_as_removed(*key)}
         for lost in sorted(self._meta.keep_only(known, removed), key=lambda each: each.timestamp):
-            _note_lost(self.removals, lost, self.topics.loaded, begun_us)
+            _note_lost(
+                self.removals, lost, self.topics.loaded, begun_us, is_exact=self._meta.was_closed
+            )
         unknown_high = max(begun_us, self.newest_pointer())
         self.removals.begin(self.topics, unknown_high, is_known=is_known)
         self.properties.begin()
@@ -546,7 +553,8 @@ class _TopicReader:
         now_us = 0
         with contextlib.suppress(OSError):
             now_us = self._files.modified_us(META_FILE) or 0
-        _note_lost(self._removals, lost, {topic: segments}, now_us)
+        # Of one that a server had left open, the start has seen the lock.
+        _note_lost(self._removals, lost, {topic: segments}, now_us, is_exact=True)
 
     def options_of(self, topic: bytes) -> SegmentOptions:
         """Return how the segments of a topic store messages."""
@@ -581,16 +589,24 @@ def _begin(files: Files, owner: str) -> tuple[StoreMeta, bool]:
 
 
 def _note_lost(
-    removals: Removals, lost: Event, topics: dict[bytes, list[Segment]], now_us: int
+    removals: Removals,
+    lost: Event,
+    topics: dict[bytes, list[Segment]],
+    now_us: int,
+    *,
+    is_exact: bool,
 ) -> None:
-    """Note that the files of a segment are gone, of which `lost` is the store's last event."""
+    """Note that the files of a segment are gone, of which `lost` is the store's last event.
+
+    `is_exact`: no server has died since, that may have put more onto it.
+    """
     topic = topic_in(os.fsdecode(lost.topic))
     if topic is None:
         return
     first, last, count = lost.pointer_low, lost.pointer_high, lost.record_count
     segments = topics.get(topic, [])
     later = [each.timestamp for each in segments if each.timestamp > lost.timestamp]
-    if lost.kind is not Kind.SEAL:
+    if lost.kind is not Kind.SEAL or not (is_exact or later):
         # It was written to, and nobody knows how much: as much as had room.
         first, last = lost.timestamp, max(min(later, default=now_us) - 1, lost.timestamp)
         count = last - first + 1

@@ -197,7 +197,9 @@ class TopicDescriptions:
             if topic in known.begun and segments:
                 self._file.note(PropertyNote(GONE, topic))
             return
-        is_told = topic in known.begun or known.holder(topic) is not None
+        # Of a described name, too, there may be segments of its own: a power cut brings them back.
+        is_described = topic in known.described or known.holder(topic) is not None
+        is_told = topic in known.begun or is_described
         if segments[0].timestamp in removed_us and not is_told:
             self._file.note(PropertyNote(BEGUN, topic, segments[0].timestamp))
 

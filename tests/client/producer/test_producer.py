@@ -471,7 +471,7 @@ def test_a_server_without_room_is_asked_less_and_less_often_and_its_reason_is_to
         first.produce_sync("t", b"0")
         delivery = second.produce_async("t", b"1")
         begun_s = time.monotonic()
-        wait_until(lambda: any(each.id > 4 for each in second.info("t").workers))
+        wait_until(lambda: any(each.id > 4 for each in second.info("t").workers), timeout_s=30)
         assert time.monotonic() - begun_s > 0.1 + 0.2
         assert "connections_max" in str(second.info("t").last_error)
         with pytest.raises((BrokerDown, CallTimeout, DeliveryTimeout), match="connections_max"):
