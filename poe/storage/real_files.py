@@ -67,7 +67,7 @@ _syncfs = _find_syncfs()
 class RealFile:
     """An open file on disk; owns its descriptor and closes it when nobody refers to it any more."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("__weakref__", "_fd")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

@@ -8,11 +8,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from poe.actors import NO_REPLY, ActorRef, Call, GenServer, Timer
-from poe.broker.appendix.message import GetRange
 from poe.broker.coordinator.dead_letters import DeadLetters
+from poe.broker.coordinator.look_ahead import LookAhead
 from poe.broker.coordinator.unit_watch import News, UnitWatch
 from poe.broker.groups.lease import Want
 from poe.broker.groups.state import GroupState
@@ -55,13 +55,25 @@ class Leasing:
     Always: who waits is in `_polls`, first come, first served.
     """
 
-    __slots__ = ("_actor", "_dead_letters", "_handler", "_polls", "_state", "_watched", "_watches")
+    __slots__ = (
+        "_actor",
+        "_ahead",
+        "_dead_letters",
+        "_handler",
+        "_polls",
+        "_shared",
+        "_state",
+        "_watched",
+        "_watches",
+    )
 
     def __init__(self, actor: GenServer, handler: RequestHandler, state: GroupState) -> None:
         self._actor = actor
         self._handler = handler
         self._state = state
+        self._shared = state.shared
         self._dead_letters = DeadLetters(handler, state)
+        self._ahead = LookAhead()
         self._polls: dict[Call, _Poll] = {}
         self._watches: dict[bytes, ActorRef] = {}
         self._watched: set[bytes] = set()
@@ -74,7 +86,7 @@ class Leasing:
             GroupFenced: it is no member.
             PoeError: messages cannot be read.
         """
-        shared = self._state.shared
+        shared = self._shared
         lost: tuple[int, ...] = ()
         if request.done or request.failed:
             lost = tuple(shared.acknowledge(request.done, request.failed, now_us))
@@ -96,7 +108,7 @@ class Leasing:
     @property
     def has_work(self) -> bool:
         """Whether somebody waits for messages, or messages are to be buried."""
-        return bool(self._polls) or self._state.shared.next_dying() is not None
+        return bool(self._polls) or self._shared.next_dying() is not None
 
     async def go_on(self, now_us: int, write: Callable[[], Awaitable[None]]) -> None:
         """Do what a change, which is written, brings about: `write` writes what that changes.
@@ -119,7 +131,7 @@ class Leasing:
             if caller.is_done:  # who asked is gone
                 self._end(caller)
                 continue
-            if not self._state.shared.has_work:
+            if not self._shared.has_work:
                 continue
             try:
                 leased = await self._find(poll.request, poll.lost, now_us)
@@ -140,7 +152,7 @@ class Leasing:
         lease = leased.lease
         if lease.id:
             given_back = Failed(lease.id, lease.after, lease.last, "release")
-            self._state.shared.acknowledge([], [given_back], now_us)
+            self._shared.acknowledge([], [given_back], now_us)
 
     def end_poll(self, caller: Call) -> None:
         """Tell a member that nothing has come in its time."""
@@ -153,13 +165,13 @@ class Leasing:
         """Return that nothing has come, and what of the group keeps it back."""
         why = None
         with suppress(GroupFenced):  # its next request is told so
-            why = self._state.shared.why_nothing(request.member)
+            why = self._shared.why_nothing(request.member)
         return Leased(Lease(lost=lost, why="" if why is None else str(why)), None)
 
     def hear(self, news: News) -> None:
         """Hear that a unit may have more."""
         self._watched.discard(news.unit)
-        self._state.shared.arrived(news.unit)
+        self._shared.arrived(news.unit)
 
     async def _find(
         self, request: LeaseRequest, lost: tuple[int, ...], now_us: int
@@ -170,11 +182,11 @@ class Leasing:
             GroupFenced: it is no member.
             PoeError: nothing else does, and a unit has just turned out not to be readable.
         """
-        shared, bytes_max = self._state.shared, request.bytes_max
+        shared, bytes_max = self._shared, request.bytes_max
         failure: PoeError | None = None
         while (want := shared.want(request.member, request.limit, bytes_max, now_us)) is not None:
             try:
-                found = await self._read(want)
+                found = self._ahead.take(want) or await self._read(want)
             except CorruptRecord as error:
                 self._skip(want, error, now_us)
                 continue
@@ -200,32 +212,33 @@ class Leasing:
 
     async def _read(self, want: Want) -> IndexedSlice | None:
         """Find messages: mostly by one call, which is done at once."""
-        asked = GetRange(want.after, want.last, want.limit, want.bytes_max)
+        asked, found = self._ahead.question(want), None
         route = self._handler.routes.get(want.unit)
         if route is not None:
             call = self._actor.call(route.reader(want.after), asked, timeout_s=None)
-            if call.is_done and call.value is not None:
-                return cast("IndexedSlice", call.value)
-        return cast("IndexedSlice | None", await self._handler.get_range(want.unit, asked))
+            found = call.value if call.is_done else None
+        if found is None:
+            found = await self._handler.get_range(want.unit, asked)
+        return None if found is None else self._ahead.share(want, found)
 
     def _skip(self, want: Want, error: CorruptRecord, now_us: int) -> None:
         """Go on behind damage: nobody can work on it, and all would wait for it."""
         logger.error("group %s skips damage: %s", self._state.definition.name, error)
         behind = min(max(error.pointer or 0, want.after + 1), want.last)
-        lease = self._state.shared.leased(want, behind, 1, 0, now_us)
+        lease = self._shared.leased(want, behind, 1, 0, now_us)
         if lease is not None:
-            self._state.shared.acknowledge([(lease.id, None)], [], now_us)
+            self._shared.acknowledge([(lease.id, None)], [], now_us)
 
     def _put_aside(self, want: Want, now_us: int) -> None:
         """Have others come before a unit that cannot be read, and try it again in a while."""
-        self._state.shared.put_aside(want, _PAUSE_S, now_us)
+        self._shared.put_aside(want, _PAUSE_S, now_us)
         if want.unit not in self._watched:
             self._watched.add(want.unit)
             self._actor.send_after(_PAUSE_S, News(want.unit))
 
     async def _look_out(self) -> None:
         """Have each unit that has nothing watched, since somebody waits for it."""
-        for unit, pointer in self._state.shared.idle_units():
+        for unit, pointer in self._shared.idle_units():
             if unit in self._watched:
                 continue
             if unit not in self._watches:
