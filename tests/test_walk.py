@@ -13,7 +13,7 @@ LIMITS = {
     "socket get": 10,
     "in-process put": 9,
     "in-process next": 8,
-    "restart": 14,
+    "restart": 12,
     "produce_async_batched": 26,
 }
 """Files entered; of `produce_async_batched` those of the server, too, to which it is sent."""

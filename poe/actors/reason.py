@@ -101,5 +101,10 @@ def reason_text(reason: object) -> str:
     """
     if isinstance(reason, BaseException) and not isinstance(reason, PoeError):
         return type(reason).__name__
-    text = str(reason) if isinstance(reason, PoeError) else short_repr(reason)
+    if isinstance(reason, PoeError):
+        text = str(reason)
+    elif type(reason) is str:  # OTP's words, and other people's
+        text = repr(reason[:REASON_LENGTH_MAX])
+    else:
+        text = short_repr(reason)
     return text if len(text) <= REASON_LENGTH_MAX else text[: REASON_LENGTH_MAX - 1] + "…"

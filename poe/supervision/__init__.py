@@ -34,9 +34,9 @@ from poe.supervision.child_spec import (
     Strategy,
     SupervisorFlags,
 )
-from poe.supervision.child_table import RESTARTING
 from poe.supervision.live_tree import TreeRow, render_tree, tree
 from poe.supervision.partition_supervisor import Partitions, PartitionSupervisor
+from poe.supervision.strategy import RESTARTING
 from poe.supervision.supervisor import Supervisor
 
 __all__ = [

@@ -22,7 +22,7 @@ from poe.errors import ChildRequestRefused, InvalidChildSpec
 from poe.errors.short_text import short_repr
 from poe.supervision.child_key import is_hashable
 from poe.supervision.child_spec import NOT_FOR_INIT, ChildKind, ChildSpec, is_keywords
-from poe.supervision.child_table import Slot
+from poe.supervision.strategy import Slot
 
 ReplyT = TypeVar("ReplyT")
 

@@ -9,8 +9,8 @@ from collections.abc import Hashable
 from poe.actors.reason import is_same
 from poe.errors.short_text import short_repr
 
-_PLAIN_TYPES = frozenset({str, int, bytes, type(None)})
-"""Their comparison and hash raise nothing; such an id is its own key."""
+_PLAIN_LENGTH_MAX = 200
+"""Characters, bytes or bits of an id whose text is taken as it is."""
 
 
 class _Key:
@@ -36,13 +36,25 @@ class _Key:
 
 
 def key_of(child_id: Hashable) -> Hashable:
-    """Return what stands for an id in tables; for one that has no hash, what is like no other."""
-    if type(child_id) in _PLAIN_TYPES:
+    """Return what stands for an id in tables; for one that has no hash, what is like no other.
+
+    Its text is that of the id, and short.
+    """
+    if _is_plain(child_id):
         return child_id
     try:
         return _Key(child_id)
     except Exception:  # noqa: BLE001 - a foreign __hash__
         return object()
+
+
+def _is_plain(child_id: Hashable) -> bool:
+    """Return whether an id is its own key: its comparison, hash and text raise nothing."""
+    if type(child_id) is str or type(child_id) is bytes:
+        return len(child_id) <= _PLAIN_LENGTH_MAX
+    if type(child_id) is int:
+        return child_id.bit_length() <= _PLAIN_LENGTH_MAX
+    return child_id is None
 
 
 def is_hashable(value: object) -> bool:

@@ -8,7 +8,7 @@ dropped: OTP 25 keeps a phantom and crashes on it later (erlang/otp #8215).
 Source: OTP stdlib 4.2, supervisor.erl, the clauses for `?is_simple`.
 """
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
 from poe.actors import KILL, NOPROC, ActorRef, Error, GenServer
@@ -32,7 +32,6 @@ from poe.supervision.child_spec import (
     Strategy,
     SupervisorFlags,
 )
-from poe.supervision.child_table import RESTARTING, CrashRecord
 from poe.supervision.lifecycle import (
     Report,
     has_ended,
@@ -46,7 +45,9 @@ from poe.supervision.lifecycle import (
 )
 from poe.supervision.restart_delays import RestartDelays, RestartDue
 from poe.supervision.strategy import (
+    RESTARTING,
     ChildEnd,
+    CrashRecord,
     RestartHistory,
     Verdict,
     is_crash_report_due,
@@ -101,12 +102,13 @@ class DynamicChildren:
         # After a kill there is nothing left to do but to wait.
         grace_s = None if signal == KILL else template.grace_s
         reasons = await supervisor.call(watcher, AllGone(grace_s), timeout_s=None)
-        failures: defaultdict[str, list[object]] = defaultdict(list)
-        for reason in reasons:
-            if not is_word(reason, NOPROC) and not is_stop_as_told(template, reason):
-                failures[reason_text(reason)].append(reason)
-        for alike in failures.values():
-            report(Report.SHUTDOWN_ERROR, supervisor.ref, template.id, alike[0], len(alike))
+        failures = Counter(
+            reason_text(reason)
+            for reason in reasons
+            if not is_word(reason, NOPROC) and not is_stop_as_told(template, reason)
+        )
+        for why, count in failures.items():
+            report(Report.SHUTDOWN_ERROR, supervisor.ref, template, why, count)
 
     async def on_exit(self, ref: ActorRef, reason: object) -> bool:
         """Handle the exit of a linked actor; an unknown one is ignored."""
@@ -116,8 +118,10 @@ class DynamicChildren:
             return True
         template = self._template
         if is_crash_report_due(template.restart, reason):
-            report(Report.CHILD_TERMINATED, self._supervisor.ref, template.id, reason)
             self.crashes.last_reason = reason_text(reason)
+            report(
+                Report.CHILD_TERMINATED, self._supervisor.ref, template, self.crashes.last_reason
+            )
         verdict = verdict_on_exit(
             ChildEnd(template, reason, significant_left=len(self._instances) > 1),
             self._flags.auto_shutdown,
@@ -152,7 +156,7 @@ class DynamicChildren:
             return True
         self._forget(ref)
         if verdict is Verdict.GIVE_UP:
-            report_give_up(self._supervisor.ref, self._template.id, self._history)
+            report_give_up(self._supervisor.ref, self._template, self._history)
         return verdict not in (Verdict.GIVE_UP, Verdict.AUTO_SHUTDOWN)
 
     async def _restart(self, old_ref: ActorRef) -> None:
@@ -181,7 +185,7 @@ class DynamicChildren:
         """Start an instance as before; as in OTP it fails if it was temporary when it started."""
         supervisor, template = self._supervisor, self._template
         if request is None:
-            report(Report.START_ERROR, supervisor.ref, template.id, _NOT_KEPT)
+            report(Report.START_ERROR, supervisor.ref, template, reason_text(_NOT_KEPT))
             raise ChildStartFailed(template.id, _NOT_KEPT)
         return ref_of(await start(supervisor, template, request.args, request.kwargs))
 

@@ -22,7 +22,6 @@ from poe.actors.gen_server import GenServer
 from poe.actors.message import Cast
 from poe.actors.reason import is_for_program, is_word, reason_text
 from poe.errors import ChildStartFailed, IntensityExceeded, StartFailed
-from poe.errors.short_text import short_repr
 from poe.supervision.child_spec import BRUTAL_KILL, ChildSpec, Started
 from poe.supervision.strategy import RestartHistory, is_stop_as_told
 
@@ -88,14 +87,14 @@ async def start(
         if type(error) is GeneratorExit or is_for_program(error):
             raise  # the supervisor itself is being ended
         reason = error.reason if isinstance(error, StartFailed) else error
-        report(Report.START_ERROR, supervisor.ref, spec.id, reason)
+        report(Report.START_ERROR, supervisor.ref, spec, reason_text(reason))
         raise ChildStartFailed(spec.id, reason) from error
     if started is None:
         return None
     if not isinstance(started, _STARTED):
-        report(Report.START_ERROR, supervisor.ref, spec.id, started)
+        report(Report.START_ERROR, supervisor.ref, spec, reason_text(started))
         raise ChildStartFailed(spec.id, started)
-    report(Report.PROGRESS, supervisor.ref, spec.id)
+    report(Report.PROGRESS, supervisor.ref, spec)
     return started
 
 
@@ -117,7 +116,7 @@ async def stop(supervisor: GenServer, spec: ChildSpec, ref: ActorRef) -> None:
         reason = await supervisor.wait_down(monitor)
     # A child that was gone before it was told to go is no failure of the stop.
     if not is_word(reason, NOPROC) and not is_stop_as_told(spec, reason):
-        report(Report.SHUTDOWN_ERROR, supervisor.ref, spec.id, reason)
+        report(Report.SHUTDOWN_ERROR, supervisor.ref, spec, reason_text(reason))
 
 
 def stop_signal(spec: ChildSpec) -> str:
@@ -144,29 +143,31 @@ def has_ended(supervisor: GenServer, ref: ActorRef) -> bool:
 
 
 def report(
-    kind: Report, supervisor: object, child_id: Hashable, reason: object = None, count: int = 1
+    kind: Report, supervisor: object, spec: ChildSpec, reason: str = "", count: int = 1
 ) -> None:
-    """Log one report, of `count` children alike; progress at level DEBUG, the others at ERROR."""
+    """Log one report, of `count` children alike; progress at level DEBUG, the others at ERROR.
+
+    `reason` is what `reason_text` makes of one.
+    """
     level = logging.DEBUG if kind is Report.PROGRESS else logging.ERROR
     if not logger.isEnabledFor(level):
         return
-    text = "" if reason is None else reason_text(reason)
     fields = {
         "report": str(kind),
         "supervisor": str(supervisor),
-        "child_id": child_id,
-        "reason": text,
+        "child_id": spec.id,
+        "reason": reason,
         "count": count,
     }
     times = "" if count == 1 else f" ({count} times)"
     # An error of ours may name the child itself.
-    child = short_repr(child_id)
-    told = text.removeprefix(f"child {child}: ")
+    child = repr(spec.key)
+    told = reason.removeprefix(f"child {child}: ")
     told = f": {told}" if told else ""
     logger.log(level, "%s: %s of child %s%s%s", supervisor, kind, child, times, told, extra=fields)
 
 
-def report_give_up(supervisor: object, child_id: Hashable, history: RestartHistory) -> None:
+def report_give_up(supervisor: object, spec: ChildSpec, history: RestartHistory) -> None:
     """Log that a supervisor ends because a restart exceeded its intensity."""
-    reason = IntensityExceeded(child_id, len(history), history.period_s)
-    report(Report.SHUTDOWN, supervisor, child_id, reason)
+    reason = IntensityExceeded(spec.id, len(history), history.period_s)
+    report(Report.SHUTDOWN, supervisor, spec, reason_text(reason))

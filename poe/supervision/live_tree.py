@@ -16,7 +16,7 @@ from poe.actors.server_cell import ServerCell
 from poe.errors.short_text import short_repr
 from poe.supervision.api import ChildInfo
 from poe.supervision.child_spec import ChildKind
-from poe.supervision.child_table import RESTARTING
+from poe.supervision.strategy import RESTARTING
 from poe.supervision.supervisor import Supervisor, SupervisorBehaviour
 
 ALIKE_MAX: Final = 20

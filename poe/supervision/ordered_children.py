@@ -30,7 +30,6 @@ from poe.supervision.child_spec import (
     SupervisorFlags,
     check_combination,
 )
-from poe.supervision.child_table import RESTARTING, Child, ChildTable, CrashRecord
 from poe.supervision.lifecycle import (
     Report,
     has_ended,
@@ -43,13 +42,15 @@ from poe.supervision.lifecycle import (
 )
 from poe.supervision.restart_delays import RestartDelays, RestartDue
 from poe.supervision.strategy import (
+    RESTARTING,
+    Child,
     ChildEnd,
+    ChildTable,
+    CrashRecord,
     RestartHistory,
     RestartPlan,
     Verdict,
     is_crash_report_due,
-    is_significant_left,
-    restart_plan,
     verdict_on_exit,
     verdict_on_restart,
 )
@@ -101,15 +102,16 @@ class OrderedChildren:
             return True
         spec = child.spec
         if is_crash_report_due(spec.restart, reason):
-            report(Report.CHILD_TERMINATED, self._supervisor.ref, spec.id, reason)
-            child.crashes.last_reason = self.crashes.last_reason = reason_text(reason)
+            why = reason_text(reason)
+            report(Report.CHILD_TERMINATED, self._supervisor.ref, spec, why)
+            child.crashes.last_reason = self.crashes.last_reason = why
         self._table.set_slot(spec.key, None)
         verdict = verdict_on_exit(
             ChildEnd(
                 spec,
                 reason,
                 # A walk through all children, for those few that the answer matters to.
-                significant_left=spec.significant and is_significant_left(self._table, spec.key),
+                significant_left=spec.significant and self._table.has_other_significant(spec.key),
             ),
             self._flags.auto_shutdown,
             self._history,
@@ -147,12 +149,12 @@ class OrderedChildren:
                 self._delays.begin(key, backoff)
                 self._table.set_slot(key, RESTARTING)
         elif verdict is Verdict.GIVE_UP:
-            report_give_up(self._supervisor.ref, spec.id, self._history)
+            report_give_up(self._supervisor.ref, spec, self._history)
         return verdict not in (Verdict.GIVE_UP, Verdict.AUTO_SHUTDOWN)
 
     async def _stop_group(self, key: Hashable) -> RestartPlan:
         """Stop what is restarted together with a child, and forget who is not started again."""
-        plan = restart_plan(self._flags.strategy, self._table, key)
+        plan = self._table.restart_plan(self._flags.strategy, key)
         for stop_id in plan.stop:
             child = self._table[stop_id]
             await stop(self._supervisor, child.spec, child.slot)

@@ -1,18 +1,19 @@
-"""What to do when a child ends: (end, history, clock) to a verdict, and a verdict to a plan.
+"""What to do when a child ends: children, end, history and clock in; a verdict and a plan out.
 
 This is the whole of OTP's restart logic without a single message: `verdict_on_exit` decides whether
-the child is kept, removed, restarted, or whether the supervisor itself ends; `restart_plan` lists
-which children are stopped and started, in which order. `ordered_children.py` and
-`dynamic_children.py` carry it out. Nothing here waits, sends, or reads a clock.
+the child is kept, removed, restarted, or whether the supervisor itself ends; the table of children
+that have an order lists which are stopped and started, one after the other. `ordered_children.py`
+and `dynamic_children.py` carry it out. Nothing here waits, sends, reads a clock or asks a ref.
 
 Source: OTP stdlib 4.2, supervisor.erl, do_restart/3, restart/3, add_restart/1, do_auto_shutdown/2.
 """
 
 import math
 from collections import deque
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from typing import Final
 
 from poe.actors import KILLED, SHUTDOWN, is_orderly
 from poe.actors.reason import is_word
@@ -23,7 +24,149 @@ from poe.supervision.child_spec import (
     Restart,
     Strategy,
 )
-from poe.supervision.child_table import ChildTable
+
+
+class SlotState(Enum):
+    """What a slot holds that has neither an actor nor nothing."""
+
+    RESTARTING = "restarting"
+
+
+RESTARTING: Final = SlotState.RESTARTING
+"""In place of a ref: a restart of the child failed, and another try is queued."""
+
+Ref = Hashable
+"""The address of a child; opaque to everything that decides."""
+
+Slot = Ref | SlotState | None
+"""How a child is: a ref (running), None (specified, not running) or `RESTARTING`."""
+
+
+@dataclass(slots=True)
+class CrashRecord:
+    """What a supervisor remembers of the crashes of one child, or of all its children together."""
+
+    restarts: int = 0
+    """How often it was started again, alone or with its group."""
+    last_reason: str = ""
+    """Why it last ended or did not start, as in a report; empty before the first time."""
+
+
+@dataclass(slots=True)
+class Child:
+    """One row: what the user asked for, and how it is now."""
+
+    spec: ChildSpec
+    slot: Slot = None
+    crashes: CrashRecord = field(default_factory=CrashRecord)
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether the slot holds a ref; its actor may have ended a moment ago."""
+        return self.slot is not None and self.slot is not RESTARTING
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPlan:
+    """Stop `stop` one after the other, each completely; forget `forget`; then start `start`."""
+
+    stop: tuple[Hashable, ...]
+    forget: tuple[Hashable, ...]
+    """Temporary siblings of a group: stopped, never started again."""
+    start: tuple[Hashable, ...]
+
+
+class ChildTable:
+    """The children of one supervisor by the key of their id, in start order; plain data.
+
+    It finds a child by key and by ref in constant time, so that a supervisor of many children
+    handles an exit as fast as one of three. It is changed only through its methods.
+
+    Invariant: `_by_ref` holds exactly the keys whose slot is a ref.
+    """
+
+    def __init__(self, specs: Iterable[ChildSpec] = ()) -> None:
+        self._by_key: dict[Hashable, Child] = {spec.key: Child(spec) for spec in specs}
+        self._by_ref: dict[Ref, Hashable] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __iter__(self) -> Iterator[Child]:
+        return iter(self._by_key.values())
+
+    def __getitem__(self, key: Hashable) -> Child:
+        return self._by_key[key]
+
+    def get(self, key: Hashable) -> Child | None:
+        """Return the child with this key, or None."""
+        return self._by_key.get(key)
+
+    def find_ref(self, ref: Ref) -> Child | None:
+        """Return the running child with this ref, or None."""
+        return self._by_key[self._by_ref[ref]] if ref in self._by_ref else None
+
+    def ids(self) -> list[Hashable]:
+        """Return the keys of all ids in start order."""
+        return list(self._by_key)
+
+    def add(self, spec: ChildSpec, slot: Slot) -> None:
+        """Append a child as the last in start order; its id must be free."""
+        assert spec.key not in self._by_key
+        self._by_key[spec.key] = Child(spec)
+        self.set_slot(spec.key, slot)
+
+    def set_slot(self, key: Hashable, slot: Slot) -> None:
+        """Record how a child is from now on."""
+        child = self._by_key[key]
+        if child.is_running:
+            del self._by_ref[child.slot]
+        child.slot = slot
+        if child.is_running:
+            self._by_ref[slot] = key
+
+    def merge(self, specs: Iterable[ChildSpec]) -> None:
+        """Take new specs, in their order; children they do not name stay, behind them.
+
+        A child that is named keeps its slot; a new one is not running.
+        """
+        old = self._by_key
+        new = {
+            spec.key: replace(old[spec.key], spec=spec) if spec.key in old else Child(spec)
+            for spec in specs
+        }
+        self._by_key = new | {key: child for key, child in old.items() if key not in new}
+
+    def remove(self, key: Hashable) -> None:
+        """Forget a child and its spec."""
+        self.set_slot(key, None)
+        del self._by_key[key]
+
+    def has_other_significant(self, key: Hashable) -> bool:
+        """Return whether a significant child other than this one runs or is restarting."""
+        return any(
+            child.spec.significant and child.slot is not None and child.spec.key != key
+            for child in self
+        )
+
+    def restart_plan(self, strategy: Strategy, key: Hashable) -> RestartPlan:
+        """List what a restart of a child stops and starts; for a first try and for a retry alike.
+
+        The group of a retry begins at the child that *failed to start*, which need not be the one
+        that crashed: so rest_for_one does not start again what already runs, and one_for_all stops
+        what the failed round had started. Members of the group that were not running are started
+        too: a group restart brings the whole group back to its first state.
+        """
+        if strategy is Strategy.ONE_FOR_ONE:
+            return RestartPlan(stop=(), forget=(), start=(key,))
+        group = self.ids()
+        if strategy is Strategy.REST_FOR_ONE:
+            group = group[group.index(key) :]
+        return RestartPlan(
+            stop=tuple(i for i in reversed(group) if self[i].is_running and i != key),
+            forget=tuple(i for i in group if self[i].spec.restart is Restart.TEMPORARY),
+            start=tuple(i for i in group if self[i].spec.restart is not Restart.TEMPORARY),
+        )
 
 
 class Verdict(Enum):
@@ -87,16 +230,6 @@ class ChildEnd:
     """Another significant child runs or is restarting."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestartPlan:
-    """Stop `stop` one after the other, each completely; forget `forget`; then start `start`."""
-
-    stop: tuple[Hashable, ...]
-    forget: tuple[Hashable, ...]
-    """Temporary siblings of a group: stopped, never started again."""
-    start: tuple[Hashable, ...]
-
-
 def is_restarted(restart: Restart, reason: object) -> bool:
     """Return whether a child that ended by itself with `reason` is started again."""
     if restart is Restart.TRANSIENT:
@@ -139,31 +272,3 @@ def verdict_on_exit(
 def verdict_on_restart(history: RestartHistory, now_s: float) -> Verdict:
     """Decide whether one more try to restart is within the budget, and record it."""
     return Verdict.RESTART if history.allows_restart(now_s) else Verdict.GIVE_UP
-
-
-def is_significant_left(table: ChildTable, ended_key: Hashable) -> bool:
-    """Return whether a significant child other than that of `ended_key` runs or is restarting."""
-    return any(
-        child.spec.significant and child.slot is not None and child.spec.key != ended_key
-        for child in table
-    )
-
-
-def restart_plan(strategy: Strategy, table: ChildTable, key: Hashable) -> RestartPlan:
-    """List what a restart of a child stops and starts; for a first try and for a retry alike.
-
-    The group of a retry begins at the child that *failed to start*, which need not be the one that
-    crashed: so rest_for_one does not start again what already runs, and one_for_all stops what the
-    failed round had started. Members of the group that were not running are started too: a group
-    restart brings the whole group back to its first state.
-    """
-    if strategy is Strategy.ONE_FOR_ONE:
-        return RestartPlan(stop=(), forget=(), start=(key,))
-    group = table.ids()
-    if strategy is Strategy.REST_FOR_ONE:
-        group = group[group.index(key) :]
-    return RestartPlan(
-        stop=tuple(i for i in reversed(group) if table[i].is_running and i != key),
-        forget=tuple(i for i in group if table[i].spec.restart is Restart.TEMPORARY),
-        start=tuple(i for i in group if table[i].spec.restart is not Restart.TEMPORARY),
-    )

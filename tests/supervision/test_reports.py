@@ -1,12 +1,21 @@
 """What supervisors write to the log, and what they leave out (OTP §1.15)."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
 from poe.actors.reason import REASON_LENGTH_MAX, reason_text
 from poe.errors import ChildStartFailed
-from poe.supervision import Restart, Strategy, Supervisor, SupervisorFlags, TerminateChild
+from poe.errors.short_text import TEXT_LENGTH_MAX
+from poe.supervision import (
+    Restart,
+    RestartChild,
+    Strategy,
+    Supervisor,
+    SupervisorFlags,
+    TerminateChild,
+)
 from poe.supervision.api import StartDynamicChild
 from poe.supervision.child_spec import ChildSpec
 from tests.supervision.workers import HANGS, Worker
@@ -106,6 +115,20 @@ def test_dynamic_children_that_end_alike_share_one_report(world, reports, caplog
     world.base.advance(1.0)
     assert caplog.records[0].count == 3
     assert reports() == [("shutdown_error", "t", "'killed'")]
+
+
+@pytest.mark.parametrize(
+    "child_id",
+    ["x" * 10_000, b"\0" * 10_000, 10**5000, ("x" * 10_000,)],
+    ids=["str", "bytes", "int", "tuple"],
+)
+def test_a_huge_id_is_shortened_in_the_line_and_found_all_the_same(world, caplog, child_id):
+    supervisor = world.supervise([replace(world.spec("a"), id=child_id)])
+    assert world.ask(supervisor, TerminateChild(child_id)) is None
+    world.ask(supervisor, RestartChild(child_id))
+    world.end(supervisor, child_id)
+    assert 0 < len(caplog.messages[-1]) < 2 * TEXT_LENGTH_MAX
+    assert caplog.records[-1].child_id == child_id
 
 
 def test_reasons_are_short_and_foreign_exceptions_show_no_text():

@@ -4,17 +4,16 @@ import pytest
 
 from poe.actors import GenServer
 from poe.supervision.child_spec import AutoShutdown, ChildSpec, Restart, Strategy
-from poe.supervision.child_table import RESTARTING, ChildTable
 from poe.supervision.strategy import (
+    RESTARTING,
     ChildEnd,
+    ChildTable,
     RestartHistory,
     RestartPlan,
     Verdict,
     is_crash_report_due,
     is_restarted,
-    is_significant_left,
     is_stop_as_told,
-    restart_plan,
     verdict_on_exit,
     verdict_on_restart,
 )
@@ -40,6 +39,40 @@ def table_of(**slots):
 def verdict(child_spec, reason, auto_shutdown=AutoShutdown.NEVER, *, left=False, intensity=9):
     end = ChildEnd(child_spec, reason, left)
     return verdict_on_exit(end, auto_shutdown, RestartHistory(intensity, 5), 0.0)
+
+
+# ---- the table of children ----------------------------------------------------------------------
+
+
+def test_children_start_in_the_order_given_and_added_ones_are_last():
+    table = table_of(b=None, a=None)
+    table.add(spec("c"), "ref c")
+    assert table.ids() == ["b", "a", "c"]
+    assert [child.slot for child in table] == [None, None, "ref c"]
+
+
+def test_a_child_is_found_by_its_present_ref_only():
+    table = table_of(a=None)
+    table.set_slot("a", "old")
+    table.set_slot("a", "new")
+    assert table.find_ref("old") is None
+    assert table.find_ref("new") is table["a"]
+
+
+def test_a_restarting_child_has_no_ref():
+    table = table_of(a=None)
+    table.set_slot("a", "ref")
+    table.set_slot("a", RESTARTING)
+    assert table.find_ref("ref") is None
+    assert table.find_ref(RESTARTING) is None
+    assert not table["a"].is_running
+
+
+def test_a_removed_child_is_forgotten_with_its_ref():
+    table = table_of(a=None)
+    table.set_slot("a", "ref")
+    table.remove("a")
+    assert (len(table), table.get("a"), table.find_ref("ref")) == (0, None, None)
 
 
 # ---- to restart or not, §1.4 ------------------------------------------------------------------
@@ -80,7 +113,7 @@ def test_a_crash_restarts_all_but_the_temporary(reason):
 )
 def test_each_strategy_stops_and_starts_in_the_measured_order(strategy, stop, start):
     table = table_of(a=1, b=None, c=3, d=4)
-    plan = restart_plan(strategy, table, "b")
+    plan = table.restart_plan(strategy, "b")
     assert plan == RestartPlan(stop=tuple(stop), forget=(), start=tuple(start))
 
 
@@ -93,13 +126,13 @@ def test_each_strategy_stops_and_starts_in_the_measured_order(strategy, stop, st
 )
 def test_a_group_restart_drops_temporary_and_revives_idle_siblings(strategy, stop, forget, start):
     table = table_of(a=1, b=None, c=(3, TEMPORARY), d=(None, TRANSIENT), e=5)
-    plan = restart_plan(strategy, table, "b")
+    plan = table.restart_plan(strategy, "b")
     assert plan == RestartPlan(stop=tuple(stop), forget=tuple(forget), start=tuple(start))
 
 
 def test_a_group_starts_a_sibling_that_waits_for_its_own_retry():
     table = table_of(a=None, b=RESTARTING)
-    plan = restart_plan(Strategy.ONE_FOR_ALL, table, "a")
+    plan = table.restart_plan(Strategy.ONE_FOR_ALL, "a")
     assert plan == RestartPlan(stop=(), forget=(), start=("a", "b"))
 
 
@@ -114,7 +147,7 @@ def test_a_group_starts_a_sibling_that_waits_for_its_own_retry():
 )
 def test_a_retry_begins_at_the_child_that_failed_to_start(strategy, stop, start):
     table = table_of(a=1, b=2, c=RESTARTING, d=None)
-    plan = restart_plan(strategy, table, "c")
+    plan = table.restart_plan(strategy, "c")
     assert plan == RestartPlan(stop=tuple(stop), forget=(), start=tuple(start))
 
 
@@ -203,9 +236,9 @@ def test_running_and_restarting_significant_children_are_left_idle_ones_are_not(
     table.add(spec("a", restart=TRANSIENT, significant=True), "ref")
     table.add(spec("b", restart=TRANSIENT, significant=True), None)
     table.add(spec("c"), "ref c")
-    assert not is_significant_left(table, "a")
+    assert not table.has_other_significant("a")
     table.set_slot("b", RESTARTING)
-    assert is_significant_left(table, "a")
+    assert table.has_other_significant("a")
 
 
 # ---- reports, §1.15 ---------------------------------------------------------------------------
