@@ -6,7 +6,6 @@ are told of kills and power cuts, and what these may take away.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from poe.actors import GenServer
@@ -17,7 +16,7 @@ from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import PoeError
 from poe.protocol import IndexedRecords, Lease, LeaseRequest
 from poe.protocol.leases import Verdict
-from poe.record import RECORD_HEADER_BYTES
+from torture.group_member import messages_of
 
 # Snapshots are to be many.
 group._SNAPSHOT_BYTES_MIN = 300  # a whole group has about as many
@@ -50,7 +49,7 @@ class GroupClient(GenServer):
         try:
             if isinstance(asked.request, LeaseRequest):
                 lease, found = await lease_messages(self._handler, asked.request)
-                asked.answer = lease, [] if found is None else list(_messages(found))
+                asked.answer = lease, [] if found is None else _messages(found)
             else:
                 op, arguments = asked.request
                 asked.answer = await group_operation(self._handler, op, arguments) or {}
@@ -58,10 +57,8 @@ class GroupClient(GenServer):
             asked.error = error
 
 
-def _messages(found: Any) -> Iterable[bytes]:
-    records = IndexedRecords.of(found.entries, memoryview(found.records.read()))
-    for begin, end in pairwise(records.starts.tolist()):
-        yield bytes(records.data[begin + RECORD_HEADER_BYTES : end])
+def _messages(found: Any) -> list[bytes]:
+    return messages_of(IndexedRecords.of(found.entries, memoryview(found.records.read())))
 
 
 @dataclass(slots=True)
