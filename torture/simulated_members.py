@@ -119,6 +119,8 @@ class _Message:
     put_s: float | None = None
     done_s: float | None = None
     """When its acknowledgement was answered."""
+    dead_s: float | None = None
+    """When it was answered that it is given up."""
     may_be_done: bool = False
     """Whether somebody has acknowledged it, and was not answered, or that may be lost."""
     deliveries_count: int = 0
@@ -156,6 +158,8 @@ class WorkJudge:
             message = self.messages[name]
             if message.done_s is not None:
                 self.failures.append(f"{name!r} was done at {message.done_s}, and came at {now_s}")
+            if message.dead_s is not None:
+                self.failures.append(f"{name!r} was dead at {message.dead_s}, and came at {now_s}")
             if message.held_until_s > now_s:
                 self.failures.append(f"{name!r} was held by another one, and came at {now_s}")
             message.held_until_s = asked_s + self._lease_s
@@ -184,15 +188,19 @@ class WorkJudge:
     ) -> None:
         """It was told that this was taken, or that it did not hold the lease any more."""
         held = self.held.pop(lease_id)
-        if verdict is None and not is_lost:
-            for name in held.names:
+        for name in held.names if not is_lost else ():
+            if verdict is None:
                 self.messages[name].done_s = now_s
+            elif verdict == "dead":
+                self.messages[name].dead_s = now_s
 
     def lose(self, since_s: float) -> None:
         """Let what was answered at a time or later be lost."""
         for message in self.messages.values():
             if message.done_s is not None and message.done_s >= since_s:
                 message.done_s = None
+            if message.dead_s is not None and message.dead_s >= since_s:
+                message.dead_s = None
             if message.put_s is not None and message.put_s >= since_s:
                 message.put_s = None
 
@@ -206,6 +214,8 @@ class WorkJudge:
             is_over = message.done_s is not None or message.may_be_done or count
             if name in stored and not is_over and not (has_lost and message.failures_count):
                 failures.append(f"{name!r} was never done")
+            if message.dead_s is not None and not count:
+                failures.append(f"{name!r} was given up, and is no dead letter")
             if count > 1 and not has_lost:
                 failures.append(f"{name!r} has {count} dead letters")
             if count and not message.failures_count and message.deliveries_count < 2:
