@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from bench import rounds
 from bench.build import BUILD, build
@@ -52,6 +53,7 @@ def measure_rounds(count: int, *, quick: bool) -> Iterator[list[Sample]]:
         )
         samples += _ordered(100_000 if quick else 1_000_000)
         samples += _hand_over()
+        samples.append(_consumers_hand_over())
         samples.append(_joins(100 if quick else 1000))
         samples.append(_memory(20_000 if quick else 1_000_000))
         samples.append(_restart(50 if quick else 1000))
@@ -129,6 +131,27 @@ def _hand_over() -> list[Sample]:
         Sample.at_most("hand-over after a member leaves", found["leave"] * 1e3, "ms", 50),
         Sample.at_most("hand-over after a member falls silent", found["silence"], "s", 2.5),
     ]
+
+
+def _consumers_hand_over() -> Sample:
+    """How long after a consumer begins to leave another one has what comes next."""
+    with tempfile.TemporaryDirectory(prefix="poe-bench-") as folder, poe(Path(folder)) as running:
+        options: dict[str, Any] = {"group": "consumers", "follow": True}
+        url = f"poe://{HOST}:{running.port}"
+        with (
+            open_socket(HOST, running.port) as socket,
+            Consumer(url, "t", **options) as first,
+            Consumer(url, "t", **options) as second,
+        ):
+            socket.write("t", [b"one"])
+            first.receive()
+            assert not second.receive(0.2)
+            socket.write("t", [b"two"])
+            begun = time.perf_counter()
+            first.close()
+            second.receive()  # "one" again, or with it
+            taken_s = time.perf_counter() - begun
+    return Sample.at_most("hand-over after a consumer leaves", taken_s * 1e3, "ms", 50)
 
 
 def _until_owner(socket: Socket, beat: dict[str, object], told: list[float]) -> None:

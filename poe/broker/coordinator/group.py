@@ -266,6 +266,8 @@ class Group(GenServer):
                 answer = self._heartbeat(caller, arguments, now_us)
             case "group_leave":
                 answer = None
+                if arguments["last"] is not None:
+                    state.ordered.commit(**arguments["last"], now_us=now_us)
                 state.leave(arguments["member"], now_us)
                 self._answer_heartbeat(arguments["member"], now_us)
             case "group_reset":

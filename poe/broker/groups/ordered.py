@@ -5,7 +5,7 @@ time. A unit that never had one is told apart from one whose position is 0.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from poe.broker.groups.assignment import Units
 from poe.broker.groups.journal import Journal
@@ -21,6 +21,15 @@ Position = tuple[int, bytes]
 """The pointer of the last message that is done, and the caller's bytes."""
 
 
+class Granted(NamedTuple):
+    """A unit that a member may begin to work on."""
+
+    topic: bytes
+    partition: int
+    position: Position | None
+    """How far the group is in it; None where it never had a position."""
+
+
 class Ordered:
     """Owners and positions of the units of one group."""
 
@@ -30,7 +39,8 @@ class Ordered:
         self._members = members
         self._ownership = Ownership(journal)
         self._positions: dict[bytes, Position] = {}
-        self._units: Units = {}
+        self._places: dict[bytes, tuple[bytes, int]] = {}
+        """The topic of each unit, and which partition of it that is."""
 
     def commit(
         self, member: bytes, generation: int, positions: Mapping[bytes, Position], now_us: int
@@ -63,8 +73,7 @@ class Ordered:
 
     def positions(self) -> dict[bytes, Position | None]:
         """Return how far each unit is; None for one that never had a position."""
-        units = dict.fromkeys(unit for each in self._units.values() for unit in each)
-        return units | self._positions
+        return dict.fromkeys(self._places) | self._positions
 
     def floor(self, unit: bytes) -> int | None:
         """Return the pointer up to which all of a unit is done; None where nobody said so."""
@@ -73,7 +82,11 @@ class Ordered:
 
     def set_units(self, units: Units, now_us: int) -> None:
         """Say which units there are; positions of those that are not there stay."""
-        self._units = units
+        self._places = {
+            unit: (topic, partition)
+            for topic, each in units.items()
+            for partition, unit in enumerate(each)
+        }
         self._ownership.set_units(units, now_us)
 
     def add(self, info: MemberInfo, replaced: bytes | None, now_us: int) -> None:
@@ -92,9 +105,15 @@ class Ordered:
 
     def heartbeat(
         self, member: bytes, generation: int, owned: Collection[bytes]
-    ) -> tuple[list[bytes], list[bytes]]:
-        """Return what a member may own, and what it is to give up."""
-        return self._ownership.heartbeat(member, generation, owned)
+    ) -> tuple[list[bytes], list[bytes], dict[bytes, Granted]]:
+        """Return what a member may own, what it is to give up, and where the new ones begin."""
+        keep, revoke = self._ownership.heartbeat(member, generation, owned)
+        # One whose topic is gone is about to be taken away again.
+        new = set(keep).difference(owned) & self._places.keys()
+        granted = {
+            unit: Granted(*self._places[unit], self._positions.get(unit)) for unit in sorted(new)
+        }
+        return keep, revoke, granted
 
     def take_news(self) -> set[bytes]:
         """Return the members that would be told something new; each one once."""
@@ -124,19 +143,14 @@ class Ordered:
 
     def describe(self) -> dict[str, Any]:
         """Return what is to be told of the units; of those that are gone, no topic any more."""
-        places = {
-            unit: (topic, partition)
-            for topic, units in self._units.items()
-            for partition, unit in enumerate(units)
-        }
         gone = None, None
         return {
             "state": "ok",
             "units": [
                 {
                     "unit": unit,
-                    "topic": places.get(unit, gone)[0],
-                    "partition": places.get(unit, gone)[1],
+                    "topic": self._places.get(unit, gone)[0],
+                    "partition": self._places.get(unit, gone)[1],
                     "position": None if position is None else position[0],
                     "owner": self._ownership.owner(unit),
                 }

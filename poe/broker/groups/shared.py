@@ -12,7 +12,7 @@ nothing else: of such a one alone the failure counts.
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, Never, get_args
 
 from poe.broker.groups.assignment import Units
 from poe.broker.groups.dead_letters import DeadLetters, Dying
@@ -301,10 +301,10 @@ class Shared:
 
     def heartbeat(
         self, member: bytes, generation: int, owned: Collection[bytes]
-    ) -> tuple[list[bytes], list[bytes]]:
+    ) -> tuple[list[bytes], list[bytes], dict[bytes, Never]]:
         """Return what a member owns, which is nothing, and what it is to give up."""
         del member, generation
-        return [], sorted(owned)
+        return [], sorted(owned), {}
 
     def take_news(self) -> set[bytes]:
         """Return the members that own something else than they know: none."""

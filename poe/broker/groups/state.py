@@ -13,7 +13,7 @@ from poe.broker.groups.deadlines import earlier
 from poe.broker.groups.journal import GroupEvent, Journal
 from poe.broker.groups.membership import MemberInfo, Membership
 from poe.broker.groups.options import GroupDefinition
-from poe.broker.groups.ordered import Ordered, check_pointer
+from poe.broker.groups.ordered import Granted, Ordered, check_pointer
 from poe.broker.groups.shared import Shared
 from poe.errors import GroupActive, GroupFenced, GroupMismatch, OptionError
 
@@ -28,6 +28,8 @@ class Joined(NamedTuple):
     session_s: float
     units: Sequence[bytes]
     """What it owns already; more may follow with its heartbeats."""
+    granted: Mapping[bytes, Granted]
+    """All of these."""
 
 
 class Heartbeat(NamedTuple):
@@ -38,6 +40,8 @@ class Heartbeat(NamedTuple):
     """All that it may own now, what was granted since the last time included."""
     revoke: Sequence[bytes]
     """What it is to give up, and to leave out of what it says that it owns."""
+    granted: Mapping[bytes, Granted]
+    """What of `keep` it does not say that it owns: it may begin there."""
 
 
 class GroupState:
@@ -188,8 +192,8 @@ class GroupState:
         self._progress.add(info, replaced, now_us)
         self._progress.settle(now_us)
         options = self.definition.options
-        units, _ = self._progress.heartbeat(info.id, 0, ())
-        return Joined(self.generation, options.beat_s, options.session_s, units)
+        units, _, granted = self._progress.heartbeat(info.id, 0, ())
+        return Joined(self.generation, options.beat_s, options.session_s, units, granted)
 
     def heartbeat(
         self, member: bytes, generation: int, owned: Collection[bytes], now_us: int
@@ -221,8 +225,8 @@ class GroupState:
         if not 0 <= generation <= self.generation:
             raise GroupFenced(self.definition.name, f"there is no generation {generation} yet")
         self._progress.settle(now_us)
-        keep, revoke = self._progress.heartbeat(member, generation, owned)
-        return Heartbeat(self.generation, keep, revoke)
+        told = self._progress.heartbeat(member, generation, owned)
+        return Heartbeat(self.generation, *told)
 
     def hear(self, member: bytes, now_us: int) -> None:
         """Count a sign of life that is no heartbeat.

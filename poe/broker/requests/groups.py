@@ -197,6 +197,11 @@ def _heartbeat(arguments: Arguments) -> dict[str, Any]:
     return {**_fenced(arguments), "owned": _names(arguments, "owned"), "wait_s": wait_s}
 
 
+def _leave(arguments: Arguments) -> dict[str, Any]:
+    last = _commit(arguments) if "positions" in arguments else None
+    return {"member": _member(arguments), "last": last}
+
+
 def _commit(arguments: Arguments) -> dict[str, Any]:
     positions = {}
     for unit, position in _map(arguments, "positions").items():
@@ -245,7 +250,7 @@ GROUP_OPERATIONS: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "group_delete": _nothing,
     "group_join": _join,
     "group_heartbeat": _heartbeat,
-    "group_leave": lambda arguments: {"member": _member(arguments)},
+    "group_leave": _leave,
     "group_commit": _commit,
     "group_positions": _nothing,
     "group_extend": _extend,

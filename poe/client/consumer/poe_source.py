@@ -181,7 +181,7 @@ class PartitionReader:
         statistics: ConsumerStatistics,
     ) -> None:
         self.has_envelope: bool | None = None
-        """Whether messages are in envelopes; None: that is asked when reading begins."""
+        """Whether messages are in envelopes; None: that is asked together with the first ones."""
         self._topic = topic
         self._partition = partition
         self._options = options
@@ -204,15 +204,8 @@ class PartitionReader:
         """Begin at the partition's place in `start`, and return the pointer of it.
 
         Raises:
-            PropertyMismatch: the option `envelope` contradicts what the topic has.
             PoeError: as `read`.
         """
-        if self.has_envelope is None:
-            try:
-                self.has_envelope = await self._find_envelope()
-            except BaseException:
-                await self.close()  # who has not begun does not end
-                raise
         if isinstance(start, Mapping):
             start = start.get(self._partition, "oldest")
         if isinstance(start, datetime):
@@ -229,7 +222,12 @@ class PartitionReader:
         return self._pointer
 
     async def read(self) -> Fetched | None:
-        """Return what follows; None where nothing does, which with `follow` never happens."""
+        """Return what follows; None where nothing does, which with `follow` never happens.
+
+        Raises:
+            PropertyMismatch: the option `envelope` contradicts what the topic has.
+            PoeError: it cannot be read.
+        """
         self._is_at_end = False
         wait_s = FOLLOW_WAIT_S if self._options.follow else 0.0
         while True:
@@ -239,10 +237,13 @@ class PartitionReader:
             if fetched is None and not self._options.follow:
                 return None
 
-    async def _find_envelope(self) -> bool:
+    async def _find_envelope(self, socket: AsyncSocket) -> bool | None:
+        """Return whether messages are in envelopes; None: nobody can tell yet, nor was it said."""
         envelope = self._options.envelope
-        found = await self._socket.call(lambda socket: socket.find_topic(self._topic))
-        if found is None or not found.is_told:
+        found = await socket.find_topic(self._topic)
+        if found is None:
+            return envelope
+        if not found.is_told:
             return bool(envelope)
         found.check({"envelope": envelope})
         return found.properties.envelope
@@ -289,14 +290,19 @@ class PartitionReader:
         if self._is_at_end:
             self._seen = _now_us()
             return None
+        if self.has_envelope is None:  # there was no such topic a moment ago
+            self.has_envelope = bool(await self._find_envelope(socket))
         fetched = self._taken_apart(records)
         self._statistics.received_count += len(fetched.pointers)
         return fetched
 
     async def _wait(self, socket: AsyncSocket) -> None:
+        """Wait for news, where that is to be done; find out what they will be, if nobody knows."""
         # Not before it has come to the end once: what is deleted from then on was read.
         if self._options.follow and self._is_at_end:
             await socket.wait(self._topic, self._pointer, FOLLOW_WAIT_S)
+        if self.has_envelope is None:
+            self.has_envelope = await self._find_envelope(socket)
 
     async def _records(self, socket: AsyncSocket) -> IndexedRecords:
         """Return what follows, behind damage where that is to be skipped."""

@@ -22,13 +22,9 @@ from poe.client.consumer.source import (
 from poe.client.consumer.turns import Turn, Turns
 from poe.client.group.membership import MemberInfo, Membership, Reach
 from poe.client.local_server import Address
-from poe.errors import PoeError, RemoteProtocolError
-from poe.errors.root import shown
+from poe.errors import PoeError
 
 _log = logging.getLogger(__name__)
-
-_CLOSE_S = 5.0
-"""The last commit waits no longer for a server that does not answer."""
 
 
 class _Unit:
@@ -77,7 +73,6 @@ class GroupSource:
         assert options.group is not None
         self.statistics = ConsumerStatistics()
         self._addresses = addresses
-        self._topics = topics
         self._options = options
         self._hand = hand
         self._membership = Membership(
@@ -188,11 +183,8 @@ class GroupSource:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._options.commit != "manual":
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_S):
-                    await self._commit_if_possible(self._units.values())
-        await self._membership.close()
+        sent = {} if self._options.commit == "manual" else _uncommitted(self._units.values())
+        await self._membership.close(**(self._said(sent) if sent else {}))
         await self._turns.close()
 
     # ---- for the membership -------------------------------------------------------------------
@@ -201,7 +193,7 @@ class GroupSource:
         """Return the units that it works on."""
         return list(self._units)
 
-    async def heard(self, keep: Sequence[bytes], revoke: Sequence[bytes]) -> bool:
+    async def heard(self, granted: Mapping[bytes, Sequence[Any]], revoke: Sequence[bytes]) -> bool:
         """Begin with what it may own now, and give up what it is to; see `Work`."""
         leaving = [
             self._units[each]
@@ -214,9 +206,9 @@ class GroupSource:
             task = asyncio.create_task(self._hand_over(unit))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
-        new = [each for each in keep if each not in self._units]
-        if new:
-            await self._begin(new)
+        # One that it has still been giving up is told again, once it has.
+        new = [name for name in granted if name not in self._units]
+        await asyncio.gather(*(self._begin(name, *granted[name]) for name in new))
         if new or leaving:
             self._news.set()
         return bool(new)
@@ -272,43 +264,21 @@ class GroupSource:
     def _is_owned(self, unit: _Unit) -> bool:
         return self._units.get(unit.name) is unit and not unit.is_leaving
 
-    async def _begin(self, names: Sequence[bytes]) -> None:
-        """Read units from where the group is in them.
+    async def _begin(
+        self, name: bytes, topic: bytes, partition: int, position: Sequence[Any] | None
+    ) -> None:
+        """Read a unit from where the group is in it.
 
         Raises:
-            RemoteProtocolError: the group does not tell that; to begin anywhere may lose some.
-            PoeError: another refusal, or no server could be reached.
+            PoeError: a refusal, or no server could be reached.
         """
-        positions = await self._membership.ask("group_positions")
-        places = await self._places(names)
-        for name in names:
-            if name not in positions:
-                msg = f"group {self._options.group!r} does not tell how far it is in {shown(name)}"
-                raise RemoteProtocolError(msg)
-        await asyncio.gather(
-            *(
-                self._begin_unit(name, places.get(name, (name, 0)), positions[name])
-                for name in names
-            )
-        )
-
-    async def _begin_unit(
-        self, name: bytes, place: tuple[bytes, int], position: Sequence[Any] | None
-    ) -> None:
         start = await self._first_place(name) if position is None else position[0]
-        reader = self._reader(name, place[1])
-        self._units[name] = _Unit(name, place, reader, await reader.begin(start))
+        reader = self._reader(name, partition)
+        self._units[name] = _Unit(name, (topic, partition), reader, await reader.begin(start))
         self._turns.add(reader)
 
     def _reader(self, name: bytes, partition: int) -> PartitionReader:
         return PartitionReader(self._addresses, name, partition, self._options, self.statistics)
-
-    async def _places(self, names: Sequence[bytes]) -> dict[bytes, tuple[bytes, int]]:
-        """Return topic and partition of units; those named as topics are partition 0 of them."""
-        if set(names) <= set(self._topics):
-            return {}
-        rows = (await self._membership.ask("group"))["units"]
-        return {row["unit"]: (row["topic"], row["partition"]) for row in rows if row["topic"]}
 
     async def _first_place(self, name: bytes) -> Start:
         """Return where to begin in a unit in which the group has never been."""
@@ -328,7 +298,7 @@ class GroupSource:
         if unit.is_leaving:
             return
         await self._turns.remove(unit.reader)
-        unit.reader = PartitionReader(self._addresses, unit.name, 0, self._options, self.statistics)
+        unit.reader = self._reader(unit.name, unit.partition)
         unit.dealt = unit.fetched = await unit.reader.begin(start)
         self._turns.add(unit.reader)
 
@@ -364,18 +334,25 @@ class GroupSource:
             _log.warning("group %s: nothing is committed: %s", self._options.group, error)
 
     async def _commit(self, units: Iterable[_Unit], data: bytes = b"") -> dict[bytes, int]:
-        sent = {each: each.dealt for each in units if data or each.dealt != each.committed}
+        sent = _uncommitted(units, data)
         if not sent:
             return {}
-        told: dict[bytes, int] = await self._membership.ask(
-            "group_commit",
-            generation=self._membership.generation,
-            positions={unit.name: [pointer, data] for unit, pointer in sent.items()},
-        )
+        said = self._said(sent, data)
+        told: dict[bytes, int] = await self._membership.ask("group_commit", **said)
         for unit, pointer in sent.items():
             if unit.name in told:
                 unit.committed = pointer
         return told
 
+    def _said(self, sent: Mapping[_Unit, int], data: bytes = b"") -> dict[str, object]:
+        """Return what a commit of these pointers says."""
+        positions = {unit.name: [pointer, data] for unit, pointer in sent.items()}
+        return {"generation": self._membership.generation, "positions": positions}
+
     def _note_lost_connection(self) -> None:
         self.statistics.reconnect_count += 1
+
+
+def _uncommitted(units: Iterable[_Unit], data: bytes = b"") -> dict[_Unit, int]:
+    """Return how far units are of which the group does not know that; with data, all of them."""
+    return {each: each.dealt for each in units if data or each.dealt != each.committed}

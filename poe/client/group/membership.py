@@ -72,8 +72,14 @@ class Work(Protocol):
     def owned(self) -> list[bytes]:
         """Return the units that it works on."""
 
-    async def heard(self, keep: Sequence[bytes], revoke: Sequence[bytes]) -> bool:
-        """Begin with what it may own now, and give up what it is to; whether anything changed."""
+    async def heard(self, granted: Mapping[bytes, Sequence[Any]], revoke: Sequence[bytes]) -> bool:
+        """Begin with what it may own now, and give up what it is to; whether anything changed.
+
+        Args:
+            granted: for each new unit its topic, which partition of that it is, and its position,
+                a pointer with bytes; None where the group never had one.
+            revoke: units that it is to leave out of `owned` as soon as it works on them no more.
+        """
 
     async def lost(self) -> None:
         """Let go of all at once: the group knows the member no more, and may give it to others."""
@@ -119,8 +125,12 @@ class Membership:
             await self._join()
             self._beating = asyncio.create_task(self._beat())
 
-    async def close(self) -> None:
-        """Leave, so that what is left goes to others at once."""
+    async def close(self, **last: object) -> None:
+        """Leave, so that what is left goes to others at once.
+
+        Args:
+            last: what to commit before, as arguments of `group_commit`; it takes no longer so.
+        """
         beating, self._beating = self._beating, None
         if beating is not None:
             beating.cancel()
@@ -128,9 +138,10 @@ class Membership:
         if self._has_tried:
             try:
                 async with asyncio.timeout(_CLOSE_S):
-                    await self.ask("group_leave")
+                    await self.ask("group_leave", **last)
             except (PoeError, TimeoutError) as error:
-                _log.info("group %s is left without saying so: %s", self._info.group, error)
+                level = logging.WARNING if last else logging.INFO
+                _log.log(level, "group %s is left without saying so: %s", self._info.group, error)
         await asyncio.gather(self._beat_socket.close(), self._ask_socket.close())
 
     def hurry(self) -> None:
@@ -186,7 +197,7 @@ class Membership:
         beat = self._control("group_heartbeat", said)
         told = await self._beat_socket.call(beat, self.beat_s)
         self.generation = told["generation"]
-        if not await self._work.heard(told["keep"], told["revoke"]):
+        if not await self._work.heard(told["granted"], told["revoke"]):
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, begin_s + self.beat_s - clock_s())):
                     await self._hurry.wait()
@@ -195,7 +206,7 @@ class Membership:
         told = await self._beat_socket.call(self._control("group_join", self._info.as_map()))
         self.generation = told["generation"]
         self.beat_s = told["heartbeat_s"]
-        await self._work.heard(told["units"], ())
+        await self._work.heard(told["granted"], ())
 
     async def _join_anew(self) -> None:
         """Begin from nothing, but where another start of the same instance is there now."""

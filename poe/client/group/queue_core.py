@@ -294,9 +294,9 @@ class QueueCore:
         """Return no units: in this mode nobody owns any."""
         return []
 
-    async def heard(self, keep: Sequence[bytes], revoke: Sequence[bytes]) -> bool:
+    async def heard(self, granted: Mapping[bytes, Sequence[Any]], revoke: Sequence[bytes]) -> bool:
         """Note nothing: there are no units; see `Work`."""
-        return bool(keep or revoke)
+        return bool(granted or revoke)
 
     async def lost(self) -> None:
         """Let go of all leases: the group has returned them."""

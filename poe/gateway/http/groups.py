@@ -162,6 +162,7 @@ class GroupRoutes:
         asked = await self._fields(request, fields, set())
         asked.setdefault("member", os.urandom(MEMBER_BYTES))
         joined = await self._ask("group_join", group=_group(request), **asked)
+        del joined["granted"]  # who has no place of a unit yet is told it by a read
         return json_reply({"member": asked["member"].hex()} | told_of(joined))
 
     async def at_member(self, request: Request) -> Response:
@@ -174,7 +175,9 @@ class GroupRoutes:
         """Count a sign of life; tell what the member may own, and what it is to give up."""
         fields = {"generation": field.whole(0, field.U32_MAX), "owned": field.names}
         asked = {"generation": 0, "owned": []} | await self._fields(request, fields, set())
-        return json_reply(told_of(await self._ask("group_heartbeat", **_member(request), **asked)))
+        told = await self._ask("group_heartbeat", **_member(request), **asked)
+        del told["granted"]
+        return json_reply(told_of(told))
 
     async def post_read(self, request: Request) -> Response:
         """Return what follows in one of the units that the member owns."""

@@ -116,6 +116,19 @@ def test_a_member_that_leaves_hands_on_at_once(sim):
         ann.commit(orders=1)
 
 
+def test_the_last_position_is_taken_with_the_leave(sim):
+    ann, bob = create(sim), join(sim, BOB)
+    sim.advance(0.1)
+    ann.control("group_leave", generation=ann.generation, positions={b"orders": [5, b"note"]})
+    sim.advance(0.1)
+    granted = bob.beat()["granted"]
+    assert granted[b"orders"] == (b"orders", 0, (5, b"note"))
+    assert granted[b"web"] == (b"web", 0, None)
+    bob.control("group_leave")
+    with pytest.raises(RemoteProtocolError, match="generation"):
+        bob.control("group_leave", positions={})
+
+
 def test_a_member_that_is_silent_is_ended_by_the_group_itself(sim):
     ann, bob = create(sim, options={"session_s": 2}), join(sim, BOB)
     for _ in range(5):

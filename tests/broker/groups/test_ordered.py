@@ -18,7 +18,8 @@ def make(units=UNITS, **options):
 
 def test_the_first_member_gets_all_units_at_once():
     state = make()
-    assert state.join(who("a"), 1) == (state.generation, 5.0, 15.0, UNITS)
+    granted = {unit: (b"t", number, None) for number, unit in enumerate(UNITS)}
+    assert state.join(who("a"), 1) == (state.generation, 5.0, 15.0, UNITS, granted)
 
 
 def test_a_unit_moves_only_when_its_owner_has_released_it():
@@ -35,6 +36,30 @@ def test_a_unit_moves_only_when_its_owner_has_released_it():
     granted = state.heartbeat(B, second.generation, [], SECOND)
     assert granted.keep == told.revoke
     assert granted.generation > first.generation
+
+
+def test_who_is_granted_a_unit_is_told_where_it_begins():
+    state = make()
+    told = state.join(who("a"), 1)
+    state.ordered.commit(A, told.generation, {b"t-1": (7, b"plan")}, 2)
+    assert state.heartbeat(A, told.generation, UNITS, SECOND).granted == {}
+    state.join(who("b"), SECOND)
+    state.leave(A, 2 * SECOND)
+    state.expire(2 * SECOND)
+    assert state.heartbeat(B, 0, [b"t-0"], 2 * SECOND).granted == {
+        b"t-1": (b"t", 1, (7, b"plan")),
+        b"t-2": (b"t", 2, None),
+        b"t-3": (b"t", 3, None),
+    }
+
+
+def test_what_is_not_there_any_more_is_not_granted_to_who_still_owns_it():
+    state = make()
+    state.join(who("a"), 1)
+    state.set_units({b"t": UNITS[:1]}, 2)
+    told = state.heartbeat(A, 0, [], 3)
+    assert told.keep == UNITS
+    assert told.granted.keys() == {b"t-0"}
 
 
 def test_a_position_is_taken_from_the_owner_alone():

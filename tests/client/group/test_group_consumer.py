@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from poe.client import AsyncConsumer, Received
+from poe.client import AsyncConsumer, AsyncSocket, Received
 from poe.errors import GroupFenced, GroupMismatch, MessagesLost, OptionError
 from poe.protocol.envelope import encode
 from poe.testing import wait_until
@@ -138,6 +138,28 @@ def test_who_leaves_hands_on_at_once_what_it_had(node, member):
     assert time.monotonic() - begin_s < 1
 
 
+def test_who_takes_over_asks_for_nothing_but_messages(node, member, monkeypatch):
+    asked = []
+    control = AsyncSocket.control
+
+    def note_op(socket, op, **arguments):
+        if op != "group_heartbeat":
+            asked.append(op)
+        return control(socket, op, **arguments)
+
+    node.put_many("t", VALUES)
+    first = member(follow=True, commit_interval_s=60)
+    first.receive()
+    second = member(follow=True)
+    assert second.receive(0.01) == []
+    monkeypatch.setattr(AsyncSocket, "control", note_op)
+    first.receive(0)
+    first.close()
+    node.put("t", b"more")
+    assert values(second.receive(10)) == [b"more"]
+    assert asked == ["group_leave"]
+
+
 def test_a_unit_waits_for_what_is_in_hand_before_another_member_has_it(node, member):
     topics = ["a", "b"]
     for topic in topics:
@@ -241,6 +263,15 @@ def test_keys_and_headers_come_where_the_topic_has_them(node, member):
         assert (received.key, received.value, received.headers) == (b"key", b"value", {"a": b"b"})
 
 
+def test_a_topic_that_is_made_while_a_member_waits_for_it_is_read_as_it_is(node, member):
+    with member(follow=True) as reader:
+        assert reader.receive(0.05) == []
+        node.create_topic("t", envelope=True)
+        node.put("t", encode(b"key", b"value", None))
+        (received,) = reader.receive(5)
+        assert (received.key, received.value) == (b"key", b"value")
+
+
 def test_a_member_that_was_ended_joins_anew(node, member):
     node.put_many("t", VALUES)
     reader = member(follow=True)
@@ -292,6 +323,16 @@ def test_a_seek_moves_the_group_too(node, member):
         assert values(reader) == VALUES[7:]
         reader.seek("oldest")
         assert values(reader) == VALUES
+
+
+def test_a_seek_leaves_each_partition_its_number(node, member):
+    node.create_topic("t", partitions=2)
+    node.put("t-1", b"one")
+    with member() as reader:
+        list(reader)
+        reader.seek("oldest")
+        (received,) = reader
+        assert received.partition == 1
 
 
 def test_what_was_deleted_before_the_group_has_read_it_is_told(shedding, consumers):
