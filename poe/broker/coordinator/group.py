@@ -187,8 +187,11 @@ class Group(GenServer):
             self._units_at_us, self._units_version = now_us, self._topics.version
             units = self._topics.units(self._state.definition.topics)
             if units != self._progress.units_by_topic:
-                self._progress.units_by_topic = units
-                self._state.set_units(units, now_us)
+                self._set_units(units, now_us)
+
+    def _set_units(self, units: dict[bytes, tuple[bytes, ...]], now_us: int) -> None:
+        self._progress.units_by_topic = units
+        self._state.set_units(units, now_us)
 
     # ---- the log --------------------------------------------------------------------------------
 
@@ -276,6 +279,10 @@ class Group(GenServer):
                     self._answer_heartbeat(member, now_us)
             case "group_lag":
                 answer = await self._progress.lag(now_us)
+            case "forget":
+                state.forget(arguments["units"], now_us)
+                self._set_units(self._topics.units(state.definition.topics), now_us)
+                answer = None
             case "snapshot":
                 await self._write()
                 await self._write_snapshot()

@@ -18,7 +18,7 @@ from poe.broker.coordinator.group_floors import GroupFloors
 from poe.broker.coordinator.group_log import GROUPS_TOPIC, Entry, GroupHistory, Kind, encode
 from poe.broker.coordinator.group_progress import GroupProgress
 from poe.broker.coordinator.group_topics import GroupTopics
-from poe.broker.groups.options import GroupDefinition, GroupOptions, Mode
+from poe.broker.groups.options import GroupDefinition, GroupOptions, Mode, matches
 from poe.broker.groups.state import GroupState
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.registry.topic_registry import Trim
@@ -26,6 +26,7 @@ from poe.broker.requests.groups import (
     DeleteGroup,
     EndGroup,
     FindGroup,
+    ForgetUnits,
     GroupRequest,
     ListGroups,
     address_of,
@@ -99,6 +100,8 @@ class GroupRegistry(GenServer):
                     return [self._groups[name].summary() for name in sorted(self._groups)]
                 case DeleteGroup(name, force):
                     return await self._delete(name, force=force)
+                case ForgetUnits(topic, units):
+                    return await self._forget(topic, units)
         except PoeError as error:
             return Error(error)
         return super().handle_call(request, caller)
@@ -204,6 +207,17 @@ class GroupRegistry(GenServer):
             await self.call(ref, EndGroup(force=force), timeout_s=None)
         del self._groups[name]
         self._parts.floors.forget(name)
+
+    async def _forget(self, topic: bytes, units: tuple[bytes, ...]) -> None:
+        """Have the groups forget units that may know them; what fails is said, and stays."""
+        for name, history in list(self._groups.items()):
+            topics = history.summary()["topics"]
+            if any(matches(pattern, each) for pattern in topics for each in (topic, *units)):
+                try:
+                    ref = await self._find(FindGroup(name))
+                    await self.call(ref, GroupRequest("forget", {"units": units}), timeout_s=None)
+                except PoeError as error:
+                    logger.error("group %s does not forget topic %r: %s", name, topic, error)
 
     # ---- the log --------------------------------------------------------------------------------
 

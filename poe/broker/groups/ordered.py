@@ -4,7 +4,7 @@ A position outlives owners, members and restarts; it goes with its topic or its 
 time. A unit that never had one is told apart from one whose position is 0.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from poe.broker.groups.assignment import Units
@@ -48,7 +48,7 @@ class Ordered:
         """Take how far a member is; return the pointers that were taken.
 
         What is not among them is not the member's own any more, or is so only since a later
-        generation than it knows of: nothing is changed there.
+        generation than it knows of, or was of a topic that is deleted: nothing is changed there.
 
         Raises:
             GroupFenced: it is no member, or not of this life of the group.
@@ -66,7 +66,7 @@ class Ordered:
         taken = {
             unit: position
             for unit, position in positions.items()
-            if grants.get(unit, never) <= generation
+            if grants.get(unit, never) <= generation and not self._ownership.is_withdrawn(unit)
         }
         self._take(taken)
         return {unit: pointer for unit, (pointer, _) in taken.items()}
@@ -135,8 +135,9 @@ class Ordered:
         """Go on behind these pointers; nobody is a member now."""
         self._take({unit: (pointer, b"") for unit, pointer in positions.items()})
 
-    def forget(self, units: Iterable[bytes]) -> None:
-        """Drop the positions of units that were deleted."""
+    def forget(self, units: Collection[bytes], now_us: int) -> None:
+        """Drop the positions of units that were deleted; who owns one is to begin anew there."""
+        self._ownership.withdraw(units, now_us)
         gone = [unit for unit in units if self._positions.pop(unit, None) is not None]
         if gone:
             self._journal.note(["forgotten", gone])

@@ -45,6 +45,7 @@ class Ownership:
         "_topics",
         "_units",
         "_wishes",
+        "_withdrawn",
     )
 
     def __init__(self, journal: Journal) -> None:
@@ -59,6 +60,8 @@ class Ownership:
         self._leaving: dict[bytes, set[bytes]] = {}
         self._owners: dict[bytes, bytes] = {}
         self._target: dict[bytes, bytes] = {}
+        self._withdrawn: set[bytes] = set()
+        """Units that their owners are to give up, whoever is to have them then."""
         self._is_paused = False
         self._free_us = 0
         self._due_us: int | None = None
@@ -93,8 +96,19 @@ class Ownership:
         self._leaving.pop(member, None)
         self._news.discard(member)
         for unit in self._grants.pop(member):
-            del self._owners[unit]
+            self._release(unit)
         self._change("left", now_us)
+
+    def withdraw(self, units: Iterable[bytes], now_us: int) -> None:
+        """Have units given up by who owns them, who may get them anew."""
+        withdrawn = self._owners.keys() & set(units)
+        if withdrawn:
+            self._withdrawn |= withdrawn
+            self._change("withdrawn", now_us)
+
+    def is_withdrawn(self, unit: bytes) -> bool:
+        """Return whether the owner of a unit is to give it up, and not to say how far it is."""
+        return unit in self._withdrawn
 
     def replace(self, old: bytes, new: bytes, now_us: int) -> None:
         """Let a member, which is new or not, have what another one had, which goes."""
@@ -126,7 +140,7 @@ class Ownership:
         self._target = {} if self._is_paused else assign(self._units, self._wanted(), self._target)
         leaving: dict[bytes, set[bytes]] = {}
         for unit, owner in self._owners.items():
-            if self._target.get(unit) != owner:
+            if self._target.get(unit) != owner or unit in self._withdrawn:
                 leaving.setdefault(owner, set()).add(unit)
         changed = self._leaving.keys() | leaving.keys()
         self._news |= {each for each in changed if self._leaving.get(each) != leaving.get(each)}
@@ -151,7 +165,8 @@ class Ownership:
         leaving = self._leaving.get(member, set())
         released = [unit for unit in leaving if unit not in claimed and grants[unit] <= generation]
         for unit in released:
-            del grants[unit], self._owners[unit]
+            del grants[unit]
+            self._release(unit)
             leaving.discard(unit)
         if not leaving:
             self._leaving.pop(member, None)
@@ -181,6 +196,11 @@ class Ownership:
         self._causes[cause] += 1
         if self._due_us is None:
             self._due_us = max(now_us, self._free_us)
+
+    def _release(self, unit: bytes) -> None:
+        """Have a unit owned by nobody."""
+        del self._owners[unit]
+        self._withdrawn.discard(unit)
 
     def _grant(self, grants: Iterable[tuple[bytes, bytes]]) -> None:
         """Give units that nobody owns to members, all in one new generation."""

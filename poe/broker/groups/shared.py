@@ -339,8 +339,9 @@ class Shared:
             self._journal.note(["reset", unit, pointer])
             self.arrived(unit)
 
-    def forget(self, units: Iterable[bytes]) -> None:
+    def forget(self, units: Collection[bytes], now_us: int) -> None:
         """Drop what is known of units that were deleted."""
+        del now_us
         gone = frozenset(unit for unit in units if unit in self._progress)
         if not gone:
             return

@@ -5,7 +5,7 @@ the node is in `take_changes()`. A snapshot, and the changes that were taken beh
 same group again. Nothing here waits, sends, or reads a clock: times are microseconds, arguments.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 from poe.broker.groups.assignment import Units
@@ -174,13 +174,14 @@ class GroupState:
         """Say which partition topics each topic of the group has now.
 
         How far the group is on those that are not there any more stays, until they are forgotten.
+        Those that were forgotten are there again.
         """
         self._progress.set_units(dict(units), now_us)
         self._progress.settle(now_us)
 
-    def forget(self, units: Iterable[bytes]) -> None:
-        """Drop what is known of units that were deleted."""
-        self._progress.forget(units)
+    def forget(self, units: Collection[bytes], now_us: int) -> None:
+        """Drop what is known of units that were deleted; then say which there are."""
+        self._progress.forget(units, now_us)
 
     def join(self, info: MemberInfo, now_us: int) -> Joined:
         """Take a member in; or, of one that is there, what it says of itself now.

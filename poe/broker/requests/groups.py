@@ -69,6 +69,15 @@ class ListGroups:
     """Asked of `GROUPS`: answers a map of name, mode and topics for each group, sorted."""
 
 
+@dataclass(frozen=True, slots=True)
+class ForgetUnits:
+    """Asked of `GROUPS`: has groups forget how far they are in what was deleted; answers None."""
+
+    topic: bytes
+    """Of which they are partitions, or that is the only one."""
+    units: tuple[bytes, ...]
+
+
 def address_of(name: str) -> str:
     """Return the name under which the actor of a group is registered."""
     return f"group {name}"

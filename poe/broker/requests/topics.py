@@ -14,6 +14,7 @@ from typing import Any, Final
 from poe.broker.registry.topic_registry import AdoptTopic, AlterTopic, CreateTopic, Delete, Trim
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
+from poe.broker.requests.groups import GROUPS, ForgetUnits
 from poe.broker.requests.listing import Page, SegmentRows, describe, page_of, pages
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import PoeError, ReservedTopic, StorageError, UnknownTopic
@@ -110,7 +111,12 @@ async def delete(handler: RequestHandler, arguments: Arguments) -> None:
     """
     topic = _own_topic(arguments)
     await handler.recover(topic)
+    properties = handler.routes.properties
+    described = None if properties is None else properties.find(topic)
+    units = (topic,) if described is None else described.partition_topics()
     await handler.ask_registry(Delete(topic))
+    # Another topic of that name is none on which the groups have been.
+    await handler.actor.call(GROUPS, ForgetUnits(topic, units), timeout_s=None)
 
 
 async def _changed(

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from poe.client.consumer.hand import Hand
@@ -96,7 +97,7 @@ class GroupSource:
         self._failure: PoeError | None = None
         self._committing: asyncio.Task[None] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
-        self._created_us: int | None = None
+        self._created: datetime | None = None
 
     # ---- for the consumer ---------------------------------------------------------------------
 
@@ -289,9 +290,10 @@ class GroupSource:
             return start
         # The newest message of this moment would be too late: others may have come before a
         # partition was granted, or while no member was there.
-        if self._created_us is None:
-            self._created_us = (await self._membership.ask("group"))["created_us"]
-        return self._created_us
+        if self._created is None:
+            created_us = (await self._membership.ask("group"))["created_us"]
+            self._created = datetime.fromtimestamp(created_us / 1e6, UTC)
+        return self._created
 
     async def _move(self, unit: _Unit, start: Start) -> None:
         """Read a unit from another place on."""

@@ -61,6 +61,15 @@ def create(sim, **arguments):
     return join(sim, ANN, mode="ordered", topics=topics, **arguments)
 
 
+def restart(sim):
+    sim.stop()
+    sim.start()
+
+
+def create_pattern(sim):
+    return join(sim, ANN, mode="ordered", topics=["web.*"])
+
+
 def positions(sim):
     return sim.node.control("group_positions", group="billing")
 
@@ -114,6 +123,34 @@ def test_a_member_that_leaves_hands_on_at_once(sim):
     assert bob.beat()["keep"] == UNITS
     with pytest.raises(GroupFenced, match="it left"):
         ann.commit(orders=1)
+
+
+@pytest.mark.parametrize("life", ["live", "empty", "restarted"])
+def test_a_topic_that_is_deleted_and_made_anew_is_another_one(sim, life):
+    sim.node.put_many("orders", [b"1", b"2"])
+    ann = create(sim)
+    ann.commit(orders=5, web=6)
+    if life == "empty":
+        ann.control("group_leave")
+    elif life == "restarted":
+        restart(sim)
+    sim.node.control("delete", topic="orders")
+    sim.node.put("orders", b"3")
+    assert positions(sim) == {b"orders": None, b"web": (6, b"")}
+    if life == "live":
+        assert ann.commit(orders=7, web=8) == {b"web": 8}
+    restart(sim)
+    assert positions(sim)[b"orders"] is None
+
+
+def test_the_topics_of_a_pattern_are_forgotten_when_they_go(sim):
+    for number in range(3):
+        sim.node.put(f"web.{number}", b"1")
+    ann = create_pattern(sim)
+    ann.commit(**{"web.0": 5, "web.1": 6})
+    sim.node.control("delete", topic="web.0")
+    sim.node.control("delete", topic="web.2")
+    assert positions(sim) == {b"web.1": (6, b"")}
 
 
 def test_the_last_position_is_taken_with_the_leave(sim):

@@ -82,6 +82,22 @@ def test_each_message_goes_to_one_member(queue):
     assert queue.values_of(BOB, limit=2)[1] == []
 
 
+def test_a_topic_that_is_deleted_and_made_anew_is_worked_on_from_its_begin(queue):
+    queue.put(4)
+    queue.join(ANN)
+    done, _ = queue.ask(ANN, limit=2)
+    held, _ = queue.ask(ANN, limit=1, done=[Done(done.id)])
+    queue.sim.node.control("delete", topic="jobs")
+    assert queue.unit()["floor"] == 0
+    queue.put(2)
+    lease, values = queue.values_of(ANN, done=[Done(held.id)])
+    assert (lease.lost, values) == ((held.id,), [b"0", b"1"])
+    queue.sim.stop()
+    queue.sim.start()
+    queue.join(ANN)
+    assert queue.values_of(ANN)[1] == [b"0", b"1"]
+
+
 def test_what_is_acknowledged_with_the_next_request_is_done(queue):
     pointers = queue.put(4)
     queue.join(ANN)

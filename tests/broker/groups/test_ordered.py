@@ -62,6 +62,23 @@ def test_what_is_not_there_any_more_is_not_granted_to_who_still_owns_it():
     assert told.granted.keys() == {b"t-0"}
 
 
+def test_who_owns_what_was_deleted_is_to_begin_anew_there():
+    state = make()
+    told = state.join(who("a"), 1)
+    state.ordered.commit(A, told.generation, dict.fromkeys(UNITS, (7, b"")), 2)
+    state.forget([b"t-1"], SECOND)
+    state.set_units({b"t": UNITS}, SECOND)
+    assert state.ordered.positions()[b"t-1"] is None
+    assert b"t-1" not in state.ordered.commit(
+        A, state.generation, dict.fromkeys(UNITS, (8, b"")), SECOND
+    )
+    told = state.heartbeat(A, state.generation, UNITS, SECOND)
+    assert told.revoke == [b"t-1"]
+    told = state.heartbeat(A, told.generation, told.keep, SECOND)
+    assert (told.keep, told.granted) == (UNITS, {b"t-1": (b"t", 1, None)})
+    assert state.ordered.commit(A, told.generation, {b"t-1": (9, b"")}, SECOND) == {b"t-1": 9}
+
+
 def test_a_position_is_taken_from_the_owner_alone():
     state = make()
     joined = state.join(who("a"), 1)
@@ -171,7 +188,7 @@ def test_positions_of_topics_that_are_away_stay_until_they_are_forgotten():
     state.ordered.commit(A, joined.generation, {b"t-3": (5, b"")}, 2)
     state.set_units({}, SECOND)
     assert state.ordered.positions() == {b"t-3": (5, b"")}
-    state.forget([b"t-3", b"t-9"])
+    state.forget([b"t-3", b"t-9"], 2)
     assert state.ordered.positions() == {}
     again(state, snapshot, state.take_changes())
 

@@ -414,7 +414,7 @@ def test_what_was_deleted_is_forgotten():
     work.join("a")
     lease, other = work.take(A), work.take(A)
     work.done(other)
-    work.state.forget([b"t"])
+    work.state.forget([b"t"], work.now_us)
     assert work.floor(b"t") is None
     assert work.shared.acknowledge([(lease.id, None)], [], 0) == [lease.id]
     work.restart()

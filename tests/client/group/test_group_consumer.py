@@ -272,6 +272,22 @@ def test_a_topic_that_is_made_while_a_member_waits_for_it_is_read_as_it_is(node,
         assert (received.key, received.value) == (b"key", b"value")
 
 
+@pytest.mark.parametrize("start", ["oldest", "newest"])
+def test_a_topic_that_is_deleted_under_a_member_is_read_anew(node, member, start):
+    with member(start=start, follow=True) as reader:
+        reader.receive(0.01)
+        node.put_many("t", VALUES)
+        assert values(reader.receive(5)) == VALUES
+        reader.receive(0)
+        wait_until(lambda: positions(node)[b"t"], 5)
+        node.control("delete", topic="t")
+        assert positions(node) == {b"t": None}
+        pointer = node.put_many("t", VALUES[:3])
+        assert values(receive_all([reader], 3)) == VALUES[:3]
+        reader.receive(0)
+        wait_until(lambda: positions(node) == {b"t": pointer}, 5)
+
+
 def test_a_member_that_was_ended_joins_anew(node, member):
     node.put_many("t", VALUES)
     reader = member(follow=True)
