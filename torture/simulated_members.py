@@ -17,10 +17,14 @@ from poe.errors import PoeError
 from poe.protocol import IndexedRecords, Lease, LeaseRequest
 from poe.protocol.leases import Verdict
 from torture.group_member import messages_of
+from torture.simulated_node import SimulatedNode
 
 # Snapshots are to be many.
 group._SNAPSHOT_BYTES_MIN = 300  # a whole group has about as many
 group._SNAPSHOT_RATIO = 0.5  # type: ignore[assignment]
+
+_PATIENCE_S = 12.0
+_SLICE_S = 0.05
 
 
 @dataclass(slots=True)
@@ -55,6 +59,17 @@ class GroupClient(GenServer):
                 asked.answer = await group_operation(self._handler, op, arguments) or {}
         except PoeError as error:
             asked.error = error
+
+
+def ask(node: SimulatedNode, request: LeaseRequest | tuple[str, dict[str, Any]]) -> Asked:
+    """Ask, and wait until that is answered, or for a while."""
+    asked = Asked(request)
+    node.system.cast(node.start_client(GroupClient), asked)
+    for _ in range(round(_PATIENCE_S / _SLICE_S)):
+        if asked.answer is not None or asked.error is not None:
+            break
+        node.advance(_SLICE_S)
+    return asked
 
 
 def _messages(found: Any) -> list[bytes]:

@@ -247,6 +247,16 @@ SCENARIOS = {
             ),
         ),
         Scenario(
+            name="groups-writes",
+            rows="G5",
+            claim="a node dies at each write to the log of its groups: nothing acked is forgotten",
+            module="group_writes",
+            ci=3,
+            release=300,
+            unit="lives, each operation of them",
+            mutants=("group-answer-first", "group-old-snapshot", "group-forget-done"),
+        ),
+        Scenario(
             name="groups-kill",
             rows="G3",
             claim="kills of node and members, and zombies: all work is done, what was done is over",

@@ -14,7 +14,7 @@ from torture.checker import Put
 from torture.layers.simulated_disk import SimulatedDisk
 from torture.layers.watched import ERRORS
 from torture.scenario import Run, Trial
-from torture.simulated_members import Asked, GroupClient, PositionsJudge, WorkJudge
+from torture.simulated_members import Asked, PositionsJudge, WorkJudge, ask
 from torture.simulated_node import WORK_S_MAX, SimulatedNode
 from torture.workload import Ack
 
@@ -39,7 +39,6 @@ _WINDOW_S = 2 * (1.0 + WORK_S_MAX)
 """What is older is durable, though nobody has waited for it, as in `sim`."""
 _MEMORY_S = 0.06
 """What is older was written, with `memory`, too."""
-_PATIENCE_S = 12.0
 _END_ROUNDS = 200
 
 
@@ -105,15 +104,7 @@ class _History:
     # ---- what members do -------------------------------------------------------------------------
 
     def ask(self, request: LeaseRequest | tuple[str, dict[str, object]]) -> Asked:
-        """Ask, and wait until that is answered, or for a while."""
-        asked = Asked(request)
-        client = self.node.start_client(GroupClient)
-        self.node.system.cast(client, asked)
-        for _ in range(round(_PATIENCE_S / 0.05)):
-            if asked.answer is not None or asked.error is not None:
-                break
-            self.node.advance(0.05)
-        return asked
+        return ask(self.node, request)
 
     def put(self) -> None:
         self.jobs_count += 1
