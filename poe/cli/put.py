@@ -100,6 +100,19 @@ def put(  # noqa: PLR0913 - a command line option each
         return _put_lines(connection, name, lines, interrupt, wrap)
 
 
+def target_and_payloads(
+    topic: bytes, messages: list[str], partition: int | None, host: str, port: int
+) -> tuple[bytes, list[bytes]]:
+    """Return the topic to put the messages of a command line onto, and these as they are stored."""
+    for number, message in enumerate(messages, 1):
+        if not message:
+            msg = f"message {number} is empty; a message has 1 byte or more"
+            raise typer.BadParameter(msg, param_hint="MESSAGE")
+    payloads = [os.fsencode(message) for message in messages]
+    name, has_envelope = _target(topic, partition, host, port)
+    return name, encode_all(payloads) if has_envelope else payloads
+
+
 def _target(topic: bytes, partition: int | None, host: str, port: int) -> tuple[bytes, bool]:
     """Return the topic to put onto, and whether messages are to be in envelopes."""
     parts = partitions_of(host, port, topic)
@@ -116,17 +129,10 @@ def _put_arguments(
     topic: bytes, messages: list[str], partition: int | None, host: str, port: int
 ) -> ExitCode:
     """Send the messages of the command line: all or none of them."""
-    for number, message in enumerate(messages, 1):
-        if not message:
-            msg = f"message {number} is empty; a message has 1 byte or more"
-            raise typer.BadParameter(msg, param_hint="MESSAGE")
-        if message == "-":
-            msg = "- must stand alone, and then reads the messages from standard input"
-            raise typer.BadParameter(msg, param_hint="MESSAGE")
-    payloads = [os.fsencode(message) for message in messages]
-    topic, has_envelope = _target(topic, partition, host, port)
-    if has_envelope:
-        payloads = encode_all(payloads)
+    if "-" in messages:
+        msg = "- must stand alone, and then reads the messages from standard input"
+        raise typer.BadParameter(msg, param_hint="MESSAGE")
+    topic, payloads = target_and_payloads(topic, messages, partition, host, port)
     with connect(host, port) as connection, Interrupt() as interrupt:
         try:
             pointer = connection.write(topic, payloads)

@@ -24,6 +24,7 @@ from poe.cli.address import (
 from poe.cli.argument import number, topic_name
 from poe.cli.group import GroupArgument, printable
 from poe.cli.output import counted, write_line
+from poe.cli.put import target_and_payloads
 from poe.cli.topic import Format, FormatOption
 from poe.client import Consumer
 from poe.client.group.dead_letter import DeadLetter
@@ -67,8 +68,8 @@ def put(
 ) -> None:
     """Put messages that come after a while; `poe put` puts those that come at once."""
     due_us = time.time_ns() // 1000 + round(delay_s * 1e6)
+    topic, contents = target_and_payloads(topic, messages, None, host, port)
     with connect(host, port) as connection:
-        contents = [os.fsencode(each) for each in messages]
         connection.control("queue_put", topic=topic, messages=contents, due_us=due_us)
     write_line(f"{counted(len(messages), 'message')}, due in {delay_s:g} s")
 

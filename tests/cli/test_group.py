@@ -118,9 +118,14 @@ def test_dead_letters_are_told_and_put_back(node, run):
 
 
 def test_work_may_be_put_for_later(node, run):
+    node.create_topic("jobs", partitions=2, envelope=True)
     assert run("queue", "put", "jobs", "a", "b", "--delay", 0.1) == "2 messages, due in 0.1 s\n"
     with Queue(url(node), "jobs") as queue:
         assert [queue.get().value for _ in range(2)] == [b"a", b"b"]
+
+
+def test_work_without_a_byte_is_told_as_such(run):
+    assert "message 2 is empty" in run("queue", "put", "jobs", "a", "", "--delay", 1, code=2)
 
 
 def test_a_program_is_run_for_each_message(node, tmp_path):

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import count, cycle
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ from poe.errors import (
 )
 from poe.errors.timeout import check_delay
 from poe.protocol import Done, Failed, LeaseReply, LeaseRequest, PutId, topic_bytes
-from poe.protocol.envelope import decode
+from poe.protocol.envelope import decode, encode_all
 from poe.protocol.leases import Verdict
 
 _log = logging.getLogger(__name__)
@@ -55,6 +55,13 @@ _COUNTS = ("received", "done", "retry", "dead", "release", "late", "reconnect")
 
 Call = Callable[[Callable[[AsyncSocket], Awaitable[LeaseReply]], float], Awaitable[LeaseReply]]
 """How a request is sent, and how long it lets the server wait."""
+
+
+class _Destination(NamedTuple):
+    """What a topic has for who puts onto it."""
+
+    partitions: Iterator[bytes]
+    has_envelope: bool
 
 
 class _Told(NamedTuple):
@@ -107,7 +114,7 @@ class QueueCore:
         self._lease_socket = reach.socket(self._note_lost_connection)
         self._put_socket = reach.socket(self._note_lost_connection)
         self._putting = asyncio.Lock()
-        self._destinations: cycle[bytes] | None = None
+        self._destination: _Destination | None = None
         self._put_ids: dict[bytes, PutId] = {}
         self._envelopes: dict[bytes, bool] = {}
 
@@ -248,6 +255,7 @@ class QueueCore:
 
         Raises:
             OptionError: it is a queue of several topics, or of a pattern.
+            PropertyMismatch: the option `envelope` contradicts what the topic has.
             PoeError: as `Socket.write`.
         """
         check_delay(delay_s)
@@ -255,16 +263,16 @@ class QueueCore:
             raise OptionError("topics", self._topics, "one topic, to put onto it")
         (topic,) = self._topics
         async with self._putting:
+            where = self._destination or await self._find_destination(topic)
+            if where.has_envelope and messages:
+                messages = encode_all(messages)
+            partition = next(where.partitions)
             if delay_s:
                 due_us = time.time_ns() // 1000 + round(delay_s * 1e6)
-                arguments = {"topic": topic, "messages": list(messages), "due_us": due_us}
+                arguments = {"topic": partition, "messages": list(messages), "due_us": due_us}
                 await self._put_socket.call(lambda socket: socket.control("queue_put", **arguments))
                 return None
-            if self._destinations is None:
-                found = await self._put_socket.call(lambda socket: socket.find_topic(topic))
-                partitions = () if found is None else found.partitions
-                self._destinations = cycle([each.topic for each in partitions] or [topic])
-            return await self._put_once(next(self._destinations), messages)
+            return await self._put_once(partition, messages)
 
     async def close(self) -> None:
         """Tell what became of the jobs, leave the group, and let go of all connections."""
@@ -536,6 +544,19 @@ class QueueCore:
                 lease.deadline_s = now_s + length_s
                 lease.extend_at_s = now_s + length_s / 2
             self._note_lost(lost)
+
+    async def _find_destination(self, topic: bytes) -> "_Destination":
+        """Ask what the topic has; where it is not there yet, the next put asks again."""
+        found = await self._put_socket.call(lambda socket: socket.find_topic(topic))
+        has_envelope = bool(self._options.envelope)
+        if found is None:
+            return _Destination(cycle([topic]), has_envelope)
+        found.check({"envelope": self._options.envelope})
+        if found.is_told:
+            has_envelope = found.properties.envelope
+        partitions = [each.topic for each in found.partitions] or [topic]
+        self._destination = _Destination(cycle(partitions), has_envelope)
+        return self._destination
 
     async def _put_once(self, topic: bytes, messages: Sequence[bytes]) -> int:
         put_id = self._put_ids.pop(topic, None) or PutId(os.urandom(16), 0, 0)

@@ -5,7 +5,14 @@ import threading
 import pytest
 
 from poe.client import Queue
-from poe.errors import GroupMismatch, LeaseLost, OptionError, QueueClosed, UnknownOption
+from poe.errors import (
+    GroupMismatch,
+    LeaseLost,
+    OptionError,
+    PropertyMismatch,
+    QueueClosed,
+    UnknownOption,
+)
 from poe.protocol.envelope import encode
 from poe.testing import wait_until
 from tests.client.consumers import VALUES, url
@@ -52,6 +59,23 @@ def test_what_is_put_for_later_comes_later(node, queue):
         assert jobs.put(b"later", delay_s=0.5) is None
         jobs.put(b"now")
         assert [job.value for job in take_all(jobs, 2)] == [b"now", b"later"]
+
+
+@pytest.mark.parametrize("delay_s", [0, 0.01])
+def test_what_is_put_is_as_the_topic_has_it(node, queue, delay_s):
+    node.create_topic("jobs", partitions=2, envelope=True)
+    with queue() as jobs:
+        jobs.put([b"one", b"two"], delay_s=delay_s)
+        jobs.put(b"three", delay_s=delay_s)
+        found = take_all(jobs, 3)
+    assert sorted(job.value for job in found) == [b"one", b"three", b"two"]
+    assert {job.topic for job in found} == {b"jobs-0", b"jobs-1"}
+
+
+def test_a_topic_that_is_not_as_an_option_says_is_not_put_onto(node, queue):
+    node.create_topic("jobs", envelope=True)
+    with pytest.raises(PropertyMismatch, match="envelope"):
+        queue(envelope=False).put(b"work")
 
 
 def test_two_members_share_the_messages(node, queue):
