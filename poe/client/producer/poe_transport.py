@@ -105,7 +105,7 @@ class PoeTransport:
             except PoeError:
                 continue  # a worker's connection will tell of it
             break
-        names, envelope = _shape(topic, self._known.get(topic), self._options)
+        names, envelope = shape_of(topic, self._known.get(topic), self._options)
         partitions = tuple(Partition(i, 0) for i in range(len(names)))
         return TopicMetadata(topic, brokers, partitions, await self._refusal(names[-1]), envelope)
 
@@ -224,7 +224,8 @@ async def _connected(
     return connection
 
 
-def _shape(topic: bytes, told: DescribedTopic | None, options: ProducerOptions) -> Shape:
+def shape_of(topic: bytes, told: DescribedTopic | None, options: ProducerOptions) -> Shape:
+    """Return what a topic has, as its server tells, or else as the options say."""
     if told is not None:
         return tuple(each.topic for each in told.partitions), told.properties.envelope
     own = options.of(topic)
@@ -320,7 +321,7 @@ class PoeLink:
     def _look_up(self, topic: bytes) -> tuple[DescribedTopic | None, Shape]:
         """Keep what is known of a topic: options are checked anew each time that one asks."""
         told = self._known.get(topic)
-        self._shapes[topic] = found = told, _shape(topic, told, self._options)
+        self._shapes[topic] = found = told, shape_of(topic, told, self._options)
         return found
 
     def _values(self, topic: bytes, messages: Sequence[Message]) -> list[bytes]:

@@ -72,7 +72,7 @@ class Gateway:
         self._guard = Guard(options.host, options.allowed_hosts, options.allowed_origins)
         self._read, self._health = ReadRoutes(options, brokers), HealthRoutes(options, brokers)
         inflow = Inflow(options)
-        self._produce = ProduceRoutes(options, inflow, self._running_producer)
+        self._produce = ProduceRoutes(options, brokers, inflow, self._running_producer)
         self._groups = GroupRoutes(options, brokers, inflow)
         self._properties = PropertyRoutes(options, brokers, inflow)
         routes = self._routes(self._produce)

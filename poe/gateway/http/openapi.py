@@ -1,6 +1,7 @@
 """Describes the gateway's routes in OpenAPI 3.1, for people, generated clients and tests."""
 
 from poe.gateway.http.body import FORM, JSON, NDJSON, RAW
+from poe.gateway.http.later import DELAY_MAX_S
 from poe.gateway.http.openapi_groups import group_paths
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.schema import (
@@ -89,6 +90,22 @@ _REFUSALS: dict[str, tuple[str, bool]] = {
 """By status: what it means, and whether Retry-After comes with it."""
 
 
+_LATER: list[Json] = [
+    {
+        "name": "delay_s",
+        "in": "query",
+        "description": "Seconds until the messages are to come.",
+        "schema": {"type": "number", "minimum": 0, "maximum": DELAY_MAX_S},
+    },
+    {
+        "name": "at",
+        "in": "query",
+        "description": "When they are to come, from 1970 to 4253; not together with delay_s.",
+        "schema": {"type": "string", "format": "date-time"},
+    },
+]
+
+
 def _post(summary: str, replies: Json, options: GatewayOptions) -> Json:
     raw: Json = {"type": "string", "minLength": 1, "maxLength": options.body_max}
     records = object_of(
@@ -105,7 +122,7 @@ def _post(summary: str, replies: Json, options: GatewayOptions) -> Json:
     }
     return {
         "summary": summary,
-        "parameters": [_topic(), key],
+        "parameters": [_topic(), key, *_LATER],
         "requestBody": {
             "required": True,
             "description": "As it is, or in gzip, which Content-Encoding then says.",
@@ -203,11 +220,15 @@ def _topic() -> Json:
 
 
 def _accepted(**more: Json) -> Json:
-    accepted = object_of(accepted=COUNT)
     return {
-        "202": json_of(accepted | {"properties": accepted["properties"] | more}),
+        "202": _taken(**more, due_us=COUNT | {"description": "Of messages for later."}),
         "207": {"description": "A picker has refused some messages."},
     }
+
+
+def _taken(**more: Json) -> Json:
+    taken = object_of(accepted=COUNT)
+    return json_of(taken | {"properties": taken["properties"] | more})
 
 
 def _delivered() -> Json:
@@ -218,6 +239,7 @@ def _delivered() -> Json:
     part = object_of(delivered=COUNT, deliveries=array_of({"anyOf": [delivery, failure]}))
     return {
         "200": json_of(whole) | {"description": "Delivered; pointers are those of last messages."},
+        "202": _taken(due_us=COUNT) | {"description": "Kept until they are due."},
         "207": json_of(part) | {"description": "Some messages with keys were delivered."},
     }
 

@@ -5,16 +5,18 @@
     POST /sync/{topic}          sent at once, and answered         200 with pointers, 207 for a part
     POST /batch/sync/{topic}    as /batch/async, and tells how much waits there 202
 
-Each request is taken whole or not at all.
+Each request is taken whole or not at all. With parameter `delay_s` or `at` all of them have the
+broker keep the messages until they are due, and answer 202 when it has written them down.
 
 Source: kafboy, `kafboy_http_handler.erl`, which answers `{"ok":1}` before it produces.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
@@ -26,8 +28,10 @@ from poe.client.producer.payload import Messages
 from poe.client.producer.topic_info import TopicState
 from poe.errors import BrokerDown, RequestRefused
 from poe.gateway.http.body import messages_of, once, shown
+from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.edit import Answer, EditHook, Post
 from poe.gateway.http.inflow import Inflow
+from poe.gateway.http.later import AT, DELAY, LaterPuts, due_of
 from poe.gateway.http.options import DOWN_WAIT_S, GatewayOptions
 from poe.gateway.http.reply import json_reply, told
 
@@ -42,10 +46,15 @@ class ProduceRoutes:
     """Turns posts into calls of one producer; belongs to one event loop."""
 
     def __init__(
-        self, options: GatewayOptions, inflow: Inflow, producer: Callable[[], AsyncProducer]
+        self,
+        options: GatewayOptions,
+        brokers: Brokers,
+        inflow: Inflow,
+        producer: Callable[[], AsyncProducer],
     ) -> None:
         """Produce with what `producer` returns, which exists once the gateway has started."""
         self._options = options
+        self._later = LaterPuts(options, brokers)
         self._producer = producer
         self._inflow = inflow
         edit = options.edit
@@ -78,9 +87,9 @@ class ProduceRoutes:
         body = await self._inflow.receive(request)
         try:
             topic = topic_of(request)
-            key, headers = _key_and_headers(request)
+            asked = _asked(request)
             content_type = request.headers.get("content-type", "")
-            content = content_type, body, key, headers, self._options.messages_max
+            content = content_type, body, asked.key, asked.headers, self._options.messages_max
             if len(body) > _LARGE_BYTES:  # others get their turns while it is taken apart
                 messages = await asyncio.to_thread(messages_of, *content)
             else:
@@ -96,6 +105,8 @@ class ProduceRoutes:
                     return Response(result.body, result.status, media_type=result.content_type)
                 topic, messages = result.topic, result.messages
             self._check_topic(topic)
+            if asked.due_us is not None:
+                return await self._later.put(topic, messages, asked.due_us)
             return await produce(topic, messages)
         finally:
             self._inflow.release(len(body))
@@ -198,11 +209,20 @@ def _delivery(result: Sent | Failed) -> dict[str, Any]:
     return {"partition": result.partition, "pointer": result.pointer, "count": result.count}
 
 
-def _key_and_headers(request: Request) -> tuple[bytes | None, dict[str, bytes] | None]:
-    """Return the key and the headers that a request gives to its messages.
+class _Asked(NamedTuple):
+    """What a request says of all its messages."""
+
+    key: bytes | None
+    headers: dict[str, bytes] | None
+    due_us: int | None
+    """When they are to come; None: at once."""
+
+
+def _asked(request: Request) -> _Asked:
+    """Return what a request says beside its body.
 
     Raises:
-        RequestRefused: a parameter that there is not, or a second key.
+        RequestRefused: a parameter that there is not, a second key, or what is no time.
     """
     keys: list[bytes] = []
     headers: dict[str, bytes] = {}
@@ -211,13 +231,14 @@ def _key_and_headers(request: Request) -> tuple[bytes | None, dict[str, bytes] |
             keys.append(value)
         elif name.startswith(_HEADER):
             headers[name.removeprefix(_HEADER).decode("latin-1")] = value
-    for name, value in once(request.scope["query_string"]):
-        if name != b"key":
-            why = f"parameter {shown(name)} is not known; the only one is key"
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
-        keys.append(value)
+    parameters = dict(once(request.scope["query_string"]))
+    for name in parameters.keys() - {b"key", DELAY, AT}:
+        why = f"parameter {shown(name)} is not known; there are key, delay_s and at"
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
+    if b"key" in parameters:
+        keys.append(parameters[b"key"])
     if len(keys) > 1:
         why = "there are two keys, by parameter key or header Poe-Key; give one"
         raise RequestRefused(HTTPStatus.BAD_REQUEST, why)
     key = keys[0] if keys else None
-    return key, headers or None
+    return _Asked(key, headers or None, due_of(parameters, time.time_ns() // 1000))

@@ -1,10 +1,14 @@
 """Posts to a real gateway in front of a real node: what is taken, and what the client is told."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote_to_bytes
 
 import pytest
 
+from poe.client import Consumer, Received
+from poe.testing import wait_until
+from tests.client.consumers import url
 from tests.gateway.http.front import stored
 
 pytestmark = pytest.mark.slow
@@ -36,6 +40,70 @@ def test_batch_sync_tells_how_much_waits(front, topic):
     front.http.post(f"/sync/{topic}", content=b"m")
     reply = front.http.post(f"/batch/sync/{topic}", content=b"m")
     assert reply.json()["buffered"] == [{"partition": 0, "buffered_count": 1}]
+
+
+@pytest.mark.parametrize("path", ["async", "batch/async", "sync", "batch/sync"])
+def test_what_is_put_for_later_comes_later(front, node, topic, path):
+    soon = datetime.now(UTC) + timedelta(seconds=0.4)
+    reply = front.http.post(f"/{path}/{topic}", content=b"at", params={"at": soon.isoformat()})
+    assert (reply.status_code, reply.json()["accepted"]) == (202, 1)
+    assert abs(reply.json()["due_us"] - soon.timestamp() * 1e6) < 10
+    front.http.post(f"/{path}/{topic}", content=b"delayed", params={"delay_s": 0.2})
+    front.http.post(f"/sync/{topic}", content=b"now")
+    wait_until(lambda: len(stored(node, topic)) == 3, 5)
+    assert stored(node, topic) == [b"now", b"delayed", b"at"]
+
+
+def test_what_comes_later_is_as_the_topic_has_it(front, node, topic):
+    node.create_topic(topic, partitions=3, envelope=True)
+    records = [{"key": "a", "value": "1"}, {"value": None}, {"key": "b", "value": "2"}]
+    body = json.dumps({"records": records}).encode()
+    reply = front.http.post(f"/sync/{topic}?delay_s=0.01", content=body, headers=JSON)
+    assert reply.json()["accepted"] == 3
+    with Consumer(url(node), topic) as reader:
+        found: list[Received] = []
+
+        def have_all():
+            found.extend(reader.receive())
+            return len(found) == 3
+
+        wait_until(have_all, 5)
+    assert sorted((each.key or b"", each.value or b"") for each in found) == [
+        (b"", b""),
+        (b"a", b"1"),
+        (b"b", b"2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("delay_s=soon", "delay_s is 'soon'; give 0 to"),
+        ("delay_s=-1", "give 0 to"),
+        ("delay_s=nan", "give 0 to"),
+        ("delay_s=1e10", "give 0 to"),
+        ("delay_s=1&delay_s=2", "given twice"),
+        ("delay_s=1&at=2026-07-01T12:00:00Z", "give one"),
+        ("at=noon", "give a time with its zone"),
+        ("at=2026-07-01T12:00:00", "give a time with its zone"),
+        ("at=9999-07-01T12:00:00Z", "from 1970 to 4253"),
+        ("at=0001-01-01T00:00:00%2B10:00", "from 1970 to 4253"),
+        ("delay=1", "there are key, delay_s and at"),
+    ],
+)
+def test_what_is_no_time_is_refused(front, node, topic, query, why):
+    refused = front.http.post(f"/sync/{topic}?{query}", content=b"m")
+    assert refused.status_code == 400
+    assert why in refused.json()["error"]["message"]
+    assert topic.encode() not in node.topics()
+
+
+def test_what_a_topic_does_not_take_is_refused_for_later_too(front, topic):
+    body = b'{"records": [{"value": null}]}'
+    refused = front.http.post(f"/sync/{topic}?delay_s=1", content=body, headers=JSON)
+    assert (refused.status_code, refused.json()["error"]["name"]) == (400, "InvalidPayload")
+    refused = front.http.post("/sync/poe.groups?delay_s=1", content=b"m")
+    assert (refused.status_code, refused.json()["error"]["name"]) == (403, "ReservedTopic")
 
 
 @pytest.mark.parametrize(("kind", "body"), [("json", b'{"records": []}'), ("x-ndjson", b"\n \n")])
