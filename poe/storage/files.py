@@ -173,9 +173,12 @@ class FileSlice(NamedTuple):
     number: int
     """Of the first record, in its segment; 0 is the oldest."""
 
+    content: bytes = b""
+    """Its bytes, where they are read already: those of a small record that is alone."""
+
     def read(self) -> bytes:
-        """Read the bytes of the slice."""
-        return self.file.read_at(self.length, self.offset)
+        """Return the bytes of the slice, fewer where the file has been cut."""
+        return self.content or self.file.read_at(self.length, self.offset)
 
 
 class IndexedSlice(NamedTuple):

@@ -33,6 +33,8 @@ WAITING_BYTES_MAX = 64 * 1024
 _POINTER_BEFORE_SHIFT = ENTRY_BYTES * 8 + OFFSET_BITS
 # One hint serves one consumer; when there are more, a bisection each hundred reads costs little.
 _HINTS_COUNT_MAX = 128
+_RECORD_READ_BYTES = 2048
+"""A record that is alone, and no larger, is read when it is found: whoever asked sends it."""
 
 
 class Index:
@@ -263,8 +265,9 @@ class RecordReader:
     ) -> FileSlice | None:
         """Find up to `limit` records behind a pointer among the first `count`, of `size_bytes`.
 
-        The first record is looked at where a consumer begins, or asks for a single one. One that
-        walks on from slice to slice is not made to wait for it at each.
+        The first record is looked at where a consumer begins, or asks for a single one, which then
+        is read as a whole, unless it is large. One that walks on from slice to slice is not made to
+        wait for it at each.
 
         Raises:
             ReadFailed: the index cannot be mapped, or the data not be read.
@@ -275,7 +278,14 @@ class RecordReader:
         if located is None or located[0] >= count:
             return None
         start, offset = located
-        if hint is None or limit == 1:
+        if limit == 1:
+            last_pointer, record = self._read_record(
+                start, offset, count, size_bytes, _RECORD_READ_BYTES
+            )
+            length = SIZE_BYTES + int.from_bytes(record[:SIZE_BYTES], "big")
+            content = record if len(record) == length else b""
+            return FileSlice(self.file, offset, length, 1, last_pointer, start, content)
+        if hint is None:
             self._read_record(start, offset, count, size_bytes, RECORD_HEADER_BYTES)
         stop = min(start + limit, count)
         last_pointer, end = self._end_at(stop, count, size_bytes)

@@ -57,7 +57,7 @@ def test_leases_follow_one_another_as_if_each_were_looked_for(segment, limit, by
         is_short = found.records.record_count < alone.records.record_count
         assert not is_short
         assert found._replace(records=None) == alone._replace(records=None)
-        assert found.records._replace(file=None) == alone.records._replace(file=None)
+        assert found.records[1:6] == alone.records[1:6]
         records = list(decode_records(found.records.read()))
         assert found.records.last_pointer == records[-1][0]
         messages += [bytes(message) for _, message in records]
