@@ -8,7 +8,6 @@ socket, none of them an object. Integers are big-endian.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from struct import Struct
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
@@ -58,16 +57,8 @@ class Failed(NamedTuple):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseRequest:
-    """Tell what became of earlier leases, and ask for another one.
-
-    Wire:
-        msgpack array of these fields; `done` and `failed` are arrays of arrays
-    """
-
-    MESSAGE_TYPE: ClassVar[int] = 7
-
+class _LeaseFields(NamedTuple):
+    # A base of its own, since a named tuple takes no class variables.
     group: str
     member: bytes
     limit: int
@@ -79,6 +70,18 @@ class LeaseRequest:
     done: Sequence[Done] = ()
     failed: Sequence[Failed] = ()
 
+
+class LeaseRequest(_LeaseFields):
+    """Tell what became of earlier leases, and ask for another one.
+
+    Wire:
+        msgpack array of these fields; `done` and `failed` are arrays of arrays
+    """
+
+    __slots__ = ()
+
+    MESSAGE_TYPE: ClassVar[int] = 7
+
     def encode(self) -> bytes:
         """Return the frame.
 
@@ -86,7 +89,7 @@ class LeaseRequest:
             LocalProtocolError: a value is out of range, or the request too large.
         """
         try:
-            body: bytes = msgpack.packb(_fields(self))
+            body: bytes = msgpack.packb(tuple(self))
             _check(self, len(body))
         except (TypeError, ValueError, OverflowError) as error:
             msg = f"lease request cannot be sent: {error}"
@@ -106,23 +109,14 @@ class LeaseRequest:
         try:
             fields = msgpack.unpackb(body, use_list=False, max_array_len=LEASE_COUNT_MAX)
             group, member, limit, bytes_max, wait_s, done, failed = fields
-            request = cls(
-                group,
-                member,
-                limit,
-                bytes_max,
-                wait_s,
-                tuple(map(Done._make, done)),
-                tuple(map(Failed._make, failed)),
-            )
+            done = tuple(map(Done._make, done)) if done else ()
+            failed = tuple(map(Failed._make, failed)) if failed else ()
+            request = cls(group, member, limit, bytes_max, wait_s, done, failed)
             _check(request, len(body))
         except (TypeError, ValueError, msgpack.UnpackException) as error:
             msg = f"lease request is malformed: {error or type(error).__name__}"
             raise RemoteProtocolError(msg) from error
         return request
-
-
-_fields = attrgetter("group", "member", "limit", "bytes_max", "wait_s", "done", "failed")
 
 
 def _check(request: LeaseRequest, size: int) -> None:
@@ -131,14 +125,15 @@ def _check(request: LeaseRequest, size: int) -> None:
     Raises:
         ValueError: says what.
     """
-    group, member, limit, bytes_max, wait_s, done, failed = _fields(request)
+    group, member, limit, bytes_max, wait_s, done, failed = request
     if type(group) is not str or not group:
         _refuse("group", group, "text")
     if type(member) is not bytes or len(member) != MEMBER_BYTES:
         _refuse("member", member, f"{MEMBER_BYTES} bytes")
-    for name, value in (("limit", limit), ("bytes_max", bytes_max)):
-        if type(value) is not int or not 0 <= value <= LIMIT_MAX:
-            _refuse(name, value, f"a whole number from 0 to {LIMIT_MAX}")
+    if type(limit) is not int or not 0 <= limit <= LIMIT_MAX:
+        _refuse("limit", limit, f"a whole number from 0 to {LIMIT_MAX}")
+    if type(bytes_max) is not int or not 0 <= bytes_max <= LIMIT_MAX:
+        _refuse("bytes_max", bytes_max, f"a whole number from 0 to {LIMIT_MAX}")
     _check_seconds("wait_s", wait_s)
     if len(done) + len(failed) > LEASE_COUNT_MAX or size > LEASE_SIZE_MAX:
         msg = f"it tells of too much; send {LEASE_COUNT_MAX} leases, {LEASE_SIZE_MAX} bytes at most"

@@ -22,7 +22,7 @@ from poe.storage.archive import (
 from poe.storage.clock import Clock, SystemClock
 from poe.storage.files import Files, FileSlice, FolderEntry, IndexedSlice, Mode, OpenFile
 from poe.storage.formats.receipt_file import PutKey
-from poe.storage.formats.record import Messages, RecordBatch, decode_records
+from poe.storage.formats.record import Messages, RecordBatch, decode_entry, decode_records
 from poe.storage.formats.store_meta import Event, read_store_id
 from poe.storage.real_files import RealFiles
 from poe.storage.segment.producers import PRODUCER_BYTES, LastPut, Producers
@@ -86,6 +86,7 @@ __all__ = [
     "check_foreign",
     "check_properties",
     "check_segments",
+    "decode_entry",
     "decode_records",
     "foreign_locks",
     "is_left_open",

@@ -5,7 +5,6 @@ nobody knows when the client will take it.
 """
 
 from contextlib import aclosing
-from dataclasses import replace
 from typing import TypeAlias
 
 from poe.actors import Call
@@ -100,7 +99,7 @@ async def _lease_reply(
     if not room.holding.may_hold(limit * ENTRY_BYTES):
         limit = room.holding.budget.share_bytes // ENTRY_BYTES
     bytes_max = min(request.bytes_max, room.frame_max // 2 - ENTRY_BYTES)
-    asked = replace(request, limit=limit, bytes_max=bytes_max)
+    asked = request._replace(limit=limit, bytes_max=bytes_max)
     lease, found = await lease_messages(handler, asked, begun)
     if found is None:
         return LeaseReply.head(lease, b"", 0), None

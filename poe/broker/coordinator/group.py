@@ -110,17 +110,34 @@ class Group(GenServer):
         now_us = self._clock.now_us()
         if isinstance(request, EndGroup):
             return await self._end(request)
+        answer: Any = None
+        leased: Leased | None = None
         try:
-            self._look_for_units(now_us)
-            if type(request) is LeaseRequest:
-                answer = await self._lease(request, caller, now_us)
-            else:
+            if now_us - self._units_at_us >= _UNITS_US:
+                self._look_for_units(now_us)
+            if type(request) is not LeaseRequest:
                 answer = await self._serve(cast("GroupRequest", request), caller, now_us)
-            await self._write_for(answer, now_us)
+            elif self._leasing is not None:
+                answer = await self._leasing.take(request, caller, now_us)
+                leased = answer if type(answer) is Leased else None
+            else:
+                definition = self._state.definition
+                raise GroupMismatch(definition.name, "mode", "shared", definition.mode)
+            await self._write()
         except PoeError as error:
-            answer = Error(error)
-        await self._go_on(now_us)
+            if self._leasing is not None and leased is not None:
+                self._leasing.take_back(leased, now_us)
+            answer, leased = Error(error), None
+        if leased is None or self._has_consequences(request, leased, now_us):
+            await self._go_on(now_us)
         return answer
+
+    def _has_consequences(self, request: Any, leased: Leased, now_us: int) -> bool:  # noqa: ANN401
+        """Return whether a lease may bring something about for others, or an earlier deadline."""
+        assert self._leasing is not None
+        ends_us = now_us + leased.lease.left_s * 1e6
+        is_sooner = self._timer is None or ends_us < self._timer_us
+        return is_sooner or bool(request.failed) or self._leasing.has_work
 
     async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
         """Hear that a unit has news, or that nobody may wait any more."""
@@ -182,8 +199,8 @@ class Group(GenServer):
         self._timer = self.send_after(max(0, due_us - now_us) / 1e6, _DEADLINE)
 
     def _look_for_units(self, now_us: int) -> None:
-        """Take new topics and partitions in, now and then, if there may be any."""
-        if now_us - self._units_at_us >= _UNITS_US and self._topics.version != self._units_version:
+        """Take new topics and partitions in, if there may be any."""
+        if self._topics.version != self._units_version:
             self._units_at_us, self._units_version = now_us, self._topics.version
             units = self._topics.units(self._state.definition.topics)
             if units != self._progress.units_by_topic:
@@ -211,19 +228,6 @@ class Group(GenServer):
         self._changes_bytes += len(message)
         if self._changes_bytes > _SNAPSHOT_RATIO * self._snapshot_bytes:
             await self._write_snapshot()
-
-    async def _write_for(self, answer: Any, now_us: int) -> None:  # noqa: ANN401
-        """Write what has changed before this is answered; what was leased goes back if it fails.
-
-        Raises:
-            PoeError: as `_write`.
-        """
-        try:
-            await self._write()
-        except PoeError:
-            if self._leasing is not None and isinstance(answer, Leased):
-                self._leasing.take_back(answer, now_us)
-            raise
 
     async def _write_snapshot(self) -> None:
         message = encode(Kind.SNAPSHOT, *self._named, self._state.snapshot())
@@ -290,13 +294,6 @@ class Group(GenServer):
             case op:
                 answer = _ANSWERS[op](state, now_us=now_us, **arguments)
         return answer
-
-    async def _lease(self, request: LeaseRequest, caller: Call, now_us: int) -> Any:  # noqa: ANN401
-        """Carry out the request of a member of a work queue."""
-        if self._leasing is None:
-            definition = self._state.definition
-            raise GroupMismatch(definition.name, "mode", "shared", definition.mode)
-        return await self._leasing.take(request, caller, now_us)
 
     def _heartbeat(self, caller: Call, arguments: dict[str, Any], now_us: int) -> Any:  # noqa: ANN401
         """Answer a heartbeat, or hold the answer back until there is something to say."""

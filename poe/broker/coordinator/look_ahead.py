@@ -5,62 +5,63 @@ Where they lie is kept, and not the file: when nobody reads the segment any more
 deleted, what was found in it is forgotten.
 """
 
+from bisect import bisect_right
 from weakref import ref
-
-import numpy as np
 
 from poe.broker.appendix.message import GetRange
 from poe.broker.groups.lease import Want
-from poe.record import ENTRY_BYTES, decode_entries
-from poe.storage import FileSlice, IndexedSlice, OpenFile
+from poe.record import ENTRY_BYTES
+from poe.storage import FileSlice, IndexedSlice, OpenFile, decode_entry
 
 _COUNT = 512
 """Messages that are looked for where fewer are wanted."""
 _BYTES = 128 * 1024
 _UNITS_MAX = 64
-"""Of so many units it is kept what was found, which takes 14 KiB each."""
+"""Of so many units it is kept what was found, which takes 6 KiB each."""
 
 
 class _Found:
     """Messages of a unit, those before `at` of which are cut off already."""
 
-    __slots__ = (
-        "after",
-        "at",
-        "count",
-        "entries",
-        "file",
-        "number",
-        "offsets",
-        "ordinal",
-        "pointers",
-    )
+    __slots__ = ("after", "at", "count", "end", "entries", "file", "number", "offset", "ordinal")
 
     def __init__(self, after: int, found: IndexedSlice) -> None:
         records = found.records
         self.after = after
         self.at = 0
         self.count = records.record_count
+        self.end = records.offset + records.length
         self.entries = found.entries
         self.file = ref(records.file)
         self.number = records.number
+        self.offset = records.offset
         self.ordinal = found.ordinal
-        self.pointers, offsets = decode_entries(found.entries)
-        self.offsets = np.append(offsets, np.uint64(records.offset + records.length))
 
     def cut(self, limit: int, bytes_max: int, file: OpenFile) -> IndexedSlice:
         """Cut the next messages off, one of them in any case."""
-        at, offsets = self.at, self.offsets
-        offset = int(offsets[at])
+        at, offset = self.at, self.offset
         stop = min(at + limit, self.count)
-        if int(offsets[stop]) - offset > bytes_max:
-            fitting = offsets[at + 1 : stop].searchsorted(np.uint64(offset + bytes_max), "right")
-            stop = at + max(1, int(fitting))
-        self.at, self.after = stop, int(self.pointers[stop - 1])
-        length = int(offsets[stop]) - offset
-        records = FileSlice(file, offset, length, stop - at, self.after, self.number + at)
+        last, end = self._boundary(stop)
+        if end - offset > bytes_max:
+            fitting = range(at + 1, stop)
+            room_end = offset + bytes_max
+            fitting_count = bisect_right(
+                fitting, room_end, key=lambda each: self._boundary(each)[1]
+            )
+            stop = at + max(1, fitting_count)
+            last, end = self._boundary(stop)
+        self.at, self.after, self.offset = stop, last, end
+        records = FileSlice(file, offset, end - offset, stop - at, last, self.number + at)
         entries = self.entries[at * ENTRY_BYTES : stop * ENTRY_BYTES]
         return IndexedSlice(entries, records, self.ordinal + at)
+
+    def _boundary(self, number: int) -> tuple[int, int]:
+        """Return the pointer of the message before one, and where that message ends."""
+        at = number * ENTRY_BYTES
+        last, _ = decode_entry(self.entries[at - ENTRY_BYTES : at])
+        if number == self.count:
+            return last, self.end
+        return last, decode_entry(self.entries[at : at + ENTRY_BYTES])[1]
 
 
 class LookAhead:

@@ -81,10 +81,19 @@ class Membership:
     Always: no two have the same instance.
     """
 
-    __slots__ = ("_deadlines", "_definition", "_gone", "_instances", "_journal", "_members")
+    __slots__ = (
+        "_deadlines",
+        "_definition",
+        "_gone",
+        "_instances",
+        "_journal",
+        "_members",
+        "_session_us",
+    )
 
     def __init__(self, definition: GroupDefinition, journal: Journal) -> None:
         self._definition = definition
+        self._session_us = round(definition.options.session_s * 1e6)
         self._journal = journal
         self._members: dict[bytes, Member] = {}
         self._instances: dict[str, Member] = {}
@@ -181,10 +190,6 @@ class Membership:
     def next_deadline_us(self) -> int | None:
         """Return when to look for members that have expired; None without members."""
         return self._deadlines.next_us()
-
-    @property
-    def _session_us(self) -> int:
-        return round(self._definition.options.session_s * 1e6)
 
     def _remove(self, found: Member, kind: str, why: str, now_us: int) -> None:
         info = found.info

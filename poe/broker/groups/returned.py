@@ -45,6 +45,11 @@ class ReturnedRanges:
         delayed = (each for _, _, each in self._delayed)
         return chain(self._ready, self._suspects, self._parked, delayed)
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there is none, as mostly: for those who ask with each lease."""
+        return not (self._ready or self._suspects or self._delayed or self._parked)
+
     def first(self) -> Returned | None:
         """Return the next one that is ready; None where there is none."""
         return self._ready[0] if self._ready else None

@@ -107,15 +107,18 @@ class Shared:
             options.lease_messages_max - self._messages_count,
         )
         bytes_max = min(bytes_max, options.lease_bytes_max - self._bytes_count)
-        self._returned.ripen(now_us)
-        returned = self._next_suspect(member, hand)
-        if self._clearing == member:
-            return None
-        returned = returned or self._returned.first()
-        if returned is not None:
-            limit = min(limit, returned.failures.limit or limit)
-            place = returned.unit, returned.after, returned.last
-            return Want(member, *place, limit, bytes_max, returned)
+        if self._returned.is_empty:
+            self._clearing = None
+        else:
+            self._returned.ripen(now_us)
+            returned = self._next_suspect(member, hand)
+            if self._clearing == member:
+                return None
+            returned = returned or self._returned.first()
+            if returned is not None:
+                limit = min(limit, returned.failures.limit or limit)
+                place = returned.unit, returned.after, returned.last
+                return Want(member, *place, limit, bytes_max, returned)
         if not self._fresh or self._holes_count() >= options.holes_max:
             return None
         unit = self._fresh[0]

@@ -1,7 +1,7 @@
 """The control operations of groups: arguments checked, then asked of the group's own actor."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from poe.actors import Call
@@ -146,10 +146,10 @@ async def lease_messages(
         if found is not None or is_over:
             break
         left_s -= WAIT_SLICE_S
-        asked = replace(request, done=(), failed=(), wait_s=left_s)  # the others are told
+        asked = request._replace(done=(), failed=(), wait_s=left_s)  # the others are told
     if found is not None and left_s and not handler.is_wanted:
         given_back = Failed(lease.id, lease.after, lease.last, "release")
-        await ask_group(handler, find, replace(asked, limit=0, done=(), failed=(given_back,)))
+        await ask_group(handler, find, asked._replace(limit=0, done=(), failed=(given_back,)))
     return lease._replace(lost=lost), found
 
 
