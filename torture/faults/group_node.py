@@ -6,6 +6,7 @@ and in the end all is done, or a dead letter.
 """
 
 from random import Random
+from typing import Any
 
 from poe.broker.requests.groups import GROUPS, address_of
 from poe.protocol import Done, Failed, LeaseRequest, envelope
@@ -103,7 +104,7 @@ class _History:
 
     # ---- what members do -------------------------------------------------------------------------
 
-    def ask(self, request: LeaseRequest | tuple[str, dict[str, object]]) -> Asked:
+    def ask(self, request: LeaseRequest | tuple[str, dict[str, Any]]) -> Asked:
         return ask(self.node, request)
 
     def put(self) -> None:
