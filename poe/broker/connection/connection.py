@@ -317,7 +317,7 @@ class Connection(GenServer):
                 if sent == len(head):
                     return None
             elif records.length <= _SMALL_BYTES:
-                content = records.read()
+                content = records.content or records.file.read_at(records.length, records.offset)
                 if len(content) < records.length:
                     raise cut_short()
                 sent = self._sendmsg((head, content))
