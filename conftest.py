@@ -4,6 +4,7 @@ import fcntl
 import gc
 import os
 import random
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent
+MARKS_OF_FILE = re.compile(r"^pytestmark = (?:\[[^]]*\]|.*)$", flags=re.MULTILINE)
 
 # A shell starts background jobs with Ctrl-C ignored, and what they start inherits that: commands
 # that tests interrupt would then not hear it.
@@ -54,6 +56,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     seed = config.getoption("--hypothesis-seed")
     return f"hypothesis: profile {_profile()}; repeat with --hypothesis-seed={seed}"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a file with a mark of which `-m` wants none: some take seconds to import."""
+    left_out = re.fullmatch(r"not \w+( and not \w+)*", config.option.markexpr)
+    if left_out is None or collection_path.suffix != ".py":
+        return None
+    marks = MARKS_OF_FILE.search(collection_path.read_text())
+    found = set(re.findall(r"mark\.(\w+)", marks[0])) if marks is not None else set()
+    return True if found & set(re.findall(r"not (\w+)", left_out[0])) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import griffe
@@ -19,8 +20,10 @@ from poe.option import allowed
 ROOT = Path(__file__).parent.parent
 PRODUCER, CONSUMER = ROOT / "docs" / "producer.md", ROOT / "docs" / "consumer.md"
 GROUPS = ROOT / "docs" / "groups.md"
+DOCUMENTS = (PRODUCER, CONSUMER, GROUPS)
 
 
+@cache
 def tables() -> dict[Path, dict[str, str]]:
     """Each table by its document and the name in its marks."""
     client = griffe.GriffeLoader(search_paths=[ROOT]).load("poe.client")
@@ -84,7 +87,7 @@ def _text(attribute: griffe.Object) -> str:
 
 def main() -> None:
     """Renew the tables."""
-    for path in tables():
+    for path in DOCUMENTS:
         path.write_text(renewed(path))
 
 

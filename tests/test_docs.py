@@ -65,7 +65,7 @@ def test_the_table_of_errors_is_complete():
     assert "\n".join(error_table.rows()) in FORMATS, "run: python -m tests.error_table"
 
 
-@pytest.mark.parametrize("path", client_tables.tables(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", client_tables.DOCUMENTS, ids=lambda path: path.name)
 def test_the_tables_of_clients_are_those_of_the_code(path):
     assert client_tables.renewed(path) == path.read_text(), "run: python -m tests.client_tables"
 
