@@ -54,7 +54,7 @@ test: $(EXTRAS) lint types imports  ## everything: lint, types, imports, tests, 
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTEST)
 
 check: $(EXTRAS) lint types imports  ## the same without slow tests, in a minute and a half
-	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTEST) -q -m '$(QUICK)' tests
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTEST) -q -p no:schemathesis -m '$(QUICK)' tests
 
 format: $(STAMP)  ## rewrite the code in the project's format
 	$(BIN)/ruff format $(CODE)

@@ -5,6 +5,7 @@ import gc
 import os
 import random
 import re
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent
+MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder there that is the user's alone
+MEMORY_FREE_MIN = 4 << 30
+"""What a whole run needs by far."""
 MARKS_OF_FILE = re.compile(r"^pytestmark = (?:\[[^]]*\]|.*)$", flags=re.MULTILINE)
 
 # A shell starts background jobs with Ctrl-C ignored, and what they start inherits that: commands
@@ -48,9 +52,20 @@ def _profile() -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(_profile())
+    _write_to_memory()
     # A seed of our own, so that the header can name it even when nothing fails.
     if config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = str(random.randrange(2**32))  # noqa: S311 - no secret
+
+
+def _write_to_memory() -> None:
+    """Have the folders of tests in memory: how fast a disk syncs is nothing that they judge.
+
+    What a real file system does in a power cut is tried by `torture`, which mounts its own.
+    PYTEST_DEBUG_TEMPROOT names another place.
+    """
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_FREE_MIN:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -70,7 +85,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what must be alone to the front: beside short tests nobody waits long for anybody."""
-    items.sort(key=lambda item: item.get_closest_marker("alone") is None)
+    items.sort(key=lambda item: not _is_alone(item))
 
 
 def pytest_collection_finish() -> None:
@@ -82,10 +97,15 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Let nothing run beside a test that is marked `alone`, where there are several workers."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
+    # Where one is marked the first one is; elsewhere a lock would cost a short test as much again.
+    if "PYTEST_XDIST_WORKER" not in os.environ or not _is_alone(item.session.items[0]):
         return (yield)
-    with _company(fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH):
+    with _company(fcntl.LOCK_EX if _is_alone(item) else fcntl.LOCK_SH):
         return (yield)
+
+
+def _is_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_architecture import MODULES, definitions
+from tests.test_architecture import all_tests, names_of_tests
 from torture.table import SCENARIOS
 
 ROOT = Path(__file__).parent.parent
@@ -22,7 +22,7 @@ def test_every_defect_has_tests_that_exist(row, tests):
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", tests)
     assert named, f"{row} names no test"
     for file, test in named:
-        assert test in {each.name for each in definitions(ROOT / file)}, f"{file}::{test}"
+        assert test in names_of_tests(ROOT / file), f"{file}::{test}"
     scenarios = re.findall(r"`torture ([\w-]+)`", tests)
     assert set(scenarios) <= set(SCENARIOS)
     assert len(named) + len(scenarios) == tests.count("`") / 2
@@ -30,7 +30,4 @@ def test_every_defect_has_tests_that_exist(row, tests):
 
 def test_every_other_test_that_is_named_exists():
     named = set(re.findall(r"`(test_\w+)`", DOCUMENT))
-    tests = {
-        node.name for path in MODULES if path.name.startswith("test_") for node in definitions(path)
-    }
-    assert named - tests == set()
+    assert named - all_tests() == set()

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.test_architecture import MODULES, definitions
+from tests.test_architecture import all_tests
 
 DOCUMENT = (Path(__file__).parent.parent / "docs" / "otp-cases.md").read_text()
 CASES_OF_SUPERVISOR_SUITE = 88
@@ -11,11 +11,8 @@ CASES_OF_SUPERVISOR_SUITE = 88
 
 def test_every_test_that_is_named_exists():
     named = set(re.findall(r"`(test_\w+)`", DOCUMENT))
-    tests = {
-        node.name for path in MODULES if path.name.startswith("test_") for node in definitions(path)
-    }
     assert len(named) > 100
-    assert named - tests == set()
+    assert named - all_tests() == set()
 
 
 def test_every_case_of_supervisor_suite_stands_there_once():

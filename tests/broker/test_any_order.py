@@ -10,7 +10,7 @@ from tests.broker.nodes import SimulatedNode, read_by_next
 pytestmark = pytest.mark.usefixtures("quiet")
 
 TOPICS = (b"a", b"b")
-SEEDS = range(8)
+SEEDS = range(4)
 """More orders are tried by the scenarios `sim` and `actors` of torture."""
 
 

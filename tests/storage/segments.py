@@ -49,7 +49,7 @@ def path_of(base: Path, suffix: str, timestamp=NOW) -> Path:
 
 
 def names_in(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir()]
+    return sorted(path.name for path in folder.iterdir())
 
 
 def wait_for_line(program):

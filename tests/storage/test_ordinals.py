@@ -14,6 +14,7 @@ from xxhash import xxh3_64_digest
 from poe.storage import RealFiles, SegmentOptions, SharedFolder, Store
 from poe.storage.formats.hashed import FILE_HEADER_BYTES, FileHeader
 from poe.storage.formats.sum_file import SUM_MAGIC, SUMS
+from poe.storage.store import removals
 from poe.storage.store.check import check_segments
 from poe.storage.store.repair import repair_segments
 from tests.storage.ordinals import (
@@ -105,11 +106,14 @@ def test_a_topic_that_is_made_anew_gives_no_ordinal_twice(disk, how):
     expect(store, range(8, 12))
 
 
-def test_the_ordinals_of_topics_that_are_gone_outlast_that_the_notes_are_written_anew(disk):
+def test_the_ordinals_of_topics_that_are_gone_outlast_that_the_notes_are_written_anew(
+    disk, monkeypatch
+):
+    monkeypatch.setattr(removals, "_COMPACT_BYTES_MIN", 3000)
     store = Store.open(disk.files())
     fill(store, 1)
     destroy(store, 1)
-    for number in range(2000):
+    for number in range(100):
         fill(store, 1, topic=b"%d" % number)
         destroy(store, 1, topic=b"%d" % number)
     store = again(disk, store, "stop")

@@ -174,7 +174,7 @@ def test_a_crash_between_the_put_and_its_answer_puts_once(sim, monkeypatch):
     assert last_put(sim).sequence == 0
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_whenever_the_delayer_is_killed_each_message_comes_once(tmp_path, seed):
     sim = SimulatedNode(tmp_path, seed=seed, count_limit=20)
     wanted = []
@@ -392,7 +392,7 @@ def test_on_a_full_disk_nothing_is_lost(disk):
 
 
 @pytest.mark.parametrize("ack", ["fsync", "flushed"])
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_power_cut_at_any_time_loses_nothing_that_was_kept(ack, seed):
     random = Random(f"{seed} {ack}")
     disk = SimulatedDisk()
