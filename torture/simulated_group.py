@@ -284,7 +284,13 @@ class SharedWorld(World):
 
     def extend(self, held: Held, seconds: float) -> None:
         """Have a client ask for more time."""
-        lost = self.state.shared.extend([held.lease.id], seconds, self.now_us)
+        leases = [held.lease.id]
+        try:
+            lost = self.state.shared.extend(held.lease.member, leases, seconds, self.now_us)
+        except GroupFenced:
+            self.refused(held.number)
+            return
+        self.hear(held.number)
         assert (lost == []) == held.is_valid
         if held.is_valid:
             held.deadline_us = max(held.deadline_us, self.now_us + round(seconds * SECOND))

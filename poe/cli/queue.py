@@ -19,6 +19,7 @@ from poe.cli.address import (
     complete_topic,
     connect,
     looking,
+    partitions_of,
     url_of,
 )
 from poe.cli.argument import number, topic_name
@@ -26,10 +27,11 @@ from poe.cli.group import GroupArgument, printable
 from poe.cli.output import counted, write_line
 from poe.cli.put import target_and_payloads
 from poe.cli.topic import Format, FormatOption
-from poe.client import Consumer
+from poe.client import Consumer, Received
 from poe.client.group.dead_letter import DeadLetter
 from poe.errors import InvalidEnvelope
 from poe.protocol import Socket
+from poe.protocol.envelope import encode
 from poe.topic_name import topic_text
 
 _BATCH = 1000
@@ -90,7 +92,8 @@ def dead(
     """Show the messages that a group has given up: where they were, how often tried, and why."""
     pointer, left = 0, limit
     with looking(host, port) as connection:
-        topic = _dead_topic(connection, group)
+        # The node puts them onto the first partition, where somebody has made several.
+        topic = partitions_of(host, port, _dead_topic(connection, group)).topics[0]
         while left and (records := connection.read(topic, pointer, min(left, _BATCH))):
             for pointer, content in records:  # noqa: B007 - the last one is where to go on
                 with suppress(InvalidEnvelope):  # somebody has put something else there
@@ -109,12 +112,19 @@ def redrive(
     count = 0
     with connect(host, port) as connection:
         topic = _dead_topic(connection, group)
-        options = {"group": f"{group}.redrive", "commit": "manual", "batch": _BATCH}
-        with Consumer(url_of(host, port), topic, envelope=False, **options) as consumer:
+        options: dict[str, Any] = {"commit": "manual", "batch": _BATCH, "on_corrupt": "skip"}
+        with Consumer(url_of(host, port), topic, group=f"{group}.redrive", **options) as consumer:
             for batch in consumer.batches():
-                count += _put_back(connection, [each.value or b"" for each in batch])
+                count += _put_back(connection, list(map(_letter, batch)))
                 consumer.commit()
     write_line(f"{counted(count, 'message')} put back")
+
+
+def _letter(received: Received) -> bytes:
+    """Return a letter as it is stored, whether its topic is known to hold envelopes or not."""
+    if received.headers is None:
+        return received.value or b""
+    return encode(received.key, received.value, received.headers)
 
 
 def _put_back(connection: Socket, letters: list[bytes]) -> int:

@@ -100,12 +100,15 @@ def test_what_is_no_place_is_refused(run, billing, place):
     assert "--to" in run("group", "reset", "billing", "--to", place, code=2)
 
 
-def test_dead_letters_are_told_and_put_back(node, run):
+@pytest.mark.parametrize("properties", [None, {"envelope": True}, {"partitions": 2}])
+def test_dead_letters_are_told_and_put_back(node, run, properties):
+    if properties is not None:
+        node.create_topic("workers.dead", **properties)
     pointer = node.put("jobs", b"poison\n")
     with Queue(url(node), "jobs", group_options=OPTIONS) as queue:
         for _ in range(2):
             queue.get().nack(reason="no way")
-        wait_until(lambda: b"workers.dead" in node.topics(), 5)
+        wait_until(lambda: any(each.startswith(b"workers.dead") for each in node.topics()), 5)
         assert run("queue", "dead", "workers") == (
             f"jobs\t{pointer}\t2 attempts\tno way\tpoison\\n\n"
         )

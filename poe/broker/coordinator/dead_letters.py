@@ -12,11 +12,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from poe.broker.appendix.message import GetRange
 from poe.broker.groups.dead_letters import Dying
 from poe.broker.groups.state import GroupState
+from poe.broker.registry.topic_registry import CreateTopic
 from poe.broker.requests.request_handler import RequestHandler
 from poe.broker.requests.slices import read_records
-from poe.errors import CorruptRecord, InvalidEnvelope
+from poe.errors import CorruptRecord, InvalidEnvelope, TopicExists, TopicNotCreated
 from poe.protocol import IndexedRecords, PutId, envelope
 from poe.record import RECORD_HEADER_BYTES
+from poe.topic_properties import TopicProperties
 
 _BYTES_MAX = 8 * 1024 * 1024
 _COUNT_MAX = 1000
@@ -34,9 +36,7 @@ class DeadLetters:
     @property
     def topic(self) -> bytes:
         """The topic that they are put onto."""
-        definition = self._state.definition
-        name = definition.options.dead_letter_topic or f"{definition.name}.dead"
-        return name.encode("utf-8", "surrogateescape")
+        return self._state.definition.dead_letter_topic
 
     async def bury(self, write: Callable[[], Awaitable[None]]) -> None:
         """Put all that is dying onto the topic, and write that it is dead.
@@ -67,7 +67,19 @@ class DeadLetters:
         # Also of messages that are gone: without this put those behind it would be refused.
         letters = letters or [envelope.encode(None, b"", {**_headers(dying), "poe.gone": b"1"})]
         put_id = PutId(self._state.definition.id, dying.epoch, dying.sequence)
-        await self._handler.put(self.topic, letters, None, put_id)
+        try:
+            await self._handler.put(self._partition(), letters, None, put_id)
+        except TopicNotCreated:  # by puts of others; this one must not fail for that
+            with contextlib.suppress(TopicExists):
+                made = CreateTopic(self.topic, TopicProperties(envelope=True))
+                await self._handler.ask_registry(made)
+            await self._handler.put(self._partition(), letters, None, put_id)
+
+    def _partition(self) -> bytes:
+        """Return the topic that holds all of them, also where somebody has made several."""
+        properties = self._handler.routes.properties
+        described = None if properties is None else properties.find(self.topic)
+        return self.topic if described is None else described.partition_topics()[0]
 
     def _letter(self, dying: Dying, pointer: int, message: bytes) -> bytes:
         headers = {**_headers(dying), "poe.pointer": str(pointer).encode()}

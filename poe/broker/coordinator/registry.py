@@ -45,6 +45,7 @@ from poe.protocol import RANGE_COUNT_MAX, IndexedRecords
 from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
 from poe.storage import Clock, Messages
 from poe.supervision import start_dynamic_child
+from poe.topic_name import folder_name
 
 logger = logging.getLogger("poe.broker")
 
@@ -153,6 +154,8 @@ class GroupRegistry(GenServer):
             options=GroupOptions.from_map(wanted.options or {}),
             created_us=now_us,
         )
+        if definition.mode == "shared" and definition.options.on_dead == "keep":
+            folder_name(definition.dead_letter_topic, self._parts.routes.names)
         state = GroupState.create(definition, now_us)
         if definition.options.start == "newest":
             await self._begin_at_end(state, now_us)

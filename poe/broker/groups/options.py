@@ -142,6 +142,12 @@ class GroupDefinition:
         check_options(self)
         check_topics(self.topics)
 
+    @property
+    def dead_letter_topic(self) -> bytes:
+        """The topic that messages which have failed for good are put onto."""
+        name = self.options.dead_letter_topic or f"{self.name}.dead"
+        return name.encode("utf-8", "surrogateescape")
+
     def as_map(self) -> dict[str, Any]:
         """Return it as msgpack can hold it."""
         return {

@@ -220,21 +220,25 @@ class Shared:
                         self._finish(lease.unit, *bounds)
         return lost
 
-    def extend(self, leases: Iterable[int], seconds: float, now_us: int) -> list[int]:
-        """Move deadlines to so many seconds from now; return the leases that are not held any more.
+    def extend(
+        self, member: bytes, leases: Iterable[int], seconds: float, now_us: int
+    ) -> list[int]:
+        """Move deadlines to so many seconds from now; return the leases that it does not hold.
 
         No deadline is moved to an earlier time, nor behind `work_max_s` from when the lease began.
 
         Raises:
+            GroupFenced: it is no member.
             OptionError: the seconds are not allowed.
         """
+        self._members.hear(member, now_us)
         longest_s = self._definition.options.work_max_s
         if not 0 < seconds <= longest_s:
             raise OptionError("seconds", seconds, f"more than 0, up to work_max_s ({longest_s})")
         lost = []
         for lease_id in leases:
             lease = self._leases.get(lease_id)
-            if lease is None:
+            if lease is None or lease.member != member:
                 lost.append(lease_id)
                 continue
             until_us = min(now_us + round(seconds * 1e6), lease.since_us + round(longest_s * 1e6))

@@ -229,7 +229,7 @@ def _extend(arguments: Arguments) -> dict[str, Any]:
     if not isinstance(leases, list) or not all(type(each) is int for each in leases):
         _refuse("leases", leases, "the numbers of some")
     seconds = arg.number(arguments, "seconds", _SECONDS_MAX)
-    return {"leases": leases, "seconds": float(seconds)}
+    return {"member": _member(arguments), "leases": leases, "seconds": float(seconds)}
 
 
 def _reset(arguments: Arguments) -> dict[str, Any]:

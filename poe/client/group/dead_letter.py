@@ -35,11 +35,16 @@ class DeadLetter(NamedTuple):
             message = encode(key, value, _own(headers))
         return cls(
             headers.get("poe.topic", b""),
-            int(headers.get("poe.pointer", b"0")),
-            int(headers.get("poe.attempts", b"0")),
+            _number(headers, "poe.pointer"),
+            _number(headers, "poe.attempts"),
             headers.get("poe.reason", b"").decode("utf-8", "replace"),
             message,
         )
+
+
+def _number(headers: Mapping[str, bytes], name: str) -> int:
+    digits = headers.get(name, b"0")
+    return int(digits) if digits.isdigit() else 0
 
 
 def _own(headers: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -9,7 +9,14 @@ from poe.actors import Call, Error, GenServer
 from poe.broker import RoutingTable
 from poe.broker.requests.groups import lease_messages
 from poe.broker.requests.request_handler import RequestHandler
-from poe.errors import GroupFenced, GroupMismatch, PoeError, RangeNotLeased, WriteFailed
+from poe.errors import (
+    GroupFenced,
+    GroupMismatch,
+    InvalidTopicName,
+    PoeError,
+    RangeNotLeased,
+    WriteFailed,
+)
 from poe.protocol import Done, Failed, IndexedRecords, LeaseRequest, envelope
 from poe.storage import Segment
 from tests.broker.nodes import read_by_next
@@ -231,6 +238,34 @@ def test_what_a_topic_says_is_no_envelope_is_none(queue):
     queue.ask(ANN, limit=0, failed=[failed])
     _, letter = queue.sim.node.next(b"workers.dead", 0)
     assert envelope.decode(letter)[:2] == (None, message)
+
+
+@pytest.mark.parametrize("partitions", [None, 1, 3])
+def test_a_dead_letter_needs_no_topic_that_others_have_made(simulate, partitions):
+    sim = simulate(auto_create=False)
+    sim.node.control("create", topic="jobs")
+    if partitions is not None:
+        sim.node.create_topic("workers.dead", partitions=partitions)
+    queue = Queue(sim)
+    [pointer] = queue.put(1)
+    queue.join(ANN)
+    lease, _ = queue.ask(ANN)
+    queue.ask(ANN, limit=0, failed=[Failed(lease.id, lease.after, lease.last, "dead", None, "bad")])
+    topic = b"workers.dead-0" if partitions == 3 else b"workers.dead"
+    _, letter = queue.sim.node.next(topic, 0)
+    assert envelope.decode(letter)[1] == b"0"
+    assert queue.unit()["floor"] == pointer
+
+
+@pytest.mark.parametrize("options", [{}, {"dead_letter_topic": "a/b"}])
+def test_a_group_whose_dead_letters_could_go_nowhere_is_not_made(simulate, options):
+    group = "workers" if options else "w" * 199
+    named = {"group": group, "mode": "shared", "topics": ["jobs"]}
+    control = simulate().node.control
+    with pytest.raises(InvalidTopicName):
+        control("group_create", **named, options=options)
+    assert control("groups") == []
+    control("group_create", **named, options={**options, "on_dead": "drop"})
 
 
 def test_a_poll_is_answered_when_something_comes(queue):

@@ -81,13 +81,23 @@ def test_an_extended_lease_does_not_expire_until_the_work_has_lasted_too_long():
     lease = work.take(A)
     for _ in range(6):
         work.sleep(9)
-        assert work.shared.extend([lease.id], 20, work.now_us) == []
+        assert work.shared.extend(A, [lease.id], 20, work.now_us) == []
         work.expire()
     work.sleep(6)
     work.expire()
-    assert work.shared.extend([lease.id], 20, work.now_us) == [lease.id]
+    assert work.shared.extend(A, [lease.id], 20, work.now_us) == [lease.id]
     with pytest.raises(OptionError, match="work_max_s"):
-        work.shared.extend([], 61, work.now_us)
+        work.shared.extend(A, [], 61, work.now_us)
+
+
+def test_only_who_holds_a_lease_extends_it():
+    work = Work()
+    work.join("a", "b")
+    lease = work.take(A)
+    assert work.shared.extend(B, [lease.id], 60, 0) == [lease.id]
+    assert lease.deadline_us == 30_000_000
+    with pytest.raises(GroupFenced, match="not known"):
+        work.shared.extend(C, [lease.id], 60, 0)
 
 
 def test_attempts_survive_a_restart_and_lead_to_the_dead_letters():
