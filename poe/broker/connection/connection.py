@@ -22,7 +22,7 @@ from poe.broker.connection.reply import make_reply
 from poe.broker.connection.stream import Stream, cut_short
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.byte_budget import ByteBudget, Holding, Room
-from poe.broker.requests.groups import begin_lease
+from poe.broker.requests.groups import Undelivered, address_of, begin_lease
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import ConnectionClosed, Overloaded, PoeError, RemoteProtocolError
 from poe.errors.tracebacks import drop_tracebacks
@@ -42,6 +42,7 @@ from poe.protocol import (
     Request,
 )
 from poe.protocol.frame_memory import FrameMemory
+from poe.protocol.leases import Lease
 from poe.protocol.messages import REQUESTS
 from poe.storage import FileSlice, PutKey
 
@@ -136,6 +137,9 @@ class Connection(GenServer):
         self._frames = FrameReader(options.frame_max, parts.memory)
         self._receive_into, self._send, self._sendmsg = peer.recv_into, peer.send, peer.sendmsg
         self._turn_bytes: int | None = None
+        self._last_lease: tuple[str, Lease] | None = None
+        """Of what group. A peer that had closed before it was sent never reads it; of one whose
+        connection is cut nobody knows, and it may well work on it."""
         self._leave = leave
         self._watch = SocketWatch(self, peer, self._closed)
         timeout_s = options.send_timeout
@@ -247,6 +251,11 @@ class Connection(GenServer):
 
     def _give_up(self, error: Exception | None) -> Stop | Ending:
         """End the connection: the peer is gone, or has broken the protocol and is told so."""
+        if self._last_lease is not None:
+            is_refused = isinstance(error, BrokenPipeError | ConnectionClosed)
+            if is_refused or (error is None and self._stream.is_reset()):
+                group, lease = self._last_lease
+                self.cast(address_of(group), Undelivered(lease))
         # Not in a `finally`: if this actor is killed, whoever serves its request has views into it.
         self._stream.release()
         if error is not None:
@@ -300,6 +309,7 @@ class Connection(GenServer):
                 if found is not None:
                     size = found.records.length
                     head = LeaseReply.head(lease, found.entries, size, found.ordinal)
+                    self._last_lease = request.group, lease
                     return self._reply(head, found.records)
         return self._serve_waiting(request, begun)
 

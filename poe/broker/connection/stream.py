@@ -72,6 +72,10 @@ class Stream:
         """Look for the end of the stream, which nobody else does while a request is served."""
         return self._peek() != b""
 
+    def is_reset(self) -> bool:
+        """Return whether something was sent to a peer that had closed."""
+        return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
+
     def waiting_bytes(self) -> int:
         """Return how many bytes have come that were not received yet.
 

@@ -22,7 +22,7 @@ from poe.broker.coordinator.leasing import Leased, LeasePollEnded, Leasing
 from poe.broker.coordinator.unit_watch import News
 from poe.broker.groups.state import GroupState
 from poe.broker.registry.routing_table import RoutingTable
-from poe.broker.requests.groups import GROUPS, EndGroup, GroupRequest, address_of
+from poe.broker.requests.groups import GROUPS, EndGroup, GroupRequest, Undelivered, address_of
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import ActorDead, GroupActive, GroupMismatch, PoeError, SyncFailed
 from poe.protocol.leases import LeaseRequest
@@ -126,7 +126,7 @@ class Group(GenServer):
             await self._write()
         except PoeError as error:
             if self._leasing is not None and leased is not None:
-                self._leasing.take_back(leased, now_us)
+                self._leasing.take_back(leased.lease, now_us)
             answer, leased = Error(error), None
         if leased is None or self._has_consequences(request, leased, now_us):
             await self._go_on(now_us)
@@ -140,9 +140,14 @@ class Group(GenServer):
         return is_sooner or bool(request.failed) or self._leasing.has_work
 
     async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
-        """Hear that a unit has news, or that nobody may wait any more."""
+        """Hear that a unit has news, a lease nobody, or that nobody may wait any more."""
         if isinstance(message, News):
             await self._hear(message)
+        elif isinstance(message, Undelivered):
+            assert self._leasing is not None
+            now_us = self._clock.now_us()
+            self._leasing.take_back(message.lease, now_us)
+            await self._go_on(now_us)
         elif isinstance(message, ReleaseWaiting):
             now_us = self._clock.now_us()
             for member in list(self._heartbeats):

@@ -147,9 +147,8 @@ class Leasing:
         if self._polls:
             await self._look_out()
 
-    def take_back(self, leased: Leased, now_us: int) -> None:
+    def take_back(self, lease: Lease, now_us: int) -> None:
         """Have somebody else get messages that their member is not told of."""
-        lease = leased.lease
         if lease.id:
             given_back = Failed(lease.id, lease.after, lease.last, "release")
             self._shared.acknowledge([], [given_back], now_us)

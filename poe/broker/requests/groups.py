@@ -14,7 +14,7 @@ from poe.broker.requests.byte_budget import Room
 from poe.broker.requests.request_handler import WAIT_MAX_S, WAIT_SLICE_S, RequestHandler
 from poe.broker.requests.retry import may_repeat, until_answered
 from poe.errors import ActorDead, PointerOutOfRange, RemoteProtocolError
-from poe.protocol.leases import LEASE_COUNT_MAX, MEMBER_BYTES, Failed, LeaseRequest
+from poe.protocol.leases import LEASE_COUNT_MAX, MEMBER_BYTES, Failed, Lease, LeaseRequest
 from poe.record import ENTRY_BYTES
 from poe.storage import POINTER_MAX
 
@@ -67,6 +67,13 @@ class EndGroup:
 @dataclass(frozen=True, slots=True)
 class ListGroups:
     """Asked of `GROUPS`: answers a map of name, mode and topics for each group, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """Cast to a group: who asked for a lease has not been told of it, and never will be."""
+
+    lease: Lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +154,7 @@ async def lease_messages(
             break
         left_s -= WAIT_SLICE_S
         asked = request._replace(done=(), failed=(), wait_s=left_s)  # the others are told
-    if found is not None and left_s and not handler.is_wanted:
+    if found is not None and not handler.is_wanted:
         given_back = Failed(lease.id, lease.after, lease.last, "release")
         await ask_group(handler, find, asked._replace(limit=0, done=(), failed=(given_back,)))
     return lease._replace(lost=lost), found

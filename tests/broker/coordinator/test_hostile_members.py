@@ -22,7 +22,7 @@ from poe.errors import (
     RemoteProtocolError,
     UnknownGroup,
 )
-from poe.protocol import Done, Failed, LeaseRequest
+from poe.protocol import Done, Failed, LeaseRequest, exchange
 from tests.waiting import wait_until
 
 ANN, BOB = (bytes([number]) * 16 for number in (1, 2))
@@ -84,6 +84,20 @@ def test_a_generation_to_come_and_one_that_is_over_move_nothing(client):
     with pytest.raises(GroupFenced):
         client.control("group_commit", **{**wanted, "member": BOB}, generation=0)
     assert client.control("group_positions", group="g") == {b"jobs": None}
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 1.0])
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_what_is_leased_to_who_has_gone_is_given_back_at_once(node, client, size, wait_s):
+    client.write(b"jobs", [bytes([1]) * size] * 10)
+    join(client, "g", options={"lease_s": 60, "session_s": 60})
+    asked = LeaseRequest("g", ANN, 10, 1 << 20, wait_s)
+    frames = exchange.wait(b"other", 0, 0.1).frame + exchange.lease(asked).frame
+    for _ in range(5):
+        with socket.create_connection(node.address) as peer:
+            peer.sendall(frames)  # the first of them holds the other up until it is closed
+    wait_until(lambda: node.control("group", group="g")["counts"].get("redelivered", 0) >= 4, 5)
+    wait_until(lambda: not node.control("group", group="g")["units"][0]["leases"], 5)
 
 
 def test_who_acknowledges_what_it_never_had_moves_nothing(client):
