@@ -13,11 +13,11 @@ from poe.broker.groups.lease import Want
 from poe.record import ENTRY_BYTES
 from poe.storage import FileSlice, IndexedSlice, OpenFile, decode_entry
 
-_COUNT = 512
+_COUNT = 1024
 """Messages that are looked for where fewer are wanted."""
-_BYTES = 128 * 1024
+_BYTES = 256 * 1024
 _UNITS_MAX = 64
-"""Of so many units it is kept what was found, which takes 6 KiB each."""
+"""Of so many units it is kept what was found, which takes 12 KiB each."""
 
 
 class _Found:

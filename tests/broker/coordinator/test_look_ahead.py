@@ -64,7 +64,7 @@ def test_leases_follow_one_another_as_if_each_were_looked_for(segment, limit, by
         after = found.records.last_pointer
     assert messages == [b"%d" % number for number in range(2000)]
     if limit == 1:
-        assert reader.questions_count == -(-2000 // 512) + 1
+        assert reader.questions_count == -(-2000 // 1024) + 1
 
 
 def test_who_comes_from_elsewhere_is_not_served_with_what_was_found(segment):
