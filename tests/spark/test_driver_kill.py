@@ -15,7 +15,7 @@ from tests.python_process import environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
-KILLS_COUNT = 4
+KILLS_COUNT = 2
 CALLS_MAX = 14
 """A commit onto two topics makes about so many calls."""
 
