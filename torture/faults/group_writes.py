@@ -23,8 +23,16 @@ from torture.simulated_members import Asked, PositionsJudge, WorkJudge, ask
 from torture.simulated_node import SimulatedNode
 from torture.workload import Ack
 
-_WAYS: list[tuple[Ack, bool]] = [("flushed", False), ("flushed", True), ("fsync", True)]
-"""What the groups' log promises, and whether the power fails, or the process."""
+_KILL, _POWER_CUT = False, True
+_WAYS: list[tuple[Ack, bool, float | None]] = [
+    ("flushed", _KILL, None),
+    ("flushed", _POWER_CUT, 2.0),
+    ("fsync", _POWER_CUT, None),
+    ("memory", _KILL, 0.06),
+]
+"""What the groups' log promises, what happens to the node, and the seconds before that of which
+something may be forgotten: twice `sync_interval`, or those in which it is written; None: nothing.
+"""
 _CHANGES = {
     "open", "write_at", "truncate", "allocate", "sync", "rename", "unlink", "make_folder",
     "remove_folder", "sync_folder", "lock",
@@ -52,8 +60,6 @@ _WORKERS = {
     "options": {"session_s": 600.0, "lease_s": _LEASE_S, "attempts_max": 2, "retry_s": 0.5},
 }
 _END_ROUNDS = 100
-_WINDOW_S = 2.0
-"""Twice `sync_interval`: what is older is durable, as in `sim`."""
 
 
 class _Died(KeyboardInterrupt):
@@ -99,7 +105,7 @@ def play(run: Run) -> None:
 
 
 def _trial(trial: Trial) -> None:
-    ack, is_power_cut = _WAYS[trial.number % len(_WAYS)]
+    ack, is_power_cut, window_s = _WAYS[trial.number % len(_WAYS)]
     # The first one lives to the end, to count what it may die of.
     whole = _Life(ack, _Disk(-1, 1.0))
     whole.live()
@@ -109,26 +115,19 @@ def _trial(trial: Trial) -> None:
     for nth, name in enumerate(operations):
         # What is no write is not done in part: that it was not done is how the one before ends.
         for share in (0.5, 1.0) if name == "write_at" else (1.0,):
+            life = _Life(ack, _Disk(nth, share))
             random = Random(trial.random.random())
-            failures = _die(ack, nth, share, random if is_power_cut else None)
+            try:
+                life.live()
+                trial.failures.append("it has lived to the end, and otherwise than before")
+            except _Died:
+                life.die(random if is_power_cut else None)
+                since_s = None if window_s is None else life.now_s - window_s
+                trial.failures += life.end(since_s)
             trial.note(deaths=1)
-            if failures:
-                trial.failures += failures
+            if trial.failures:
                 trial.failures.append(f"at operation {nth}, {share}, {ack}, {is_power_cut=}")
                 return
-
-
-def _die(ack: Ack, nth: int, share: float, random: Random | None) -> list[str]:
-    """Live up to an operation, die there, and tell what is wrong then; `random`: a power cut."""
-    life = _Life(ack, _Disk(nth, share))
-    try:
-        life.live()
-    except _Died:
-        life.die(random)
-    else:
-        return ["it has lived to the end, and otherwise than before"]
-    is_forgetful = random is not None and ack == "flushed"
-    return life.end(since_s=life.now_s - _WINDOW_S if is_forgetful else None)
 
 
 class _Life:
