@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from poe.broker.connection import connection as connection_module
 from poe.broker.connection.connection import Connection
 from poe.protocol import PointerRequest, PutRequest
 from poe.supervision.api import CountChildren, TerminateChild, WhichChildren
@@ -124,7 +125,8 @@ def count(node):
         (end_of_time, 100),  # a second more is allowed for each 16 KiB
     ],
 )
-def test_a_put_that_is_broken_off_leaves_nothing(serve, end, size):
+def test_a_put_that_is_broken_off_leaves_nothing(serve, end, size, monkeypatch):
+    monkeypatch.setattr(connection_module, "_GOODBYE_S", 0.05)
     node = serve(frame_timeout=1.0 if end is end_of_time else 10.0)
     with socket.create_connection(node.address) as peer:
         begin_put(peer, size)

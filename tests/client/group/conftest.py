@@ -9,7 +9,8 @@ from tests.client.group.queues import Queues
 @pytest.fixture
 def member(node, consumers):
     """A function that makes consumers of the node which are members of a group."""
-    options = {"group": "billing", "group_options": {"session_s": 2}, "commit_interval_s": 0.01}
+    group_options = {"session_s": 2, "heartbeat_s": 0.2}
+    options = {"group": "billing", "group_options": group_options, "commit_interval_s": 0.01}
     return partial(consumers, node, **options)
 
 

@@ -8,6 +8,7 @@ import pytest
 from poe.actors import LoopSystem
 from poe.protocol.pipeline_report import QueryReport
 from poe.spark import Pipeline
+from poe.spark.pipeline import query
 from poe.spark.pipeline.plan import reason_of
 from poe.spark.pipeline.progress import BrokerLink, Known
 from poe.spark.pipeline.query import lag_s
@@ -105,6 +106,7 @@ def supervise(monkeypatch):
     monkeypatch.setattr(logging.getLogger("poe"), "disabled", True)
     for name in ("poe.actors", "poe.supervision", "poe.spark"):
         monkeypatch.setattr(logging.getLogger(name), "disabled", True)
+    monkeypatch.setattr(query, "LOOK_S", 0.01)
     systems = []
 
     def start(spark):
