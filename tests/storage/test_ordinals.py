@@ -337,6 +337,18 @@ def test_what_was_put_onto_a_segment_in_a_later_life_counts_when_it_is_gone(
     assert newest.append([b"43"], NOW) > NOW + 42
 
 
+def test_a_damaged_segment_whose_sums_are_empty_leaves_its_topic_in_service(tmp_path):
+    paths = closed_folder(tmp_path)
+    flip(paths[0], 15)
+    beside(paths[0], "index").unlink()
+    Store.open(tmp_path).close()
+    beside(paths[0], "sum").write_bytes(b"")
+    store = Store.open(tmp_path)
+    assert [each for each in found_on(store) if each[0] >= 20] == [
+        (ordinal, b"%d" % ordinal) for ordinal in range(20, 40)
+    ]
+
+
 @pytest.mark.parametrize("is_put_onto", [True, False])
 def test_an_end_that_is_lost_keeps_its_ordinals(tmp_path, is_put_onto):
     """The sums tell how many there were; nobody may have put anything before the next start."""

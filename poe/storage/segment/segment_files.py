@@ -118,7 +118,7 @@ class SegmentFiles:
             ReadFailed: a file cannot be looked at.
         """
         event = self._last_event()
-        if event is None or event.kind is not Kind.SEAL:
+        if event is None or event.kind is not Kind.SEAL or not event.sum_bytes:  # it is damaged
             return None
         expected = {
             "_data": event.size_bytes,
