@@ -191,3 +191,6 @@ class IndexedSlice(NamedTuple):
 
     ordinal: int
     """Of the first record."""
+
+    is_compared_once: bool = True
+    """Whether they may be read later, too; else each read is to compare them with their sums."""

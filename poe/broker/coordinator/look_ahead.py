@@ -95,11 +95,13 @@ class LookAhead:
         return found.cut(want.limit, want.bytes_max, file)
 
     def share(self, want: Want, found: IndexedSlice) -> IndexedSlice:
-        """Return what is wanted of what was found, and keep the rest in mind."""
+        """Return what is wanted of what was found, and keep the rest in mind, if that may be."""
         records = found.records
         if records.record_count <= want.limit and records.length <= want.bytes_max:
             return found
-        if len(self._found) >= _UNITS_MAX:
-            self._found.clear()
-        self._found[want.unit] = kept = _Found(want.after, found)
-        return kept.cut(want.limit, want.bytes_max, records.file)
+        more = _Found(want.after, found)
+        if found.is_compared_once:
+            if len(self._found) >= _UNITS_MAX:
+                self._found.clear()
+            self._found[want.unit] = more
+        return more.cut(want.limit, want.bytes_max, records.file)

@@ -468,7 +468,8 @@ class Segment:
         assert self._reader is not None
         stop = found.number + found.record_count
         entries = self._reader.index.entries(found.number, stop)
-        return IndexedSlice(entries, found, self.base + found.number)
+        is_compared_once = self._verification is None or self._verification.is_once
+        return IndexedSlice(entries, found, self.base + found.number, is_compared_once)
 
     def span(
         self, pointer: int, last: int, limit: int, bytes_max: int, visible: Visible | None = None

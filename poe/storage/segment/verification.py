@@ -46,6 +46,11 @@ class Verification:
         self._is_verified: bytes | bytearray = b""
 
     @property
+    def is_once(self) -> bool:
+        """Whether what was found sound is not compared again."""
+        return self._is_once
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing is left to be compared."""
         return self._is_once and bool(self._is_verified) and all(self._is_verified)

@@ -8,7 +8,8 @@ from poe.broker.coordinator.look_ahead import LookAhead
 from poe.broker.groups.failures import NONE_YET
 from poe.broker.groups.lease import Want
 from poe.broker.groups.returned import Returned
-from poe.storage import POINTER_MAX, Store, decode_records
+from poe.errors import CorruptRecord
+from poe.storage import POINTER_MAX, SegmentOptions, Store, decode_records
 
 NOW = 1_700_000_000_000_000
 MEMBER = b"m" * 16
@@ -105,3 +106,20 @@ def test_new_messages_are_found_before_a_lease_is_cut_short(segment):
     segment.append([b"new"] * 100, NOW)
     segment.flush()
     assert reader.find(want(after, 101)).records.record_count == 101
+
+
+def test_what_is_compared_at_each_read_is_looked_for_at_each_lease(tmp_path):
+    store = Store.open(tmp_path)
+    store.create_segment(b"t", NOW).append([b"%d" % number for number in range(2000)], NOW)
+    store.close()
+    store = Store.open(tmp_path, SegmentOptions(verify="always"))
+    reader = Reader(store.topics[b"t"][0])
+    after = reader.find(want(0, 10)).records.last_pointer
+    after = reader.find(want(after, 10)).records.last_pointer
+    (path,) = (tmp_path / "topics" / "t").glob("*_data")
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CorruptRecord):
+        reader.find(want(after, 10))
+    store.close()
