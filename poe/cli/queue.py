@@ -29,13 +29,13 @@ from poe.cli.put import target_and_payloads
 from poe.cli.topic import Format, FormatOption
 from poe.client import Consumer, Received
 from poe.client.group.dead_letter import DeadLetter
+from poe.client.group.queue_core import DELAY_MAX_S
 from poe.errors import InvalidEnvelope
 from poe.protocol import Socket
 from poe.protocol.envelope import encode
 from poe.topic_name import topic_text
 
 _BATCH = 1000
-_DELAY_MAX_S = 10 * 365 * 86_400
 
 
 def queue_application() -> typer.Typer:
@@ -61,7 +61,7 @@ def put(
         typer.Option(
             "--delay",
             metavar="SECONDS",
-            parser=number("--delay", float, 0, _DELAY_MAX_S),
+            parser=number("--delay", float, 0, DELAY_MAX_S),
             help="When they are to come.",
         ),
     ],

@@ -1,6 +1,7 @@
 """`poe work`: runs a program for each message of a topic."""
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -86,6 +87,8 @@ def work(  # noqa: PLR0913 - a command line option each
         concurrency=concurrency,
         stop_timeout_s=stop_timeout_s,
     )
+    # Of one that runs on its supervisor says that it was killed; what that means is told below.
+    logging.getLogger("poe.supervision").addFilter(_is_no_end)
     try:
         with pool:
             pool.join()
@@ -94,8 +97,15 @@ def work(  # noqa: PLR0913 - a command line option each
         failed = told["retry"] + told["dead"]
         write_error(f"{counted(told['done'], 'message')} done, {failed} failed")
     finally:
-        programs.end()
+        if ended_count := programs.end():
+            what = "program was" if ended_count == 1 else "programs were"
+            limit = f"--stop-timeout ({stop_timeout_s:g} s)"
+            write_error(f"{ended_count} {what} still running after {limit}, and told to end")
     return ExitCode.OK
+
+
+def _is_no_end(record: logging.LogRecord) -> bool:
+    return getattr(record, "report", None) != "shutdown_error"
 
 
 class _Programs:
@@ -131,8 +141,10 @@ class _Programs:
             tail = errors[-150:].decode("utf-8", "replace").strip()
             job.nack(reason=f"exit code {program.returncode}: {tail}")
 
-    def end(self) -> None:
-        """Have those that still run end, with all that they have started."""
-        for program in list(self._running):
+    def end(self) -> int:
+        """Have those that still run end, with all that they have started; return how many."""
+        running = list(self._running)
+        for program in running:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(program.pid, signal.SIGTERM)
+        return len(running)

@@ -1,6 +1,7 @@
 """460 to 469, and 473: what a group of consumers refuses."""
 
 from poe.errors.broker import BrokerError
+from poe.errors.root import shown
 from poe.errors.short_text import short_repr
 
 
@@ -23,6 +24,16 @@ class UnknownGroup(GroupError):
         )
 
 
+_MISMATCHES = {
+    "mode": "group {group} is of mode {has}, not {asked}; a `Queue` and `poe work` are for shared, "
+    "a `Consumer` for ordered: take the other, or choose another group",
+    "topics": "group {group} has topics {has}, not {asked}; give those, or choose another group",
+    "name": "group name {group} is in use; join that group, delete it, or choose another name",
+}
+_OTHER = "group {group} has {has}, not {asked}; ask for what it has, or choose another group"
+_SHOWN_MAX = 10
+
+
 class GroupMismatch(GroupError):
     """A group is not what the caller takes it for."""
 
@@ -33,10 +44,8 @@ class GroupMismatch(GroupError):
         self.what = what
         self.asked = asked
         self.has = has
-        super().__init__(
-            f"{what} of group {short_repr(group)} is {short_repr(has)}, not {short_repr(asked)}; "
-            "ask for what it has, or use another group"
-        )
+        told = {"group": short_repr(group), "has": _text(has), "asked": _text(asked)}
+        super().__init__(_MISMATCHES.get(what, _OTHER).format(**told))
 
 
 class GroupFenced(GroupError):
@@ -144,3 +153,11 @@ class GroupPaused(GroupError):
     def __init__(self, group: str) -> None:
         self.group = group
         super().__init__(f"group {short_repr(group)} is paused; resume it, or retry later")
+
+
+def _text(value: object) -> str:
+    """Return a mode, or names of topics, as people write them."""
+    if not isinstance(value, list):
+        return short_repr(value)
+    more = ", …" if len(value) > _SHOWN_MAX else ""
+    return ", ".join(map(shown, value[:_SHOWN_MAX])) + more

@@ -164,6 +164,10 @@ def test_a_program_that_runs_on_after_the_end_is_told_to_end(node, tmp_path):
         wait_until((tmp_path / "pid").exists, 20)
         running.process.terminate()
         assert running.process.wait(20) == 0
+        assert running.process.stderr.read().decode() == (
+            "poe: 0 messages done, 0 failed\n"
+            "poe: 1 program was still running after --stop-timeout (0.2 s), and told to end\n"
+        )
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), 10)
     with Queue(url(node), "jobs") as queue:

@@ -144,13 +144,16 @@ class ConsumerOptions:
             if not isinstance(getattr(self, key), Mapping):
                 raise OptionError(key, getattr(self, key), f"a dictionary of {of}")
         for key in ("group", "instance"):
-            if not isinstance(getattr(self, key), str | None):
-                raise OptionError(key, getattr(self, key), "a name, or None")
+            if not isinstance(getattr(self, key), str | None) or getattr(self, key) == "":
+                raise OptionError(
+                    key, getattr(self, key), f'a name, as in {key}="billing", or None'
+                )
         if self.group is None and (self.instance is not None or self.commit != "after"):
             key = "commit" if self.instance is None else "instance"
             raise OptionError(key, getattr(self, key), "nothing where there is no group")
         if not self._is_start():
-            allowed = "oldest, newest, a datetime, a pointer, or {partition: pointer}"
+            each = 'b"the topic of a partition"' if self.group else "partition"
+            allowed = f"oldest, newest, a datetime, a pointer, or {{{each}: pointer}}"
             raise OptionError("start", self.start, allowed)
 
     def _is_start(self) -> bool:

@@ -37,8 +37,11 @@ from poe.errors.timeout import check_delay
 from poe.protocol import Done, Failed, LeaseReply, LeaseRequest, PutId, topic_bytes
 from poe.protocol.envelope import decode, encode_all
 from poe.protocol.leases import Verdict
+from poe.protocol.put import check_messages
 
 _log = logging.getLogger(__name__)
+
+DELAY_MAX_S = 10 * 365 * 86_400
 
 _WAIT_S = 5.0
 """How long a request for messages waits for some."""
@@ -97,9 +100,10 @@ class QueueCore:
         if scheme != "poe":
             raise OptionError("url", url, "poe://host:port; Kafka has no queues")
         names = [topics] if isinstance(topics, bytes | str) else list(topics)
-        if not names or not group:
-            key, value = ("group", group) if names else ("topics", topics)
-            raise OptionError(key, value, "one or more")
+        if not names:
+            raise OptionError("topics", topics, "one or more")
+        if not group or not isinstance(group, str):
+            raise OptionError("group", group, 'a name, as in group="mailers"')
         self.group = group
         self._topics = [topic_bytes(each) for each in names]
         reach = Reach(addresses, options.timeout_s, options.request_timeout_s)
@@ -259,17 +263,20 @@ class QueueCore:
             PoeError: as `Socket.write`.
         """
         check_delay(delay_s)
+        if delay_s > DELAY_MAX_S:
+            raise OptionError("delay_s", delay_s, f"0 to {DELAY_MAX_S} (seconds)")
+        messages = check_messages(messages)
         if len(self._topics) != 1 or b"*" in self._topics[0]:
             raise OptionError("topics", self._topics, "one topic, to put onto it")
         (topic,) = self._topics
         async with self._putting:
             where = self._destination or await self._find_destination(topic)
-            if where.has_envelope and messages:
+            if where.has_envelope:
                 messages = encode_all(messages)
             partition = next(where.partitions)
             if delay_s:
                 due_us = time.time_ns() // 1000 + round(delay_s * 1e6)
-                arguments = {"topic": partition, "messages": list(messages), "due_us": due_us}
+                arguments = {"topic": partition, "messages": messages, "due_us": due_us}
                 await self._put_socket.call(lambda socket: socket.control("queue_put", **arguments))
                 return None
             return await self._put_once(partition, messages)

@@ -8,10 +8,11 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from starlette.responses import Response
 
+from poe.client.group.queue_core import DELAY_MAX_S
 from poe.client.producer import payload
 from poe.client.producer.partitioner import Partitioner, partitioner
 from poe.client.producer.payload import Messages
@@ -26,7 +27,6 @@ from poe.protocol import DescribedTopic
 from poe.protocol.envelope import encode_all
 from poe.record import POINTER_MAX
 
-DELAY_MAX_S: Final = 10 * 365 * 86_400
 DELAY, AT = b"delay_s", b"at"
 
 

@@ -1,7 +1,7 @@
 """Describes the gateway's routes in OpenAPI 3.1, for people, generated clients and tests."""
 
+from poe.client.group.queue_core import DELAY_MAX_S
 from poe.gateway.http.body import FORM, JSON, NDJSON, RAW
-from poe.gateway.http.later import DELAY_MAX_S
 from poe.gateway.http.openapi_groups import group_paths
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.schema import (

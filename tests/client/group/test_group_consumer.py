@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from poe.client import AsyncConsumer, AsyncSocket, Received
+from poe.client import AsyncConsumer, AsyncSocket, Queue, Received
 from poe.errors import GroupFenced, GroupMismatch, MessagesLost, OptionError
 from poe.protocol.envelope import encode
 from poe.testing import wait_until
@@ -220,6 +220,29 @@ def test_a_group_of_other_topics_is_refused(node, member):
         pass
     with pytest.raises(GroupMismatch, match="topics"):
         member("u").receive()
+
+
+def test_what_a_group_has_is_told_as_people_write_it(node, member):
+    node.put("w2", b"one")
+    with member("w2"):
+        pass
+    with pytest.raises(GroupMismatch, match="has topics 'w2', not 'u', 'w1'; give those"):
+        member(["u", "w1"]).receive()
+    with pytest.raises(GroupMismatch, match="'ordered', not 'shared'; a `Queue`"):
+        Queue(url(node), "w2", group="billing").get(1)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"group": ""}, 'use a name, as in group="billing"'),
+        ({"group": "g", "instance": ""}, 'use a name, as in instance="billing"'),
+        ({"group": "g", "start": {"t": 1}}, "the topic of a partition"),
+    ],
+)
+def test_options_of_members_are_checked_at_once(consumers, options, why):
+    with pytest.raises(OptionError, match=why):
+        consumers("poe://localhost", **options)
 
 
 def test_groups_are_not_for_kafka(consumers):

@@ -8,6 +8,7 @@ from poe.client import Queue
 from poe.errors import (
     GroupMismatch,
     LeaseLost,
+    LocalProtocolError,
     OptionError,
     PropertyMismatch,
     QueueClosed,
@@ -263,6 +264,29 @@ def test_a_wrong_argument_is_an_error_that_names_it(arguments, options):
 def test_an_unknown_option_is_an_error_that_lists_them():
     with pytest.raises(UnknownOption, match="batch"):
         Queue("poe://h", "t", size=1)
+
+
+@pytest.mark.parametrize("delay_s", [0, 1])
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [(b"", "is empty"), ([], "is empty"), ("text", "put it into a list"), (["text"], "use bytes")],
+)
+def test_what_is_no_message_is_told_in_the_same_words_now_and_later(
+    node, queue, messages, why, delay_s
+):
+    with pytest.raises(LocalProtocolError, match=why):
+        queue().put(messages, delay_s=delay_s)
+
+
+def test_nobody_waits_for_more_than_ten_years(node, queue):
+    with pytest.raises(OptionError, match="delay_s"):
+        queue().put(b"work", delay_s=1e9)
+
+
+@pytest.mark.parametrize("group", ["", None, 7])
+def test_a_queue_needs_the_name_of_a_group(group):
+    with pytest.raises(OptionError, match='use a name, as in group="mailers"'):
+        Queue("poe://h", "t", group=group)
 
 
 def test_nothing_is_put_onto_several_topics(node, queue):
