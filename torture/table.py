@@ -136,8 +136,6 @@ SCENARIOS = {
             ci=1,
             release=100,
             unit="races of 100 000 messages",
-            mutants=("stale-bound",),
-            bite_count=2,
         ),
         Scenario(
             name="torn",
@@ -607,7 +605,7 @@ SCENARIOS = {
             ci=1,
             release=60,
             unit="times 15 s",
-            mutants=("no-turns", "ack-in-memory"),
+            mutants=("no-turns",),
             bite_count=4,
         ),
     )
