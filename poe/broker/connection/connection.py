@@ -138,8 +138,9 @@ class Connection(GenServer):
         self._receive_into, self._send, self._sendmsg = peer.recv_into, peer.send, peer.sendmsg
         self._turn_bytes: int | None = None
         self._last_lease: tuple[str, Lease] | None = None
-        """Of what group. A peer that had closed before it was sent never reads it; of one whose
-        connection is cut nobody knows, and it may well work on it."""
+        """Of what group, if it was the last reply. A peer that had closed before it was sent never
+        reads it; of one whose connection is cut, or that has asked for more, nobody knows, and it
+        may well work on it."""
         self._leave = leave
         self._watch = SocketWatch(self, peer, self._closed)
         timeout_s = options.send_timeout
@@ -274,6 +275,7 @@ class Connection(GenServer):
             if not frames.pending_bytes or (frame := frames.next_frame()) is None:
                 return None
             self._deadline.unfinished_since_s = None
+            self._last_lease = None
             message_type, body = frame
             waiting = self._serve(REQUESTS[message_type].decode(body))
             if waiting is not None:

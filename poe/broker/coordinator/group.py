@@ -144,10 +144,10 @@ class Group(GenServer):
         if isinstance(message, News):
             await self._hear(message)
         elif isinstance(message, Undelivered):
-            assert self._leasing is not None
-            now_us = self._clock.now_us()
-            self._leasing.take_back(message.lease, now_us)
-            await self._go_on(now_us)
+            if self._leasing is not None:  # else another group had this name
+                now_us = self._clock.now_us()
+                self._leasing.take_back(message.lease, now_us)
+                await self._go_on(now_us)
         elif isinstance(message, ReleaseWaiting):
             now_us = self._clock.now_us()
             for member in list(self._heartbeats):

@@ -9,6 +9,8 @@ from contextlib import suppress
 import pytest
 
 from poe import protocol
+from poe.broker.connection.connection import Connection
+from poe.broker.requests.groups import Undelivered, address_of
 from poe.errors import (
     GroupActive,
     GroupError,
@@ -98,6 +100,28 @@ def test_what_is_leased_to_who_has_gone_is_given_back_at_once(node, client, size
             peer.sendall(frames)  # the first of them holds the other up until it is closed
     wait_until(lambda: node.control("group", group="g")["counts"].get("redelivered", 0) >= 4, 5)
     wait_until(lambda: not node.control("group", group="g")["units"][0]["leases"], 5)
+
+
+def test_what_somebody_has_read_is_its_own_though_what_it_asks_next_comes_too_late(node, client):
+    client.write(b"jobs", [b"x"])
+    join(client, "g", options={"lease_s": 60, "session_s": 60})
+    with socket.create_connection(node.address) as peer:
+        asked = exchange.lease(LeaseRequest("g", ANN, 10, 1 << 20, 0.0))
+        peer.sendall(asked.frame)
+        assert peer.recv(1 << 16)
+        peer.sendall(exchange.wait(b"other", 0, 0.1).frame * 3)
+    wait_until(lambda: sum(type(each) is Connection for each in gc.get_objects()) == 1)
+    assert node.control("group", group="g")["units"][0]["leases"] == 1
+
+
+def test_what_was_leased_of_a_group_whose_name_another_one_has_is_no_business_of_that(node, client):
+    client.write(b"jobs", [b"x"])
+    join(client, "g")
+    told = lease(client)
+    client.control("group_delete", group="g", force=True)
+    join(client, "g", mode="ordered")
+    node.system.cast(address_of("g"), Undelivered(told))
+    assert len(client.control("group", group="g")["members"]) == 1
 
 
 def test_who_acknowledges_what_it_never_had_moves_nothing(client):
