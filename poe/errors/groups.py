@@ -68,7 +68,7 @@ class GroupActive(GroupError):
         self.group = group
         self.members = members
         super().__init__(
-            f"group {short_repr(group)} has {members} members; stop them first, or use force"
+            f"group {short_repr(group)} has members ({members}); stop them first, or use force"
         )
 
 

@@ -224,7 +224,8 @@ class Membership:
         told = await self._beat_socket.call(self._control("group", {}))
         for other in told["members"]:
             if other["instance"] == instance and other["id"] != self.id:
-                why = f"instance {instance!r} has been started again, as {other['name']}"
+                again = f"instance {instance!r} has been started again, as {other['name']}"
+                why = f"{again}; who is to be a member beside it needs another instance name"
                 raise GroupFenced(self._info.group, why)
 
     def _control(

@@ -29,6 +29,7 @@ from poe.errors import (
     LeaseLost,
     PoeError,
     QueueClosed,
+    UnknownGroup,
 )
 from poe.option import Range, check_options
 from poe.supervision import (
@@ -48,8 +49,8 @@ _INTENSITY: Final = 10
 """Restarts of each slot within `_PERIOD_S`, after which the pool gives up."""
 _PERIOD_S: Final = 3600
 _LOOK_S = 0.2
-_FINAL: Final = (ConfigError, GroupMismatch, InvalidGroupName)
-"""What the group refuses, however often it is asked."""
+_FINAL: Final = (ConfigError, GroupMismatch, InvalidGroupName, UnknownGroup)
+"""What the group refuses, however often it is asked; also that somebody has deleted it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +153,7 @@ class GroupWorker:
         Raises:
             ActorDead: it has given up: its slots have failed too often; the log tells why.
             GroupMismatch: the group is of another mode, or of other topics.
+            UnknownGroup: somebody has deleted the group.
             InvalidGroupName, OptionError: the server refuses the name or the options of the group.
         """
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s

@@ -156,6 +156,20 @@ def test_a_pool_that_its_group_refuses_says_so_at_once_and_is_not_tried_again(
     assert [each.exc_info for each in caplog.records if each.levelno >= logging.ERROR] == [None]
 
 
+def test_a_pool_whose_group_is_deleted_says_so_and_makes_no_other(node, worker, caplog):
+    worked = threading.Event()
+    node.put("jobs", b"one")
+    with worker(lambda _: worked.set(), concurrency=2) as pool:
+        assert worked.wait(10)
+        node.control("group_delete", group="workers", force=True)
+        node.put("jobs", b"two")
+        with pytest.raises(UnknownGroup):
+            pool.join(20)
+    told = [each for each in caplog.records if each.levelno >= logging.ERROR]
+    assert [each.exc_info for each in told] == [None]
+    assert node.control("groups") == []
+
+
 @pytest.mark.parametrize("option", [{"concurrency": 0}, {"stop_timeout_s": -1}, {"batch": 0}])
 def test_a_wrong_option_is_an_error_that_names_it(worker, option):
     with pytest.raises(OptionError, match=next(iter(option))):
