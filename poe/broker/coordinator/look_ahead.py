@@ -79,8 +79,8 @@ class LookAhead:
     def question(want: Want) -> GetRange:
         """Return what to look for, which of new messages is more than is wanted."""
         limit, bytes_max = want.limit, want.bytes_max
-        if want.returned is None:
-            limit, bytes_max = max(limit, _COUNT), max(bytes_max, _BYTES)
+        if want.returned is None and limit < _COUNT:
+            limit, bytes_max = _COUNT, max(bytes_max, _BYTES)
         return GetRange(want.after, want.last, limit, bytes_max)
 
     def take(self, want: Want) -> IndexedSlice | None:

@@ -552,7 +552,7 @@ class QueueCore:
                 lease.extend_at_s = now_s + length_s / 2
             self._note_lost(lost)
 
-    async def _find_destination(self, topic: bytes) -> "_Destination":
+    async def _find_destination(self, topic: bytes) -> _Destination:
         """Ask what the topic has; where it is not there yet, the next put asks again."""
         found = await self._put_socket.call(lambda socket: socket.find_topic(topic))
         has_envelope = bool(self._options.envelope)

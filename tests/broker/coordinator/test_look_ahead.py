@@ -68,6 +68,15 @@ def test_leases_follow_one_another_as_if_each_were_looked_for(segment, limit, by
         assert reader.questions_count == -(-2000 // 1024) + 1
 
 
+def test_who_asks_for_many_messages_of_few_bytes_has_no_more_than_these_found(segment):
+    reader = Reader(segment)
+    found = segment.read_range(0, POINTER_MAX, 2000, 100)
+    assert LookAhead.question(want(0, 2000, 100)).bytes_max == 100
+    assert reader.find(want(0, 2000, 100)) == found
+    reader.find(want(found.records.last_pointer, 2000, 100))
+    assert reader.questions_count == 2
+
+
 def test_who_comes_from_elsewhere_is_not_served_with_what_was_found(segment):
     reader = Reader(segment)
     reader.find(want(0, 10))
