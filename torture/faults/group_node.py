@@ -268,6 +268,8 @@ class _History:
     def end(self) -> None:
         """Have all work done that is left, and judge."""
         self.check()
+        if self.has_failures:  # as in `take`; and what was given up came once more, put again
+            self.work.free()
         member = _MEMBERS[1]
         for _ in range(_END_ROUNDS):
             joined = self.ask(("group_join", {**_WORKERS, "member": member}))
