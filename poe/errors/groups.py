@@ -67,9 +67,8 @@ class GroupActive(GroupError):
     def __init__(self, group: str, members: int) -> None:
         self.group = group
         self.members = members
-        super().__init__(
-            f"group {short_repr(group)} has members ({members}); stop them first, or use force"
-        )
+        count = "1 member" if members == 1 else f"{members} members"
+        super().__init__(f"group {short_repr(group)} has {count}; stop them first, or use force")
 
 
 class GroupFull(GroupError):
