@@ -209,7 +209,8 @@ class GroupSource:
             task.add_done_callback(self._leaving.discard)
         # One that it has still been giving up is told again, once it has.
         new = [name for name in granted if name not in self._units]
-        await asyncio.gather(*(self._begin(name, *granted[name]) for name in new))
+        for name in new:  # one by one: where one fails, none may begin behind our back
+            await self._begin(name, *granted[name])
         if new or leaving:
             self._news.set()
         return bool(new)

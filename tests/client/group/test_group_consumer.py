@@ -7,6 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from poe.client import AsyncConsumer, AsyncSocket, Queue, Received
+from poe.client.consumer.hand import Hand
+from poe.client.consumer.source import ConsumerOptions
+from poe.client.group.group_source import GroupSource
+from poe.client.group.membership import Membership
 from poe.errors import GroupFenced, GroupMismatch, MessagesLost, OptionError
 from poe.protocol.envelope import encode
 from poe.testing import wait_until
@@ -405,3 +409,30 @@ def test_a_busy_event_loop_costs_no_membership(node):
     asyncio.run(read())
     first, second = members
     assert first == second is not None
+
+
+async def test_a_unit_that_cannot_be_begun_leaves_no_other_one_to_begin_unasked(monkeypatch):
+    """What begins when its grant is forgotten already is read without being owned, or twice."""
+    is_back = asyncio.Event()
+    asked = []
+
+    async def ask(membership, op):
+        asked.append(op)
+        if len(asked) == 1:
+            raise GroupFenced("g", "it is not known")
+        await is_back.wait()
+        return {"created_us": 0}
+
+    monkeypatch.setattr(Membership, "ask", ask)
+    options = ConsumerOptions(group="g", start="newest")
+    source = GroupSource([("localhost", 1)], [b"t"], options, Hand(b"t"))
+    granted = {b"t0": (b"t", 0, None), b"t1": (b"t", 1, None)}
+    with pytest.raises(GroupFenced):
+        await source.heard(granted, ())
+    is_back.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert source.owned() == []
+    await source.heard(granted, ())
+    assert source.owned() == [b"t0", b"t1"]
+    await source.close()
