@@ -29,6 +29,9 @@ from poe.record import POINTER_MAX
 
 DELAY, AT = b"delay_s", b"at"
 
+_TOPICS_MAX = 10_000
+"""Of so many topics it is known which partition is next; then all begin anew."""
+
 
 def due_of(parameters: Mapping[bytes, bytes], now_us: int) -> int | None:
     """Return when messages are due, in microseconds since the epoch; None: now.
@@ -82,6 +85,8 @@ class LaterPuts:
         messages = payload.parse(messages, empty=has_envelope)
         stored = encode_all(messages) if has_envelope else [_value(each) for each in messages]
         if topic not in self._partitioners:
+            if len(self._partitioners) >= _TOPICS_MAX:
+                self._partitioners.clear()
             self._partitioners[topic] = partitioner(topic, own)
         chosen, numbers = self._partitioners[topic], range(len(names))
         if not payload.is_keyed(messages):
