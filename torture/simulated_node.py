@@ -39,10 +39,12 @@ from poe.storage import SegmentOptions, Store, decode_records
 from poe.testing import SimulatedClock, SimulatedSystem
 from torture.checker import Put, Record, Stored
 from torture.layers.simulated_disk import SimulatedDisk
-from torture.workload import START_US, Ack
+from torture.workload import Ack
 
 _CLIENTS = 4
 _BYTES_MAX = 1 << 26
+_START_US = 1_800_000_000_000_000
+"""Behind the begin of 2026, from which groups count their lives."""
 WORK_S_MAX = 0.3
 """Simulated seconds that a sync takes at most."""
 
@@ -191,7 +193,7 @@ class _Wall:
     offset_us: int = 0
 
     def now_us(self) -> int:
-        return START_US + self.offset_us + round(self.clock.monotonic_s() * 1_000_000)
+        return _START_US + self.offset_us + round(self.clock.monotonic_s() * 1_000_000)
 
 
 class _Client(GenServer):
