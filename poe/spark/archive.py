@@ -17,10 +17,10 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType, Tim
 
 from poe.errors import DataLost, PoeError, StorageError
 from poe.spark.archive_writer import write_segment
-from poe.spark.arrow_batches import ArrowBatches
+from poe.spark.arrow_batches import ArrowBatches, Place
 from poe.spark.planning import SegmentRange
 from poe.spark.segments import Segments
-from poe.storage import POINTER_MAX, Archive
+from poe.storage import POINTER_MAX, Archive, ArchivedPlace
 
 _COLUMNS = StructType(
     [
@@ -94,17 +94,26 @@ def archive_topics(
     with closing(open_segments()) as source:
         for topic in topics:
             try:
-                segments = source.segments(topic)
+                new = due(source.segments(topic), partial(_is_archived, archive), before)
+                if new:
+                    _note_place(archive, topic, source.place(topic))
             except StorageError as error:
                 outcomes.append(Outcome(topic, failure=str(error)))
             else:
-                found += due(segments, partial(_is_archived, archive), before)
+                found += new
     if found:
         task = partial(_archive_segment, open_segments, str(to.absolute()))
         with start_spark() as spark:
             outcomes += spark.sparkContext.parallelize(found, len(found)).map(task).collect()
     del lock
     return outcomes
+
+
+def _note_place(archive: Archive, topic: str, place: Place) -> None:
+    """Have the archive know, too, what it is a partition of, where anybody does."""
+    if place.topic:
+        told = ArchivedPlace(os.fsencode(place.topic), place.partition, place.has_envelopes)
+        archive.note_place(os.fsencode(topic), told)
 
 
 def _is_archived(archive: Archive, segment: SegmentRange) -> bool:

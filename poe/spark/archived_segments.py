@@ -50,12 +50,19 @@ class ArchivedSegments:
         return sorted({*stored, *names_of(self._archive.topics())})
 
     def partitions(self, topic: str) -> list[str]:
-        """Return the topics that hold the partitions of a topic; an archive alone does not know."""
-        return [topic] if self._stored is None else self._stored.partitions(topic)
+        """Return the topics that hold the partitions of a topic."""
+        if self._stored is not None:
+            return self._stored.partitions(topic)
+        return [os.fsdecode(each) for each in self._archive.partitions(os.fsencode(topic))]
 
     def place(self, topic: str) -> Place:
-        """Return which partition of its topic this one is; an archive alone does not know."""
-        return Place() if self._stored is None else self._stored.place(topic)
+        """Return which partition of its topic this one is, and whether that has envelopes."""
+        if self._stored is not None:
+            return self._stored.place(topic)
+        found = self._archive.place(os.fsencode(topic))
+        if found is None:
+            return Place()
+        return Place(found.partition, found.envelope, os.fsdecode(found.topic))
 
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic; two parts of one that has grown since."""

@@ -23,6 +23,8 @@ class Place(NamedTuple):
 
     partition: int = 0
     has_envelopes: bool = False
+    topic: str = ""
+    """That one; empty where nobody knows it."""
 
 
 class ArrowBatches:

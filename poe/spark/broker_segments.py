@@ -3,6 +3,7 @@
 Reading changes nothing, so that whatever was interrupted is asked again, from where it was.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -35,13 +36,15 @@ class BrokerSegments:
 
     def place(self, topic: str) -> Place:
         """Return which partition of its topic this one is, and whether that has envelopes."""
-        part = partition_of(topic.encode())
-        for name in (*(() if part is None else (part[0],)), topic.encode()):
+        own = os.fsencode(topic)
+        part = partition_of(own)
+        for name in (*(() if part is None else (part[0],)), own):
             found = self._server.call(Socket.find_topic, name)
             if found is not None and found.is_told:
                 names = [each.topic for each in found.partitions]
-                if topic.encode() in names:
-                    return Place(names.index(topic.encode()), found.properties.envelope)
+                if own in names:
+                    number = names.index(own)
+                    return Place(number, found.properties.envelope, os.fsdecode(name))
         return Place()
 
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:

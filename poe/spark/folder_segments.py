@@ -34,7 +34,8 @@ class FolderSegments:
         found = self._folder.holder(name)
         if found is None:
             return Place()
-        return Place(found.partition_topics().index(name), found.properties.envelope)
+        number = found.partition_topics().index(name)
+        return Place(number, found.properties.envelope, os.fsdecode(found.name))
 
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic."""

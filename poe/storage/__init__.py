@@ -16,6 +16,7 @@ from poe.record import POINTER_MAX
 from poe.storage.archive import (
     Archive,
     ArchivedFile,
+    ArchivedPlace,
     Manifest,
     RowGroup,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "PRODUCER_BYTES",
     "Archive",
     "ArchivedFile",
+    "ArchivedPlace",
     "Clock",
     "Event",
     "FileSlice",

@@ -8,6 +8,7 @@ segment is archived anew.
 Layout:
     <archive>/topic=<name>/date=YYYY-MM-DD/<timestamp>.parquet  pointer, timestamp, message
     <archive>/topic=<name>/_manifest/<timestamp>.json           see `Manifest`
+    <archive>/topic=<name>/_place.json                          see `ArchivedPlace`
     <archive>/_new/                                             files that are being written
     <archive>/_lock                                             locked by the archiver at work
 
@@ -30,12 +31,14 @@ from poe.storage.files import Files, FolderEntry, OpenFile
 from poe.storage.foreign import check_no_foreign, foreign_names
 from poe.storage.real_files import RealFiles
 from poe.topic_name import folder_name, topic_of
+from poe.topic_properties import partition_of
 
 NEW_FOLDER = "_new"
 LOCK_FILE = "_lock"
 
 _TOPIC_PREFIX = "topic="
 _SUFFIX = ".json"
+_PLACE_FILE = "_place.json"
 _VERSION = 1
 _WRONG_NAME = frozenset({errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG})
 """Failures to list a folder that are not of its disk, but of whoever has named it."""
@@ -118,6 +121,48 @@ class Manifest:
             return cls(**values, files=files)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ReadFailed(path, "it is no manifest of a segment") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedPlace:
+    """Which partition of which topic an archived one is; of topics that nobody described, none.
+
+    Layout, in JSON:
+        version    1
+        topic      the name of that topic's folder, were it one
+        partition  its number
+        envelope   whether messages are in envelopes
+    """
+
+    topic: bytes
+    partition: int
+    envelope: bool
+
+    def encode(self) -> bytes:
+        """Return the content of its file."""
+        named = {"version": _VERSION, "topic": folder_name(self.topic, "escape")}
+        told = {"partition": self.partition, "envelope": self.envelope}
+        return json.dumps(named | told).encode()
+
+    @classmethod
+    def decode(cls, content: bytes, path: str) -> Self:
+        """Take the content of its file.
+
+        Raises:
+            FormatNotSupported: a newer version has written it.
+            ReadFailed: it is none.
+        """
+        try:
+            values = json.loads(content)
+            if (version := values["version"]) != _VERSION:
+                raise FormatNotSupported(path, f"version {version}")
+            topic = topic_of(values["topic"])
+            place = cls(topic or b"", int(values["partition"]), bool(values["envelope"]))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ReadFailed(path, "it does not tell the place of a topic") from error
+        if topic is None:
+            raise ReadFailed(path, "it does not tell the place of a topic")
+        return place
 
 
 class Archive:
@@ -212,11 +257,57 @@ class Archive:
             for new_path, file in zip(new, manifest.files, strict=True):
                 self.files.open(new_path, "r+").sync()
                 self._put(new_path, f"{folder}/{file.path}")
-            new_path = f"{NEW_FOLDER}/{uuid4().hex}{_SUFFIX}"
-            written = self.files.open(new_path, "x+")
-            written.write_at(manifest.encode(), 0)
-            written.sync()
-            self._put(new_path, path)
+            self._write(manifest.encode(), path)
+
+    def note_place(self, topic: bytes, place: ArchivedPlace) -> None:
+        """Note which partition of which topic one is, if that is not known yet; durable then.
+
+        Raises:
+            StorageFull, WriteFailed: it cannot be noted.
+            ReadFailed: what is noted cannot be read.
+        """
+        path = _place_path(topic)
+        content = place.encode()
+        if self._read(path) != content:
+            with writing(path):
+                self._write(content, path)
+
+    def place(self, topic: bytes) -> ArchivedPlace | None:
+        """Return which partition of which topic one is; None where nothing is noted of that.
+
+        Raises:
+            ReadFailed: what is noted cannot be read.
+            FormatNotSupported: a newer version has written it.
+        """
+        path = _place_path(topic)
+        content = self._read(path)
+        return None if content is None else ArchivedPlace.decode(content, path)
+
+    def partitions(self, topic: bytes) -> list[bytes]:
+        """Return the archived partitions of a topic, by their numbers; itself where none is noted.
+
+        Raises:
+            ReadFailed, FormatNotSupported: as `place`.
+        """
+        places = {each: self.place(each) for each in self.topics() if _may_be_of(each, topic)}
+        found = [(at.partition, each) for each, at in places.items() if at and at.topic == topic]
+        return [each for _, each in sorted(found)] or [topic]
+
+    def _read(self, path: str) -> bytes | None:
+        with reading(path):
+            try:
+                file = self.files.open(path, "r")
+            except FileNotFoundError:
+                return None
+            return file.read_at(file.size(), 0)
+
+    def _write(self, content: bytes, path: str) -> None:
+        """Write a small file as a whole, durably."""
+        new_path = f"{NEW_FOLDER}/{uuid4().hex}{_SUFFIX}"
+        written = self.files.open(new_path, "x+")
+        written.write_at(content, 0)
+        written.sync()
+        self._put(new_path, path)
 
     def _put(self, new_path: str, path: str) -> None:
         """Give a file that is durable its name, durably."""
@@ -248,12 +339,8 @@ class Archive:
             FormatNotSupported: a newer version has written it.
         """
         path = manifest_path(topic, timestamp)
-        with reading(path):
-            try:
-                file = self.files.open(path, "r")
-            except FileNotFoundError:
-                return None
-            return Manifest.decode(file.read_at(file.size(), 0), path)
+        content = self._read(path)
+        return None if content is None else Manifest.decode(content, path)
 
     def manifests(self, topic: bytes) -> Iterator[tuple[int, Manifest]]:
         """Read all manifests of a topic, with the timestamps of their segments, oldest first.
@@ -273,6 +360,16 @@ class Archive:
             found = self.manifest(topic, timestamp)
             if found is not None:
                 yield timestamp, found
+
+
+def _may_be_of(topic: bytes, holder: bytes) -> bool:
+    """Return whether one may be a partition of another by its name."""
+    part = partition_of(topic)
+    return topic == holder or (part is not None and part[0] == holder)
+
+
+def _place_path(topic: bytes) -> str:
+    return f"{topic_folder(topic)}/{_PLACE_FILE}"
 
 
 def _is_of_archive(entry: FolderEntry) -> bool:

@@ -8,11 +8,13 @@ from functools import partial
 import pytest
 
 from poe.errors import OptionError, UnknownTopic
+from poe.protocol.envelope import encode
 from poe.spark.archive import archive_topics, due
 from poe.spark.folder_segments import FolderSegments
 from poe.spark.planning import SegmentRange
 from poe.storage import Archive
 from tests.spark.archives import TOPIC, ArchivedNode, archive_folder, assert_whole, in_a_loop
+from tests.spark.sources import batch_table
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -63,6 +65,19 @@ def test_what_is_sealed_is_archived_once(archived):
     assert archived.archive() == []
     archived.put(10)
     assert len(archived.archive()) == 1
+
+
+def test_an_archive_alone_knows_partitions_and_envelopes(archived):
+    node = archived.sim.node
+    node.create_topic("p", partitions=2, envelope=True)
+    for number in range(40):
+        node.put(f"p-{number % 2}", encode(b"k", b"%d" % number, None))
+        archived.sim.advance(1)
+    assert not any(each.failure for each in archived.archive(topics=("p-0", "p-1")))
+    read = batch_table(archive=archived.archive_dir, topic="p").to_pylist()
+    assert sorted(int(row["message"]) for row in read) == list(range(40))
+    assert {(row["topic"], row["partition"]) for row in read} == {("p-0", 0), ("p-1", 1)}
+    assert {row["key"] for row in read} == {b"k"}
 
 
 def test_where_nothing_is_due_spark_is_not_started(archived, monkeypatch):

@@ -61,7 +61,7 @@ def test_a_server_tells_partition_and_envelope_too(node):
     node.create_topic("t", partitions=2, envelope=True)
     host, port = node.address
     with closing(BrokerSegments(host, port, retry_timeout_s=5, is_known=True)) as segments:
-        assert segments.place("t-1") == Place(1, has_envelopes=True)
+        assert segments.place("t-1") == Place(1, has_envelopes=True, topic="t")
         assert segments.place("t-2") == Place()
         assert segments.place("other") == Place()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from poe.errors import FormatNotSupported, OptionError, ReadFailed, StorageError
-from poe.storage import Archive, ArchivedFile, Manifest, RealFiles, RowGroup
+from poe.storage import Archive, ArchivedFile, ArchivedPlace, Manifest, RealFiles, RowGroup
 from poe.storage.archive import NEW_FOLDER, file_path, manifest_path
 from tests.storage.faulty_files import FaultyFiles
 
@@ -228,3 +228,57 @@ def test_a_folder_that_was_named_wrongly_is_a_wrong_option(error_number):
     folder.error_number = error_number
     with pytest.raises(OptionError, match=os.strerror(error_number)):
         Archive.check("archive_dir", folder)
+
+
+# ---- partitions ----------------------------------------------------------------------------------
+
+
+def test_an_archive_knows_which_topics_are_the_partitions_of_one(tmp_path):
+    archive = archive_at(tmp_path)
+    archive.files.make_folder(NEW_FOLDER)
+    for number in (10, 2, 0):
+        archive.note_place(b"a/b-%d" % number, ArchivedPlace(b"a/b", number, envelope=True))
+    archive.note_place(b"a/b-7", ArchivedPlace(b"a/b-7", 0, envelope=False))
+    archive.note_place(b"a/b", ArchivedPlace(b"a/b", 1, envelope=True))
+    parts = [b"a/b-0", b"a/b", b"a/b-2", b"a/b-10"]
+    assert Archive.existing(tmp_path).partitions(b"a/b") == parts
+    assert archive.partitions(b"a/b-7") == [b"a/b-7"]
+    assert archive.partitions(b"other") == [b"other"]
+    assert archive.place(b"a/b-10") == ArchivedPlace(b"a/b", 10, envelope=True)
+    assert archive.place(b"other") is None
+
+
+def test_a_place_is_noted_once_and_anew_where_it_is_damaged(tmp_path):
+    archive = archive_at(tmp_path)
+    archive.files.make_folder(NEW_FOLDER)
+    place = ArchivedPlace(b"t", 3, envelope=False)
+    archive.note_place(b"t-3", place)
+    path = tmp_path / "topic=t-3/_place.json"
+    written = path.stat().st_ino
+    archive.note_place(b"t-3", place)
+    assert path.stat().st_ino == written
+    path.write_bytes(b"{")
+    with pytest.raises(ReadFailed, match="does not tell"):
+        archive.place(b"t-3")
+    archive.note_place(b"t-3", place)
+    assert archive.place(b"t-3") == place
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"null", b'{"version": 1}', b'{"version": 1, "topic": "%zz"}']
+)
+def test_what_is_no_place_is_refused(content):
+    with pytest.raises(ReadFailed, match="x: it does not tell"):
+        ArchivedPlace.decode(content, "x")
+    with pytest.raises(FormatNotSupported):
+        ArchivedPlace.decode(b'{"version": 2}', "x")
+
+
+def test_a_place_that_cannot_be_noted_leaves_the_one_before(tmp_path):
+    archive = archive_at(tmp_path)
+    archive.files.make_folder(NEW_FOLDER)
+    archive.note_place(b"t-3", ArchivedPlace(b"t", 3, envelope=False))
+    archive.files.fail(0, errno.ENOSPC, "write_at", is_for_ever=True)
+    with pytest.raises(StorageError):
+        archive.note_place(b"t-3", ArchivedPlace(b"t", 3, envelope=True))
+    assert Archive.existing(tmp_path).place(b"t-3") == ArchivedPlace(b"t", 3, envelope=False)
