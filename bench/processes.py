@@ -22,6 +22,8 @@ from bench.build import BUILD, ROOT
 
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 30.0
+END_TIMEOUT_S = 60.0
+"""A node of 100,000 topics that were all in use takes some twenty seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,7 @@ def _port_of_readiness_line(process: subprocess.Popen[str]) -> int | None:
 def _end(process: subprocess.Popen[str]) -> None:
     process.terminate()
     try:
-        process.wait(timeout=10)
+        process.wait(timeout=END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
