@@ -22,7 +22,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from uuid import uuid4
 
 from poe.errors import FormatNotSupported, OptionError, ReadFailed
@@ -111,9 +111,7 @@ class Manifest:
             ReadFailed: it is none.
         """
         try:
-            values = json.loads(content)
-            if (version := values.pop("version")) != _VERSION:
-                raise FormatNotSupported(path, f"version {version}")
+            values = _values(content, path)
             files = tuple(
                 ArchivedFile(file["path"], tuple(RowGroup(**group) for group in file["groups"]))
                 for file in values.pop("files")
@@ -153,16 +151,26 @@ class ArchivedPlace:
             ReadFailed: it is none.
         """
         try:
-            values = json.loads(content)
-            if (version := values["version"]) != _VERSION:
-                raise FormatNotSupported(path, f"version {version}")
-            topic = topic_of(values["topic"])
-            place = cls(topic or b"", int(values["partition"]), bool(values["envelope"]))
+            values = _values(content, path)
+            topic = topic_of(name := values["topic"])
+            if topic is None:
+                raise ValueError(name)
+            return cls(topic, int(values["partition"]), bool(values["envelope"]))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ReadFailed(path, "it does not tell the place of a topic") from error
-        if topic is None:
-            raise ReadFailed(path, "it does not tell the place of a topic")
-        return place
+
+
+def _values(content: bytes, path: str) -> dict[str, Any]:
+    """Return what a file of ours tells, but for its version.
+
+    Raises:
+        FormatNotSupported: a newer version has written it.
+        ValueError, TypeError, KeyError, AttributeError: it is none.
+    """
+    values: dict[str, Any] = json.loads(content)
+    if (version := values.pop("version")) != _VERSION:
+        raise FormatNotSupported(path, f"version {version}")
+    return values
 
 
 class Archive:
