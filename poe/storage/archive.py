@@ -150,14 +150,16 @@ class ArchivedPlace:
             FormatNotSupported: a newer version has written it.
             ReadFailed: it is none.
         """
+        unknown = ReadFailed(path, "it does not tell the place of a topic")
         try:
             values = _values(content, path)
-            topic = topic_of(name := values["topic"])
-            if topic is None:
-                raise ValueError(name)
-            return cls(topic, int(values["partition"]), bool(values["envelope"]))
+            topic = topic_of(values["topic"])
+            partition, envelope = int(values["partition"]), bool(values["envelope"])
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ReadFailed(path, "it does not tell the place of a topic") from error
+            raise unknown from error
+        if topic is None:
+            raise unknown
+        return cls(topic, partition, envelope)
 
 
 def _values(content: bytes, path: str) -> dict[str, Any]:
