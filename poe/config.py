@@ -33,6 +33,9 @@ TOML_FILE = "poe.toml"
 ENVIRONMENT_PREFIX = "POE_"
 CONFIG_VARIABLE = "POE_CONFIG"
 """Names the configuration file: a variable of the prefix that is no option."""
+_CLIENT_OPTIONS = "URL CA CERTIFICATE KEY SERVER_NAME USER PASSWORD_FILE TOKEN_FILE"
+CLIENT_VARIABLES = frozenset(ENVIRONMENT_PREFIX + name for name in _CLIENT_OPTIONS.split())
+"""Those of commands that ask a server: no options of a node, which may run beside them."""
 _AROUND_MESSAGE_BYTES = 280
 """Room for what a frame has around a message: lengths, type, pointer, and the longest topic."""
 _TEST_PREFIX = "POE_TEST_"
@@ -233,7 +236,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, An
     """Return, by name, the variable and the value of each option."""
     given = {}
     for variable, text in environment.items():
-        is_other = variable == CONFIG_VARIABLE or variable.startswith(_TEST_PREFIX)
+        is_other = variable in {CONFIG_VARIABLE, *CLIENT_VARIABLES}
+        is_other = is_other or variable.startswith(_TEST_PREFIX)
         if variable.startswith(ENVIRONMENT_PREFIX) and not is_other:
             key = _known(variable.removeprefix(ENVIRONMENT_PREFIX).lower(), variable)
             given[key] = variable, parse_option(key, variable, text)

@@ -9,9 +9,9 @@ import typer
 
 from poe.broker import missing_for_spark
 from poe.cli import argument
-from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, complete_topic
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, write_error, write_line
+from poe.cli.server import Server, asks_server, complete_topic
 from poe.errors import SparkMissing
 from poe.storage import Archive
 from poe.topic_name import topic_text
@@ -21,6 +21,7 @@ SETTINGS = {"spark.log.level": "ERROR", "spark.ui.enabled": "false"}
 _RETRY_TIMEOUT_S = 30.0
 
 
+@asks_server
 def archive(  # noqa: PLR0913 - options of a command line
     topic: Annotated[
         bytes,
@@ -49,8 +50,7 @@ def archive(  # noqa: PLR0913 - options of a command line
             "--adopt-folder", help="Archive into a folder that holds something else, too."
         ),
     ] = False,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> ExitCode:
     """Write the sealed segments of a topic to Parquet files, and delete nothing.
 
@@ -71,7 +71,7 @@ def archive(  # noqa: PLR0913 - options of a command line
     from poe.spark.session import session  # noqa: PLC0415
 
     open_segments: OpenSegments = partial(
-        BrokerSegments, host, port, retry_timeout_s=_RETRY_TIMEOUT_S, is_known=False
+        BrokerSegments, server.host, server.port, retry_timeout_s=_RETRY_TIMEOUT_S, is_known=False
     )
     if path is not None:
         open_segments = partial(FolderSegments, str(path.expanduser().absolute()))

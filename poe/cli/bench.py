@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, connect
 from poe.cli.argument import number, topic_name
 from poe.cli.output import write_line
+from poe.cli.server import Server, asks_server
 from poe.protocol import Socket
 
 _WRITE_CALLS = ((1, 2_000), (100, 1_000), (1_000, 200))
@@ -21,6 +21,7 @@ _READ_LIMITS = (1, 100, 1_000)
 _READ_CALLS_MAX = 1_000
 
 
+@asks_server
 def bench(
     *,
     topic: Annotated[
@@ -38,15 +39,14 @@ def bench(
             metavar="INTEGER", parser=number("--size", int, 1, 60_000), help="Bytes per message."
         ),
     ] = 100,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> None:
     """Measure a running server with one client in Python; about 500,000 messages are written.
 
     The client is the slower part of most rows: the project's `make bench` measures the server.
     """
     message = bytes(size)
-    with connect(host, port) as connection:
+    with server.connect() as connection:
         newest = connection.write(topic, [message])
         write_line(f"{'request':<28}{'messages/s':>12}{'MB/s':>10}{'ms/call':>10}")
         for count, calls in _WRITE_CALLS:

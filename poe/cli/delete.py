@@ -5,17 +5,10 @@ from typing import Annotated
 
 import typer
 
-from poe.cli.address import (
-    DEFAULT_HOST,
-    DEFAULT_PORT,
-    HostOption,
-    PortOption,
-    complete_topic,
-    connect,
-)
 from poe.cli.argument import number, topic_name
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, is_terminal, write_error, write_line
+from poe.cli.server import Server, asks_server, complete_topic
 from poe.errors import ConfigError
 from poe.protocol import Socket
 from poe.record import POINTER_MAX
@@ -26,36 +19,36 @@ TopicArgument = Annotated[
 ]
 
 
+@asks_server
 def trim(
     topic: TopicArgument,
     pointer: Annotated[
         int, typer.Argument(metavar="POINTER", parser=number("POINTER", int, 0, POINTER_MAX))
     ],
     *,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> None:
     """Delete old messages of a topic, whole segments of them: those with none behind POINTER.
 
     The topic stays, and so do messages up to POINTER that share a segment with later ones.
     """
-    with connect(host, port) as connection:
+    with server.connect() as connection:
         write_line(f"{counted(connection.trim(topic, pointer), 'segment')} deleted")
 
 
+@asks_server
 def delete(
     topic: TopicArgument,
     *,
     is_confirmed: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> ExitCode:
     """Delete a topic with all its messages, once it was confirmed on the terminal or by --yes."""
     name = topic_text(topic)
     if not is_confirmed and not is_terminal(sys.stdin):
         msg = "there is no terminal to ask on; give --yes to delete the topic"
         raise ConfigError(msg)
-    with connect(host, port) as connection:
+    with server.connect() as connection:
         what = f"topic {name}, {counted(_message_count(connection, topic), 'message')}"
         if not is_confirmed and not says_yes(f"delete {what}?"):
             write_error("nothing was deleted")

@@ -4,13 +4,13 @@ Most options of the command are those of `GatewayOptions`: a new one appears her
 its type, default and docstring. What it needs of the extra `http` is loaded when it runs.
 """
 
-import inspect
 import logging
 import sys
 from collections.abc import Callable
 from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import Parameter
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -21,6 +21,7 @@ from poe.cli.hangup import tell_hangups
 from poe.cli.log import LEVELS, start_logging
 from poe.cli.option_help import field_docstrings
 from poe.cli.output import OutputFailed, write_line
+from poe.cli.parameters import option, with_parameters
 from poe.cli.service import notify, raise_descriptor_limit
 from poe.errors import HttpMissing, OptionError
 from poe.gateway.http.options import GatewayOptions
@@ -80,40 +81,28 @@ def gateway(
 
 def gateway_command() -> Callable[..., ExitCode]:
     """Return `gateway` with a parameter for each option, for typer to read."""
-    signature = inspect.signature(gateway)
-    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
     kinds, texts = get_type_hints(GatewayOptions), field_docstrings(GatewayOptions)
-    parameters = [
+    made = (
         _parameter(each.name, kinds[each.name], texts.get(each.name, ""), each.default)
         for each in fields(GatewayOptions)
         if kinds[each.name] in {int, float, str, bool, tuple[str, ...]}
-    ]
-
-    def command(**values: Any) -> ExitCode:  # noqa: ANN401 - as typer has parsed them
-        return gateway(**values)
-
-    command.__name__ = "gateway"
-    command.__doc__ = gateway.__doc__
-    command.__signature__ = signature.replace(parameters=[*parameters, *own])  # type: ignore[attr-defined]  # typer reads it
-    command.__annotations__ = {each.name: each.annotation for each in [*parameters, *own]}
-    return command
+    )
+    return with_parameters(gateway, "options", made)
 
 
-def _parameter(name: str, kind: type, help_text: str, default: object) -> inspect.Parameter:
+def _parameter(name: str, kind: type, help_text: str, default: object) -> Parameter:
     flag = flag_of(name)
     if kind is bool:
-        option = typer.Option(f"{flag}/--no-{flag.removeprefix('--')}", help=help_text)
+        made = typer.Option(f"{flag}/--no-{flag.removeprefix('--')}", help=help_text)
     elif kind == tuple[str, ...]:
-        option = typer.Option(flag, help=f"{help_text}  [may be repeated]", metavar="TEXT,...")
+        made = typer.Option(flag, help=f"{help_text}  [may be repeated]", metavar="TEXT,...")
         kind = list[str]
     else:
         parser = None if kind is str else number(flag, kind, 0)
         help_text = help_of(GatewayOptions, name, help_text, default)
-        option = typer.Option(flag, help=help_text, metavar=_METAVARS[kind], parser=parser)
-    annotation = Annotated[kind | None, option]  # type: ignore[valid-type]  # made at run time
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-    )
+        made = typer.Option(flag, help=help_text, metavar=_METAVARS[kind], parser=parser)
+    annotation = Annotated[kind | None, made]  # type: ignore[valid-type]  # made at run time
+    return option(name, annotation)
 
 
 def _function(text: str) -> Callable[..., Any]:

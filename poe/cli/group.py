@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, connect, looking
 from poe.cli.argument import topic_name
 from poe.cli.delete import says_yes
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, is_terminal, write_error, write_line
+from poe.cli.server import Server, asks_server
 from poe.cli.topic import Format, FormatOption
 from poe.errors import ConfigError, OptionError
 from poe.topic_name import topic_text
@@ -46,14 +46,14 @@ def group_application() -> typer.Typer:
     return application
 
 
+@asks_server
 def list_groups(
     *,
     output_format: FormatOption = Format.TEXT,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> None:
     """List groups, one a line: name, mode and topics."""
-    with looking(host, port) as connection:
+    with server.looking() as connection:
         for each in connection.control("groups"):
             if output_format is Format.JSON:
                 _write_json(each)
@@ -62,15 +62,15 @@ def list_groups(
                 write_line(f"{each['group']}\t{each['mode']}\t{topics}")
 
 
+@asks_server
 def show(
     group: GroupArgument,
     *,
     output_format: FormatOption = Format.TEXT,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> None:
     """Show a group: its state, members, units, and what has happened lately, and why."""
-    with looking(host, port) as connection:
+    with server.looking() as connection:
         told = connection.control("group", group=group)
     if output_format is Format.JSON:
         _write_json(told)
@@ -91,15 +91,15 @@ def show(
         write_line(f"{at:%Y-%m-%d %H:%M:%S}\t{kind}\t{printable(text)}")
 
 
+@asks_server
 def lag(
     group: GroupArgument,
     *,
     output_format: FormatOption = Format.TEXT,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> None:
     """Show how far behind a group is in each unit: messages, and seconds since the oldest came."""
-    with looking(host, port) as connection:
+    with server.looking() as connection:
         units = connection.control("group_lag", group=group)
     for unit, told in sorted(units.items()):
         if output_format is Format.JSON:
@@ -109,6 +109,7 @@ def lag(
             write_line(f"{topic_text(unit)}\t{held}")
 
 
+@asks_server
 def reset(  # noqa: PLR0913 - a command line option each
     group: GroupArgument,
     *,
@@ -119,12 +120,11 @@ def reset(  # noqa: PLR0913 - a command line option each
         bool, typer.Option("--force", help="Even if it has members, which then begin anew.")
     ] = False,
     output_format: FormatOption = Format.TEXT,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> None:
     """Have a group go on from another place, and tell how many messages that skips or repeats."""
     place = _place(to, units)
-    with connect(host, port) as connection:
+    with server.connect() as connection:
         arguments = {"to": place, "units": units or [], "dry": dry_run, "force": force}
         moved = connection.control("group_reset", group=group, **arguments)
     for unit, (old, new, distance) in sorted(moved.items()):
@@ -140,35 +140,33 @@ def reset(  # noqa: PLR0913 - a command line option each
         write_line("nothing was moved")
 
 
-def pause(
-    group: GroupArgument, host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT
-) -> None:
+@asks_server
+def pause(group: GroupArgument, server: Server) -> None:
     """Have a group hand nothing out; what is held may be finished."""
-    with connect(host, port) as connection:
+    with server.connect() as connection:
         connection.control("group_pause", group=group)
 
 
-def resume(
-    group: GroupArgument, host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT
-) -> None:
+@asks_server
+def resume(group: GroupArgument, server: Server) -> None:
     """Have a group go on that was paused."""
-    with connect(host, port) as connection:
+    with server.connect() as connection:
         connection.control("group_resume", group=group)
 
 
+@asks_server
 def delete(
     group: GroupArgument,
     *,
     is_confirmed: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Even if it has members.")] = False,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> ExitCode:
     """Delete a group, with all that it knows of how far it is; its topics stay."""
     if not is_confirmed and not is_terminal(sys.stdin):
         msg = "there is no terminal to ask on; give --yes to delete the group"
         raise ConfigError(msg)
-    with connect(host, port) as connection:
+    with server.connect() as connection:
         told = connection.control("group", group=group)
         what = f"group {group}, {counted(len(told['members']), 'member')}"
         if not is_confirmed and not says_yes(f"delete {what}?"):

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, looking
 from poe.cli.exit_code import ExitCode
 from poe.cli.hangup import tell_hangups
 from poe.cli.log import LEVELS, start_logging
 from poe.cli.output import is_terminal, write_error, write_line
 from poe.cli.pipeline_progress import Bars, Lines
+from poe.cli.server import Server, asks_server
 from poe.errors import ConfigError, OptionError, RemoteProtocolError, UnknownPipeline
 from poe.protocol import Socket
 from poe.protocol.pipeline_report import PipelineReport
@@ -42,6 +42,7 @@ def pipeline_application() -> typer.Typer:
     return application
 
 
+@asks_server
 def run(  # noqa: PLR0913 - the options of a command
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A pipeline: .toml or .py.")],
     *,
@@ -64,14 +65,13 @@ def run(  # noqa: PLR0913 - the options of a command
     log_level: Annotated[
         str, typer.Option(metavar="|".join(LEVELS), help="How much the log tells.")
     ] = "warning",
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> ExitCode:
     """Run a pipeline until its queries end, Ctrl-C, or `poe pipeline stop`.
 
     A query that fails is started again from its checkpoint; one that fails too often is given up,
-    while the others go on, and the exit code is 1 at the end. The server at --host and --port is
-    told how far it is, and has the topics whose options name no other.
+    while the others go on, and the exit code is 1 at the end. The server is told how far it is,
+    and has the topics whose options name no other.
     """
     if log_level.lower() not in LEVELS:
         raise OptionError("--log-level", log_level, "one of " + ", ".join(LEVELS))
@@ -101,8 +101,8 @@ def run(  # noqa: PLR0913 - the options of a command
             pipeline,
             RunOptions(
                 master=master,
-                host=host,
-                port=port,
+                host=server.host,
+                port=server.port,
                 available_now=available_now,
                 config=config,
                 on_look=on_look,
@@ -114,13 +114,14 @@ def run(  # noqa: PLR0913 - the options of a command
     return ExitCode.FAILURE if ended.state == "failed" else ExitCode.OK
 
 
-def list_pipelines(host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT) -> None:
+@asks_server
+def list_pipelines(server: Server) -> None:
     """List the pipelines that report to a server: name, state, driver, and age of the report.
 
     One of which a query goes on is running; where its queries differ, their states follow.
     One that has not reported for 5 s is lost: killed, or cut off.
     """
-    with looking(host, port) as connection:
+    with server.looking() as connection:
         for told in told_pipelines(connection):
             run_of = f"process {told['pid']} on {told['host']}"
             age = f"{told['age_s']:.0f} s ago"
@@ -128,13 +129,14 @@ def list_pipelines(host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_P
             write_line("\t".join(map(_printable, cells)))
 
 
+@asks_server
 def status(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="All without it.")] = None,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    *,
+    server: Server,
 ) -> None:
     """Show the queries of pipelines: state, rows per second, lag, restarts and last error."""
-    with looking(host, port) as connection:
+    with server.looking() as connection:
         found = [told for told in told_pipelines(connection) if name in {None, told["name"]}]
     if name is not None and not found:
         raise UnknownPipeline(name)
@@ -142,15 +144,14 @@ def status(
         write_line(line)
 
 
-def stop(
-    name: NameArgument, host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT
-) -> ExitCode:
+@asks_server
+def stop(name: NameArgument, server: Server) -> ExitCode:
     """Stop a pipeline: its batches that are under way are given up, and are done again next time.
 
     Waits until it has stopped, for a minute.
     """
     deadline_s = time.monotonic() + _STOP_TIMEOUT_S
-    with looking(host, port) as connection:
+    with server.looking() as connection:
         connection.control("pipeline_stop", name=name)
         while time.monotonic() < deadline_s:
             told = next(each for each in told_pipelines(connection) if each["name"] == name)

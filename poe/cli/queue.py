@@ -11,21 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from poe.cli.address import (
-    DEFAULT_HOST,
-    DEFAULT_PORT,
-    HostOption,
-    PortOption,
-    complete_topic,
-    connect,
-    looking,
-    partitions_of,
-    url_of,
-)
 from poe.cli.argument import number, topic_name
 from poe.cli.group import GroupArgument, printable
 from poe.cli.output import counted, write_line
 from poe.cli.put import target_and_payloads
+from poe.cli.server import Server, asks_server, complete_topic
 from poe.cli.topic import Format, FormatOption
 from poe.client import Consumer, Received
 from poe.client.group.dead_letter import DeadLetter
@@ -49,6 +39,7 @@ def queue_application() -> typer.Typer:
     return application
 
 
+@asks_server
 def put(
     topic: Annotated[
         bytes,
@@ -65,17 +56,17 @@ def put(
             help="When they are to come.",
         ),
     ],
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> None:
     """Put messages that come after a while; `poe put` puts those that come at once."""
     due_us = time.time_ns() // 1000 + round(delay_s * 1e6)
-    topic, contents = target_and_payloads(topic, messages, None, host, port)
-    with connect(host, port) as connection:
+    topic, contents = target_and_payloads(topic, messages, None, server)
+    with server.connect() as connection:
         connection.control("queue_put", topic=topic, messages=contents, due_us=due_us)
     write_line(f"{counted(len(messages), 'message')}, due in {delay_s:g} s")
 
 
+@asks_server
 def dead(
     group: GroupArgument,
     *,
@@ -86,14 +77,13 @@ def dead(
         ),
     ] = 100,
     output_format: FormatOption = Format.TEXT,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> None:
     """Show the messages that a group has given up: where they were, how often tried, and why."""
     pointer, left = 0, limit
-    with looking(host, port) as connection:
+    with server.looking() as connection:
         # The node puts them onto the first partition, where somebody has made several.
-        topic = partitions_of(host, port, _dead_topic(connection, group)).topics[0]
+        topic = server.partitions_of(_dead_topic(connection, group)).topics[0]
         while left and (records := connection.read(topic, pointer, min(left, _BATCH))):
             for pointer, content in records:  # noqa: B007 - the last one is where to go on
                 with suppress(InvalidEnvelope):  # somebody has put something else there
@@ -101,19 +91,18 @@ def dead(
             left -= len(records)
 
 
-def redrive(
-    group: GroupArgument, host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT
-) -> None:
+@asks_server
+def redrive(group: GroupArgument, server: Server) -> None:
     """Put the messages that a group has given up back where they were.
 
     They stay in the dead letter topic, too; the group GROUP.redrive knows which were put back. What
     it is at when it is killed, up to 1000, is put back again the next time.
     """
     count = 0
-    with connect(host, port) as connection:
+    with server.connect() as connection:
         topic = _dead_topic(connection, group)
         options: dict[str, Any] = {"commit": "manual", "batch": _BATCH, "on_corrupt": "skip"}
-        with Consumer(url_of(host, port), topic, group=f"{group}.redrive", **options) as consumer:
+        with Consumer(server.url, topic, group=f"{group}.redrive", **options) as consumer:
             for batch in consumer.batches():
                 count += _put_back(connection, list(map(_letter, batch)))
                 consumer.commit()

@@ -12,16 +12,6 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from poe.cli.address import (
-    DEFAULT_HOST,
-    DEFAULT_PORT,
-    HostOption,
-    PartitionOption,
-    PortOption,
-    complete_topic,
-    connect,
-    partitions_of,
-)
 from poe.cli.argument import choice, number, topic_name
 from poe.cli.exit_code import ExitCode
 from poe.cli.interrupt import Interrupt
@@ -35,6 +25,7 @@ from poe.cli.output import (
     write_error,
 )
 from poe.cli.sentence import sentence_of
+from poe.cli.server import PartitionOption, Server, asks_server, complete_topic
 from poe.errors import CorruptRecord, PoeError, UnknownTopic
 from poe.protocol import FOLLOW_WAIT_S, Socket
 from poe.protocol.envelope import decode
@@ -73,6 +64,7 @@ _TopicArgument = Annotated[
 ]
 
 
+@asks_server
 def read(  # noqa: PLR0913 - a command line option each
     topic: _TopicArgument,
     *,
@@ -120,8 +112,7 @@ def read(  # noqa: PLR0913 - a command line option each
         ),
     ] = Format.LINES,
     partition: PartitionOption = None,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> ExitCode:
     r"""Write the messages of a topic, oldest first; one partition after the other.
 
@@ -138,13 +129,13 @@ def read(  # noqa: PLR0913 - a command line option each
     if pointer is not None and start is not None:
         msg = "--pointer says where to begin already; leave one of them out"
         raise typer.BadParameter(msg, param_hint="--from")
-    parts = partitions_of(host, port, topic)
+    parts = server.partitions_of(topic)
     one = parts.one(partition)
     if one is None and (follow or pointer is not None):
         msg = f"the topic has {len(parts.topics)} partitions; name one by --partition"
         raise typer.BadParameter(msg, param_hint="--follow" if follow else "--pointer")
     code, count_left, is_first = ExitCode.OK, limit, True
-    with connect(host, port) as connection:
+    with server.connect() as connection:
         if not (follow or parts.is_known):
             _check_known(connection, topic)
         for number in range(len(parts.topics)) if one is None else [one]:

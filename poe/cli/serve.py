@@ -4,10 +4,10 @@ The options of the command are those of `Config`: a new one appears here by itse
 default and docstring.
 """
 
-import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import fields
+from inspect import Parameter
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ from poe.cli.isolated_node import IsolatedNode
 from poe.cli.log import LEVELS, start_logging
 from poe.cli.option_help import field_docstrings
 from poe.cli.output import OutputFailed, write_line
+from poe.cli.parameters import option, with_parameters
 from poe.cli.service import Served, Service
 from poe.cli.thespian_gateway import ThespianGateway
 from poe.config import Config, option_choices, option_parts, parse_option
@@ -80,18 +81,8 @@ def _tell_ready(address: str) -> None:
 
 def serve_command() -> Callable[..., ExitCode]:
     """Return `serve` with a parameter for each option of a node, for typer to read."""
-    signature = inspect.signature(serve)
-    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-    parameters = [_parameter(name, *row) for name, row in _options().items()]
-
-    def command(**values: Any) -> ExitCode:  # noqa: ANN401 - as typer has parsed them
-        return serve(**values)
-
-    command.__name__ = "serve"
-    command.__doc__ = serve.__doc__
-    command.__signature__ = signature.replace(parameters=[*own, *parameters])  # type: ignore[attr-defined]  # typer reads it
-    command.__annotations__ = {each.name: each.annotation for each in [*own, *parameters]}
-    return command
+    made = (_parameter(name, *row) for name, row in _options().items())
+    return with_parameters(serve, "options", made)
 
 
 def _options() -> dict[str, tuple[str, str]]:
@@ -107,7 +98,7 @@ def _options() -> dict[str, tuple[str, str]]:
     return rows
 
 
-def _parameter(name: str, text: str, whole_text: str) -> inspect.Parameter:
+def _parameter(name: str, text: str, whole_text: str) -> Parameter:
     """Describe one option to typer: a switch when it is true or false, else text that we parse."""
     flag = flag_of(name)
     choices = option_choices(name)
@@ -116,11 +107,9 @@ def _parameter(name: str, text: str, whole_text: str) -> inspect.Parameter:
         annotation: Any = Annotated[bool | None, typer.Option(switch, help=text)]
     else:
         words = [_METAVARS.get(each, str(each)) for each in choices if each is not NoneType]
-        option = typer.Option(flag, help=whole_text, metavar="|".join(words))
-        annotation = Annotated[str | None, option]
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-    )
+        made = typer.Option(flag, help=whole_text, metavar="|".join(words))
+        annotation = Annotated[str | None, made]
+    return option(name, annotation)
 
 
 def _arguments(options: dict[str, str | bool | None]) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, looking
 from poe.cli.argument import number
 from poe.cli.output import is_terminal, write_line
 from poe.cli.pipeline import status_lines, told_pipelines
+from poe.cli.server import Server, asks_server
 from poe.protocol import Socket
 from poe.topic_name import topic_text
 
@@ -19,13 +19,15 @@ _INTERVAL_MAX_S = 86_400.0
 _AGES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
-def topics(host: HostOption = DEFAULT_HOST, port: PortOption = DEFAULT_PORT) -> None:
+@asks_server
+def topics(server: Server) -> None:
     """List all topics, one a line."""
-    with looking(host, port) as connection:
+    with server.looking() as connection:
         for topic in connection.topics():
             write_line(topic_text(topic))
 
 
+@asks_server
 def status(
     *,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
@@ -37,8 +39,7 @@ def status(
             help="Seconds between looks, with --watch.",
         ),
     ] = 1.0,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> None:
     """Show each topic with the roles of its appendix servers.
 
@@ -46,7 +47,7 @@ def status(
     bytes and the age of the newest message; else a line `TOPIC<tab>:ROLES` per topic. Below come
     the pipelines that report to the server, a line for each query.
     """
-    with looking(host, port) as connection:
+    with server.looking() as connection:
         if is_terminal(sys.stdout):
             _show_tables(connection, interval if watch else None)
         else:

@@ -1,28 +1,21 @@
 """`poe topic`: makes, changes, tells and deletes topics with what they know of themselves."""
 
-import inspect
 import json
 import sys
 from collections.abc import Callable
 from dataclasses import fields
 from enum import StrEnum
-from typing import Annotated, Any, Final, TypeAlias, get_type_hints
+from inspect import Parameter
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
-from poe.cli.address import (
-    DEFAULT_HOST,
-    DEFAULT_PORT,
-    HostOption,
-    PortOption,
-    complete_topic,
-    connect,
-    looking,
-)
 from poe.cli.argument import choice, flag_of, named_as_typed, topic_name
 from poe.cli.delete import delete
 from poe.cli.option_help import field_docstrings
 from poe.cli.output import counted, is_terminal, write_line
+from poe.cli.parameters import option, with_parameters
+from poe.cli.server import Server, asks_server, complete_topic
 from poe.errors import OptionError
 from poe.option import allowed
 from poe.protocol import DescribedPartition, DescribedTopic
@@ -58,9 +51,9 @@ def topic_application() -> typer.Typer:
     application = typer.Typer(
         help="Make, change, describe and delete topics.", no_args_is_help=True, add_completion=False
     )
-    application.command("create")(_with_properties(create, set()))
-    application.command("alter")(_with_properties(alter, {"envelope"}))
-    application.command("adopt")(_with_properties(adopt, set()))
+    application.command("create")(asks_server(_with_properties(create, set())))
+    application.command("alter")(asks_server(_with_properties(alter, {"envelope"})))
+    application.command("adopt")(asks_server(_with_properties(adopt, set())))
     application.command("describe")(describe)
     application.command("list")(list_topics)
     application.command("delete")(delete)
@@ -71,8 +64,7 @@ def create(
     topic: _NewTopic,
     *,
     output_format: FormatOption = Format.TEXT,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
     **properties: Any,  # noqa: ANN401 - as typer has parsed them
 ) -> None:
     """Make a topic, and tell what it has.
@@ -81,7 +73,7 @@ def create(
     envelope cannot.
     """
     given = _given(properties)
-    with connect(host, port) as connection, named_as_typed(given):
+    with server.connect() as connection, named_as_typed(given):
         _tell(connection.create_topic(topic, **given), output_format)
 
 
@@ -89,13 +81,12 @@ def alter(
     topic: _KnownTopic,
     *,
     output_format: FormatOption = Format.TEXT,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
     **properties: Any,  # noqa: ANN401 - as typer has parsed them
 ) -> None:
     """Change what a topic has, while it is used, and tell what it has then."""
     given = _given(properties)
-    with connect(host, port) as connection, named_as_typed(given):
+    with server.connect() as connection, named_as_typed(given):
         _tell(connection.alter_topic(topic, **given), output_format)
 
 
@@ -103,8 +94,7 @@ def adopt(
     topic: _NewTopic,
     *,
     output_format: FormatOption = Format.TEXT,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
     **properties: Any,  # noqa: ANN401 - as typer has parsed them
 ) -> None:
     """Take topics TOPIC-0, TOPIC-1 … for the partitions of one, with all that they hold.
@@ -113,36 +103,36 @@ def adopt(
     option `envelope` was set. Nothing on the disk moves.
     """
     given = _given(properties)
-    with connect(host, port) as connection, named_as_typed(given):
+    with server.connect() as connection, named_as_typed(given):
         _tell(connection.adopt_topic(topic, **given), output_format)
 
 
+@asks_server
 def describe(
     topic: _KnownTopic,
     *,
     output_format: FormatOption = Format.TEXT,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> None:
     """Tell what a topic has, and what its partitions hold."""
-    with looking(host, port) as connection:
+    with server.looking() as connection:
         _tell(connection.describe(topic), output_format)
 
 
+@asks_server
 def list_topics(
     *,
     are_all: Annotated[
         bool, typer.Option("--all", help="The node's own topics, too: their names begin with poe.")
     ] = False,
     output_format: FormatOption = Format.TEXT,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> None:
     """List topics with their partitions, one a line.
 
     Partitions that are topics of their own to the files are not told.
     """
-    with looking(host, port) as connection:
+    with server.looking() as connection:
         for each in connection.list_topics(are_all=are_all):
             if output_format is Format.JSON:
                 write_line(json.dumps(_plain(each), ensure_ascii=False))
@@ -152,46 +142,29 @@ def list_topics(
 
 def _with_properties(command: Callable[..., None], less: set[str]) -> Callable[..., None]:
     """Return a command with a parameter for each property, but for some."""
-    signature = inspect.signature(command)
-    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-    hints, texts = get_type_hints(command, include_extras=True), field_docstrings(TopicProperties)
-    own = [each.replace(annotation=hints[each.name]) for each in own]
+    texts = field_docstrings(TopicProperties)
     names = [each.name for each in fields(TopicProperties) if each.name not in less]
-    made = [_parameter(name, texts.get(name, "")) for name in names]
-
-    def with_properties(**values: Any) -> None:  # noqa: ANN401 - as typer has parsed them
-        command(**values)
-
-    with_properties.__name__, with_properties.__doc__ = command.__name__, command.__doc__
-    with_properties.__signature__ = signature.replace(  # type: ignore[attr-defined]  # typer reads it
-        parameters=[own[0], *made, *own[1:]]
-    )
-    with_properties.__annotations__ = {each.name: each.annotation for each in [*own, *made]}
-    return with_properties
+    made = (_parameter(name, texts.get(name, "")) for name in names)
+    return with_parameters(command, "properties", made)
 
 
-def _parameter(name: str, text: str) -> inspect.Parameter:
+def _parameter(name: str, text: str) -> Parameter:
     """Return the parameter of a property."""
     flag = flag_of(name)
     kind: Any = Any
     if name == "envelope":
-        kind, option = bool, typer.Option(flag, help=text)
+        kind, made = bool, typer.Option(flag, help=text)
     elif name == "keep_unread":
         kind = list[str]
-        option = typer.Option(
+        made = typer.Option(
             flag, help=f"{text}  [may be repeated; none: no group]", metavar="GROUP"
         )
     else:
         words = _words(name)
-        option = typer.Option(
+        made = typer.Option(
             flag, help=f"{text}  [{words}]", metavar="VALUE", parser=_parser(name, flag, words)
         )
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[kind | None, option],
-    )
+    return option(name, Annotated[kind | None, made])
 
 
 def _words(name: str) -> str:

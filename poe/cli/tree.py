@@ -6,14 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from poe.cli.address import DEFAULT_HOST, DEFAULT_PORT, HostOption, PortOption, looking
 from poe.cli.output import write_line
+from poe.cli.server import Server, asks_server
 from poe.errors import RemoteProtocolError
 from poe.supervision import TreeRow, render_tree
 
 _FIELDS = {field.name for field in fields(TreeRow)}
 
 
+@asks_server
 def tree(
     *,
     all_rows: Annotated[
@@ -22,8 +23,7 @@ def tree(
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object per line instead of a table.")
     ] = False,
-    host: HostOption = DEFAULT_HOST,
-    port: PortOption = DEFAULT_PORT,
+    server: Server,
 ) -> None:
     """Show the supervision tree of a server.
 
@@ -31,7 +31,7 @@ def tree(
     supervisor, state, restarts, messages that wait for it, and why it last crashed. Of many
     children those come first of which there is something to tell, and the rest is summed up.
     """
-    with looking(host, port) as connection:
+    with server.looking() as connection:
         try:
             answer = connection.control("tree", all=all_rows)
         except RemoteProtocolError as error:
