@@ -7,8 +7,8 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from poe.client.async_socket import AsyncSocket, connect
-from poe.client.local_server import Address, LocalServer
+from poe.client.async_socket import AsyncSocket, connect_to
+from poe.client.local_server import AnyServer, LocalServer
 from poe.errors import CallTimeout, ConnectFailed, ConnectionClosed, PoeError
 from poe.errors.delivery import OUTCOME_UNKNOWN
 
@@ -31,7 +31,7 @@ class AsyncRetryingSocket:
 
     def __init__(
         self,
-        addresses: Sequence[Address],
+        servers: Sequence[AnyServer],
         *,
         timeout_s: float | None,
         request_timeout_s: float,
@@ -40,12 +40,12 @@ class AsyncRetryingSocket:
         """Begin without a connection.
 
         Args:
-            addresses: servers that have the same topics, in order of preference.
+            servers: which have the same topics, in order of preference.
             timeout_s: how long each call goes on after its first failure; None: for ever.
             request_timeout_s: how long one attempt may take, connecting included.
             on_lost: is called each time that a connection is lost, or cannot be made.
         """
-        self._addresses = list(addresses)
+        self._servers = list(servers)
         self._timeout_s = timeout_s
         self._request_timeout_s = request_timeout_s
         self._on_lost = on_lost
@@ -90,28 +90,21 @@ class AsyncRetryingSocket:
             await lost.close()
 
     async def _attempt(self, request: Callable[[AsyncSocket], Awaitable[T]], extra_s: float) -> T:
-        address = self._addresses[0]
+        server = self._servers[0]
         limit_s = self._request_timeout_s + extra_s
         try:
             async with asyncio.timeout(limit_s):
                 if self._socket is None:
-                    self._socket = await _connect(address)
+                    self._socket = await _connect(server)
                 return await request(self._socket)
         except (TimeoutError, ConnectionClosed, ConnectFailed) as error:
             await self.close()
             self._on_lost()
-            self._addresses.append(self._addresses.pop(0))
+            self._servers.append(self._servers.pop(0))
             if isinstance(error, TimeoutError):
-                raise CallTimeout(_peer(address), limit_s) from error
+                raise CallTimeout(str(server), limit_s) from error
             raise
 
 
-async def _connect(address: Address) -> AsyncSocket:
-    return await (address.connect() if isinstance(address, LocalServer) else connect(*address))
-
-
-def _peer(address: Address) -> str:
-    if isinstance(address, LocalServer):
-        return str(address)
-    host, port = address
-    return f"server {host}:{port}"
+async def _connect(server: AnyServer) -> AsyncSocket:
+    return await (server.connect() if isinstance(server, LocalServer) else connect_to(server))

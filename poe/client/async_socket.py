@@ -10,7 +10,6 @@ from typing import Any, Self, TypeVar
 from poe.client.pipeline import Pipeline
 from poe.errors import (
     CallTimeout,
-    ConnectFailed,
     ConnectionClosed,
     LocalProtocolError,
     OriginalServer,
@@ -40,6 +39,7 @@ from poe.protocol.leases import LeaseReply, LeaseRequest
 from poe.protocol.messages import ReplyT
 from poe.protocol.original import HEAD_SIZE, lacking
 from poe.protocol.put import put_frame
+from poe.protocol.server import Server
 from poe.protocol.wire import connect_failure, find_original
 
 T = TypeVar("T")
@@ -64,17 +64,23 @@ async def connect(
         ConnectFailed: nobody listens there, or not within `timeout_s`.
         InvalidTimeout: `timeout_s` is no time.
     """
+    return await connect_to(Server(host, port), timeout_s=timeout_s, frame_max=frame_max)
+
+
+async def connect_to(
+    server: Server, *, timeout_s: float | None = None, frame_max: int = FRAME_MAX
+) -> "AsyncSocket":
+    """Connect to a server; see `connect`."""
     timeout_s = limit_of(timeout_s)
-    peer = f"server {host}:{port}"
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_s):
             _, pipeline = await loop.create_connection(
-                lambda: Pipeline(peer, frame_max), host, port
+                lambda: Pipeline(str(server), frame_max), server.host, server.port
             )
     except (OSError, UnicodeError, OverflowError) as error:
-        raise ConnectFailed(host, port, connect_failure(error)) from error
-    return AsyncSocket(pipeline, peer, timeout_s=timeout_s, frame_max=frame_max)
+        raise server.unreachable(connect_failure(error)) from error
+    return AsyncSocket(pipeline, server, timeout_s=timeout_s, frame_max=frame_max)
 
 
 class AsyncSocket:
@@ -87,10 +93,16 @@ class AsyncSocket:
     """
 
     def __init__(
-        self, pipeline: Pipeline, peer: str, *, timeout_s: float | None, frame_max: int
+        self,
+        pipeline: Pipeline,
+        server: Server | None,
+        *,
+        timeout_s: float | None,
+        frame_max: int,
     ) -> None:
         self._pipeline = pipeline
-        self._peer = peer
+        self._server = server
+        """None: it is the node of this process."""
         self._timeout_s = timeout_s
         self._frame_max = frame_max
 
@@ -253,7 +265,7 @@ class AsyncSocket:
             async with asyncio.timeout(limit_s):
                 return await (await self._pipeline.send(frame, reply_class))
         except TimeoutError as error:
-            raise CallTimeout(self._peer, limit_s or 0.0) from error
+            raise CallTimeout(self._pipeline.peer, limit_s or 0.0) from error
         except ConnectionClosed as error:
             original = await self._find_original(frame[:HEAD_SIZE])
             if original is not None:
@@ -262,7 +274,6 @@ class AsyncSocket:
 
     async def _find_original(self, head: bytes) -> OriginalServer | None:
         """Find out whether the connection is lost since the server does not know such a request."""
-        if not (self._pipeline.is_lost and lacking(head)):
+        if self._server is None or not (self._pipeline.is_lost and lacking(head)):
             return None
-        address = self._pipeline.address
-        return await asyncio.to_thread(find_original, address, self._peer, head)
+        return await asyncio.to_thread(find_original, self._server, head)

@@ -18,6 +18,7 @@ from poe.errors import (
     UnknownTopic,
 )
 from poe.errors.root import shown
+from poe.protocol.server import Server
 
 Client = TypeVar("Client")
 
@@ -48,7 +49,7 @@ _NOT_READY = {
 
 def open_client(
     kind: Callable[[dict[str, Any]], Client],
-    addresses: Sequence[tuple[str, int]],
+    servers: Sequence[Server],
     own: Mapping[str, Any],
     given: Mapping[str, Any],
 ) -> Client:
@@ -56,7 +57,7 @@ def open_client(
 
     Args:
         kind: its class.
-        addresses: (host, port) of brokers.
+        servers: brokers, or some of them.
         own: settings that `given` may replace.
         given: option `kafka`: settings by librdkafka's names.
 
@@ -68,7 +69,7 @@ def open_client(
         key = f"kafka[{name!r}]"
         raise OptionError(key, given[name], _OURS[name])
     settings = {
-        "bootstrap.servers": ",".join(f"{_bracketed(host)}:{port}" for host, port in addresses),
+        "bootstrap.servers": ",".join(f"{_bracketed(each.host)}:{each.port}" for each in servers),
         "logger": logging.getLogger("poe.client.kafka"),
         **own,
         **given,

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 from poe.client.async_socket import AsyncSocket
 from poe.client.pipeline import Pipeline
 from poe.protocol import FRAME_MAX
+from poe.protocol.server import Server
 
 _PEER = "the node of this process"
 
@@ -58,11 +59,11 @@ class LocalServer:
         transport = _Transport(pipeline, asyncio.get_running_loop())
         transport.connection = self._open(transport.deliver, transport.end)
         pipeline.connection_made(transport)
-        return AsyncSocket(pipeline, _PEER, timeout_s=None, frame_max=FRAME_MAX)
+        return AsyncSocket(pipeline, None, timeout_s=None, frame_max=FRAME_MAX)
 
 
-Address: TypeAlias = tuple[str, int] | LocalServer
-"""Host and port of a server, or the node of this process."""
+AnyServer: TypeAlias = Server | LocalServer
+"""A server somewhere, or the node of this process."""
 
 
 class _Transport(asyncio.Transport):

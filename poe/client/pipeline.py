@@ -23,9 +23,7 @@ class Pipeline(asyncio.BufferedProtocol):
     """
 
     def __init__(self, peer: str, frame_max: int) -> None:
-        self._peer = peer
-        self.address: Any = None
-        """Of the server, once connected."""
+        self.peer = peer
         self.is_lost = False
         """Whether the server has ended the connection."""
         self._reader = ReplyReader(frame_max)
@@ -52,7 +50,7 @@ class Pipeline(asyncio.BufferedProtocol):
                 await self._ready.wait()
             # A transport that failed to send closes at once, but tells us only later.
             if self._transport is None or self._transport.is_closing():
-                because = self._closed_because or f"{self._peer} is gone"
+                because = self._closed_because or f"{self.peer} is gone"
                 msg = f"connection is not usable: {because}; open a new one"
                 raise ConnectionClosed(msg)
             waiter: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
@@ -72,7 +70,6 @@ class Pipeline(asyncio.BufferedProtocol):
         """Take the transport of the new connection."""
         # No isinstance: the transports of uvloop are of no asyncio class.
         self._transport = cast(asyncio.Transport, transport)
-        self.address = transport.get_extra_info("peername")
         self._update_ready()
 
     def pause_writing(self) -> None:
@@ -97,14 +94,14 @@ class Pipeline(asyncio.BufferedProtocol):
             while (frame := self._reader.next_frame()) is not None:
                 self._hand_out(*frame)
         except RemoteProtocolError as error:
-            self._end(str(self._reader.explained(error, self._peer)))
+            self._end(str(self._reader.explained(error, self.peer)))
         self._update_ready()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all who still wait."""
         self.is_lost = not self._closed_because
-        reason = self._last_words or f"{self._peer} closed the connection"
-        self._end(reason if exc is None else f"{self._peer} is gone ({exc})")
+        reason = self._last_words or f"{self.peer} closed the connection"
+        self._end(reason if exc is None else f"{self.peer} is gone ({exc})")
         self._lost.set()
 
     # ---- inside -------------------------------------------------------------------------------

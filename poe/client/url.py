@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from poe.client.local_server import Address, LocalServer
+from poe.client.local_server import AnyServer, LocalServer
 from poe.errors import OptionError
+from poe.protocol.server import Server
 
 DEFAULT_PORTS = {"poe": 5555, "kafka": 9092}
 """By scheme, for hosts that name no port."""
@@ -16,8 +17,8 @@ class BrokerUrl(NamedTuple):
     scheme: str
     """`poe` or `kafka`."""
 
-    addresses: list[tuple[str, int]]
-    """(host, port) of one broker or more, in the order to try them in."""
+    servers: list[Server]
+    """One or more, in the order to try them in."""
 
 
 def parse_url(url: str) -> BrokerUrl:
@@ -29,14 +30,14 @@ def parse_url(url: str) -> BrokerUrl:
     scheme, _, rest = str(url).partition("://")
     places = rest.rstrip("/").split(",")
     if scheme in DEFAULT_PORTS:
-        addresses = [_address(place.strip(), DEFAULT_PORTS[scheme]) for place in places]
-        if None not in addresses:
-            return BrokerUrl(scheme, [each for each in addresses if each])
+        servers = [_server(place.strip(), DEFAULT_PORTS[scheme]) for place in places]
+        if None not in servers:
+            return BrokerUrl(scheme, [each for each in servers if each])
     allowed = "poe://host:port or kafka://host:port, with more hosts after commas"
     raise OptionError("url", url, allowed)
 
 
-def servers_of(url: str | LocalServer) -> tuple[str, Sequence[Address]]:
+def servers_of(url: str | LocalServer) -> tuple[str, Sequence[AnyServer]]:
     """Return the scheme and the servers of a url; the node of this process stands for one.
 
     Raises:
@@ -45,8 +46,8 @@ def servers_of(url: str | LocalServer) -> tuple[str, Sequence[Address]]:
     return ("poe", [url]) if isinstance(url, LocalServer) else parse_url(url)
 
 
-def _address(place: str, default_port: int) -> tuple[str, int] | None:
-    """Return (host, port), None if it is no address."""
+def _server(place: str, default_port: int) -> Server | None:
+    """Return the server at a place; None if it is no place."""
     host, colon, port = place.rpartition(":")
     if not colon or place.endswith("]"):
         host, port = place, str(default_port)
@@ -55,4 +56,4 @@ def _address(place: str, default_port: int) -> tuple[str, int] | None:
     host = host[1:-1] if is_bracketed else host
     if not host or not is_port or set(host) & set("/?#@[] ") or (":" in host and not is_bracketed):
         return None
-    return host, int(port)
+    return Server(host, int(port))

@@ -27,6 +27,7 @@ from poe.protocol.ranges import (
 )
 from poe.protocol.records import Record
 from poe.protocol.removed import Removed
+from poe.protocol.server import Server
 from poe.protocol.wire import IN_FLIGHT_MAX, TcpSocket, Wire, open_connection
 
 T = TypeVar("T")
@@ -55,8 +56,9 @@ def socket(
         InvalidTimeout: `timeout_s` is no time.
     """
     timeout_s = limit_of(timeout_s)
-    connection = open_connection(host, port, timeout_s)
-    return Socket(connection, f"server {host}:{port}", timeout_s=timeout_s, frame_max=frame_max)
+    server = Server(host, port)
+    connection = open_connection(server, timeout_s)
+    return Socket(connection, server, timeout_s=timeout_s, frame_max=frame_max)
 
 
 def write(topic: bytes | str, messages: Messages, socket: "Socket") -> int:
@@ -78,9 +80,9 @@ class Socket:
     """
 
     def __init__(
-        self, connection: TcpSocket, peer: str, *, timeout_s: float | None, frame_max: int
+        self, connection: TcpSocket, server: Server, *, timeout_s: float | None, frame_max: int
     ) -> None:
-        self._wire = Wire(connection, peer, timeout_s=timeout_s, frame_max=frame_max)
+        self._wire = Wire(connection, server, timeout_s=timeout_s, frame_max=frame_max)
         self._frame_max = frame_max
 
     def __enter__(self) -> Self:

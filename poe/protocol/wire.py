@@ -7,11 +7,10 @@ import contextlib
 import os
 import socket as tcp
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from poe.errors import (
     CallTimeout,
-    ConnectFailed,
     ConnectionClosed,
     LocalProtocolError,
     OriginalServer,
@@ -21,6 +20,7 @@ from poe.errors import (
 from poe.protocol.frames import HEADER_SIZE
 from poe.protocol.messages import ReplyT, decode_reply
 from poe.protocol.original import HEAD_SIZE, PROBE, ReplyReader, is_original_reply, lacking
+from poe.protocol.server import Server
 
 TcpSocket: TypeAlias = tcp.socket
 
@@ -29,16 +29,16 @@ IN_FLIGHT_MAX = 64
 _PROBE_TIMEOUT_S = 2.0
 
 
-def open_connection(host: str, port: int, timeout_s: float | None) -> tcp.socket:
+def open_connection(server: Server, timeout_s: float | None) -> tcp.socket:
     """Connect to a server.
 
     Raises:
         ConnectFailed: nobody listens there, or not within `timeout_s`.
     """
     try:
-        connection = tcp.create_connection((host, port), timeout_s)
+        connection = tcp.create_connection((server.host, server.port), timeout_s)
     except (OSError, UnicodeError, OverflowError) as error:
-        raise ConnectFailed(host, port, connect_failure(error)) from error
+        raise server.unreachable(connect_failure(error)) from error
     # A request is one write; waiting to fill a packet would only delay it.
     connection.setsockopt(tcp.IPPROTO_TCP, tcp.TCP_NODELAY, 1)
     return connection
@@ -52,27 +52,26 @@ def connect_failure(error: Exception) -> str:
     return str(error) or "timed out"
 
 
-def find_original(address: Any, peer: str, head: bytes) -> OriginalServer | None:  # noqa: ANN401 - of a socket
+def find_original(server: Server, head: bytes) -> OriginalServer | None:
     """Ask a server that has closed a connection whether it is the original, and lacks something.
 
     Args:
-        address: of the server, as the lost connection had it.
-        peer: what to call it.
+        server: the one that did.
         head: the begin of the request that it did not answer.
     """
     what = lacking(head)
-    if not what or not isinstance(address, tuple):
+    if not what:
         return None
     with (
         contextlib.suppress(OSError),
-        tcp.create_connection(address[:2], _PROBE_TIMEOUT_S) as connection,
+        tcp.create_connection((server.host, server.port), _PROBE_TIMEOUT_S) as connection,
     ):
         connection.sendall(PROBE)
         reply = b""
         while len(reply) < HEADER_SIZE and (piece := connection.recv(HEADER_SIZE - len(reply))):
             reply += piece
         if is_original_reply(reply):
-            return OriginalServer(peer, what)
+            return OriginalServer(str(server), what)
     return None
 
 
@@ -83,19 +82,17 @@ class Wire:
     """
 
     def __init__(
-        self, connection: tcp.socket, peer: str, *, timeout_s: float | None, frame_max: int
+        self, connection: tcp.socket, server: Server, *, timeout_s: float | None, frame_max: int
     ) -> None:
         self._connection = connection
-        self._peer = peer
+        self._server = server
+        self._peer = str(server)
         self._timeout_s = timeout_s
         self._frame_max = frame_max
         self._reader = ReplyReader(frame_max)
         self.in_flight_count = 0
         self._unusable_because = ""
         self._sent_head = b""
-        self._address: object = None
-        with contextlib.suppress(OSError):  # lost already
-            self._address = connection.getpeername()
 
     @property
     def is_usable(self) -> bool:
@@ -202,7 +199,7 @@ class Wire:
 
     def _lost_error(self) -> ConnectionClosed | OriginalServer:
         """Return what the end of the connection by the server means for who waits."""
-        original = find_original(self._address, self._peer, self._sent_head)
+        original = find_original(self._server, self._sent_head)
         if original is None:
             return self._closed_error()
         self._unusable_because = str(original)

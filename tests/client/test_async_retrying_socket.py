@@ -4,6 +4,7 @@ import pytest
 
 from poe.client.async_retrying_socket import AsyncRetryingSocket
 from poe.errors import ConnectionClosed
+from poe.protocol.server import Server
 
 
 async def test_a_cancel_that_comes_with_a_failure_is_not_forgotten():
@@ -14,9 +15,9 @@ async def test_a_cancel_that_comes_with_a_failure_is_not_forgotten():
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    address = server.sockets[0].getsockname()
+    place = Server(*server.sockets[0].getsockname())
     calling = AsyncRetryingSocket(
-        [address], timeout_s=None, request_timeout_s=60.0, on_lost=lambda: None
+        [place], timeout_s=None, request_timeout_s=60.0, on_lost=lambda: None
     )
     attempts = []
 

@@ -15,7 +15,8 @@ from poe.errors import OptionError
     ],
 )  # fmt: skip
 def test_a_url_names_the_scheme_and_addresses(url, expected):
-    assert parse_url(url) == expected
+    scheme, servers = parse_url(url)
+    assert (scheme, [(each.host, each.port) for each in servers]) == expected
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from poe.errors import (
     UnknownTopic,
 )
 from poe.protocol import IN_FLIGHT_MAX
+from poe.protocol.server import Server
 from tests.protocol.scripted_server import Peer, ScriptedServer, pointer_body, record
 
 PUT_T_HELLO = b"\0\0\0\x01t\0\0\0\x05hello"
@@ -352,7 +353,8 @@ def test_interrupted_call_leaves_no_reply_for_the_next():
     with ScriptedServer(script) as server:
         plain = tcp.create_connection(("127.0.0.1", server.port))
         connection = Interrupted(fileno=plain.detach())
-        with poe.protocol.Socket(connection, "server", timeout_s=None, frame_max=1000) as socket:
+        place = Server("127.0.0.1", server.port)
+        with poe.protocol.Socket(connection, place, timeout_s=None, frame_max=1000) as socket:
             with pytest.raises(KeyboardInterrupt):
                 socket.write("t", [b"m"])
             with pytest.raises(ConnectionClosed, match="interrupted"):

@@ -244,14 +244,14 @@ def _names(topics: Topics) -> list[bytes]:
 def _group_source(
     url: str | LocalServer, topics: list[bytes], options: ConsumerOptions, hand: Hand
 ) -> GroupSource:
-    scheme, addresses = servers_of(url)
+    scheme, servers = servers_of(url)
     if scheme != "poe":
         raise OptionError("group", options.group, "None on Kafka; the groups are those of Poe")
-    return GroupSource(addresses, topics, options, hand)
+    return GroupSource(servers, topics, options, hand)
 
 
 def _source(url: str | LocalServer, topics: list[bytes], options: ConsumerOptions) -> Source:
-    scheme, addresses = servers_of(url)
+    scheme, servers = servers_of(url)
     if len(topics) > 1:
         raise OptionError("topics", topics, "one topic, or give a group that reads them")
     (topic,) = topics
@@ -261,6 +261,6 @@ def _source(url: str | LocalServer, topics: list[bytes], options: ConsumerOption
             kafka_consumer = import_module("poe.client.consumer.kafka_consumer")
         except ModuleNotFoundError as error:
             raise KafkaMissing from error
-        source: Source = kafka_consumer.KafkaSource(addresses, topic, options)
+        source: Source = kafka_consumer.KafkaSource(servers, topic, options)
         return source
-    return PoeSource(addresses, topic, options)
+    return PoeSource(servers, topic, options)

@@ -20,7 +20,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from poe.client.consumer.source import ConsumerOptions, ConsumerStatistics, Fetched, Start
 from poe.client.kafka_library import error_of, kafka_name, open_client, socket_timeout_ms
-from poe.errors import ConnectFailed, KafkaRefused, MessagesLost, OptionError, PoeError
+from poe.errors import KafkaRefused, MessagesLost, OptionError, PoeError
+from poe.protocol.server import Server
 
 T = TypeVar("T")
 
@@ -55,9 +56,7 @@ _UNREACHABLE = {
 class KafkaSource:
     """The partitions that a topic has when it is opened; see `Source`."""
 
-    def __init__(
-        self, addresses: Sequence[tuple[str, int]], topic: bytes, options: ConsumerOptions
-    ) -> None:
+    def __init__(self, servers: Sequence[Server], topic: bytes, options: ConsumerOptions) -> None:
         """Start librdkafka, which connects by itself.
 
         Raises:
@@ -65,7 +64,7 @@ class KafkaSource:
             LocalProtocolError: Kafka has no topics of such a name.
         """
         self.statistics = ConsumerStatistics()
-        self._address = addresses[0]
+        self._first = servers[0]
         self._topic = topic
         self._name = kafka_name(topic)
         self._options = options
@@ -83,7 +82,7 @@ class KafkaSource:
             "reconnect.backoff.max.ms": 1000,
             "error_cb": self._note_error,
         }
-        self._consumer = open_client(Consumer, addresses, own, options.kafka)
+        self._consumer = open_client(Consumer, servers, own, options.kafka)
         self._thread = ThreadPoolExecutor(1, "poe-kafka-consumer")
         self._polling: asyncio.Future[list[Any]] | None = None
         self._fetched: deque[Fetched] = deque()
@@ -194,7 +193,7 @@ class KafkaSource:
             now_s = time.monotonic()
             if now_s >= down_since_s + limit_s:
                 self._down_since_s = now_s
-                raise ConnectFailed(*self._address, self._last_error)
+                raise self._first.unreachable(self._last_error)
 
     async def _look_anew(self) -> None:
         """Find out which partitions go on behind the end that they had, perhaps long ago."""
@@ -241,7 +240,7 @@ class KafkaSource:
                 if told.code() not in _UNREACHABLE:
                     raise error_of(self._topic, told) from error
                 if time.monotonic() >= give_up_s:
-                    raise ConnectFailed(*self._address, self._last_error or told.str()) from error
+                    raise self._first.unreachable(self._last_error or told.str()) from error
             await asyncio.sleep(_PAUSE_S)
 
     def _in_thread(self, call: Callable[..., T], *arguments: object) -> asyncio.Future[T]:

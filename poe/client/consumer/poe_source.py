@@ -18,7 +18,7 @@ from poe.client.consumer.source import (
     pointer_at,
 )
 from poe.client.consumer.turns import Turns
-from poe.client.local_server import Address
+from poe.client.local_server import AnyServer
 from poe.client.partition_topic import partition_topics
 from poe.errors import (
     CorruptRecord,
@@ -47,10 +47,10 @@ class PoeSource:
     """The Poe topics that are the partitions of one topic; see `Source`."""
 
     def __init__(
-        self, addresses: Sequence[Address], topic: bytes, options: ConsumerOptions
+        self, servers: Sequence[AnyServer], topic: bytes, options: ConsumerOptions
     ) -> None:
         self.statistics = ConsumerStatistics()
-        self._addresses = addresses
+        self._servers = servers
         self._topic = topic
         self._options = options
         self._turns: Turns[PartitionReader] = Turns()
@@ -59,7 +59,7 @@ class PoeSource:
         self._has_envelope = False
         self._growing: asyncio.Task[None] | None = None
         self._socket = AsyncRetryingSocket(
-            addresses,
+            servers,
             timeout_s=options.timeout_s,
             request_timeout_s=options.request_timeout_s,
             on_lost=self._note_lost_connection,
@@ -119,7 +119,7 @@ class PoeSource:
         await self._turns.close()
 
     def _reader(self, partition: int, name: bytes) -> "PartitionReader":
-        place = self._addresses, name, partition
+        place = self._servers, name, partition
         reader = PartitionReader(*place, self._options, self.statistics)
         reader.has_envelope = self._has_envelope
         return reader
@@ -174,7 +174,7 @@ class PartitionReader:
 
     def __init__(
         self,
-        addresses: Sequence[Address],
+        servers: Sequence[AnyServer],
         topic: bytes,
         partition: int,
         options: ConsumerOptions,
@@ -187,7 +187,7 @@ class PartitionReader:
         self._options = options
         self._statistics = statistics
         self._socket = AsyncRetryingSocket(
-            addresses,
+            servers,
             timeout_s=options.timeout_s,
             request_timeout_s=options.request_timeout_s,
             on_lost=self._note_lost_connection,

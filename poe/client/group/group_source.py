@@ -22,7 +22,7 @@ from poe.client.consumer.source import (
 )
 from poe.client.consumer.turns import Turn, Turns
 from poe.client.group.membership import MemberInfo, Membership, Reach
-from poe.client.local_server import Address
+from poe.client.local_server import AnyServer
 from poe.errors import PoeError
 
 _log = logging.getLogger(__name__)
@@ -66,18 +66,18 @@ class GroupSource:
 
     def __init__(
         self,
-        addresses: Sequence[Address],
+        servers: Sequence[AnyServer],
         topics: Sequence[bytes],
         options: ConsumerOptions,
         hand: Hand,
     ) -> None:
         assert options.group is not None
         self.statistics = ConsumerStatistics()
-        self._addresses = addresses
+        self._servers = servers
         self._options = options
         self._hand = hand
         self._membership = Membership(
-            Reach(addresses, options.timeout_s, options.request_timeout_s),
+            Reach(servers, options.timeout_s, options.request_timeout_s),
             MemberInfo(
                 group=options.group,
                 mode="ordered",
@@ -280,7 +280,7 @@ class GroupSource:
         self._turns.add(reader)
 
     def _reader(self, name: bytes, partition: int) -> PartitionReader:
-        return PartitionReader(self._addresses, name, partition, self._options, self.statistics)
+        return PartitionReader(self._servers, name, partition, self._options, self.statistics)
 
     async def _first_place(self, name: bytes) -> Start:
         """Return where to begin in a unit in which the group has never been."""

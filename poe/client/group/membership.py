@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from poe.client.async_retrying_socket import AsyncRetryingSocket
 from poe.client.async_socket import AsyncSocket
-from poe.client.local_server import Address
+from poe.client.local_server import AnyServer
 from poe.errors import GroupFenced, PoeError
 
 T = TypeVar("T")
@@ -52,14 +52,14 @@ class MemberInfo:
 class Reach(NamedTuple):
     """Where the servers are, and how long to try."""
 
-    addresses: Sequence[Address]
+    servers: Sequence[AnyServer]
     timeout_s: float | None
     request_timeout_s: float
 
     def socket(self, on_lost: Callable[[], object]) -> AsyncRetryingSocket:
         """Return a connection, which begins with its first call."""
         return AsyncRetryingSocket(
-            self.addresses,
+            self.servers,
             timeout_s=self.timeout_s,
             request_timeout_s=self.request_timeout_s,
             on_lost=on_lost,

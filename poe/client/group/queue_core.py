@@ -96,7 +96,7 @@ class QueueCore:
         arguments: Mapping[str, Any],
     ) -> None:
         self._options = options = QueueOptions.load(arguments)
-        scheme, addresses = servers_of(url)
+        scheme, servers = servers_of(url)
         if scheme != "poe":
             raise OptionError("url", url, "poe://host:port; Kafka has no queues")
         names = [topics] if isinstance(topics, bytes | str) else list(topics)
@@ -106,7 +106,7 @@ class QueueCore:
             raise OptionError("group", group, 'a name, as in group="mailers"')
         self.group = group
         self._topics = [topic_bytes(each) for each in names]
-        reach = Reach(addresses, options.timeout_s, options.request_timeout_s)
+        reach = Reach(servers, options.timeout_s, options.request_timeout_s)
         info = MemberInfo(
             group=group,
             mode="shared",

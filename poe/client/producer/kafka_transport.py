@@ -16,21 +16,20 @@ import math
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakSet
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from poe.client.in_thread import in_thread
 from poe.client.kafka_library import error_of, kafka_name, open_client, socket_timeout_ms
 from poe.client.producer.delivery import Outcome
 from poe.client.producer.kafka_answers import Answers, Sending
 from poe.client.producer.producer_options import OTHERS, ProducerOptions
 from poe.client.producer.transport import Broker, Done, OutgoingBatch, Partition, TopicMetadata
 from poe.errors import (
-    ConnectFailed,
     ConnectionClosed,
     DeliveryTimeout,
     KafkaRefused,
@@ -38,10 +37,11 @@ from poe.errors import (
     ProducerClosed,
 )
 from poe.errors.delivery import MAYBE_STORED
-
-T = TypeVar("T")
+from poe.protocol.server import Server
 
 _log = logging.getLogger(__name__)
+
+_THREAD = "poe-kafka-call"
 
 _POLL_S = 0.2
 """How long the thread waits for a report before it looks whether it is to end."""
@@ -84,13 +84,13 @@ class KafkaTransport:
     times_out_requests = True
     takes_empty = True
 
-    def __init__(self, addresses: Sequence[tuple[str, int]], options: ProducerOptions) -> None:
+    def __init__(self, servers: Sequence[Server], options: ProducerOptions) -> None:
         """Start librdkafka, which connects by itself, and is heard once it is asked for anything.
 
         Raises:
             ConfigError: a setting in option `kafka` is not acceptable.
         """
-        self._addresses = addresses
+        self._servers = servers
         self._options = options
         self._timeout_s = _delivery_timeout_s(options)
         self._request_timeout_s = options.of(OTHERS).request_timeout_s
@@ -195,9 +195,7 @@ class KafkaTransport:
     def _start(self) -> None:
         self._is_down = self._is_dead = False
         self._stop = threading.Event()
-        self._producer = open_client(
-            Producer, self._addresses, self._settings(), self._options.kafka
-        )
+        self._producer = open_client(Producer, self._servers, self._settings(), self._options.kafka)
         self._thread = None
 
     async def _replace(self) -> None:
@@ -209,14 +207,14 @@ class KafkaTransport:
         thread = self._thread
         assert thread is not None, "it has told that the library gave up"
         self._stop.set()
-        await _in_thread(thread.join)
+        await in_thread(thread.join, _THREAD)
         if self._producer is None:
             raise ProducerClosed
         if self._thread is thread:  # another link may have been faster
             doomed = [self._producer]
             self._start()
             self._serve()
-            await _in_thread(doomed.clear)  # it waits for threads of its own
+            await in_thread(doomed.clear, _THREAD)  # it waits for threads of its own
 
     def _serve(self) -> None:
         if self._thread is None and self._producer is not None:
@@ -247,10 +245,10 @@ class KafkaTransport:
             raise ProducerClosed
         list_topics = partial(self._producer.list_topics, topic, timeout=self._metadata_s)
         try:
-            found = await _in_thread(list_topics)
+            found = await in_thread(list_topics, _THREAD)
         except KafkaException as error:
             reason = self._last_error or error.args[0].str()
-            raise ConnectFailed(*self._addresses[0], reason) from error
+            raise self._servers[0].unreachable(reason) from error
         self._is_down = False
         self._last_error = ""
         return found
@@ -380,23 +378,6 @@ class KafkaLink:
         """Send no more."""
         self.is_over = True
         self._transport.forget(self)
-
-
-async def _in_thread(call: Callable[[], T]) -> T:
-    """Return what a call returns that may take long, in a thread that no exit waits for."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        future.set_running_or_notify_cancel()
-        try:
-            future.set_result(call())
-        except Exception as error:  # noqa: BLE001 - it is raised to whoever waits
-            future.set_exception(error)
-        except BaseException as error:  # noqa: BLE001 - there it would end the loop
-            future.set_exception(RuntimeError(f"a callback in option 'kafka' raised {error!r}"))
-
-    threading.Thread(target=run, name="poe-kafka-metadata", daemon=True).start()
-    return await asyncio.wrap_future(future)
 
 
 def _produce(

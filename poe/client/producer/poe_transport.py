@@ -15,10 +15,12 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from functools import partial
+from typing import TypeAlias
 
 from poe.actors.run_queue import HAS_SPARE_PROCESSOR
-from poe.client.async_socket import connect
+from poe.client.async_socket import connect_to
+from poe.client.in_thread import in_thread
 from poe.client.partition_topic import partition_topics
 from poe.client.producer.delivery import Outcome
 from poe.client.producer.payload import Message
@@ -46,7 +48,8 @@ from poe.protocol import (
 from poe.protocol.envelope import encode_all
 from poe.protocol.original import ReplyReader
 from poe.protocol.put import put_frame
-from poe.protocol.wire import connect_failure, find_original
+from poe.protocol.server import Server
+from poe.protocol.wire import find_original, open_connection
 from poe.topic_name import is_plain
 
 _log = logging.getLogger(__name__)
@@ -78,15 +81,15 @@ class PoeTransport:
     times_out_requests = False
     takes_empty = False
 
-    def __init__(self, addresses: Sequence[tuple[str, int]], options: ProducerOptions) -> None:
-        self._addresses = addresses
+    def __init__(self, servers: Sequence[Server], options: ProducerOptions) -> None:
+        self._servers = servers
         self._options = options
-        self._links: dict[tuple[str, int], PoeLink] = {}
+        self._links: dict[Server, PoeLink] = {}
         """The last one to each address."""
         self._asked: set[bytes] = set()
         self._known: dict[bytes, DescribedTopic | None] = {}
         """What it has told of those topics; None: nothing that counts."""
-        self._mute_counts: Counter[tuple[str, int]] = Counter()
+        self._mute_counts: Counter[Server] = Counter()
         """How many to each address were lost before any answer, one after the other."""
 
     async def metadata(self, topic: bytes) -> TopicMetadata:
@@ -95,11 +98,11 @@ class PoeTransport:
         Raises:
             PropertyMismatch: the options contradict what the topic has.
         """
-        brokers = tuple(Broker(i, *address) for i, address in enumerate(self._addresses))
+        brokers = tuple(Broker(i, each.host, each.port) for i, each in enumerate(self._servers))
         self._asked.add(topic)
-        for host, port in self._addresses:
+        for server in self._servers:
             try:
-                await self._learn([topic], host, port)
+                await self._learn(server, [topic])
             except PropertyMismatch:
                 raise
             except PoeError:
@@ -109,17 +112,17 @@ class PoeTransport:
         partitions = tuple(Partition(i, 0) for i in range(len(names)))
         return TopicMetadata(topic, brokers, partitions, await self._refusal(names[-1]), envelope)
 
-    async def _learn(self, topics: Iterable[bytes], host: str, port: int) -> None:
+    async def _learn(self, server: Server, topics: Iterable[bytes]) -> None:
         """Ask a server what topics have.
 
         Raises:
             PropertyMismatch: the options contradict it.
             PoeError: it cannot be asked.
         """
-        async with await connect(host, port, timeout_s=_CONNECT_TIMEOUT_S) as server:
+        async with await connect_to(server, timeout_s=_CONNECT_TIMEOUT_S) as connection:
             for topic in topics:
                 try:
-                    found = await server.find_topic(topic)
+                    found = await connection.find_topic(topic)
                 except (OriginalServer, LocalProtocolError):  # a name that is none is told later
                     found = None
                 if found is not None:
@@ -130,10 +133,10 @@ class PoeTransport:
     async def _refusal(self, name: bytes) -> PoeError | None:
         if is_plain(name):
             return None
-        for host, port in self._addresses:
+        for server in self._servers:
             try:
-                async with await connect(host, port, timeout_s=_CONNECT_TIMEOUT_S) as server:
-                    await server.wait(name, 0, 0.0)
+                async with await connect_to(server, timeout_s=_CONNECT_TIMEOUT_S) as connection:
+                    await connection.wait(name, 0, 0.0)
             except (InvalidTopicName, LocalProtocolError) as error:
                 return error
             except PoeError:
@@ -151,77 +154,40 @@ class PoeTransport:
         """
         del broker  # several addresses are ways to one server
         failure: ConnectFailed | None = None
-        for host, port in self._addresses:
+        for server in self._servers:
             try:
-                await self._check_server(host, port)
+                await self._check_server(server)
                 if self._asked > self._known.keys():
-                    await self._learn(self._asked - self._known.keys(), host, port)
-                connection = await _open(host, port)
+                    await self._learn(server, self._asked - self._known.keys())
+                opening = partial(open_connection, server, _CONNECT_TIMEOUT_S)
+                connection = await in_thread(opening, "poe-connect", socket.socket.close)
             except ConnectFailed as error:
                 failure = error
                 continue
-            peer = f"server {host}:{port}"
-            link = PoeLink(connection, peer, self._options, self._known, on_lost)
-            self._links[host, port] = link
+            link = PoeLink(connection, str(server), self._options, self._known, on_lost)
+            self._links[server] = link
             return link
         assert failure is not None, "a url has an address"
         raise failure
 
-    async def _check_server(self, host: str, port: int) -> None:
+    async def _check_server(self, server: Server) -> None:
         """Look what a server is that closes each connection without any answer.
 
         Raises:
             ConnectFailed: it is the original, which knows no sequenced puts.
         """
-        last = self._links.pop((host, port), None)
+        last = self._links.pop(server, None)
         if last is not None:
-            count = self._mute_counts[host, port]
-            self._mute_counts[host, port] = count + 1 if last.is_mute else 0
-        if self._mute_counts[host, port] < _MUTE_COUNT_MIN:
+            count = self._mute_counts[server]
+            self._mute_counts[server] = count + 1 if last.is_mute else 0
+        if self._mute_counts[server] < _MUTE_COUNT_MIN:
             return
-        peer = f"server {host}:{port}"
-        found = await asyncio.to_thread(find_original, (host, port), peer, _SEQUENCED_HEAD)
+        found = await asyncio.to_thread(find_original, server, _SEQUENCED_HEAD)
         if found is not None:
-            raise ConnectFailed(host, port, str(found))
+            raise server.unreachable(str(found))
 
     def close(self) -> None:
         """Do nothing: there is nothing but links."""
-
-
-async def _open(host: str, port: int) -> socket.socket:
-    """Connect without blocking.
-
-    Raises:
-        ConnectFailed: nobody listens there, or not in time.
-    """
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-            failure = OSError("the name has no address")
-            # It may have several: `localhost` often has ::1 first.
-            for found in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-                try:
-                    return await _connected(*found)
-                except OSError as error:
-                    failure = error
-            raise failure
-    except (OSError, UnicodeError, OverflowError) as error:
-        raise ConnectFailed(host, port, connect_failure(error)) from error
-
-
-async def _connected(
-    family: int, kind: int, protocol: int, _name: str, address: tuple[Any, ...]
-) -> socket.socket:
-    connection = socket.socket(family, kind, protocol)
-    try:
-        connection.setblocking(False)
-        # A request is one write; waiting to fill a packet would only delay it.
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await asyncio.get_running_loop().sock_connect(connection, address)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def shape_of(topic: bytes, told: DescribedTopic | None, options: ProducerOptions) -> Shape:
@@ -248,6 +214,7 @@ class PoeLink:
         on_lost: Callable[[str], None],
     ) -> None:
         self._known = known
+        connection.setblocking(False)
         self._socket = connection
         self._peer = peer
         self._options = options

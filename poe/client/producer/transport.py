@@ -136,14 +136,14 @@ def transport_of(url: str, options: "ProducerOptions") -> Transport:
         KafkaMissing: confluent-kafka is not installed.
         ConfigError: a setting in option `kafka` is not acceptable.
     """
-    scheme, addresses = parse_url(url)
+    scheme, servers = parse_url(url)
     module, name = _CLASSES[scheme]
     # Imported when asked for: the one of Kafka loads librdkafka.
     try:
         transport: Any = getattr(import_module(module), name)
     except ModuleNotFoundError as error:
         raise KafkaMissing from error
-    return transport(addresses, options)  # type: ignore[no-any-return]  # of either class
+    return transport(servers, options)  # type: ignore[no-any-return]  # of either class
 
 
 _CLASSES = {

@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from poe.client import AsyncSocket, connect
+from poe.client.async_socket import AsyncSocket, connect_to
 from poe.client.url import parse_url
-from poe.errors import ConnectFailed, PoeError, RemoteProtocolError, RequestRefused
+from poe.errors import PoeError, RemoteProtocolError, RequestRefused
 from poe.protocol import DescribedTopic
+from poe.protocol.server import Server
 
 T = TypeVar("T")
 
@@ -84,9 +85,9 @@ class Brokers:
             PoeError: none does; it tells of the last one.
         """
         error: PoeError | None = None
-        for address in self._url.addresses:
+        for server in self._url.servers:
             try:
-                async with await self._connect(*address, timeout_s) as connection:
+                async with await self._connect(server, timeout_s) as connection:
                     return await question(connection)
             except PoeError as failure:
                 error = failure
@@ -105,9 +106,9 @@ class Brokers:
             why = "groups are those of a server of Poe; this gateway is in front of Kafka"
             raise RequestRefused(HTTPStatus.NOT_IMPLEMENTED, why)
         error: PoeError | None = None
-        for address in self._url.addresses:
+        for server in self._url.servers:
             try:
-                connection = await self._connect(*address, timeout_s)
+                connection = await self._connect(server, timeout_s)
             except PoeError as failure:
                 error = failure
                 continue
@@ -117,13 +118,14 @@ class Brokers:
         assert error is not None, "a url has an address"
         raise error
 
-    async def _connect(self, host: str, port: int, timeout_s: float) -> AsyncSocket:
+    async def _connect(self, server: Server, timeout_s: float) -> AsyncSocket:
         limit_s = self._connect_timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                return await connect(host, port, timeout_s=timeout_s)
+                return await connect_to(server, timeout_s=timeout_s)
         except TimeoutError as error:
-            raise ConnectFailed(host, port, f"no answer within {limit_s:g} s") from error
+            reason = f"no answer within {limit_s:g} s"
+            raise server.unreachable(reason) from error
 
     def _topics_of_kafka(self, timeout_s: float) -> list[bytes]:
         # Here, and not above: it loads librdkafka.
@@ -132,12 +134,12 @@ class Brokers:
 
         from poe.client.kafka_library import open_client  # noqa: PLC0415
 
-        addresses = self._url.addresses
+        servers = self._url.servers
         try:
-            client = open_client(AdminClient, addresses, {}, self._kafka)
+            client = open_client(AdminClient, servers, {}, self._kafka)
             return [name.encode() for name in client.list_topics(timeout=timeout_s).topics]
         except KafkaException as error:
-            raise ConnectFailed(*addresses[0], error.args[0].str()) from error
+            raise servers[0].unreachable(error.args[0].str()) from error
 
 
 async def _names(connection: AsyncSocket) -> list[bytes]:

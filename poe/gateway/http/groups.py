@@ -67,7 +67,7 @@ class GroupRoutes:
         self._options = options
         self._brokers = brokers
         self._inflow = inflow
-        self._addresses = parse_url(options.broker).addresses
+        self._servers = parse_url(options.broker).servers
         self._count = field.whole(1, options.read_count_max)
         self._waiting: set[asyncio.Task[Any]] = set()
         self._envelopes: dict[bytes, tuple[bool, float]] = {}
@@ -317,7 +317,7 @@ class GroupRoutes:
             timeout_s=DOWN_WAIT_S,
             request_timeout_s=self._options.read_timeout_s,
         )
-        reader = PartitionReader(self._addresses, unit, 0, options, ConsumerStatistics())
+        reader = PartitionReader(self._servers, unit, 0, options, ConsumerStatistics())
         try:
             await reader.begin(pointer)
             fetched = await reader.read()

@@ -13,6 +13,7 @@ from poe.client.group.group_source import GroupSource
 from poe.client.group.membership import Membership
 from poe.errors import GroupFenced, GroupMismatch, MessagesLost, OptionError
 from poe.protocol.envelope import encode
+from poe.protocol.server import Server
 from poe.testing import wait_until
 from tests.client.consumers import VALUES, put_segments, url, values
 
@@ -425,7 +426,7 @@ async def test_a_unit_that_cannot_be_begun_leaves_no_other_one_to_begin_unasked(
 
     monkeypatch.setattr(Membership, "ask", ask)
     options = ConsumerOptions(group="g", start="newest")
-    source = GroupSource([("localhost", 1)], [b"t"], options, Hand(b"t"))
+    source = GroupSource([Server("localhost", 1)], [b"t"], options, Hand(b"t"))
     granted = {b"t0": (b"t", 0, None), b"t1": (b"t", 1, None)}
     with pytest.raises(GroupFenced):
         await source.heard(granted, ())
