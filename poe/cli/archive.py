@@ -9,9 +9,9 @@ import typer
 
 from poe.broker import missing_for_spark
 from poe.cli import argument
+from poe.cli.endpoint import Endpoint, asks_server, complete_topic
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, write_error, write_line
-from poe.cli.server import Server, asks_server, complete_topic
 from poe.errors import SparkMissing
 from poe.storage import Archive
 from poe.topic_name import topic_text
@@ -50,7 +50,7 @@ def archive(  # noqa: PLR0913 - options of a command line
             "--adopt-folder", help="Archive into a folder that holds something else, too."
         ),
     ] = False,
-    server: Server,
+    endpoint: Endpoint,
 ) -> ExitCode:
     """Write the sealed segments of a topic to Parquet files, and delete nothing.
 
@@ -71,7 +71,11 @@ def archive(  # noqa: PLR0913 - options of a command line
     from poe.spark.session import session  # noqa: PLC0415
 
     open_segments: OpenSegments = partial(
-        BrokerSegments, server.host, server.port, retry_timeout_s=_RETRY_TIMEOUT_S, is_known=False
+        BrokerSegments,
+        endpoint.host,
+        endpoint.port,
+        retry_timeout_s=_RETRY_TIMEOUT_S,
+        is_known=False,
     )
     if path is not None:
         open_segments = partial(FolderSegments, str(path.expanduser().absolute()))

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from poe.cli.argument import number, topic_name
+from poe.cli.endpoint import Endpoint, asks_server
 from poe.cli.output import write_line
-from poe.cli.server import Server, asks_server
 from poe.protocol import Socket
 
 _WRITE_CALLS = ((1, 2_000), (100, 1_000), (1_000, 200))
@@ -39,14 +39,14 @@ def bench(
             metavar="INTEGER", parser=number("--size", int, 1, 60_000), help="Bytes per message."
         ),
     ] = 100,
-    server: Server,
+    endpoint: Endpoint,
 ) -> None:
     """Measure a running server with one client in Python; about 500,000 messages are written.
 
     The client is the slower part of most rows: the project's `make bench` measures the server.
     """
     message = bytes(size)
-    with server.connect() as connection:
+    with endpoint.connect() as connection:
         newest = connection.write(topic, [message])
         write_line(f"{'request':<28}{'messages/s':>12}{'MB/s':>10}{'ms/call':>10}")
         for count, calls in _WRITE_CALLS:

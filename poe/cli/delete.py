@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from poe.cli.argument import number, topic_name
+from poe.cli.endpoint import Endpoint, asks_server, complete_topic
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, is_terminal, write_error, write_line
-from poe.cli.server import Server, asks_server, complete_topic
 from poe.errors import ConfigError
 from poe.protocol import Socket
 from poe.record import POINTER_MAX
@@ -26,13 +26,13 @@ def trim(
         int, typer.Argument(metavar="POINTER", parser=number("POINTER", int, 0, POINTER_MAX))
     ],
     *,
-    server: Server,
+    endpoint: Endpoint,
 ) -> None:
     """Delete old messages of a topic, whole segments of them: those with none behind POINTER.
 
     The topic stays, and so do messages up to POINTER that share a segment with later ones.
     """
-    with server.connect() as connection:
+    with endpoint.connect() as connection:
         write_line(f"{counted(connection.trim(topic, pointer), 'segment')} deleted")
 
 
@@ -41,14 +41,14 @@ def delete(
     topic: TopicArgument,
     *,
     is_confirmed: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    server: Server,
+    endpoint: Endpoint,
 ) -> ExitCode:
     """Delete a topic with all its messages, once it was confirmed on the terminal or by --yes."""
     name = topic_text(topic)
     if not is_confirmed and not is_terminal(sys.stdin):
         msg = "there is no terminal to ask on; give --yes to delete the topic"
         raise ConfigError(msg)
-    with server.connect() as connection:
+    with endpoint.connect() as connection:
         what = f"topic {name}, {counted(_message_count(connection, topic), 'message')}"
         if not is_confirmed and not says_yes(f"delete {what}?"):
             write_error("nothing was deleted")

@@ -10,9 +10,9 @@ import typer
 
 from poe.cli.argument import topic_name
 from poe.cli.delete import says_yes
+from poe.cli.endpoint import Endpoint, asks_server
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, is_terminal, write_error, write_line
-from poe.cli.server import Server, asks_server
 from poe.cli.topic import Format, FormatOption
 from poe.errors import ConfigError, OptionError
 from poe.topic_name import topic_text
@@ -50,10 +50,10 @@ def group_application() -> typer.Typer:
 def list_groups(
     *,
     output_format: FormatOption = Format.TEXT,
-    server: Server,
+    endpoint: Endpoint,
 ) -> None:
     """List groups, one a line: name, mode and topics."""
-    with server.looking() as connection:
+    with endpoint.looking() as connection:
         for each in connection.control("groups"):
             if output_format is Format.JSON:
                 _write_json(each)
@@ -67,10 +67,10 @@ def show(
     group: GroupArgument,
     *,
     output_format: FormatOption = Format.TEXT,
-    server: Server,
+    endpoint: Endpoint,
 ) -> None:
     """Show a group: its state, members, units, and what has happened lately, and why."""
-    with server.looking() as connection:
+    with endpoint.looking() as connection:
         told = connection.control("group", group=group)
     if output_format is Format.JSON:
         _write_json(told)
@@ -96,10 +96,10 @@ def lag(
     group: GroupArgument,
     *,
     output_format: FormatOption = Format.TEXT,
-    server: Server,
+    endpoint: Endpoint,
 ) -> None:
     """Show how far behind a group is in each unit: messages, and seconds since the oldest came."""
-    with server.looking() as connection:
+    with endpoint.looking() as connection:
         units = connection.control("group_lag", group=group)
     for unit, told in sorted(units.items()):
         if output_format is Format.JSON:
@@ -120,11 +120,11 @@ def reset(  # noqa: PLR0913 - a command line option each
         bool, typer.Option("--force", help="Even if it has members, which then begin anew.")
     ] = False,
     output_format: FormatOption = Format.TEXT,
-    server: Server,
+    endpoint: Endpoint,
 ) -> None:
     """Have a group go on from another place, and tell how many messages that skips or repeats."""
     place = _place(to, units)
-    with server.connect() as connection:
+    with endpoint.connect() as connection:
         arguments = {"to": place, "units": units or [], "dry": dry_run, "force": force}
         moved = connection.control("group_reset", group=group, **arguments)
     for unit, (old, new, distance) in sorted(moved.items()):
@@ -141,16 +141,16 @@ def reset(  # noqa: PLR0913 - a command line option each
 
 
 @asks_server
-def pause(group: GroupArgument, server: Server) -> None:
+def pause(group: GroupArgument, endpoint: Endpoint) -> None:
     """Have a group hand nothing out; what is held may be finished."""
-    with server.connect() as connection:
+    with endpoint.connect() as connection:
         connection.control("group_pause", group=group)
 
 
 @asks_server
-def resume(group: GroupArgument, server: Server) -> None:
+def resume(group: GroupArgument, endpoint: Endpoint) -> None:
     """Have a group go on that was paused."""
-    with server.connect() as connection:
+    with endpoint.connect() as connection:
         connection.control("group_resume", group=group)
 
 
@@ -160,13 +160,13 @@ def delete(
     *,
     is_confirmed: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Even if it has members.")] = False,
-    server: Server,
+    endpoint: Endpoint,
 ) -> ExitCode:
     """Delete a group, with all that it knows of how far it is; its topics stay."""
     if not is_confirmed and not is_terminal(sys.stdin):
         msg = "there is no terminal to ask on; give --yes to delete the group"
         raise ConfigError(msg)
-    with server.connect() as connection:
+    with endpoint.connect() as connection:
         told = connection.control("group", group=group)
         what = f"group {group}, {counted(len(told['members']), 'member')}"
         if not is_confirmed and not says_yes(f"delete {what}?"):

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
+from poe.cli.endpoint import Endpoint, asks_server
 from poe.cli.exit_code import ExitCode
 from poe.cli.hangup import tell_hangups
 from poe.cli.log import LEVELS, start_logging
 from poe.cli.output import is_terminal, write_error, write_line
 from poe.cli.pipeline_progress import Bars, Lines
-from poe.cli.server import Server, asks_server
 from poe.errors import ConfigError, OptionError, RemoteProtocolError, UnknownPipeline
 from poe.protocol import Socket
 from poe.protocol.pipeline_report import PipelineReport
@@ -65,7 +65,7 @@ def run(  # noqa: PLR0913 - the options of a command
     log_level: Annotated[
         str, typer.Option(metavar="|".join(LEVELS), help="How much the log tells.")
     ] = "warning",
-    server: Server,
+    endpoint: Endpoint,
 ) -> ExitCode:
     """Run a pipeline until its queries end, Ctrl-C, or `poe pipeline stop`.
 
@@ -101,8 +101,8 @@ def run(  # noqa: PLR0913 - the options of a command
             pipeline,
             RunOptions(
                 master=master,
-                host=server.host,
-                port=server.port,
+                host=endpoint.host,
+                port=endpoint.port,
                 available_now=available_now,
                 config=config,
                 on_look=on_look,
@@ -115,13 +115,13 @@ def run(  # noqa: PLR0913 - the options of a command
 
 
 @asks_server
-def list_pipelines(server: Server) -> None:
+def list_pipelines(endpoint: Endpoint) -> None:
     """List the pipelines that report to a server: name, state, driver, and age of the report.
 
     One of which a query goes on is running; where its queries differ, their states follow.
     One that has not reported for 5 s is lost: killed, or cut off.
     """
-    with server.looking() as connection:
+    with endpoint.looking() as connection:
         for told in told_pipelines(connection):
             run_of = f"process {told['pid']} on {told['host']}"
             age = f"{told['age_s']:.0f} s ago"
@@ -133,10 +133,10 @@ def list_pipelines(server: Server) -> None:
 def status(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="All without it.")] = None,
     *,
-    server: Server,
+    endpoint: Endpoint,
 ) -> None:
     """Show the queries of pipelines: state, rows per second, lag, restarts and last error."""
-    with server.looking() as connection:
+    with endpoint.looking() as connection:
         found = [told for told in told_pipelines(connection) if name in {None, told["name"]}]
     if name is not None and not found:
         raise UnknownPipeline(name)
@@ -145,13 +145,13 @@ def status(
 
 
 @asks_server
-def stop(name: NameArgument, server: Server) -> ExitCode:
+def stop(name: NameArgument, endpoint: Endpoint) -> ExitCode:
     """Stop a pipeline: its batches that are under way are given up, and are done again next time.
 
     Waits until it has stopped, for a minute.
     """
     deadline_s = time.monotonic() + _STOP_TIMEOUT_S
-    with server.looking() as connection:
+    with endpoint.looking() as connection:
         connection.control("pipeline_stop", name=name)
         while time.monotonic() < deadline_s:
             told = next(each for each in told_pipelines(connection) if each["name"] == name)

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from poe.cli.argument import topic_name
+from poe.cli.endpoint import Endpoint, PartitionOption, asks_server, complete_topic
 from poe.cli.exit_code import ExitCode
 from poe.cli.interrupt import Interrupt
 from poe.cli.line_batches import LineBatches
@@ -24,7 +25,6 @@ from poe.cli.output import (
     write_line,
 )
 from poe.cli.sentence import sentence_of
-from poe.cli.server import PartitionOption, Server, asks_server, complete_topic
 from poe.errors import PoeError
 from poe.errors.delivery import OUTCOME_UNKNOWN
 from poe.protocol import Socket
@@ -55,7 +55,7 @@ def put(  # noqa: PLR0913 - a command line option each
         typer.Option("--keep-ends", help="Keep the newline as part of each message; see above."),
     ] = False,
     partition: PartitionOption = None,
-    server: Server,
+    endpoint: Endpoint,
 ) -> ExitCode:
     r"""Append messages to a topic.
 
@@ -78,12 +78,12 @@ def put(  # noqa: PLR0913 - a command line option each
     how many messages were acknowledged.
     """
     if messages != ["-"]:
-        return _put_arguments(topic, messages, partition, server)
+        return _put_arguments(topic, messages, partition, endpoint)
     if sys.stdin is None:
         msg = "standard input is closed; pipe lines in, or give messages as arguments"
         raise typer.BadParameter(msg, param_hint="-")
-    name, has_envelope = _target(topic, partition, server)
-    with server.connect() as connection, Interrupt() as interrupt:
+    name, has_envelope = _target(topic, partition, endpoint)
+    with endpoint.connect() as connection, Interrupt() as interrupt:
         lines = LineBatches(
             sys.stdin.fileno(), interrupt, skip_empty=skip_empty, keep_ends=keep_ends
         )
@@ -92,7 +92,7 @@ def put(  # noqa: PLR0913 - a command line option each
 
 
 def target_and_payloads(
-    topic: bytes, messages: list[str], partition: int | None, server: Server
+    topic: bytes, messages: list[str], partition: int | None, endpoint: Endpoint
 ) -> tuple[bytes, list[bytes]]:
     """Return the topic to put the messages of a command line onto, and these as they are stored."""
     for number, message in enumerate(messages, 1):
@@ -100,13 +100,13 @@ def target_and_payloads(
             msg = f"message {number} is empty; a message has 1 byte or more"
             raise typer.BadParameter(msg, param_hint="MESSAGE")
     payloads = [os.fsencode(message) for message in messages]
-    name, has_envelope = _target(topic, partition, server)
+    name, has_envelope = _target(topic, partition, endpoint)
     return name, encode_all(payloads) if has_envelope else payloads
 
 
-def _target(topic: bytes, partition: int | None, server: Server) -> tuple[bytes, bool]:
+def _target(topic: bytes, partition: int | None, endpoint: Endpoint) -> tuple[bytes, bool]:
     """Return the topic to put onto, and whether messages are to be in envelopes."""
-    parts = server.partitions_of(topic)
+    parts = endpoint.partitions_of(topic)
     one = parts.one(partition)
     name = random.choice(parts.topics) if one is None else parts.topics[one]  # noqa: S311
     return name, parts.has_envelope
@@ -117,14 +117,14 @@ def _as_they_are(messages: list[bytes]) -> list[bytes]:
 
 
 def _put_arguments(
-    topic: bytes, messages: list[str], partition: int | None, server: Server
+    topic: bytes, messages: list[str], partition: int | None, endpoint: Endpoint
 ) -> ExitCode:
     """Send the messages of the command line: all or none of them."""
     if "-" in messages:
         msg = "- must stand alone, and then reads the messages from standard input"
         raise typer.BadParameter(msg, param_hint="MESSAGE")
-    topic, payloads = target_and_payloads(topic, messages, partition, server)
-    with server.connect() as connection, Interrupt() as interrupt:
+    topic, payloads = target_and_payloads(topic, messages, partition, endpoint)
+    with endpoint.connect() as connection, Interrupt() as interrupt:
         try:
             pointer = connection.write(topic, payloads)
         except OUTCOME_UNKNOWN as error:

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from poe.cli.argument import number, topic_name
+from poe.cli.endpoint import Endpoint, asks_server, complete_topic
 from poe.cli.group import GroupArgument, printable
 from poe.cli.output import counted, write_line
 from poe.cli.put import target_and_payloads
-from poe.cli.server import Server, asks_server, complete_topic
 from poe.cli.topic import Format, FormatOption
 from poe.client import Consumer, Received
 from poe.client.group.dead_letter import DeadLetter
@@ -56,12 +56,12 @@ def put(
             help="When they are to come.",
         ),
     ],
-    server: Server,
+    endpoint: Endpoint,
 ) -> None:
     """Put messages that come after a while; `poe put` puts those that come at once."""
     due_us = time.time_ns() // 1000 + round(delay_s * 1e6)
-    topic, contents = target_and_payloads(topic, messages, None, server)
-    with server.connect() as connection:
+    topic, contents = target_and_payloads(topic, messages, None, endpoint)
+    with endpoint.connect() as connection:
         connection.control("queue_put", topic=topic, messages=contents, due_us=due_us)
     write_line(f"{counted(len(messages), 'message')}, due in {delay_s:g} s")
 
@@ -77,13 +77,13 @@ def dead(
         ),
     ] = 100,
     output_format: FormatOption = Format.TEXT,
-    server: Server,
+    endpoint: Endpoint,
 ) -> None:
     """Show the messages that a group has given up: where they were, how often tried, and why."""
     pointer, left = 0, limit
-    with server.looking() as connection:
+    with endpoint.looking() as connection:
         # The node puts them onto the first partition, where somebody has made several.
-        topic = server.partitions_of(_dead_topic(connection, group)).topics[0]
+        topic = endpoint.partitions_of(_dead_topic(connection, group)).topics[0]
         while left and (records := connection.read(topic, pointer, min(left, _BATCH))):
             for pointer, content in records:  # noqa: B007 - the last one is where to go on
                 with suppress(InvalidEnvelope):  # somebody has put something else there
@@ -92,17 +92,17 @@ def dead(
 
 
 @asks_server
-def redrive(group: GroupArgument, server: Server) -> None:
+def redrive(group: GroupArgument, endpoint: Endpoint) -> None:
     """Put the messages that a group has given up back where they were.
 
     They stay in the dead letter topic, too; the group GROUP.redrive knows which were put back. What
     it is at when it is killed, up to 1000, is put back again the next time.
     """
     count = 0
-    with server.connect() as connection:
+    with endpoint.connect() as connection:
         topic = _dead_topic(connection, group)
         options: dict[str, Any] = {"commit": "manual", "batch": _BATCH, "on_corrupt": "skip"}
-        with Consumer(server.url, topic, group=f"{group}.redrive", **options) as consumer:
+        with Consumer(endpoint.url, topic, group=f"{group}.redrive", **options) as consumer:
             for batch in consumer.batches():
                 count += _put_back(connection, list(map(_letter, batch)))
                 consumer.commit()

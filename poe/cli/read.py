@@ -13,6 +13,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from poe.cli.argument import choice, number, topic_name
+from poe.cli.endpoint import Endpoint, PartitionOption, asks_server, complete_topic
 from poe.cli.exit_code import ExitCode
 from poe.cli.interrupt import Interrupt
 from poe.cli.output import (
@@ -25,7 +26,6 @@ from poe.cli.output import (
     write_error,
 )
 from poe.cli.sentence import sentence_of
-from poe.cli.server import PartitionOption, Server, asks_server, complete_topic
 from poe.errors import CorruptRecord, PoeError, UnknownTopic
 from poe.protocol import FOLLOW_WAIT_S, Socket
 from poe.protocol.envelope import decode
@@ -112,7 +112,7 @@ def read(  # noqa: PLR0913 - a command line option each
         ),
     ] = Format.LINES,
     partition: PartitionOption = None,
-    server: Server,
+    endpoint: Endpoint,
 ) -> ExitCode:
     r"""Write the messages of a topic, oldest first; one partition after the other.
 
@@ -129,13 +129,13 @@ def read(  # noqa: PLR0913 - a command line option each
     if pointer is not None and start is not None:
         msg = "--pointer says where to begin already; leave one of them out"
         raise typer.BadParameter(msg, param_hint="--from")
-    parts = server.partitions_of(topic)
+    parts = endpoint.partitions_of(topic)
     one = parts.one(partition)
     if one is None and (follow or pointer is not None):
         msg = f"the topic has {len(parts.topics)} partitions; name one by --partition"
         raise typer.BadParameter(msg, param_hint="--follow" if follow else "--pointer")
     code, count_left, is_first = ExitCode.OK, limit, True
-    with server.connect() as connection:
+    with endpoint.connect() as connection:
         if not (follow or parts.is_known):
             _check_known(connection, topic)
         for number in range(len(parts.topics)) if one is None else [one]:

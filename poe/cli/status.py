@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from poe.cli.argument import number
+from poe.cli.endpoint import Endpoint, asks_server
 from poe.cli.output import is_terminal, write_line
 from poe.cli.pipeline import status_lines, told_pipelines
-from poe.cli.server import Server, asks_server
 from poe.protocol import Socket
 from poe.topic_name import topic_text
 
@@ -20,9 +20,9 @@ _AGES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 @asks_server
-def topics(server: Server) -> None:
+def topics(endpoint: Endpoint) -> None:
     """List all topics, one a line."""
-    with server.looking() as connection:
+    with endpoint.looking() as connection:
         for topic in connection.topics():
             write_line(topic_text(topic))
 
@@ -39,7 +39,7 @@ def status(
             help="Seconds between looks, with --watch.",
         ),
     ] = 1.0,
-    server: Server,
+    endpoint: Endpoint,
 ) -> None:
     """Show each topic with the roles of its appendix servers.
 
@@ -47,7 +47,7 @@ def status(
     bytes and the age of the newest message; else a line `TOPIC<tab>:ROLES` per topic. Below come
     the pipelines that report to the server, a line for each query.
     """
-    with server.looking() as connection:
+    with endpoint.looking() as connection:
         if is_terminal(sys.stdout):
             _show_tables(connection, interval if watch else None)
         else:

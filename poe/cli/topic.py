@@ -12,10 +12,10 @@ import typer
 
 from poe.cli.argument import choice, flag_of, named_as_typed, topic_name
 from poe.cli.delete import delete
+from poe.cli.endpoint import Endpoint, asks_server, complete_topic
 from poe.cli.option_help import field_docstrings
 from poe.cli.output import counted, is_terminal, write_line
 from poe.cli.parameters import option, with_parameters
-from poe.cli.server import Server, asks_server, complete_topic
 from poe.errors import OptionError
 from poe.option import allowed
 from poe.protocol import DescribedPartition, DescribedTopic
@@ -64,7 +64,7 @@ def create(
     topic: _NewTopic,
     *,
     output_format: FormatOption = Format.TEXT,
-    server: Server,
+    endpoint: Endpoint,
     **properties: Any,  # noqa: ANN401 - as typer has parsed them
 ) -> None:
     """Make a topic, and tell what it has.
@@ -73,7 +73,7 @@ def create(
     envelope cannot.
     """
     given = _given(properties)
-    with server.connect() as connection, named_as_typed(given):
+    with endpoint.connect() as connection, named_as_typed(given):
         _tell(connection.create_topic(topic, **given), output_format)
 
 
@@ -81,12 +81,12 @@ def alter(
     topic: _KnownTopic,
     *,
     output_format: FormatOption = Format.TEXT,
-    server: Server,
+    endpoint: Endpoint,
     **properties: Any,  # noqa: ANN401 - as typer has parsed them
 ) -> None:
     """Change what a topic has, while it is used, and tell what it has then."""
     given = _given(properties)
-    with server.connect() as connection, named_as_typed(given):
+    with endpoint.connect() as connection, named_as_typed(given):
         _tell(connection.alter_topic(topic, **given), output_format)
 
 
@@ -94,7 +94,7 @@ def adopt(
     topic: _NewTopic,
     *,
     output_format: FormatOption = Format.TEXT,
-    server: Server,
+    endpoint: Endpoint,
     **properties: Any,  # noqa: ANN401 - as typer has parsed them
 ) -> None:
     """Take topics TOPIC-0, TOPIC-1 … for the partitions of one, with all that they hold.
@@ -103,7 +103,7 @@ def adopt(
     option `envelope` was set. Nothing on the disk moves.
     """
     given = _given(properties)
-    with server.connect() as connection, named_as_typed(given):
+    with endpoint.connect() as connection, named_as_typed(given):
         _tell(connection.adopt_topic(topic, **given), output_format)
 
 
@@ -112,10 +112,10 @@ def describe(
     topic: _KnownTopic,
     *,
     output_format: FormatOption = Format.TEXT,
-    server: Server,
+    endpoint: Endpoint,
 ) -> None:
     """Tell what a topic has, and what its partitions hold."""
-    with server.looking() as connection:
+    with endpoint.looking() as connection:
         _tell(connection.describe(topic), output_format)
 
 
@@ -126,13 +126,13 @@ def list_topics(
         bool, typer.Option("--all", help="The node's own topics, too: their names begin with poe.")
     ] = False,
     output_format: FormatOption = Format.TEXT,
-    server: Server,
+    endpoint: Endpoint,
 ) -> None:
     """List topics with their partitions, one a line.
 
     Partitions that are topics of their own to the files are not told.
     """
-    with server.looking() as connection:
+    with endpoint.looking() as connection:
         for each in connection.list_topics(are_all=are_all):
             if output_format is Format.JSON:
                 write_line(json.dumps(_plain(each), ensure_ascii=False))

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from poe.cli.endpoint import Endpoint, asks_server
 from poe.cli.output import write_line
-from poe.cli.server import Server, asks_server
 from poe.errors import RemoteProtocolError
 from poe.supervision import TreeRow, render_tree
 
@@ -23,7 +23,7 @@ def tree(
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object per line instead of a table.")
     ] = False,
-    server: Server,
+    endpoint: Endpoint,
 ) -> None:
     """Show the supervision tree of a server.
 
@@ -31,7 +31,7 @@ def tree(
     supervisor, state, restarts, messages that wait for it, and why it last crashed. Of many
     children those come first of which there is something to tell, and the rest is summed up.
     """
-    with server.looking() as connection:
+    with endpoint.looking() as connection:
         try:
             answer = connection.control("tree", all=all_rows)
         except RemoteProtocolError as error:

@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 
 from poe.cli.argument import number, topic_name
+from poe.cli.endpoint import Endpoint, asks_server, complete_topic
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, write_error
-from poe.cli.server import Server, asks_server, complete_topic
 from poe.client import GroupWorker, Job
 from poe.errors import ConfigError
 from poe.topic_name import topic_text
@@ -53,7 +53,7 @@ def work(  # noqa: PLR0913 - a command line option each
             help="How long the end waits for programs that run.",
         ),
     ] = 30.0,
-    server: Server,
+    endpoint: Endpoint,
 ) -> ExitCode:
     """Run a program for each message of a topic: its standard input is the message.
 
@@ -68,11 +68,11 @@ def work(  # noqa: PLR0913 - a command line option each
     if shutil.which(command[0]) is None:
         msg = f"{command[0]!r} is no program that can be run; give the path of one behind --"
         raise ConfigError(msg)
-    with server.looking():
+    with endpoint.looking():
         pass  # a server that is not there is told now, one that goes later is waited for
     programs = _Programs(command)
     pool = GroupWorker(
-        server.url,
+        endpoint.url,
         topic,
         programs.run,
         group=group,

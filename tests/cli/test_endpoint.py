@@ -2,13 +2,13 @@
 
 import pytest
 
-from poe.cli.server import Server, variables
+from poe.cli.endpoint import Endpoint, variables
 from poe.config import CLIENT_VARIABLES, Config, option_types
 from poe.errors import OptionError
 
 
 def place(given, **environment):
-    found = Server.of(given, environment)
+    found = Endpoint.of(given, environment)
     return found.url, found.host, found.port
 
 

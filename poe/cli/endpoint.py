@@ -45,7 +45,7 @@ _PLACE: Final = ("url", "host", "port")
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class Endpoint:
     """Where the server is."""
 
     url: str
@@ -132,24 +132,24 @@ class Server:
 
 
 def asks_server(command: Callable[..., T]) -> Callable[..., T]:
-    """Give a command the options of a server in the place of its parameter `server`."""
+    """Give a command the options of a server in the place of its parameter `endpoint`."""
 
     def call(**values: Any) -> T:  # noqa: ANN401 - as typer has parsed them
-        server = Server.of({name: values.pop(name) for name in _OPTIONS})
-        return command(server=server, **values)
+        endpoint = Endpoint.of({name: values.pop(name) for name in _OPTIONS})
+        return command(endpoint=endpoint, **values)
 
     made = [
         option(name, Annotated[str | None, _option_of(name, metavar, text)])
         for name, (metavar, text) in _OPTIONS.items()
     ]
-    return with_parameters(command, "server", made, call)
+    return with_parameters(command, "endpoint", made, call)
 
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
     """Return the topics of the server whose names go on so, for a shell; none without a server."""
     try:
-        server = Server.of({name: context.params.get(name) for name in _OPTIONS})
-        with server.connect(_COMPLETE_TIMEOUT_S) as connection:
+        endpoint = Endpoint.of({name: context.params.get(name) for name in _OPTIONS})
+        with endpoint.connect(_COMPLETE_TIMEOUT_S) as connection:
             names = [topic_text(topic) for topic in connection.topics()]
     except PoeError:
         return []
