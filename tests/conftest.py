@@ -1,5 +1,6 @@
 """What tests of several packages need."""
 
+import ssl
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -8,6 +9,28 @@ from poe import Node
 from poe.actors import LoopSystem
 from poe.testing import SimulatedClock
 from tests.small_disk import SmallDisk, small_disk
+from tests.tls import Certificates
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory) -> Certificates:
+    """An authority, and a server's certificate that it has signed."""
+    return Certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def tls_pair(certificates) -> Iterator[Callable[[], tuple[ssl.SSLSocket, ssl.SSLSocket]]]:
+    """Connect a server and a client by TLS; both are closed at the end."""
+    opened: list[ssl.SSLSocket] = []
+
+    def connect():
+        pair = certificates.pair()
+        opened.extend(pair)
+        return pair
+
+    yield connect
+    for each in opened:
+        each.close()
 
 
 @pytest.fixture

@@ -70,6 +70,17 @@ class SocketWatch:
             self.is_paused = False
             self._listen()
 
+    def tell_while(self, has_more: Callable[[], bool]) -> None:
+        """Tell in the next turn of the loop, if `has_more` is true then.
+
+        For who receives by way of a buffer, of which the loop knows nothing.
+        """
+        self._loop.call_soon(self._tell, has_more)
+
+    def _tell(self, has_more: Callable[[], bool]) -> None:
+        if not self._is_closed and has_more():
+            self._run_queue.tell_readable(self, READABLE)
+
     def look_for_reset(self) -> None:
         """Make sure that the peer's reset is still told; for who has received, and waits for more.
 

@@ -16,6 +16,7 @@ from poe.errors import ConnectionClosed
 from poe.protocol import FrameReader, PointerRequest, PutReply, PutRequest
 from poe.storage import FileSlice, RealFiles
 from tests.broker.nodes import KILLING, address, connect
+from tests.tls import connected_pair, peer_of
 from tests.waiting import wait_until
 
 
@@ -25,7 +26,8 @@ class Sender(GenServer):
     pinned_to_loop = True
 
     def init(self, peer):
-        self.watch = SocketWatch(self, peer)
+        self.peer = peer
+        self.watch = SocketWatch(self, peer.client)
         holding = Holding(ByteBudget(1 << 20, 1), lambda: None)
         self.stream = Stream(peer, FrameReader(), holding, self.watch, 1.0)
 
@@ -35,7 +37,7 @@ class Sender(GenServer):
     async def send(self, records):
         try:
             end = records.offset + records.length
-            is_out = self.stream.push(b"head", records.file, records.offset, end)
+            is_out = self.peer.push(b"head", records.file, records.offset, end)
             if not is_out:
                 await self.stream.finish()
         except ConnectionClosed as error:
@@ -46,18 +48,18 @@ class Sender(GenServer):
         self.watch.close()
 
 
-@pytest.fixture
-def sender(serve, tmp_path):
+@pytest.fixture(params=["plain", "tls"])
+def sender(request, serve, tmp_path, tls_pair):
     """The system, an actor that sends, the peer's socket, and the file that is sent from."""
     (tmp_path / "base").mkdir()
     path = tmp_path / "base" / "data"
     path.write_bytes(os.urandom(1 << 20))
     file = RealFiles.at(tmp_path / "base").open("data", "r")
-    ours, peer = socket.socketpair()
+    ours, peer = connected_pair() if request.param == "plain" else tls_pair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     ours.setblocking(False)
     system = serve().system
-    ref = system.start(Sender, ours)
+    ref = system.start(Sender, peer_of(ours))
     with peer:
         yield system, ref, peer, path, file
         system.stop(ref)

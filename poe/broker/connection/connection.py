@@ -8,7 +8,6 @@ no memory here. A peer with many requests at once is served a few at a turn, so 
 """
 
 import logging
-import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeAlias
@@ -18,8 +17,9 @@ from poe.actors.server_cell import ServerCell, cell_of_actor
 from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.broker.appendix.message import Get, Put
 from poe.broker.connection.input_deadline import TURN, InputAlarm, InputDeadline
+from poe.broker.connection.peer import Peer, TlsPeer, cut_short
 from poe.broker.connection.reply import make_reply
-from poe.broker.connection.stream import Stream, cut_short
+from poe.broker.connection.stream import Stream
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.byte_budget import ByteBudget, Holding, Room
 from poe.broker.requests.groups import Undelivered, address_of, begin_lease
@@ -125,29 +125,29 @@ class Connection(GenServer):
     trap_exits = True
     pinned_to_loop: ClassVar[bool] = True
 
-    def init(
-        self, peer: socket.socket, parts: ConnectionParts, leave: Callable[[], object]
-    ) -> None:
-        """Take over an accepted, non-blocking socket; `leave` is called once it is closed."""
+    def init(self, peer: Peer, parts: ConnectionParts, leave: Callable[[], object]) -> None:
+        """Take over an accepted client; `leave` is called once it is closed."""
         self._options = options = parts.options
         self._deadline = InputDeadline(self, options.frame_timeout, options.idle_timeout)
         self._budget = parts.budget
         self._holding = Holding(parts.budget, self._receive_again)
         self._room = Room(self._holding, options.frame_max)
         self._frames = FrameReader(options.frame_max, parts.memory)
-        self._receive_into, self._send, self._sendmsg = peer.recv_into, peer.send, peer.sendmsg
+        self._peer = peer
+        self._receive_into, self._send, self._sendmsg = peer.receive_into, peer.send, peer.sendmsg
+        self._encrypted = peer if isinstance(peer, TlsPeer) else None
         self._turn_bytes: int | None = None
         self._last_lease: tuple[str, Lease] | None = None
         """Of what group, if it was the last reply. A peer that had closed before it was sent never
         reads it; of one whose connection is cut, or that has asked for more, nobody knows, and it
         may well work on it."""
         self._leave = leave
-        self._watch = SocketWatch(self, peer, self._closed)
+        self._watch = SocketWatch(self, peer.client, self._closed)
         timeout_s = options.send_timeout
         self._stream = Stream(peer, self._frames, self._holding, self._watch, timeout_s)
         self._own_cell = cell_of_actor(self)
         self._routes = parts.routes
-        is_open, put_timeout_s = self._stream.is_open, options.put_timeout
+        is_open, put_timeout_s = peer.is_open, options.put_timeout
         self._handler = RequestHandler(self, parts.routes, is_open, put_timeout_s, self._room)
 
     def handle_info(self, message: Any) -> Any:  # noqa: ANN401 - a coroutine or a directive
@@ -165,6 +165,7 @@ class Connection(GenServer):
         """Close the socket; where the node stops, what has come is served before."""
         if reason == SHUTDOWN:
             return self._drain()
+        self._peer.close_notify()
         self._watch.close()
         return None
 
@@ -172,9 +173,12 @@ class Connection(GenServer):
         """Serve the requests that were received whole, say goodbye, and let the peer close."""
         try:
             # No more than this: who sends a request for each reply would never come to an end.
-            left_bytes = self._stream.waiting_bytes()
+            left_bytes = self._peer.waiting_bytes()
             while left_bytes > 0 and not self._budget.is_full:
-                size = self._frames.receive(self._receive_into)
+                try:
+                    size = self._frames.receive(self._receive_into)
+                except BlockingIOError:
+                    break  # what has come is a part of a TLS record
                 if not size:
                     break
                 left_bytes -= size
@@ -187,6 +191,7 @@ class Connection(GenServer):
                 await ending
         else:
             self._stream.discard()
+            self._peer.close_notify()
             await self._watch.say_goodbye(_GOODBYE_S)
         self._watch.close()
 
@@ -197,7 +202,7 @@ class Connection(GenServer):
         parts refer to the connection, and with them it would be a cycle.
         """
         self._deadline.cancel()
-        self._stream.drop_rest()
+        self._peer.drop_rest()
         self._stream.discard()
         self._leave()
         del self._deadline, self._handler
@@ -249,12 +254,28 @@ class Connection(GenServer):
             self._watch.look_for_reset()
         if self._watch.is_paused:
             self._watch.resume()
+        if self._encrypted is not None:
+            self._look_at_record(self._encrypted)
+
+    def _look_at_record(self, peer: TlsPeer) -> None:
+        """Make sure of what the event loop knows nothing of: what OpenSSL holds of a record."""
+        if peer.is_mid_record:
+            self._deadline.watch_frame()
+        if peer.has_pending():
+            self._watch.tell_while(peer.has_pending)
+
+    def _has_more(self) -> bool:
+        """Return whether there is something to receive."""
+        has_more = self._peer.has_more()
+        if self._encrypted is not None:
+            self._look_at_record(self._encrypted)
+        return has_more
 
     def _give_up(self, error: Exception | None) -> Stop | Ending:
         """End the connection: the peer is gone, or has broken the protocol and is told so."""
         if self._last_lease is not None:
             is_refused = isinstance(error, BrokenPipeError | ConnectionClosed)
-            if is_refused or (error is None and self._stream.is_reset()):
+            if is_refused or (error is None and self._peer.is_reset()):
                 group, lease = self._last_lease
                 self.cast(address_of(group), Undelivered(lease))
         # Not in a `finally`: if this actor is killed, whoever serves its request has views into it.
@@ -339,11 +360,11 @@ class Connection(GenServer):
             pass
         rest = head[sent:]
         if records is None:
-            is_out = self._stream.push(rest)
+            is_out = self._peer.push(rest)
         else:
             start, end = records.offset, records.offset + records.length
             start += max(sent - len(head), 0)
-            is_out = self._stream.push(rest, records.file, start, end)
+            is_out = self._peer.push(rest, records.file, start, end)
         return None if is_out else self._stream.finish()
 
     async def _serve_waiting(self, request: Request, begun: Call | None) -> None:
@@ -377,6 +398,7 @@ class Connection(GenServer):
             rest = self._reply(ErrorReply.from_error(error).encode())
             if rest is not None:
                 await rest
+            self._peer.close_notify()
             await self._watch.say_goodbye(_LINGER_S)
         except (ConnectionClosed, OSError):
             pass  # the peer has gone, which is what we wanted
@@ -397,7 +419,7 @@ class Connection(GenServer):
         elapsed_s = self._deadline.overdue_s(self._frames.pending_bytes)
         if elapsed_s is None:
             return None
-        if self._stream.has_more():
+        if self._has_more():
             # Its bytes are here: it is this process that was late.
             self._deadline.look_again_after(_AFTER_STALL_S)
             return None
@@ -409,7 +431,7 @@ class Connection(GenServer):
 
     def _check_idle(self) -> Stop | None:
         """Close a connection whose peer says nothing."""
-        return Stop("normal") if self._deadline.is_idle() and not self._stream.has_more() else None
+        return Stop("normal") if self._deadline.is_idle() and not self._has_more() else None
 
     # ---- back-pressure ------------------------------------------------------------------------
 
@@ -429,6 +451,8 @@ class Connection(GenServer):
         if self._turn_bytes is None:
             self._begin_turn()
         self._watch.resume()
+        if self._encrypted is not None:
+            self._look_at_record(self._encrypted)
 
     def _begin_turn(self) -> None:
         self._turn_bytes = self._frames.pending_bytes
@@ -440,7 +464,7 @@ class Connection(GenServer):
         if not self._holding.is_going:
             return None
         is_slow = self._frames.pending_bytes - before_bytes < _TURN_BYTES
-        if is_slow and self._budget.has_line and not self._stream.has_more():
+        if is_slow and self._budget.has_line and not self._has_more():
             return await self._hang_up(Overloaded("in_flight_max", self._budget.bytes_max))
         self._begin_turn()
         return None

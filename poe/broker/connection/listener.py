@@ -22,6 +22,7 @@ from poe.broker.appendix.message import ReleaseWaiting
 from poe.broker.connection.client_count import ClientCount
 from poe.broker.connection.connection import DRAIN_S, Connection, ConnectionOptions, ConnectionParts
 from poe.broker.connection.listen_address import ListenAddress
+from poe.broker.connection.peer import PlainPeer
 from poe.broker.connection.spare_descriptor import SpareDescriptor
 from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.registry.routing_table import RoutingTable
@@ -335,7 +336,9 @@ class Acceptor(GenServer):
             if refusal is None:
                 leave = partial(self._clients.leave, address)
                 until_handed_over.callback(leave)
-                await start_dynamic_child(self, CONNECTION_SUP, peer, self._shared, leave)
+                await start_dynamic_child(
+                    self, CONNECTION_SUP, PlainPeer(peer), self._shared, leave
+                )
             else:
                 self._see_off(peer, refusal)
             until_handed_over.pop_all()
