@@ -234,4 +234,4 @@ def _addresses(where: str, url: str) -> list[tuple[str, int]]:
         raise OptionError(where, error.value, error.allowed) from error
     if found.scheme == "kafka":
         raise OptionError(where, url, "poe://host:port")
-    return found.addresses
+    return [(each.host, each.port) for each in found.servers]
