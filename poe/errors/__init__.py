@@ -4,8 +4,8 @@ The message of an error is one sentence that holds the value, the limit and the 
 are attributes too. The code travels on the wire and is never reused. "Nothing there yet" is no
 error: it is a value (None, an empty list). The errors of the slab log stand in its own package.
 
-Ranges of codes: 1xx configuration, 2xx storage, 3xx protocol, 4xx broker, 5xx delivery, 6xx actors,
-7xx supervision, 8xx Spark, 9xx the HTTP gateway.
+Ranges of codes: 1xx configuration, 2xx storage, 3xx protocol and security, 4xx broker, 5xx
+delivery, 6xx actors, 7xx supervision, 8xx Spark, 9xx the HTTP gateway.
 """
 
 from poe.errors.actors import (
@@ -100,6 +100,16 @@ from poe.errors.protocol import (
 from poe.errors.root import (
     PoeError,
 )
+from poe.errors.security import (
+    AuthenticationExpired,
+    AuthenticationFailed,
+    AuthenticationRequired,
+    NotAuthorized,
+    SecurityError,
+    SecurityFileError,
+    SecurityMissing,
+    TlsFailed,
+)
 from poe.errors.spark import DataLost, RowsRefused, SparkError, SparkMissing
 from poe.errors.storage import (
     CorruptRecord,
@@ -138,6 +148,9 @@ from poe.errors.topics import PropertyFixed, PropertyMismatch, ReservedTopic, To
 __all__ = [
     "ActorDead",
     "ActorError",
+    "AuthenticationExpired",
+    "AuthenticationFailed",
+    "AuthenticationRequired",
     "BrokerDown",
     "BrokerError",
     "BufferFull",
@@ -189,6 +202,7 @@ __all__ = [
     "NoDescriptors",
     "NodeNotRunning",
     "NodeRunning",
+    "NotAuthorized",
     "NotPicklable",
     "NotSuspended",
     "OptionError",
@@ -216,6 +230,9 @@ __all__ = [
     "RequestRefused",
     "ReservedTopic",
     "RowsRefused",
+    "SecurityError",
+    "SecurityFileError",
+    "SecurityMissing",
     "SegmentLocked",
     "SegmentSealed",
     "SequenceGap",
@@ -235,6 +252,7 @@ __all__ = [
     "TableError",
     "TableGone",
     "TableNameTaken",
+    "TlsFailed",
     "TooMuchWork",
     "TopicDamaged",
     "TopicExists",

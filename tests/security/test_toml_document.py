@@ -1,0 +1,112 @@
+"""What is wrong in a file is found at its line, however the file is laid out."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poe.errors import SecurityFileError
+from poe.security.toml_document import TomlDocument
+
+
+def line_of(text, place):
+    with pytest.raises(SecurityFileError) as caught:
+        TomlDocument(text, "users.toml").refuse(place, "wrong")
+    return caught.value.line
+
+
+LAID_OUT = '''\
+# [users.bob] in a comment, and """ in it
+version = 1
+[users.alice]
+text = """
+[users.bob]
+]]] { "
+"""  # an end
+other = \'\'\'
+a = 1 \'\'\'
+many = [
+    "x", # ]
+    'y"',
+]
+
+  [users.bob]
+"quoted key" = { a = 1, b = [2, 3] }
+[[grants]]
+a = 1
+[[grants]]
+b.c = "\\"#["
+'''
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        (("version",), 2),
+        (("users",), 3),
+        (("users", "alice"), 3),
+        (("users", "alice", "text"), 4),
+        (("users", "alice", "other"), 8),
+        (("users", "alice", "many"), 10),
+        (("users", "alice", "many", 1), 10),
+        (("users", "bob"), 15),
+        (("users", "bob", "quoted key", "b", 1), 16),
+        (("grants", 0), 17),
+        (("grants", 0, "a"), 18),
+        (("grants", 1), 19),
+        (("grants", 1, "b", "c"), 20),
+        (("grants", 1, "missing", "deeper"), 19),
+        (("missing",), None),
+        ((), None),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_value_is_found_at_the_line_where_its_statement_begins(place, line, end):
+    assert line_of(LAID_OUT.replace("\n", end), place) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a = 1\nb = \n", 2),
+        ("a = 1\na = 2\n", 2),
+        ("a = 1\n[a]\n", 2),
+        ("a = [\n1,\n", 3),
+        ('a = "', 1),
+        ("a = 1\nb = 1979-13-01\n", 2),
+        ("a = " + "9" * 5000, 1),
+        ("a = " + "[" * 100_000, None),
+    ],
+)
+def test_what_is_no_toml_is_refused_with_its_line(text, line):
+    with pytest.raises(SecurityFileError) as caught:
+        TomlDocument(text, "users.toml")
+    assert caught.value.line == line
+    assert "at line" not in caught.value.why
+
+
+STRINGS = ['"a"', "'a'", '"""\n\\"#[\n"""', "'''\n\"[\n'''", '""""""', "''''''", '"""a""\n"""""']
+VALUES = st.recursive(
+    st.sampled_from(["1", "true", "1979-05-27T07:32:00Z", *STRINGS]),
+    lambda values: st.lists(values, max_size=3).map(lambda each: "[\n" + ",#]\n".join(each) + "]"),
+    max_leaves=5,
+)
+LINES = st.lists(st.sampled_from(["", "# [ '''", "  "]) | VALUES, max_size=8)
+
+
+@given(LINES)
+def test_each_of_many_values_is_found_at_its_line(lines):
+    text, expected = "", {}
+    for number, line in enumerate(lines):
+        if line.strip() and not line.startswith("#"):
+            expected[f"k{number}"] = text.count("\n") + 1
+            line = f"k{number} = {line}"
+        text += line + "\n"
+    assert {key: line_of(text, (key,)) for key in expected} == expected
+
+
+@given(st.text(max_size=60) | st.text(alphabet="[]{}\"'=#.\\\n ab1", max_size=60))
+def test_any_text_is_toml_or_is_refused(text):
+    try:
+        TomlDocument(text, "users.toml")
+    except SecurityFileError as error:
+        assert error.line is None or 1 <= error.line <= text.count("\n") + 1
