@@ -52,7 +52,7 @@ PREFIXES = st.lists(NAMES, max_size=2).map(tuple)
 PRINCIPALS = st.sampled_from([ALICE, "bob", "*"])
 SOME = st.lists(PRINCIPALS, min_size=1, max_size=2).map(tuple)
 OF_NAMES = st.builds(
-    lambda **values: Grant(**values),
+    Grant,
     principals=SOME,
     operations=st.lists(st.sampled_from(NAMED), min_size=1, max_size=3).map(tuple),
     topics=LITERALS.map(lambda names: names or (b"orders",)),
@@ -61,7 +61,7 @@ OF_NAMES = st.builds(
     group_prefixes=PREFIXES,
 )
 OF_NODE = st.builds(
-    lambda **values: Grant(**values),
+    Grant,
     principals=SOME,
     operations=st.sampled_from([("admin",), ("authorize",), ("admin", "authorize")]),
 )

@@ -34,7 +34,7 @@ def test_any_text_can_be_asked(text):
     assert split_token(f"poe_{text}_00000000") is None
 
 
-@pytest.mark.parametrize("id", ["", "a_b", "ä", "a" * 65, "a\n", None, 7])
-def test_an_id_that_would_make_the_text_ambiguous_is_refused(id):
+@pytest.mark.parametrize("name", ["", "a_b", "ä", "a" * 65, "a\n", None, 7])
+def test_an_id_that_would_make_the_text_ambiguous_is_refused(name):
     with pytest.raises(OptionError, match="use 1 to 64 of"):
-        make_token(id)
+        make_token(name)
