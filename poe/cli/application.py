@@ -44,6 +44,7 @@ _COMMANDS: Final = {
     "gateway": "gateway:gateway_command()",
     "bench": "bench:bench",
     "pipeline": "pipeline:pipeline_application()",
+    "certificates": "certificates:certificates",
 }
 """Module and function of each; one with parentheses makes it."""
 

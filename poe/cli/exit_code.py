@@ -13,9 +13,11 @@ from poe.errors import (
     PointerOutOfRange,
     PortInUse,
     ProcessStartFailed,
+    SecurityMissing,
     SegmentLocked,
     SparkMissing,
     StoreLocked,
+    TlsFailed,
 )
 
 _USAGE_ERRORS = (
@@ -26,6 +28,7 @@ _USAGE_ERRORS = (
     LocalProtocolError,
     PointerOutOfRange,
     PortInUse,
+    SecurityMissing,
     SegmentLocked,
     SparkMissing,
     StoreLocked,
@@ -52,7 +55,7 @@ class ExitCode(IntEnum):
     @classmethod
     def of(cls, error: PoeError) -> "ExitCode":
         """Return the code for an error that ended a command."""
-        if isinstance(error, ConnectFailed):
+        if isinstance(error, ConnectFailed | TlsFailed):
             return cls.UNREACHABLE
         if isinstance(error, ProcessStartFailed) and error.report:
             # A process of ours, which has ended with such a code.

@@ -1,0 +1,100 @@
+"""`poe certificates`: makes what a first TLS server needs, in a folder and nowhere else."""
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from poe.cli import argument
+from poe.cli.output import write_line
+from poe.errors import ConfigError, OptionError, SecurityMissing
+from poe.security.names import USER_NAMES, is_user_name
+
+if TYPE_CHECKING:
+    from poe.cli.authority import Issued
+
+_AUTHORITY: Final = "ca"
+_SERVER: Final = "server"
+
+
+def certificates(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="Where they go; made if need be.", parser=argument.folder
+        ),
+    ],
+    *,
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host",
+            metavar="NAME|ADDRESS",
+            help="By which clients know the server; may be repeated.",
+        ),
+    ] = None,
+    clients: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--client", metavar="NAME", help="A client that proves itself so; may be repeated."
+        ),
+    ] = None,
+) -> None:
+    """Make a certificate authority, and certificates for a server and for clients, of 90 days.
+
+    They are for development, and for who has no authority of his own: nothing is installed where
+    the system would trust it. A folder that has an authority already keeps it, so that clients can
+    be added later. No file is replaced: remove server.pem and server.key to have them made anew.
+    """
+    folder, names = folder.expanduser(), list(dict.fromkeys(clients or ()))
+    if not (hosts or names):
+        msg = "give --host NAME, by which clients know the server, or --client NAME, or both"
+        raise ConfigError(msg)
+    for name in names:
+        if not is_user_name(name) or name in {_AUTHORITY, _SERVER}:
+            raise OptionError("--client", name, f"{USER_NAMES}, and neither ca nor server")
+    if find_spec("cryptography") is None:
+        raise SecurityMissing("cryptography")
+    # Late: it loads what may be missing.
+    from poe.cli.authority import Authority, client_uri  # noqa: PLC0415
+
+    now, made = datetime.now(UTC), {}
+    certificate, key = (folder / f"{_AUTHORITY}.{kind}" for kind in ("pem", "key"))
+    if certificate.exists() or key.exists():
+        authority = Authority.load(certificate, key)
+    else:
+        authority = Authority.create(now)
+        made[_AUTHORITY] = authority.issued
+    if hosts:
+        made[_SERVER] = authority.server(hosts, now)
+    made |= {name: authority.client(name, now) for name in names}
+    _write(folder, made)
+    for name, issued in made.items():
+        use = f"of the user with the certificate {client_uri(name)}"
+        use = {_AUTHORITY: "what clients trust", _SERVER: "of the server"}.get(name, use)
+        write_line(f"{folder / name}.pem\t{use}, until {issued.ends:%Y-%m-%d}")
+        write_line(f"{folder / name}.key\tits key, for nobody else")
+
+
+def _write(folder: Path, made: "Mapping[str, Issued]") -> None:
+    """Write certificates and keys, none in the place of another.
+
+    Raises:
+        ConfigError: there is one already; nothing was written.
+    """
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    files = {}
+    for name, issued in made.items():
+        files[folder / f"{name}.key"] = (issued.key, 0o600)
+        files[folder / f"{name}.pem"] = (issued.certificate, 0o644)
+    for path in files:
+        if os.path.lexists(path):
+            msg = f"{path} is there already, and nothing was written; remove or rename it first"
+            raise ConfigError(msg)
+    for path, (content, mode) in files.items():
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(content)

@@ -1,0 +1,150 @@
+"""`poe certificates`: TLS at its strictest takes what it makes, and nothing is replaced."""
+
+import contextlib
+import os
+import ssl
+import stat
+
+import pytest
+
+from poe.cli import certificates
+from tests.cli.processes import complaint, poe_here
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "certificates"
+
+
+def make(folder, *arguments):
+    return poe_here("certificates", folder, *arguments)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def context(folder, side, name):
+    made = ssl.SSLContext(side)
+    made.verify_flags |= ssl.VERIFY_X509_STRICT
+    made.load_verify_locations(folder / "ca.pem")
+    made.load_cert_chain(folder / f"{name}.pem", folder / f"{name}.key")
+    made.verify_mode = ssl.CERT_REQUIRED
+    return made
+
+
+def handshake(folder, host, client="alice"):
+    """Shake hands over memory, and return what the server has seen of the client."""
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = context(folder, ssl.PROTOCOL_TLS_SERVER, "server").wrap_bio(there, back, True)
+    asking = context(folder, ssl.PROTOCOL_TLS_CLIENT, client)
+    peer = asking.wrap_bio(back, there, server_hostname=host)
+    for _ in range(3):
+        for each in (peer, server):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                each.do_handshake()
+    return server.getpeercert()
+
+
+def test_server_and_client_know_each_other_by_what_was_made(folder):
+    assert make(folder, "--host", "poe.example.com", "--client", "alice").returncode == 0
+    seen = handshake(folder, "poe.example.com")
+    assert seen["subjectAltName"] == (("URI", "urn:poe:client:alice"),)
+    with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
+        handshake(folder, "poe.example.org")
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
+def test_a_server_of_this_machine_has_its_addresses_too(folder, host):
+    make(folder, "--host", "localhost", "--client", "alice")
+    assert handshake(folder, host)
+
+
+def test_a_server_is_no_client_and_the_reverse(folder):
+    make(folder, "--host", "localhost")
+    with pytest.raises(ssl.SSLCertVerificationError, match="unsuitable certificate purpose"):
+        handshake(folder, "localhost", client="server")
+
+
+def test_keys_are_for_their_owner_alone(folder):
+    os.umask(os.umask(0o022))
+    make(folder, "--host", "localhost", "--client", "alice")
+    for path in folder.iterdir():
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode == (0o600 if path.suffix == ".key" else 0o644), path
+
+
+def test_each_file_is_told_with_what_it_is_for(folder):
+    told = make(folder, "--host", "localhost", "--client", "alice").stdout.decode()
+    assert len(told.splitlines()) == len(contents(folder)) == 6
+    assert "alice.pem\tof the user with the certificate URI:urn:poe:client:alice, until" in told
+
+
+def test_a_client_is_added_to_the_authority_that_is_there(folder):
+    make(folder, "--host", "localhost")
+    before = contents(folder)
+    assert make(folder, "--client", "bob").returncode == 0
+    assert handshake(folder, "localhost", client="bob")
+    assert {name: contents(folder)[name] for name in before} == before
+
+
+def test_nothing_is_replaced_nor_added_where_one_is_there(folder):
+    make(folder, "--host", "localhost", "--client", "alice")
+    before = contents(folder)
+    run = make(folder, "--host", "localhost", "--client", "bob")
+    assert run.returncode == 2
+    assert "server.key is there already, and nothing was written" in complaint(run)
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "give --host NAME"),
+        (["--host", "there:5556"], "option '--host' is 'there:5556'; use a name such as"),
+        (["--host", ""], "option '--host' is ''; use a name such as"),
+        (["--host", "büro"], "option '--host' is 'büro'; use a name such as"),
+        (["--client", "ca"], "option '--client' is 'ca'; use"),
+        (["--client", "a/b"], "option '--client' is 'a/b'; use"),
+    ],
+)
+def test_what_names_nobody_is_refused_and_nothing_is_written(folder, arguments, told):
+    run = make(folder, *arguments)
+    assert run.returncode == 2
+    assert told in complaint(run)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["ca.pem", "ca.key"])
+@pytest.mark.parametrize("content", [None, b"", b"nonsense"])
+def test_an_authority_that_is_damaged_is_refused_with_its_file(folder, name, content):
+    make(folder, "--host", "localhost")
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_bytes(content)
+    run = make(folder, "--client", "alice")
+    assert run.returncode == 2
+    assert str(folder / name) in complaint(run)
+    assert not (folder / "alice.pem").exists()
+
+
+def test_the_key_of_another_authority_is_refused(folder, tmp_path):
+    make(folder, "--host", "localhost")
+    make(tmp_path / "other", "--host", "localhost")
+    (folder / "ca.key").write_bytes((tmp_path / "other" / "ca.key").read_bytes())
+    assert "this is not the key of" in complaint(make(folder, "--client", "alice"))
+
+
+def test_a_folder_that_is_none_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    run = make(tmp_path / "file", "--host", "localhost")
+    assert run.returncode != 0
+    assert "File exists" in complaint(run)
+
+
+def test_without_the_extra_it_says_what_to_install(folder, monkeypatch):
+    monkeypatch.setattr(certificates, "find_spec", lambda _: None)
+    run = make(folder, "--host", "localhost")
+    assert run.returncode == 2
+    assert "install the extra poe-queue[tls]" in complaint(run)
+    assert not folder.exists()
