@@ -55,6 +55,7 @@ class NodeSup(Supervisor):
     def configure(self, parts: NodeParts) -> Any:  # noqa: ANN401 - flags and specs
         """Describe the children in start order."""
         floors = GroupFloors(parts.registry.routes)
+        parts.registry.routes.topics_of_group = floors.topics
         registry = replace(parts.registry, unread_floor=floors.floor)
         groups = GroupParts(registry.routes, registry.clock, registry.store.check_sizes, floors)
         template = ChildSpec(id="appendix_server", actor=AppendixServer, restart=Restart.TEMPORARY)

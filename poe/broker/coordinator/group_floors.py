@@ -1,4 +1,4 @@
-"""Tells who deletes old messages how far groups are with them.
+"""Tells who deletes old messages how far groups are with them, and of which topics they are.
 
 It looks into the state of a group that runs, which its actor alone changes; that of another one is
 made of the log when somebody asks for it. What cannot be told is 0: then nothing goes.
@@ -50,6 +50,20 @@ class GroupFloors:
                 return 0
         floor = state.floor(topic)
         return 0 if floor is None and self._is_read_by(state.definition, topic) else floor
+
+    def topics(self, group: str) -> tuple[bytes, ...]:
+        """Return the topics of a group, and patterns of them; none of one that is not known.
+
+        Of a group that runs it is always the same object.
+
+        Raises:
+            CorruptGroup: nobody knows them any more.
+        """
+        state = self._states.get(group)
+        if state is not None:
+            return state.definition.topics
+        history = None if self._groups is None else self._groups.get(group)
+        return () if history is None else history.topics()
 
     def _is_read_by(self, group: GroupDefinition, topic: bytes) -> bool:
         properties = self._routes.properties

@@ -122,6 +122,19 @@ class GroupHistory:
                         self._summary |= _definition(entry)
         return self._summary
 
+    def topics(self) -> tuple[bytes, ...]:
+        """Return the topics of the group; none as long as it is being made.
+
+        Raises:
+            CorruptGroup: nobody knows them.
+        """
+        if not (self.entries or self._summary):
+            return ()
+        has = self.summary()
+        if has["mode"] == DAMAGED:
+            raise CorruptGroup(has["group"])
+        return tuple(has["topics"])
+
     def check(self, mode: str, topics: tuple[bytes, ...]) -> None:
         """Refuse what somebody takes the group for, if it is not that.
 

@@ -132,7 +132,7 @@ class GroupRegistry(GenServer):
     async def _find(self, wanted: FindGroup) -> ActorRef:
         name = wanted.name
         if name not in self._groups:
-            if wanted.mode is None:
+            if wanted.mode is None or not wanted.may_create:
                 raise UnknownGroup(name)
             return await self._create(wanted)
         if wanted.is_new:

@@ -77,6 +77,8 @@ class RoutingTable(dict[bytes, Route]):
         """Tells what is wrong with the store as a whole; its own."""
         self.turnover_count = 0
         """How often a topic has come, or gone."""
+        self.topics_of_group: Callable[[str], tuple[bytes, ...]] = _no_topics
+        """Tells the topics of a group, and patterns of them; none of one that is not known."""
         self.is_closing = False
         """Whether the listener is about to end: nobody may wait for news any more."""
 
@@ -98,6 +100,7 @@ class RoutingTable(dict[bytes, Route]):
         self._resting_names = []
         self.removals = self.properties = None
         self.store_health = dict
+        self.topics_of_group = _no_topics
 
     def health(self) -> dict[str, Any]:
         """Return what is not as it should be."""
@@ -221,3 +224,7 @@ class RoutingTable(dict[bytes, Route]):
     def sorted_items(self) -> list[tuple[bytes, Route]]:
         """Return topics and routes as they are now, sorted."""
         return sorted(self.items())
+
+
+def _no_topics(_group: str) -> tuple[bytes, ...]:
+    return ()

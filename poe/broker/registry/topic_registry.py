@@ -111,7 +111,7 @@ class RegistryParts:
 
 @dataclass(frozen=True, slots=True)
 class EnsureWriter:
-    """Answer the writer of a topic; make the topic when it is new.
+    """Answer the writer of a topic; make the topic when it is new, unless not `may_create`.
 
     `messages` and `put_id` are what is to be put: a topic is not made for what it will refuse.
     """
@@ -119,6 +119,7 @@ class EnsureWriter:
     topic: bytes
     messages: Messages | None = None
     put_id: PutKey | None = None
+    may_create: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,16 +326,20 @@ class TopicRegistry(GenServer):
                 self._store.topics.fail(topic, error)
 
     async def _ensure_writer(self, wanted: EnsureWriter) -> ActorRef:
-        topic = wanted.topic
+        topic, store = wanted.topic, self._store
+        # One whose files somebody has taken away is there, and becomes an empty one.
+        may_create = wanted.may_create or topic in store.topics.resting or topic in store.failed
         await self._opening.wake(topic)
         route = self._routes.get(topic)
-        if route is None and topic in self._store.topics:
+        if route is None and topic in store.topics:
             await self._opening.open(topic)
         elif route is None:
-            self._store.properties.check(topic)
+            store.properties.check(topic)
+            if not may_create and store.properties.holder(topic) is None:
+                raise UnknownTopic(topic)
             if wanted.put_id is not None:
                 Producers().find(wanted.put_id)
-            self._quota.admit(self._store, topic, wanted.messages, self.monotonic_s())
+            self._quota.admit(store, topic, wanted.messages, self.monotonic_s())
             await self._add_writer(topic, None)
         elif route.writer in self._servers.to_restart:
             await self._bring_back(route.writer)

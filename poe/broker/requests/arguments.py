@@ -3,6 +3,7 @@
 from typing import Any, TypeAlias
 
 from poe.errors import RemoteProtocolError
+from poe.protocol.leases import LEASE_COUNT_MAX
 from poe.storage import PRODUCER_BYTES
 
 Arguments: TypeAlias = dict[str, Any]
@@ -17,12 +18,33 @@ def topic(arguments: Arguments, name: str = "topic") -> bytes:
     Raises:
         RemoteProtocolError: it is missing, empty or neither.
     """
-    value = arguments.get(name)
+    return checked_name(name, arguments.get(name))
+
+
+def checked_name(argument: str, value: object) -> bytes:
+    """Return a value of an argument as the name of a topic.
+
+    Raises:
+        RemoteProtocolError: it is missing, empty or neither bytes nor text.
+    """
     value = value.encode() if isinstance(value, str) else value
     if not isinstance(value, bytes) or not value:
-        msg = f"argument {name} is {value!r}; send bytes or text of length 1 or more"
+        msg = f"argument {argument} is {value!r}; send bytes or text of length 1 or more"
         raise RemoteProtocolError(msg)
     return value
+
+
+def names(arguments: Arguments, name: str) -> tuple[bytes, ...]:
+    """Return names of topics, each of which may be sent as text; none where nothing is said.
+
+    Raises:
+        RemoteProtocolError: it is no array, or of too many, or holds what is no name.
+    """
+    value = arguments.get(name, [])
+    if not isinstance(value, list) or len(value) > LEASE_COUNT_MAX:
+        msg = f"argument {name} is {value!r:.80}; send an array of names"
+        raise RemoteProtocolError(msg)
+    return tuple(checked_name(name, each) for each in value)
 
 
 def producer(arguments: Arguments) -> bytes:

@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from poe.actors import ActorRef
+from poe.broker.access.rights import Need
 from poe.broker.appendix.message import SegmentInfo, Span
 from poe.broker.registry.topic_registry import EnsureWriter
 from poe.broker.requests import arguments as arg
@@ -16,7 +17,8 @@ from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.copying import Copy, copy
 from poe.broker.requests.delayed import queue_put
 from poe.broker.requests.groups import GROUP_OPERATIONS, group_operation
-from poe.broker.requests.listing import describe, page_of, pages
+from poe.broker.requests.listing import describe, may_tell, page_of, pages
+from poe.broker.requests.needs import OPERATION_NEEDS, check_complete
 from poe.broker.requests.pipelines import PIPELINE_OPERATIONS, PIPELINES, add_pipelines
 from poe.broker.requests.request_handler import NODE_SUP, WAIT_MAX_S, RequestHandler
 from poe.broker.requests.topics import TOPIC_OPERATIONS
@@ -46,13 +48,19 @@ async def control(handler: RequestHandler, op: str, arguments: Arguments) -> Any
 
 
 async def _health(handler: RequestHandler, _: Arguments) -> dict[str, Any]:
-    told = handler.routes.health()
-    return {"status": "refusing" if told.get("refusal") else "ok", "version": VERSION, **told}
+    """Tell how the node is; files and versions only who administers it."""
+    told, rights = handler.routes.health(), handler.rights
+    status = {"status": "refusing" if told.get("refusal") else "ok"}
+    if rights.may(Need.of_node("admin")):
+        return {**status, "version": VERSION, **told}
+    return {**status, "read_only": [each for each in told["read_only"] if may_tell(rights, each)]}
 
 
 async def _topics(handler: RequestHandler, arguments: Arguments) -> list[bytes]:
     wanted = page_of(arguments)
-    async with aclosing(pages(handler.actor, handler.routes, wanted, _NAMES_COUNT)) as found:
+    async with aclosing(
+        pages(handler.actor, handler.routes, wanted, _NAMES_COUNT, handler.rights)
+    ) as found:
         return [name async for names in found for name in names]
 
 
@@ -73,7 +81,8 @@ async def listed(
         RemoteProtocolError: a wrong argument.
     """
     tell, actor, routes = LISTINGS[op], handler.actor, handler.routes
-    async with aclosing(pages(actor, routes, page_of(arguments))) as found:
+    wanted, rights = page_of(arguments), handler.rights
+    async with aclosing(pages(actor, routes, wanted, rights=rights)) as found:
         async for names in found:
             told = {}
             for name in names:
@@ -191,6 +200,7 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
     **{op: _pipelines(op) for op in PIPELINE_OPERATIONS},
     **{op: _groups(op) for op in GROUP_OPERATIONS},
 }
+check_complete("operation", _OPERATIONS, OPERATION_NEEDS)
 
 
 def _as_map(ref: ActorRef | None, info: SegmentInfo, removed: int | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+from poe.broker.access.rights import Need, check
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.request_handler import RequestHandler
@@ -31,6 +32,7 @@ async def queue_put(handler: RequestHandler, arguments: Arguments) -> dict[str, 
 
     Raises:
         RemoteProtocolError: a missing or wrong argument.
+        NotAuthorized: it would have to be made, and who asks may not do so.
         InvalidTopicName, PropertyMismatch, ReservedTopic: nobody can put anything onto it.
         InvalidMessage: a message is too large; nothing is kept.
         Overloaded: too many wait already.
@@ -43,7 +45,8 @@ async def queue_put(handler: RequestHandler, arguments: Arguments) -> dict[str, 
         raise ReservedTopic(topic)
     if routes.get(topic) is None:
         folder_name(topic, routes.names)
-        routes.check_partition(topic)
+        if not (routes.check_partition(topic) or routes.is_without_route(topic)):
+            check(handler.rights, [Need.of_topic("create", topic)])
     due_us = arg.whole(arguments, "due_us", POINTER_MAX)
     later = PutLater(topic, due_us, _messages(arguments))
 

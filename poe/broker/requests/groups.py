@@ -6,15 +6,17 @@ from typing import Any, Final, NoReturn
 
 from poe.actors import Call
 from poe.actors.server_cell import ServerCell
+from poe.broker.access.rights import Need, check, first_refusal
 from poe.broker.groups.membership import MemberInfo
 from poe.broker.groups.options import check_name
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.byte_budget import Room
+from poe.broker.requests.needs import lease_needs
 from poe.broker.requests.request_handler import WAIT_MAX_S, WAIT_SLICE_S, RequestHandler
 from poe.broker.requests.retry import may_repeat, until_answered
-from poe.errors import ActorDead, PointerOutOfRange, RemoteProtocolError
-from poe.protocol.leases import LEASE_COUNT_MAX, MEMBER_BYTES, Failed, Lease, LeaseRequest
+from poe.errors import ActorDead, PointerOutOfRange, RemoteProtocolError, UnknownGroup
+from poe.protocol.leases import MEMBER_BYTES, Failed, Lease, LeaseRequest
 from poe.record import ENTRY_BYTES
 from poe.storage import POINTER_MAX
 
@@ -47,6 +49,7 @@ class FindGroup:
     options: Any = None
     is_new: bool = False
     """Whether there must be none."""
+    may_create: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +131,14 @@ async def lease_messages(
     """Ask a group for messages; while nothing comes, look now and then who still wants them.
 
     `begun` is the first call for it, if one was made. A group answers after `WAIT_SLICE_S`, so that
-    nothing is leased to a client that has gone meanwhile.
+    nothing is leased to a client that has gone meanwhile, or may not read them any more.
 
     Raises:
         GroupError: as the group says.
         PoeError: the messages cannot be read.
+        NotAuthorized: the right to read them was taken back.
     """
-    find = FindGroup(request.group)
+    find, topics_of = FindGroup(request.group), handler.routes.topics_of_group
     left_s = min(request.wait_s, WAIT_MAX_S)
     lost: tuple[int, ...] = ()
     asked = request
@@ -153,10 +157,16 @@ async def lease_messages(
         if found is not None or is_over:
             break
         left_s -= WAIT_SLICE_S
+        check(handler.rights, lease_needs(request, topics_of))
         asked = request._replace(done=(), failed=(), wait_s=left_s)  # the others are told
-    if found is not None and not handler.is_wanted:
+    if found is None:
+        return lease._replace(lost=lost), None
+    refusal = first_refusal(handler.rights, lease_needs(request, topics_of))
+    if refusal is not None or not handler.is_wanted:
         given_back = Failed(lease.id, lease.after, lease.last, "release")
         await ask_group(handler, find, asked._replace(limit=0, done=(), failed=(given_back,)))
+    if refusal is not None:
+        raise refusal
     return lease._replace(lost=lost), found
 
 
@@ -166,9 +176,11 @@ async def group_operation(handler: RequestHandler, op: str, arguments: Arguments
     Raises:
         RemoteProtocolError: a missing or wrong argument.
         GroupError: the group's refusal.
+        NotAuthorized: it would have to be made, and who asks may not do so.
     """
     if op == "groups":
-        return await handler.actor.call(GROUPS, ListGroups())
+        rows = await handler.actor.call(GROUPS, ListGroups())
+        return [each for each in rows if handler.rights.may(_need("describe", each["group"]))]
     name = take_name(arguments)
     if op == "group_delete":
         return await handler.actor.call(GROUPS, DeleteGroup(name, arg.flag(arguments, "force")))
@@ -178,11 +190,21 @@ async def group_operation(handler: RequestHandler, op: str, arguments: Arguments
         find = FindGroup(
             name,
             _text(arguments, "mode"),
-            _names(arguments, "topics"),
+            arg.names(arguments, "topics"),
             _map(arguments, "options"),
             is_new=op == "group_create",
+            may_create=handler.rights.may(_need("create", name)),
         )
-    return await ask_group(handler, find, GroupRequest(op, parsed))
+    try:
+        return await ask_group(handler, find, GroupRequest(op, parsed))
+    except UnknownGroup as error:
+        if find.mode is None:
+            raise
+        raise _need("create", name).refusal from error
+
+
+def _need(operation: str, group: str) -> Need:
+    return Need.of_group(operation, group.encode())
 
 
 def take_name(arguments: Arguments) -> str:
@@ -202,7 +224,7 @@ def _join(arguments: Arguments) -> dict[str, Any]:
         id=_member(arguments),
         name=_text(arguments, "name", ""),
         instance=instance,
-        topics=_names(arguments, "topics") or None,
+        topics=arg.names(arguments, "topics") or None,
         metadata=_bytes(arguments, "metadata"),
     )
     return {"info": info}
@@ -210,7 +232,7 @@ def _join(arguments: Arguments) -> dict[str, Any]:
 
 def _heartbeat(arguments: Arguments) -> dict[str, Any]:
     wait_s = arg.number(arguments, "wait_s", WAIT_MAX_S) if "wait_s" in arguments else 0.0
-    return {**_fenced(arguments), "owned": _names(arguments, "owned"), "wait_s": wait_s}
+    return {**_fenced(arguments), "owned": arg.names(arguments, "owned"), "wait_s": wait_s}
 
 
 def _leave(arguments: Arguments) -> dict[str, Any]:
@@ -223,9 +245,9 @@ def _commit(arguments: Arguments) -> dict[str, Any]:
     for unit, position in _map(arguments, "positions").items():
         match position:
             case [pointer, bytes(data)]:
-                positions[_name("positions", unit)] = (_pointer(pointer), data)
+                positions[arg.checked_name("positions", unit)] = (_pointer(pointer), data)
             case int():
-                positions[_name("positions", unit)] = (_pointer(position), b"")
+                positions[arg.checked_name("positions", unit)] = (_pointer(position), b"")
             case _:
                 _refuse("positions", position, "a pointer, or a pointer and bytes, for each unit")
     return {**_fenced(arguments), "positions": positions}
@@ -244,12 +266,12 @@ def _reset(arguments: Arguments) -> dict[str, Any]:
     if isinstance(to, dict) and set(to) == {"time_us"}:
         to = arg.whole(to, "time_us", POINTER_MAX)
     elif isinstance(to, dict):
-        to = {_name("to", unit): _pointer(pointer) for unit, pointer in to.items()}
+        to = {arg.checked_name("to", unit): _pointer(pointer) for unit, pointer in to.items()}
     elif not isinstance(to, str) or to not in {"oldest", "newest"}:
         _refuse("to", to, 'oldest, newest, {"time_us": …}, or a pointer for each unit')
     return {
         "to": to,
-        "units": _names(arguments, "units"),
+        "units": arg.names(arguments, "units"),
         "dry": arg.flag(arguments, "dry"),
         "force": arg.flag(arguments, "force"),
     }
@@ -308,20 +330,6 @@ def _map(arguments: Arguments, name: str) -> dict[Any, Any]:
     value = arguments.get(name, {})
     if not isinstance(value, dict):
         _refuse(name, value, "a map")
-    return value
-
-
-def _names(arguments: Arguments, name: str) -> tuple[bytes, ...]:
-    value = arguments.get(name, [])
-    if not isinstance(value, list) or len(value) > LEASE_COUNT_MAX:
-        _refuse(name, value, "an array of names")
-    return tuple(_name(name, each) for each in value)
-
-
-def _name(name: str, value: object) -> bytes:
-    value = value.encode() if isinstance(value, str) else value
-    if not isinstance(value, bytes) or not value:
-        _refuse(name, value, "bytes or text of length 1 or more")
     return value
 
 

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Final, NamedTuple, TypeAlias
 
 from poe.actors import ActorRef, GenServer
+from poe.broker.access.rights import ALL_RIGHTS, Need, Rights
 from poe.broker.appendix.message import Describe, SegmentInfo
 from poe.broker.appendix.server import REGISTRY
 from poe.broker.registry.routing_table import Route, RoutingTable
@@ -60,23 +61,38 @@ async def pages(
     routes: RoutingTable,
     wanted: Page = ALL_TOPICS,
     turn_count: int = _TOLD_COUNT,
+    rights: Rights = ALL_RIGHTS,
 ) -> AsyncGenerator[list[bytes], None]:
     """Yield topics, sorted, `turn_count` at a time, and let others between them.
 
-    A listing of all topics takes no longer a turn than one of a few.
+    A listing of all topics takes no longer a turn than one of a few. Those that nobody may tell who
+    asks are left out, and do not count.
     """
     after, count, are_all = wanted
     routes.listings_count += 1
     try:
-        while names := routes.page(after, int(min(count, turn_count)), are_all=are_all):
-            yield names
-            count -= len(names)
-            after = names[-1]
-            if not count or len(names) < turn_count:
+        while count:
+            asked_count = int(min(count, turn_count)) if rights is ALL_RIGHTS else turn_count
+            names = routes.page(after, asked_count, are_all=are_all)
+            told = _told(rights, names)[: int(min(count, turn_count))]
+            if told:
+                yield told
+            count -= len(told)
+            if len(names) < asked_count:
                 return
+            after = names[-1]
             await actor.sleep(_PAUSE_S * routes.listings_count)
     finally:
         routes.listings_count -= 1
+
+
+def _told(rights: Rights, topics: list[bytes]) -> list[bytes]:
+    return topics if rights is ALL_RIGHTS else [each for each in topics if may_tell(rights, each)]
+
+
+def may_tell(rights: Rights, topic: bytes) -> bool:
+    """Return whether somebody may know of a topic."""
+    return rights.may(Need.of_topic("describe", topic))
 
 
 async def describe_all(actor: GenServer, routes: RoutingTable) -> list[tuple[bytes, SegmentRows]]:

@@ -8,12 +8,14 @@ message.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from poe.actors import Call, GenServer
 from poe.actors.reply_deadline import ReplyDeadline
+from poe.broker.access.rights import ALL_RIGHTS, Need, Rights, check
 from poe.broker.appendix.message import (
     MOVED,
     FindLastPut,
@@ -66,18 +68,20 @@ class RequestHandler:
 
     `is_wanted` tells whether the one who asked is still there, and `put_timeout_s` how long a put
     or a sync may wait for its disk; None sets no limit. `room` bounds what a request may take of
-    memory; None is for those of the own process, which alone may put onto reserved topics.
+    memory; None is for those of the own process, which alone may put onto reserved topics. What a
+    request needs was checked before; `rights` are for what is known only then, and later.
     """
 
-    __slots__ = ("_is_wanted", "_put_timeout_s", "actor", "deadline", "room", "routes")
+    __slots__ = ("_is_wanted", "_put_timeout_s", "actor", "deadline", "rights", "room", "routes")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - on whose behalf, and within which limits
         self,
         actor: GenServer,
         routes: RoutingTable,
         is_wanted: Callable[[], bool] = lambda: True,
         put_timeout_s: float | None = None,
         room: Room | None = None,
+        rights: Rights = ALL_RIGHTS,
     ) -> None:
         self.actor = actor
         self.routes = routes
@@ -85,6 +89,7 @@ class RequestHandler:
         self._put_timeout_s = put_timeout_s
         self.deadline = ReplyDeadline(put_timeout_s)
         self.room = room
+        self.rights = rights
 
     @property
     def is_wanted(self) -> bool:
@@ -106,6 +111,7 @@ class RequestHandler:
             StorageError: refused; nothing is stored, except for SyncFailed, which says so.
             ReservedTopic: it is the node's own; nothing is stored.
             PropertyMismatch: it would be a partition that its topic has not got; likewise.
+            NotAuthorized: it would have to be made; likewise.
             TopicUnavailable: the topic had no writer for 5 s; nothing is stored.
             ActorDead: the appendix server ended before it answered; it may be stored.
             CallTimeout: the disk has not taken it in time; it may be stored.
@@ -122,7 +128,7 @@ class RequestHandler:
                 known, route = route, None
                 try:
                     writer = (
-                        await self.ask_registry(EnsureWriter(topic, messages, put_id))
+                        await self._make_writer(topic, messages, put_id)
                         if known is None
                         else known.writer
                     )
@@ -137,6 +143,15 @@ class RequestHandler:
         is_put = put_id is None
         pointer: int = await until_answered(self.actor, self.routes, topic, ask, is_put=is_put)
         return pointer
+
+    async def _make_writer(self, topic: bytes, messages: Messages, put_id: PutKey | None) -> Any:  # noqa: ANN401
+        """Return the writer of a topic, which is made if it is new and who asks may do so."""
+        create = Need.of_topic("create", topic)
+        wanted = EnsureWriter(topic, messages, put_id, may_create=self.rights.may(create))
+        try:
+            return await self.ask_registry(wanted)
+        except UnknownTopic as error:
+            raise create.refusal from error
 
     def _is_refused(self, topic: bytes) -> bool:
         """Return whether who asks may not put onto a topic."""
@@ -258,7 +273,8 @@ class RequestHandler:
             StorageError: what keeps it out of service still does.
         """
         if self.routes.is_without_route(topic):
-            await self.ask_registry(EnsureWriter(topic))
+            with suppress(UnknownTopic):  # it was deleted meanwhile
+                await self.ask_registry(EnsureWriter(topic, may_create=False))
 
     async def ask_registry(self, request: TopicRequest) -> Any:  # noqa: ANN401 - as it answers
         """Have the topic registry do something, and return what it answers.
@@ -325,7 +341,7 @@ class RequestHandler:
             wanted = FindLastPut(producer)
             found = await self.actor.call(route.writer, wanted, timeout_s=self._put_timeout_s)
             if found is MOVED:
-                await self.ask_registry(EnsureWriter(topic))
+                await self.ask_registry(EnsureWriter(topic, may_create=False))
             return found
 
         found: LastPut | None = await until_answered(self.actor, self.routes, topic, ask)
@@ -378,16 +394,19 @@ class RequestHandler:
         Raises:
             InvalidTopicName, PropertyMismatch: nobody can put anything onto it.
             StorageError: the topic cannot be served.
+            NotAuthorized: the right to read it was taken back.
         """
         await self.recover(topic)
         if self.routes.get(topic) is None:
             folder_name(topic, self.routes.names)
         actor = self.actor
         deadline_s = actor.monotonic_s() + timeout_s
+        needs = [Need.of_topic("read", topic)]
         while True:
             slice_s = max(0.0, min(deadline_s - actor.monotonic_s(), WAIT_SLICE_S))
             if self.routes.is_closing:
                 slice_s = 0.0  # who asks only now would be waited for
+            check(self.rights, needs)  # a grant may have been taken back meanwhile
             if await self._wait_a_while(topic, pointer, slice_s):
                 return True
             if actor.monotonic_s() >= deadline_s or self.routes.is_closing:

@@ -15,7 +15,7 @@ from poe.broker.registry.topic_registry import AdoptTopic, AlterTopic, CreateTop
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.groups import GROUPS, ForgetUnits
-from poe.broker.requests.listing import Page, SegmentRows, describe, page_of, pages
+from poe.broker.requests.listing import Page, SegmentRows, describe, may_tell, page_of, pages
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import PoeError, ReservedTopic, StorageError, UnknownTopic
 from poe.storage import POINTER_MAX, TopicDescriptions
@@ -84,7 +84,7 @@ async def topic_list(handler: RequestHandler, arguments: Arguments) -> dict[byte
             for name in names:
                 if len(told) >= count:
                     return told
-                if are_all or not is_reserved(name):
+                if (are_all or not is_reserved(name)) and may_tell(handler.rights, name):
                     told[name] = _row(_properties(handler, name), name)
     return told
 

@@ -1,0 +1,1 @@
+"""Who may do what at this node: at the moment, and of the connection that asks."""

@@ -1,0 +1,79 @@
+"""What a request needs, and what whoever sends it may do.
+
+A need names no more than the request itself does, so that whether it is met tells nothing of what
+there is. Requests of the node's own process may do everything: it is the node.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
+
+from poe.errors import NotAuthorized
+from poe.security.policy import GROUP, NODE, TOPIC, resource_text
+
+ANYTHING: Final = b"\0"
+"""In the name of a need: whatever may follow. No topic and no grant has it in its name, so that only
+a prefix covers it."""
+
+
+class Need(NamedTuple):
+    """One thing that must be allowed; see `poe.security.policy`."""
+
+    operation: str
+    kind: str
+    name: bytes = b""
+
+    @classmethod
+    def of_topic(cls, operation: str, name: bytes) -> "Need":
+        """Return what an operation on a topic needs."""
+        return cls(operation, TOPIC, name)
+
+    @classmethod
+    def of_group(cls, operation: str, name: bytes) -> "Need":
+        """Return what an operation on a group needs."""
+        return cls(operation, GROUP, name)
+
+    @classmethod
+    def of_node(cls, operation: str) -> "Need":
+        """Return what an operation on the node needs."""
+        return cls(operation, NODE)
+
+    @property
+    def refusal(self) -> NotAuthorized:
+        """Return the error for who may not."""
+        shown = self.name.replace(ANYTHING, b"*")
+        return NotAuthorized(self.operation, resource_text(self.kind, shown))
+
+
+class Rights(Protocol):
+    """What somebody may do, at the moment when they are asked."""
+
+    def may(self, need: Need) -> bool:
+        """Return whether a need is met."""
+        ...
+
+
+class _AllRights:
+    def may(self, need: Need) -> bool:
+        """Return that it is."""
+        del need
+        return True
+
+
+ALL_RIGHTS: Final[Rights] = _AllRights()
+"""Those of the node's own process."""
+
+
+def check(rights: Rights, needs: Iterable[Need]) -> None:
+    """Refuse what is not allowed. Later needs are not even made once one is not met.
+
+    Raises:
+        NotAuthorized: names the first need that is not met.
+    """
+    refusal = first_refusal(rights, needs)
+    if refusal is not None:
+        raise refusal
+
+
+def first_refusal(rights: Rights, needs: Iterable[Need]) -> NotAuthorized | None:
+    """Return the error for the first need that is not met; None where all are."""
+    return next((each.refusal for each in needs if not rights.may(each)), None)
