@@ -1,23 +1,13 @@
 """A connection to servers that may be away for a while: killed, restarted, or overloaded."""
 
 import asyncio
-import logging
-import math
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from poe.client.async_socket import AsyncSocket, connect_to
 from poe.client.local_server import AnyServer, LocalServer
+from poe.client.patience import Patience
 from poe.errors import CallTimeout, ConnectFailed, ConnectionClosed, PoeError
-from poe.errors.delivery import OUTCOME_UNKNOWN
-
-_log = logging.getLogger(__name__)
-
-_WAIT_S = 0.1
-_WAIT_MAX_S = 5.0
-_JITTER = 0.2
-"""Share of each wait that is random: clients that were cut off together do not come together."""
 
 T = TypeVar("T")
 
@@ -61,8 +51,7 @@ class AsyncRetryingSocket:
         task = asyncio.current_task()
         assert task is not None
         cancels = task.cancelling()
-        wait_s = _WAIT_S
-        give_up_s: float | None = None
+        patience = Patience(self._timeout_s)
         while True:
             try:
                 return await self._attempt(request, extra_s)
@@ -70,18 +59,8 @@ class AsyncRetryingSocket:
                 # `gather` forgets that it was cancelled when one of its own has just failed.
                 if task.cancelling() > cancels:
                     raise asyncio.CancelledError from error
-                may_pass = isinstance(error, OUTCOME_UNKNOWN)
-                if not (may_pass or error.retriable) or self._timeout_s == 0:
-                    raise
-                if give_up_s is None:
-                    give_up_s = clock_s() + (self._timeout_s or math.inf)
-                    _log.warning("%s; trying again", error)
-                elif clock_s() >= give_up_s:
-                    raise
-            jittered_s = wait_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
-            # Waits grow, and the last one would last for much longer than it was allowed.
-            await asyncio.sleep(min(jittered_s, max(0.0, give_up_s - clock_s())))
-            wait_s = min(2 * wait_s, _WAIT_MAX_S)
+                pause_s = patience.wait_s(error, clock_s())
+            await asyncio.sleep(pause_s)
 
     async def close(self) -> None:
         """Close the connection, if there is one; the next call makes another."""
