@@ -11,7 +11,7 @@ from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -86,6 +86,7 @@ def gateway_command() -> Callable[..., ExitCode]:
         _parameter(each.name, kinds[each.name], texts.get(each.name, ""), each.default)
         for each in fields(GatewayOptions)
         if kinds[each.name] in {int, float, str, bool, tuple[str, ...]}
+        or get_origin(kinds[each.name]) is Literal
     )
     return with_parameters(gateway, "options", made)
 
@@ -94,6 +95,9 @@ def _parameter(name: str, kind: type, help_text: str, default: object) -> Parame
     flag = flag_of(name)
     if kind is bool:
         made = typer.Option(f"{flag}/--no-{flag.removeprefix('--')}", help=help_text)
+    elif get_origin(kind) is Literal:
+        made = typer.Option(flag, help=help_text, metavar="|".join(get_args(kind)))
+        kind = str
     elif kind == tuple[str, ...]:
         made = typer.Option(flag, help=f"{help_text}  [may be repeated]", metavar="TEXT,...")
         kind = list[str]

@@ -25,18 +25,22 @@ from poe.client.producer.async_producer import AsyncProducer
 from poe.client.producer.producer_options import ProducerOptions
 from poe.client.producer.topic_info import TopicInfo, Undelivered
 from poe.errors import PoeError, RequestRefused
+from poe.gateway.http.bearers import Bearers
 from poe.gateway.http.brokers import Brokers
+from poe.gateway.http.door import Denied, Door
 from poe.gateway.http.groups import GroupRoutes
 from poe.gateway.http.guard import Guard, preflight_headers
 from poe.gateway.http.health import HealthRoutes
 from poe.gateway.http.inflow import Inflow
+from poe.gateway.http.inquiry import Inquiry
 from poe.gateway.http.openapi import document
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.page import PAGE_HEADERS, page_of
 from poe.gateway.http.produce import ProduceRoutes
 from poe.gateway.http.properties import PropertyRoutes
 from poe.gateway.http.read import ReadRoutes
-from poe.gateway.http.reply import error_reply, json_reply
+from poe.gateway.http.reply import denied_reply, error_reply, json_reply
+from poe.gateway.http.routes import OPEN_PATHS, ROUTES, Handlers, Row
 
 _log = logging.getLogger("poe.gateway")
 _log.addFilter(LogLimit())  # clients can make hooks fail as often as they like
@@ -70,17 +74,26 @@ class Gateway:
         kafka = ProducerOptions.load(options.producer).kafka
         brokers = Brokers(options.broker, kafka, options.connect_timeout_s)
         self._guard = Guard(options.host, options.allowed_hosts, options.allowed_origins)
-        self._read, self._health = ReadRoutes(options, brokers), HealthRoutes(options, brokers)
+        self._inquiry = Inquiry(brokers, options.read_timeout_s)
+        has_bearers = options.authentication == "bearer"
+        self._door = Door(Bearers(self._inquiry) if has_bearers else None, OPEN_PATHS)
         inflow = Inflow(options)
-        self._produce = ProduceRoutes(options, brokers, inflow, self._running_producer)
-        self._groups = GroupRoutes(options, brokers, inflow)
-        self._properties = PropertyRoutes(options, brokers, inflow)
-        routes = self._routes(self._produce)
+        self._to = Handlers(
+            ProduceRoutes(options, brokers, inflow, self._door, self._running_producer),
+            ReadRoutes(options, brokers, self._door),
+            PropertyRoutes(options, brokers, inflow, self._door),
+            GroupRoutes(options, brokers, inflow, self._door),
+            HealthRoutes(options, brokers),
+            self._get_openapi,
+            self._get_docs,
+        )
+        routes = [self._route(each) for each in ROUTES]
         self._paths: dict[Any, str] = {each.endpoint: each.path for each in routes}
         self._application = Starlette(
             routes=routes,
             exception_handlers={
                 PoeError: self._on_error,
+                Denied: self._on_denied,
                 HTTPException: self._on_http_error,
                 Exception: self._on_bug,
             },
@@ -114,7 +127,8 @@ class Gateway:
 
     async def close(self) -> None:
         """Flush the producer within its `close_timeout_s`, and tell what was not delivered."""
-        self._produce.close()
+        self._to.produce.close()
+        await self._inquiry.close()
         self.undelivered = await self._running_producer().close()
         for each in self.undelivered:
             _log.error(
@@ -149,10 +163,14 @@ class Gateway:
             if granted is not None:
                 application = Response(status_code=HTTPStatus.NO_CONTENT)
                 application.raw_headers.extend(granted)
+            else:
+                self._door.enter(scope)
         except RequestRefused as error:
             application = error_reply(error, 0)
+        except Denied as denied:
+            application = denied_reply(denied)
         try:
-            await application(scope, receive, counted)
+            await application(scope, *self._door.metered(scope, receive, counted))
         finally:
             route = self._paths.get(scope.get("endpoint"), "other")
             _REQUESTS.labels(scope["method"], route, status).inc()
@@ -165,9 +183,9 @@ class Gateway:
 
     async def stop(self) -> None:
         """Let those go who follow or wait, and have /readyz send new clients elsewhere."""
-        self._health.is_stopping = True
-        self._groups.stop()
-        await self._read.stop()
+        self._to.health.is_stopping = True
+        self._to.groups.stop()
+        await self._to.read.stop()
 
     def _running_producer(self) -> AsyncProducer:
         assert self._producer is not None, "async with the gateway first"
@@ -177,8 +195,18 @@ class Gateway:
         assert isinstance(error, PoeError)
         return error_reply(error, self._options.retry_after_s)
 
-    async def _on_http_error(self, _request: Request, error: Exception) -> Response:
+    async def _on_denied(self, _request: Request, error: Exception) -> Response:
+        assert isinstance(error, Denied)
+        return denied_reply(error)
+
+    async def _on_http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        try:
+            await self._door.identify(request)
+        except Denied as denied:
+            return denied_reply(denied)
+        except RequestRefused as refused:
+            return error_reply(refused, self._options.retry_after_s)
         why = f"{error.detail}; see /openapi.json for what there is"
         reply = error_reply(RequestRefused(error.status_code, why), 0)
         reply.headers.update(error.headers or {})
@@ -188,46 +216,9 @@ class Gateway:
         why = "the gateway has failed at this; its log tells more"
         return error_reply(RequestRefused(HTTPStatus.INTERNAL_SERVER_ERROR, why), 0)
 
-    def _routes(self, produce: ProduceRoutes) -> list[Route]:
-        groups, member = self._groups, "/groups/{group}/members/{member}"
-        posts = {
-            "/async/{topic}": produce.post_async,
-            "/batch/async/{topic}": produce.post_batch_async,
-            "/sync/{topic}": produce.post_sync,
-            "/batch/sync/{topic}": produce.post_batch_sync,
-            "/groups/{group}/pause": groups.post_pause,
-            "/groups/{group}/resume": groups.post_resume,
-            "/groups/{group}/reset": groups.post_reset,
-            "/groups/{group}/members": groups.post_members,
-            f"{member}/heartbeat": groups.post_heartbeat,
-            f"{member}/read": groups.post_read,
-            f"{member}/commit": groups.post_commit,
-            f"{member}/lease": groups.post_lease,
-            f"{member}/acknowledge": groups.post_acknowledge,
-            f"{member}/extend": groups.post_extend,
-        }
-        gets = {
-            "/topics": self._read.get_topics,
-            "/topics/{topic}": self._read.get_messages,
-            "/groups": groups.get_groups,
-            "/groups/{group}/lag": groups.get_lag,
-            "/groups/{group}/positions": groups.get_positions,
-            "/healthz": self._health.get_healthz,
-            "/readyz": self._health.get_readyz,
-            "/metrics": self._health.get_metrics,
-            "/disco": self._health.get_disco,
-            "/openapi.json": self._get_openapi,
-            "/docs": self._get_docs,
-        }
-        path = "/topics/{topic}/properties"
-        return [
-            # One, so that who asks with another method is told all of these.
-            Route(path, self._properties.serve, methods=["GET", "PATCH", "PUT"]),
-            Route("/groups/{group}", groups.at_group, methods=["GET", "PUT", "DELETE"]),
-            Route(member, groups.at_member, methods=["DELETE"]),
-            *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
-            *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
-        ]
+    def _route(self, row: Row) -> Route:
+        endpoint = self._door.guarded(row.endpoint(self._to), row.needs)
+        return Route(row.path, endpoint, methods=list(row.needs))
 
     async def _get_openapi(self, _request: Request) -> Response:
         return json_reply(document(self._options))

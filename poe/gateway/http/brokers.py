@@ -105,16 +105,21 @@ class Brokers:
         if self.is_kafka:
             why = "groups are those of a server of Poe; this gateway is in front of Kafka"
             raise RequestRefused(HTTPStatus.NOT_IMPLEMENTED, why)
+        async with await self.connect(timeout_s) as connection:
+            yield connection
+
+    async def connect(self, timeout_s: float) -> AsyncSocket:
+        """Return a connection to the first that can be reached; it is the caller's to close.
+
+        Raises:
+            PoeError: none can be reached; it tells of the last one.
+        """
         error: PoeError | None = None
         for server in self._url.servers:
             try:
-                connection = await self._connect(server, timeout_s)
+                return await self._connect(server, timeout_s)
             except PoeError as failure:
                 error = failure
-                continue
-            async with connection:
-                yield connection
-            return
         assert error is not None, "a url has an address"
         raise error
 

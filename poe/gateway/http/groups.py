@@ -28,23 +28,35 @@ from urllib.parse import unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from poe.broker.access.rights import Need
+from poe.broker.requests.needs import needs_of
 from poe.client import AsyncSocket
 from poe.client.consumer.poe_source import PartitionReader
 from poe.client.consumer.source import ConsumerOptions, ConsumerStatistics, Fetched
 from poe.client.url import parse_url
-from poe.errors import GroupFull, GroupPaused, InvalidEnvelope, LeaseLost, RequestRefused
+from poe.errors import (
+    GroupFull,
+    GroupPaused,
+    InvalidEnvelope,
+    LeaseLost,
+    RequestRefused,
+    UnknownGroup,
+)
 from poe.gateway.http import group_fields as field
 from poe.gateway.http.brokers import Brokers
+from poe.gateway.http.door import Door
 from poe.gateway.http.group_fields import Field, fields_of, member_of, name_text, refuse, told_of
 from poe.gateway.http.inflow import Inflow
+from poe.gateway.http.inquiry import TTL_MAX_S
 from poe.gateway.http.options import DOWN_WAIT_S, GatewayOptions
 from poe.gateway.http.parameters import parameters_of
 from poe.gateway.http.read import COUNT_DEFAULT
 from poe.gateway.http.record import record_of, text_member
 from poe.gateway.http.reply import json_reply
-from poe.protocol import envelope
+from poe.protocol import ControlRequest, envelope
 from poe.protocol.leases import MEMBER_BYTES, LeaseReply, LeaseRequest
 from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
+from poe.security.policy import GROUP
 
 WAIT_MAX_S: Final = 60.0
 """How long a client may have the gateway wait for messages."""
@@ -63,14 +75,18 @@ _READ_BATCHES = 10  # a fetch is of so many batches
 class GroupRoutes:
     """Turns requests into what a broker is asked of its groups; belongs to one event loop."""
 
-    def __init__(self, options: GatewayOptions, brokers: Brokers, inflow: Inflow) -> None:
+    def __init__(
+        self, options: GatewayOptions, brokers: Brokers, inflow: Inflow, door: Door
+    ) -> None:
         self._options = options
         self._brokers = brokers
         self._inflow = inflow
+        self._door = door
         self._servers = parse_url(options.broker).servers
         self._count = field.whole(1, options.read_count_max)
         self._waiting: set[asyncio.Task[Any]] = set()
         self._envelopes: dict[bytes, tuple[bool, float]] = {}
+        self._topics: dict[str, tuple[list[bytes], float]] = {}
 
     def stop(self) -> None:
         """Let those go who wait for messages."""
@@ -82,7 +98,12 @@ class GroupRoutes:
     async def get_groups(self, request: Request) -> Response:
         """List the groups that there are."""
         parameters_of(request, set())
-        return json_reply({"groups": told_of(await self._ask("groups"))})
+        groups = await self._ask("groups")
+        names = [each["group"].encode() for each in groups]
+        known = set(await self._door.permitted(request, "describe", GROUP, names))
+        return json_reply(
+            {"groups": told_of([each for each in groups if each["group"].encode() in known])}
+        )
 
     async def at_group(self, request: Request) -> Response:
         """Describe a group, make it, or delete it."""
@@ -90,39 +111,39 @@ class GroupRoutes:
         if request.method == "PUT":
             fields = {"mode": field.text, "topics": field.names, "options": field.options}
             asked = await self._fields(request, fields, {"mode", "topics"})
-            made = await self._ask("group_create", group=group, **asked)
+            made = await self._ask_for(request, "group_create", group=group, **asked)
             return json_reply(told_of(made), HTTPStatus.CREATED)
         if request.method == "DELETE":
             force = parameters_of(request, {"force"}).get("force", "false")
             if force not in {"true", "false"}:
                 refuse(f"force {force!r:.100} is neither true nor false")
-            await self._ask("group_delete", group=group, force=force == "true")
+            await self._ask_for(request, "group_delete", group=group, force=force == "true")
             return json_reply({})
         parameters_of(request, set())
-        return json_reply(told_of(await self._ask("group", group=group)))
+        return json_reply(told_of(await self._ask_for(request, "group", group=group)))
 
     async def get_lag(self, request: Request) -> Response:
         """Return how far behind each unit is."""
         parameters_of(request, set())
-        lag = await self._ask("group_lag", group=_group(request))
+        lag = await self._ask_for(request, "group_lag", group=_group(request))
         return json_reply({"units": [{"unit": name_text(unit)} | lag[unit] for unit in lag]})
 
     async def get_positions(self, request: Request) -> Response:
         """Return how far a group of mode ordered is in each unit; null: it never had a position."""
         parameters_of(request, set())
-        positions = await self._ask("group_positions", group=_group(request))
+        positions = await self._ask_for(request, "group_positions", group=_group(request))
         return json_reply({"units": [_position(*each) for each in positions.items()]})
 
     async def post_pause(self, request: Request) -> Response:
         """Have nothing handed out from now on."""
         await self._fields(request, {}, set())
-        await self._ask("group_pause", group=_group(request))
+        await self._ask_for(request, "group_pause", group=_group(request))
         return json_reply({})
 
     async def post_resume(self, request: Request) -> Response:
         """Go on after a pause."""
         await self._fields(request, {}, set())
-        await self._ask("group_resume", group=_group(request))
+        await self._ask_for(request, "group_resume", group=_group(request))
         return json_reply({})
 
     async def post_reset(self, request: Request) -> Response:
@@ -140,7 +161,8 @@ class GroupRoutes:
         places += [{"time_us": asked.pop("time_us")}] if "time_us" in asked else []
         if len(places) != 1:
             refuse("the body says where to in other than one way; send to, time_us or positions")
-        moved = await self._ask("group_reset", group=_group(request), to=places[0], **asked)
+        group = _group(request)
+        moved = await self._ask_for(request, "group_reset", group=group, to=places[0], **asked)
         rows = [
             {"unit": name_text(unit), "old": old, "new": new, "messages": messages}
             for unit, (old, new, messages) in moved.items()
@@ -161,21 +183,21 @@ class GroupRoutes:
         }
         asked = await self._fields(request, fields, set())
         asked.setdefault("member", os.urandom(MEMBER_BYTES))
-        joined = await self._ask("group_join", group=_group(request), **asked)
+        joined = await self._ask_for(request, "group_join", group=_group(request), **asked)
         del joined["granted"]  # who has no place of a unit yet is told it by a read
         return json_reply({"member": asked["member"].hex()} | told_of(joined))
 
     async def at_member(self, request: Request) -> Response:
         """Leave: what the member had is free at once."""
         parameters_of(request, set())
-        await self._ask("group_leave", **_member(request))
+        await self._ask_for(request, "group_leave", **_member(request))
         return json_reply({})
 
     async def post_heartbeat(self, request: Request) -> Response:
         """Count a sign of life; tell what the member may own, and what it is to give up."""
         fields = {"generation": field.whole(0, field.U32_MAX), "owned": field.names}
         asked = {"generation": 0, "owned": []} | await self._fields(request, fields, set())
-        told = await self._ask("group_heartbeat", **_member(request), **asked)
+        told = await self._ask_for(request, "group_heartbeat", **_member(request), **asked)
         del told["granted"]
         return json_reply(told_of(told))
 
@@ -188,13 +210,15 @@ class GroupRoutes:
             "wait_s": field.seconds(WAIT_MAX_S),
         }
         asked = await self._fields(request, fields, set())
-        return await self._while_wanted(request, self._read(_member(request), **asked))
+        named = _member(request)
+        await self._check(request, ControlRequest("group_heartbeat", 0, named))
+        return await self._while_wanted(request, self._read(named, **asked))
 
     async def post_commit(self, request: Request) -> Response:
         """Keep how far a member is; units that are not told are not its own any more."""
         fields = {"generation": field.whole(0, field.U32_MAX), "positions": field.positions}
         asked = await self._fields(request, fields, {"generation", "positions"})
-        taken = await self._ask("group_commit", **_member(request), **asked)
+        taken = await self._ask_for(request, "group_commit", **_member(request), **asked)
         return json_reply({"units": [_place(*each) for each in taken.items()]})
 
     async def post_lease(self, request: Request) -> Response:
@@ -207,6 +231,7 @@ class GroupRoutes:
         }
         asked = {"limit": COUNT_DEFAULT} | await self._fields(request, fields, set())
         wanted = LeaseRequest(**_member(request), bytes_max=_READ_BYTES, **asked)
+        await self._check(request, wanted)
         return await self._while_wanted(request, self._lease(wanted))
 
     async def post_acknowledge(self, request: Request) -> Response:
@@ -214,6 +239,7 @@ class GroupRoutes:
         fields: Mapping[str, Field] = {"done": field.done, "failed": field.failed}
         asked = await self._fields(request, fields, set())
         told = LeaseRequest(**_member(request), limit=0, bytes_max=0, **asked)
+        await self._check(request, told)
         async with self._brokers.connection(self._options.read_timeout_s) as connection:
             reply = await connection.lease(told)
         leases = {each.lease for each in told.done} | {each.lease for each in told.failed}
@@ -224,7 +250,7 @@ class GroupRoutes:
         fields = {"leases": field.leases, "seconds": field.seconds(EXTEND_MAX_S)}
         asked = await self._fields(request, fields, {"leases", "seconds"})
         named = _member(request)
-        lost = await self._ask("group_extend", **named, **asked)
+        lost = await self._ask_for(request, "group_extend", **named, **asked)
         return _lost(named["group"], set(asked["leases"]), lost)
 
     # ---- messages -------------------------------------------------------------------------------
@@ -331,27 +357,67 @@ class GroupRoutes:
         """Return what work comes to; it ends when the client is gone, or the gateway stops.
 
         Raises:
+            Denied: it ends since the client may not read the group any more.
             RequestRefused: the gateway stops.
         """
         task = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(_gone(request))
+        read = Need.of_group("read", _group(request).encode())
+        denied = asyncio.ensure_future(self._door.until_denied(request, read))
         self._waiting.add(task)
         try:
-            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, gone, denied}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 task.cancel()
+                if denied.done():
+                    raise denied.result()
             return await task
         except asyncio.CancelledError:
             why = "the gateway stops; ask another one, or retry later"
             raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why) from None
         finally:
             self._waiting.discard(task)
-            task.cancel()
-            gone.cancel()
+            for each in (task, gone, denied):
+                each.cancel()
+
+    async def _ask_for(self, request: Request, op: str, **arguments: Any) -> Any:  # noqa: ANN401 - as the op answers
+        """Ask what the client may ask."""
+        await self._check(request, ControlRequest(op, 0, arguments))
+        return await self._ask(op, **arguments)
 
     async def _ask(self, op: str, **arguments: Any) -> Any:  # noqa: ANN401 - as the op answers
         async with self._brokers.connection(self._options.read_timeout_s) as connection:
             return await connection.control(op, **arguments)
+
+    async def _check(self, request: Request, asked: ControlRequest | LeaseRequest) -> None:
+        """Let those pass who meet the needs that the broker would have of them.
+
+        Raises:
+            Denied: the client does not.
+        """
+        if not self._door.is_guarded:
+            return
+        group = _group(request)
+        topics = await self._topics_of(group)
+        await self._door.require(request, needs_of(asked, lambda _: topics or ()))
+        makes = isinstance(asked, ControlRequest) and "mode" in asked.arguments
+        if makes and topics is None:
+            await self._door.require(request, [Need.of_group("create", group.encode())])
+
+    async def _topics_of(self, group: str) -> list[bytes] | None:
+        """Return the topics of a group; None where there is no such group."""
+        topics, until_s = self._topics.get(group, ([], 0.0))
+        now_s = time.monotonic()
+        if now_s < until_s:
+            return topics
+        try:
+            topics = list((await self._ask("group", group=group))["topics"])
+        except UnknownGroup:
+            return None
+        if len(self._topics) >= _TOPICS_MAX:
+            self._topics.clear()
+        self._topics[group] = topics, now_s + TTL_MAX_S
+        return topics
 
     async def _fields(
         self, request: Request, fields: Mapping[str, Field], required: set[str]

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from poe.broker.connection.listen_address import ListenAddress
+from poe.client.url import parse_url
 from poe.errors import OptionError
 from poe.gateway.http.edit import Edit
 from poe.gateway.http.guard import allowed_host, allowed_origin
@@ -38,6 +39,9 @@ class GatewayOptions:
 
     port: Annotated[int, Range(0, 65535)] = 8000
     """0 takes any free port."""
+
+    authentication: Literal["none", "bearer"] = "none"
+    """none, or bearer: each request needs a token, and the broker says what its owner may."""
 
     insecure: bool = False
     """Allow an address that others can reach."""
@@ -111,6 +115,9 @@ class GatewayOptions:
     def __post_init__(self) -> None:
         """Reject what would open the gateway to others by accident, and numbers that bound none."""
         check_options(self)
+        if self.authentication != "none" and parse_url(self.broker).scheme == "kafka":
+            allowed = "none in front of Kafka, which cannot say what a bearer may"
+            raise OptionError("authentication", self.authentication, allowed)
         if not self.insecure:
             self.address  # noqa: B018 - refuses one that others can reach
         for name, parse, allowed in _LISTS:

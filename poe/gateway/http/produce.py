@@ -22,6 +22,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.requests import Request
 from starlette.responses import Response
 
+from poe.broker.access.rights import Need
 from poe.client.producer.async_producer import AsyncProducer
 from poe.client.producer.delivery import Buffered, Delivery, Failed, Result, Sent
 from poe.client.producer.payload import Messages
@@ -29,8 +30,10 @@ from poe.client.producer.topic_info import TopicState
 from poe.errors import BrokerDown, RequestRefused
 from poe.gateway.http.body import messages_of, once, shown
 from poe.gateway.http.brokers import Brokers
+from poe.gateway.http.door import Door
 from poe.gateway.http.edit import Answer, EditHook, Post
 from poe.gateway.http.inflow import Inflow
+from poe.gateway.http.inquiry import TTL_MAX_S
 from poe.gateway.http.later import AT, DELAY, LaterPuts, due_of
 from poe.gateway.http.options import DOWN_WAIT_S, GatewayOptions
 from poe.gateway.http.reply import json_reply, told
@@ -50,6 +53,7 @@ class ProduceRoutes:
         options: GatewayOptions,
         brokers: Brokers,
         inflow: Inflow,
+        door: Door,
         producer: Callable[[], AsyncProducer],
     ) -> None:
         """Produce with what `producer` returns, which exists once the gateway has started."""
@@ -57,10 +61,13 @@ class ProduceRoutes:
         self._later = LaterPuts(options, brokers)
         self._producer = producer
         self._inflow = inflow
+        self._door, self._brokers = door, brokers
         edit = options.edit
         self._hook = None if edit is None else EditHook(edit, options.edit_timeout_s)
         self._is_proven: dict[bytes, bool] = {}
         """Of each topic that was posted to, whether something was delivered to it."""
+        self._known_until_s: dict[bytes, float] = {}
+        """Topics that there were lately."""
 
     def close(self) -> None:
         """Leave behind what the edit hook is still at."""
@@ -84,9 +91,10 @@ class ProduceRoutes:
         return await self._post(request, self._batch_sync)
 
     async def _post(self, request: Request, produce: Produce) -> Response:
+        topic = topic_of(request)
+        await self._check_may_make(request, topic)
         body = await self._inflow.receive(request)
         try:
-            topic = topic_of(request)
             asked = _asked(request)
             content_type = request.headers.get("content-type", "")
             content = content_type, body, asked.key, asked.headers, self._options.messages_max
@@ -103,13 +111,31 @@ class ProduceRoutes:
                 result = await self._hook.edited(post)
                 if isinstance(result, Answer):
                     return Response(result.body, result.status, media_type=result.content_type)
-                topic, messages = result.topic, result.messages
+                if result.topic != topic:
+                    topic = result.topic
+                    await self._door.require(request, [Need.of_topic("write", topic)])
+                    await self._check_may_make(request, topic)
+                messages = result.messages
             self._check_topic(topic)
             if asked.due_us is not None:
                 return await self._later.put(topic, messages, asked.due_us)
             return await produce(topic, messages)
         finally:
             self._inflow.release(len(body))
+
+    async def _check_may_make(self, request: Request, topic: bytes) -> None:
+        """Let those pass who may make the topic, and where there is one, everybody.
+
+        The gateway's own puts would make it, whoever they are for.
+        """
+        create, now_s = Need.of_topic("create", topic), time.monotonic()
+        if await self._door.meets(request, create) or self._known_until_s.get(topic, 0.0) > now_s:
+            return
+        if await self._brokers.find(topic, self._options.read_timeout_s) is None:
+            await self._door.require(request, [create])
+        if len(self._known_until_s) >= self._options.topics_max:
+            self._known_until_s.clear()
+        self._known_until_s[topic] = now_s + TTL_MAX_S
 
     def _check_topic(self, topic: bytes) -> None:
         """Have no client make the producer grow without end, topic by topic."""

@@ -21,6 +21,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from poe.broker.access.rights import Need
 from poe.client.consumer.async_consumer import AsyncConsumer
 from poe.client.consumer.source import Received, Start
 from poe.client.partition_topic import partition_topics
@@ -36,12 +37,14 @@ from poe.errors import (
 )
 from poe.gateway.http.body import RAW
 from poe.gateway.http.brokers import Brokers
+from poe.gateway.http.door import Door
 from poe.gateway.http.options import DOWN_WAIT_S, GatewayOptions
 from poe.gateway.http.parameters import parameters_of
 from poe.gateway.http.position import position_text, start_of
 from poe.gateway.http.produce import topic_of
 from poe.gateway.http.record import record_of, text_member
 from poe.gateway.http.reply import JSON, as_json, json_reply, told
+from poe.security.policy import TOPIC
 
 EVENTS = "text/event-stream"
 COUNT_DEFAULT = 100
@@ -59,9 +62,10 @@ _BEAT_S = 15.0
 class ReadRoutes:
     """Turns gets into reads of consumers; belongs to one event loop."""
 
-    def __init__(self, options: GatewayOptions, brokers: Brokers) -> None:
+    def __init__(self, options: GatewayOptions, brokers: Brokers, door: Door) -> None:
         self._options = options
         self._brokers = brokers
+        self._door = door
         self._producer_options = ProducerOptions.load(options.producer)
         self._followers: set[AsyncConsumer] = set()
         # librdkafka takes longer to say that it has found nobody, and tries by itself.
@@ -77,7 +81,8 @@ class ReadRoutes:
         """List the topics that there are."""
         parameters_of(request, set())
         topics = await self._brokers.topics(self._options.read_timeout_s)
-        return json_reply({"topics": [_topic(each) for each in topics]})
+        known = await self._door.permitted(request, "describe", TOPIC, topics)
+        return json_reply({"topics": [_topic(each) for each in known]})
 
     async def get_messages(self, request: Request) -> Response:
         """Return what follows a pointer, as the client accepts it."""
@@ -117,7 +122,7 @@ class ReadRoutes:
             raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why)
         await self._brokers.check()
         consumer = self._consumer(topic_of(request), start_of(text), _EVENTS_COUNT, follow=True)
-        events = self._events(consumer)
+        events = self._events(request, consumer)
         async with self._reading():
             # Before the status is sent: where it begins is known then, or that it cannot.
             first = await anext(events)
@@ -151,13 +156,17 @@ class ReadRoutes:
         if set(partitions).isdisjoint(await self._brokers.topics(timeout_s)):
             raise UnknownTopic(topic)
 
-    async def _events(self, consumer: AsyncConsumer) -> AsyncIterator[bytes]:
-        """Yield events until the gateway stops, or the consumer fails: that is the last one.
+    async def _events(self, request: Request, consumer: AsyncConsumer) -> AsyncIterator[bytes]:
+        """Yield events until the gateway stops, the consumer fails, or the client may not read.
+
+        An error is the last event.
 
         Raises:
             PoeError: with the first one, when reading cannot begin.
         """
         self._followers.add(consumer)
+        denied = list[PoeError]()
+        watch = asyncio.ensure_future(self._end_when_denied(request, consumer, denied))
         try:
             async with consumer:
                 # Without data it is no event, but a client that reconnects begins here.
@@ -167,11 +176,21 @@ class ReadRoutes:
                         messages = await consumer.receive(_BEAT_S)
                         yield _events_of(messages, await consumer.position()) or b": beat\n\n"
                 except ConsumerClosed:
-                    return
+                    for error in denied:
+                        yield _error_event(error)
                 except PoeError as error:
-                    yield b"event: error\ndata: " + as_json(told(error)) + b"\n\n"
+                    yield _error_event(error)
         finally:
+            watch.cancel()
             self._followers.discard(consumer)
+
+    async def _end_when_denied(
+        self, request: Request, consumer: AsyncConsumer, why: list[PoeError]
+    ) -> None:
+        """Close a consumer when its client may not read any more, and leave why."""
+        read = Need.of_topic("read", topic_of(request))
+        why.append((await self._door.until_denied(request, read)).error)
+        await consumer.close()
 
     def _consumer(
         self, topic: bytes, start: Start, batch: int, *, follow: bool = False
@@ -206,6 +225,10 @@ class ReadRoutes:
         except TimeoutError as error:
             why = f"the broker has not answered within {timeout_s:g} s; retry later"
             raise RequestRefused(HTTPStatus.GATEWAY_TIMEOUT, why) from error
+
+
+def _error_event(error: PoeError) -> bytes:
+    return b"event: error\ndata: " + as_json(told(error)) + b"\n\n"
 
 
 async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

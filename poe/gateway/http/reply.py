@@ -46,6 +46,7 @@ from poe.errors import (
     UnknownTopic,
 )
 from poe.errors.delivery import NEVER_SENT
+from poe.gateway.http.door import Denied
 
 JSON = "application/json"
 
@@ -96,6 +97,12 @@ def error_reply(error: PoeError, retry_after_s: int) -> Response:
     if status == HTTPStatus.UNSUPPORTED_MEDIA_TYPE:
         headers["Accept-Encoding"] = "gzip"
     return Response(as_json({"error": told(error)}), status, headers, JSON)
+
+
+def denied_reply(denied: Denied) -> Response:
+    """Return the reply to who may not."""
+    content = as_json({"error": told(denied.error)})
+    return Response(content, denied.status, denied.headers, JSON)
 
 
 def status_of(error: PoeError) -> int:
