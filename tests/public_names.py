@@ -17,6 +17,7 @@ PACKAGES = (
     "poe.storage",
     "poe.storage.slab_log",
     "poe.protocol",
+    "poe.security",
     "poe.client",
     "poe.broker",
     "poe.gateway.http",

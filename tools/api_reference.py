@@ -17,6 +17,7 @@ PACKAGES = (
     "poe",
     "poe.actors",
     "poe.client",
+    "poe.security",
     "poe.supervision",
     "poe.tables",
     "poe.testing",

@@ -49,6 +49,11 @@ def split_token(text: str) -> tuple[str, str] | None:
     return match[2], _digest(text)
 
 
+def hide_tokens(text: str) -> str:
+    """Return a text with only the ids of the tokens that are in it."""
+    return _TOKEN.sub(r"poe_\2_…", text)
+
+
 def _checksum(head: str) -> str:
     return f"{zlib.crc32(head.encode()):08x}"
 

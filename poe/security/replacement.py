@@ -1,0 +1,88 @@
+"""Put a file in place of another, anywhere on the disk.
+
+The files of a store have a layer of their own; what is here lies outside of stores.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Final, Protocol
+
+SUFFIX: Final = ".new"
+"""Of the file that is written, and then gets the name."""
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class Calls(Protocol):
+    """What is asked of the system: the module `os`, or in tests what dies at one of the calls."""
+
+    def open(self, path: str, flags: int, mode: int = ...) -> int:
+        """Open a file or a folder."""
+        ...
+
+    def write(self, fd: int, data: bytes, /) -> int:
+        """Write some of the data; return how much."""
+        ...
+
+    def fchmod(self, fd: int, mode: int) -> None:
+        """Give a file a mode."""
+        ...
+
+    def fchown(self, fd: int, uid: int, gid: int) -> None:
+        """Give a file an owner and a group."""
+        ...
+
+    def fsync(self, fd: int) -> None:
+        """Make a file, or the names in a folder, durable."""
+        ...
+
+    def rename(self, src: str, dst: str) -> None:
+        """Give a file another name, replacing what had it."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        ...
+
+
+def replace_file(path: str, content: bytes, calls: Calls = os) -> None:
+    """Give a file this content, so that at any time the old one is there, or the new one whole.
+
+    Mode and owner stay; a file that was not there is for its owner alone. A symbolic link stays,
+    and leads to the new file. Who is killed meanwhile may leave a file behind that ends with
+    `SUFFIX`, which the next to replace it removes; two at a time are kept apart by the caller.
+
+    Raises:
+        OSError: as reported by the system; nothing was replaced, unless the folder could not be
+            synced.
+    """
+    path = os.path.realpath(path)
+    with contextlib.suppress(FileNotFoundError):
+        calls.unlink(path + SUFFIX)
+    fd = calls.open(path + SUFFIX, _NEW, 0o600)
+    try:
+        _fill(fd, path, content, calls)
+        calls.rename(path + SUFFIX, path)
+    except OSError:
+        calls.unlink(path + SUFFIX)
+        raise
+    finally:
+        os.close(fd)
+    folder = calls.open(str(Path(path).parent), _FOLDER)
+    try:
+        calls.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _fill(fd: int, path: str, content: bytes, calls: Calls) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        old = Path(path).stat()
+        if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+            calls.fchown(fd, old.st_uid, old.st_gid)
+        calls.fchmod(fd, old.st_mode & 0o777)
+    while content:
+        content = content[calls.write(fd, content) :]
+    calls.fsync(fd)

@@ -1,0 +1,27 @@
+"""A small file that somebody else has written: read whole, with a limit, and without waiting."""
+
+import os
+import stat
+
+from poe.errors import SecurityFileError
+
+
+def read_small(path: str, bytes_max: int) -> tuple[bytes, int]:
+    """Return the content and the mode of a file of at most `bytes_max` bytes.
+
+    Raises:
+        SecurityFileError: there is none, it is no file, it is too large, or it cannot be read.
+    """
+    try:
+        # Without waiting: somebody may have put a pipe there.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            data = file.read(bytes_max + 1) if stat.S_ISREG(mode) else None
+    except (OSError, ValueError) as error:  # ValueError: a path with a null byte
+        why = f"cannot be read ({getattr(error, 'strerror', None) or error})"
+        raise SecurityFileError(path, None, why) from error
+    if data is None:
+        raise SecurityFileError(path, None, "is no file")
+    if len(data) > bytes_max:
+        raise SecurityFileError(path, None, f"has more than {bytes_max} bytes, which is the limit")
+    return data, mode

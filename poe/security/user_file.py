@@ -1,0 +1,272 @@
+"""Change the file of users and grants, and leave its comments and its order as they are.
+
+Whatever is changed, the file that results is read as a node reads it before it is written: no
+command makes a file that a node would refuse.
+"""
+
+import fcntl
+import os
+import tomllib
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from poe.errors import OptionError, SecurityFileError
+from poe.security.policy import Grant
+from poe.security.replacement import Calls, replace_file
+from poe.security.scram import ScramKeys
+from poe.security.security import Security, parse_security, read_text
+
+_EMPTY: Final = "version = 1\n"
+_Values = MutableMapping[str, Any]
+
+
+class UserFile:
+    """The text of a file of users and grants, while it is changed.
+
+    Raises:
+        SecurityFileError: on construction: the file is wrong, and has to be mended first.
+    """
+
+    def __init__(self, text: str, path: str) -> None:
+        self._path = path
+        self._text = text
+        self._security = parse_security(text, path)
+
+    @property
+    def text(self) -> str:
+        """The file as it is to be."""
+        return self._text
+
+    @property
+    def security(self) -> Security:
+        """What it says, with what was changed so far."""
+        return self._security
+
+    def add_user(self, name: str, keys: ScramKeys | None = None) -> None:
+        """Add a user; without keys, one that tokens or certificates have to be added to.
+
+        Raises:
+            OptionError: there is one, or none may be called so.
+        """
+        if self._security.users.find(name) is not None:
+            raise OptionError("user", name, f"a name that {self._path} does not have yet")
+        value = {} if keys is None else {"scram_sha_256": keys.text()}
+
+        def change(values: _Values) -> None:
+            values.setdefault("users", {})[name] = value
+
+        self._change(change)
+
+    def remove_user(self, name: str) -> None:
+        """Remove a user, and its name from all grants; a grant that is then nobody's goes, too.
+
+        Raises:
+            OptionError: there is none.
+        """
+        self._check_is_user(name)
+
+        def change(values: _Values) -> None:
+            _remove(values, "users", name)
+            for number in reversed(range(len(values.get("grants", [])))):
+                principals = values["grants"][number]["principals"]
+                if set(principals) == {name}:
+                    _remove(values, "grants", number)
+                while name in principals:
+                    principals.remove(name)
+
+        self._change(change)
+
+    def set_keys(self, name: str, *keys: ScramKeys) -> None:
+        """Have a user's passwords be those of the keys: one, or two while one replaces the other.
+
+        Raises:
+            OptionError: there is no such user.
+            SecurityFileError: too many keys, or two with different salts or iterations.
+        """
+        self._check_is_user(name)
+        texts = [each.text() for each in keys]
+
+        def change(values: _Values) -> None:
+            values["users"][name]["scram_sha_256"] = texts[0] if len(texts) == 1 else texts
+
+        self._change(change)
+
+    def add_token(
+        self, user: str, token_id: str, sha256: str, expires_s: float | None = None
+    ) -> None:
+        """Add a token to a user.
+
+        Args:
+            user: whose it is.
+            token_id: its public id, which no other token has.
+            sha256: as `make_token` returns it.
+            expires_s: seconds since the epoch, of which whole ones count; None: never.
+
+        Raises:
+            OptionError: there is no such user.
+            SecurityFileError: there is a token of this id.
+        """
+        self._check_is_user(user)
+        value: dict[str, Any] = {"id": token_id, "sha256": sha256}
+        if expires_s is not None:
+            value["expires"] = datetime.fromtimestamp(int(expires_s), UTC)
+        self._change(lambda values: _append(values["users"][user], "tokens", value))
+
+    def remove_token(self, token_id: str) -> str:
+        """Remove a token, and return whose it was.
+
+        Raises:
+            OptionError: there is none of this id.
+        """
+        found = self._security.users.by_token(token_id)
+        if found is None:
+            raise OptionError("token", token_id, f"the id of a token that {self._path} has")
+        user, token = found
+        number = user.tokens.index(token)
+
+        def change(values: _Values) -> None:
+            _remove(values["users"][user.name], "tokens", number)
+            if not values["users"][user.name]:
+                # Named by its tokens alone so far.
+                values["users"][user.name] = {}
+
+        self._change(change)
+        return user.name
+
+    def add_certificate(self, user: str, name: str) -> None:
+        """Have certificates of this alternative name be a user's: `URI:…` or `DNS:…`.
+
+        Raises:
+            OptionError: there is no such user.
+            SecurityFileError: no certificate can have it, or it is a user's.
+        """
+        self._check_is_user(user)
+        self._change(lambda values: _append(values["users"][user], "certificates", name))
+
+    def remove_certificate(self, name: str) -> str:
+        """Remove the name of a certificate, and return whose it was.
+
+        Raises:
+            OptionError: it is nobody's.
+        """
+        user = self._security.users.by_certificate([name])
+        if user is None:
+            raise OptionError("certificate", name, f"the name of one that {self._path} has")
+
+        def change(values: _Values) -> None:
+            names = values["users"][user.name]["certificates"]
+            _remove(values["users"][user.name], "certificates", names.index(name))
+
+        self._change(change)
+        return user.name
+
+    def add_grant(self, grant: Grant) -> None:
+        """Add a grant behind all others.
+
+        Raises:
+            OptionError: a name is no UTF-8, which the file has to be.
+        """
+        value = {key: _texts(key, names) for key, names in asdict(grant).items() if names}
+        self._change(lambda values: _append(values, "grants", value))
+
+    def remove_grant(self, number: int) -> None:
+        """Remove the grant at a place, from 0, as `Decision.grant` tells it.
+
+        Raises:
+            OptionError: there is none.
+        """
+        count = len(self._security.policy.grants)
+        if not 0 <= number < count:
+            raise OptionError("grant", number, f"the place of one of {count} grants, from 0")
+        self._change(lambda values: _remove(values, "grants", number))
+
+    def _check_is_user(self, name: str) -> None:
+        if self._security.users.find(name) is None:
+            raise OptionError("user", name, f"one that {self._path} has")
+
+    def _change(self, change: Callable[[_Values], None]) -> None:
+        """Change the text, unless it would then say anything else but what it should."""
+        expected = tomllib.loads(self._text)
+        change(expected)
+        try:
+            # A line that does not end would go on with what is added.
+            document = tomlkit.parse(self._text + "\n" * (not self._text.endswith("\n")))
+            change(document)
+            text = tomlkit.dumps(document)
+            is_as_expected = tomllib.loads(text) == expected
+        except (ValueError, TOMLKitError, RecursionError):
+            is_as_expected = False
+        if not is_as_expected:
+            why = "is laid out in a way that only a person can change; edit it by hand"
+            raise SecurityFileError(self._path, None, why)
+        self._security = parse_security(text, self._path)
+        self._text = text
+
+
+@contextmanager
+def changed_users(path: str | os.PathLike[str], calls: Calls = os) -> Iterator[UserFile]:
+    """Yield a file of users to be changed.
+
+        with changed_users(path) as users:
+            users.add_user("alice")
+
+    One that is not there is made, for its owner alone. What is changed is written at the end of
+    the block, whole, or not at all when the block raises or the process is killed. Others who
+    change it wait for the end of the block, so nobody is asked for anything in it.
+
+    Raises:
+        SecurityFileError: the file is wrong, and has to be mended first; or it cannot be written.
+        OptionError: what is to be changed cannot be; the file stays as it was.
+    """
+    name = os.path.realpath(path)
+    with _locked_folder(str(Path(name).parent)):
+        before = read_text(name)[0] if os.path.lexists(name) else ""
+        file = UserFile(before or _EMPTY, name)
+        yield file
+        if file.text != before:
+            try:
+                replace_file(name, file.text.encode(), calls)
+            except OSError as error:
+                why = f"cannot be written ({error.strerror})"
+                raise SecurityFileError(name, None, why) from error
+
+
+@contextmanager
+def _locked_folder(path: str) -> Iterator[None]:
+    """Keep others who change a file there waiting; a lock that ends with its process."""
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise SecurityFileError(path, None, f"is no folder ({error.strerror})") from error
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _append(values: _Values, key: str, value: object) -> None:
+    if key in values:
+        values[key].append(value)
+    else:
+        values[key] = [value]
+
+
+def _remove(values: _Values, key: str, place: str | int) -> None:
+    del values[key][place]
+    if not values[key]:
+        del values[key]
+
+
+def _texts(key: str, names: tuple[str | bytes, ...]) -> list[str]:
+    try:
+        return [each.decode() if isinstance(each, bytes) else each for each in names]
+    except UnicodeDecodeError:
+        raise OptionError(key, names, "names that are UTF-8, or their beginnings") from None
