@@ -101,8 +101,7 @@ def run(  # noqa: PLR0913 - the options of a command
             pipeline,
             RunOptions(
                 master=master,
-                host=endpoint.host,
-                port=endpoint.port,
+                server={"host": endpoint.host, "port": str(endpoint.port)},
                 available_now=available_now,
                 config=config,
                 on_look=on_look,

@@ -80,7 +80,7 @@ def check_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -
 
 def connect(options: WriteOptions) -> RetryingSocket:
     """Return what calls the server."""
-    return RetryingSocket(options.host, options.port, options.retry_timeout)
+    return RetryingSocket(options.server, options.retry_timeout)
 
 
 def ranges_of(messages: list[WriterCommitMessage | None]) -> list[StagedRange]:

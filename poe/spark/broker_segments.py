@@ -10,6 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from poe.protocol import IndexedRecords, Removed, Socket, Span
+from poe.protocol.server import Server
 from poe.spark.arrow_batches import ArrowBatches, Place
 from poe.spark.planning import NO_LIMIT, SegmentRange, names_of
 from poe.spark.retrying_socket import RetryingSocket
@@ -20,8 +21,8 @@ from poe.topic_properties import partition_of
 class BrokerSegments:
     """The topics of one server, see `Segments`; connects when it is first asked."""
 
-    def __init__(self, host: str, port: int, *, retry_timeout_s: float, is_known: bool) -> None:
-        self._server = RetryingSocket(host, port, retry_timeout_s, is_known=is_known)
+    def __init__(self, server: Server, *, retry_timeout_s: float, is_known: bool) -> None:
+        self._server = RetryingSocket(server, retry_timeout_s, is_known=is_known)
 
     def topics(self) -> list[str]:
         """Return the names of all topics."""

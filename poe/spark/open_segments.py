@@ -4,6 +4,7 @@ from poe.spark.broker_segments import BrokerSegments
 from poe.spark.folder_segments import FolderSegments
 from poe.spark.read_options import ReadOptions
 from poe.spark.segments import Segments
+from poe.spark.server_options import DEFAULT_SERVER
 
 
 def open_segments(options: ReadOptions, *, is_known: bool) -> Segments:
@@ -21,10 +22,9 @@ def open_segments(options: ReadOptions, *, is_known: bool) -> Segments:
     stored: Segments | None = None
     if options.path is not None:
         stored = FolderSegments(options.path)
-    elif options.archive is None or options.host is not None or options.port is not None:
+    elif options.archive is None or options.server is not None:
         stored = BrokerSegments(
-            options.host or "127.0.0.1",
-            options.port or 5555,
+            options.server or DEFAULT_SERVER,
             retry_timeout_s=options.retry_timeout,
             is_known=is_known,
         )

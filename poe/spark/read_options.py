@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Self
 
 from poe.errors import OptionError
-from poe.spark import option_text
+from poe.protocol.server import Server
+from poe.spark import option_text, server_options
+from poe.spark.server_options import take_server
 from poe.storage import POINTER_MAX
 from poe.topic_properties import partition_of
 
@@ -32,11 +34,8 @@ class ReadOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    host: str | None = None
-    """Of the server; 127.0.0.1 where there is no `path`."""
-
-    port: int | None = None
-    """Of the server; 5555 where there is no `path`."""
+    server: Server | None = None
+    """Who is asked; None: the one of this machine, where there is neither `path` nor `archive`."""
 
     path: str | None = None
     """A server's base folder: its files are read, the server is not asked."""
@@ -93,8 +92,8 @@ class ReadOptions:
             raise OptionError("topic", ", ".join(given) or None, allowed)
         if self.counts and self.filter_pushdown:
             raise OptionError("counts", "true", "either counts or filterPushdown")
-        if self.path is not None and (self.host is not None or self.port is not None):
-            raise OptionError("path", self.path, "either host and port, or path")
+        if self.path is not None and self.server is not None:
+            raise OptionError("path", self.path, "either the options of a server, or path")
 
     @classmethod
     def parse(cls, options: Mapping[str, str], mode: Literal["batch", "stream"]) -> Self:
@@ -112,7 +111,8 @@ class ReadOptions:
             for name, parser in PARSERS.items()
             if not any(name in only and mode != kind for kind, only in _MODES.items())
         }
-        return cls(**option_text.parse(options, parsers))
+        values = option_text.parse(options, parsers)
+        return cls(server=take_server(values), **values)
 
     def selects(self, topic: str) -> bool:
         """Return whether a topic is to be read."""
@@ -173,8 +173,7 @@ def _before(name: str, text: str) -> int:
 
 
 PARSERS: Final[option_text.Parsers] = {
-    "host": ("host", option_text.any_text),
-    "port": ("port", option_text.number(1, 65535)),
+    **server_options.PARSERS,
     "path": ("path", option_text.any_text),
     "archive": ("archive", option_text.any_text),
     "topic": ("topic", option_text.any_text),

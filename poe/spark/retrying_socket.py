@@ -7,6 +7,7 @@ from typing import Self, TypeVar
 from poe.client.patience import Patience
 from poe.errors import PoeError
 from poe.protocol import Socket, socket
+from poe.protocol.server import Server
 
 _CALL_TIMEOUT_S = 60.0
 """A server that runs answers long before; a connection to one that was unplugged never ends."""
@@ -21,18 +22,16 @@ class RetryingSocket:
     it. It connects with the first call.
     """
 
-    def __init__(self, host: str, port: int, patience_s: float, *, is_known: bool = True) -> None:
+    def __init__(self, server: Server, patience_s: float, *, is_known: bool = True) -> None:
         """Begin without a connection.
 
         Args:
-            host: name or address of the server.
-            port: its TCP port.
+            server: where it listens.
             patience_s: how long each call goes on after the first failure.
             is_known: whether it was there before; until one that was not has answered, a failure
                 is an error at once.
         """
-        self._host = host
-        self._port = port
+        self._server = server
         self._patience_s = patience_s
         self._patience = Patience(patience_s if is_known else 0.0)
         self._socket: Socket | None = None
@@ -82,5 +81,5 @@ class RetryingSocket:
 
     def _connected(self) -> Socket:
         if self._socket is None or not self._socket.is_usable:
-            self._socket = socket(self._host, self._port, timeout_s=_CALL_TIMEOUT_S)
+            self._socket = socket(self._server.host, self._server.port, timeout_s=_CALL_TIMEOUT_S)
         return self._socket

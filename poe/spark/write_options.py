@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from poe.errors import OptionError
-from poe.spark import option_text
+from poe.protocol.server import Server
+from poe.spark import option_text, server_options
+from poe.spark.server_options import DEFAULT_SERVER, take_server
 
 _EPOCH_MAX = 2**32 - 1
 
@@ -18,8 +20,7 @@ class WriteOptions:
         OptionError: on construction, naming the option and what is allowed.
     """
 
-    host: str = "127.0.0.1"
-    port: int = 5555
+    server: Server = DEFAULT_SERVER
 
     topic: str | None = None
     """Where all rows go; None: each row tells, in its column `topic`."""
@@ -58,12 +59,12 @@ class WriteOptions:
         Raises:
             OptionError: an unknown name, or a value that is not allowed.
         """
-        return cls(**option_text.parse(options, PARSERS))
+        values = option_text.parse(options, PARSERS)
+        return cls(server=take_server(values) or DEFAULT_SERVER, **values)
 
 
 PARSERS: Final[option_text.Parsers] = {
-    "host": ("host", option_text.any_text),
-    "port": ("port", option_text.number(1, 65535)),
+    **server_options.PARSERS,
     "topic": ("topic", option_text.any_text),
     "producerId": ("producer_id", option_text.any_text),
     "epoch": ("epoch", option_text.number(0, _EPOCH_MAX)),

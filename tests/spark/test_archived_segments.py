@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from poe import Node
 from poe.errors import DataLost, ReadFailed, UnknownTopic
 from poe.protocol import Span
+from poe.protocol.server import Server
 from poe.spark.archive import archive_topics
 from poe.spark.archived_segments import ArchivedSegments, cut, not_archived, span_of
 from poe.spark.arrow_batches import ArrowBatches
@@ -187,7 +188,8 @@ def test_a_server_is_archived_and_read_together_with_its_archive(tmp_path):
         for start in (0, 10, 20):
             node.put_many(TOPIC, [b"%d" % n for n in range(start, start + 10)])
             wait_until(partial(has_segments, node, start // 10 + 2), 20)
-        open_segments = partial(BrokerSegments, host, port, retry_timeout_s=1.0, is_known=False)
+        server = Server(host, port)
+        open_segments = partial(BrokerSegments, server, retry_timeout_s=1.0, is_known=False)
         outcomes = archive_topics(open_segments, [TOPIC], archive_dir, in_a_loop)
         assert [(each.count, each.failure) for each in outcomes] == [(10, "")] * 3
         node.put_many(TOPIC, [b"30", b"31"])

@@ -3,6 +3,7 @@
 import pytest
 
 from poe.errors import OptionError, UnknownOption
+from poe.protocol.server import Server
 from poe.spark.read_options import ReadOptions
 from poe.storage import POINTER_MAX
 from tests.spark.sources import data_source
@@ -20,7 +21,7 @@ def topics(**options):
 
 def test_names_have_no_case_and_values_have_types():
     options = parse(HOST="h", port="77", includesegment="True", targetPartitionBytes="9")
-    assert (options.host, options.port) == ("h", 77)
+    assert options.server == Server("h", 77)
     assert options.include_segment is True
     assert options.target_partition_bytes == 9
     assert parse() == ReadOptions(topic="t")
@@ -88,7 +89,7 @@ def test_a_time_begins_with_its_own_messages_and_ends_before_them():
 
 
 def test_a_server_and_a_path_exclude_each_other():
-    with pytest.raises(OptionError, match="either host and port, or path"):
+    with pytest.raises(OptionError, match="either the options of a server, or path"):
         parse(path="/data", port="5555")
 
 

@@ -5,6 +5,7 @@ import pytest
 from poe import Node
 from poe.errors import ConnectFailed, InvalidTopicName
 from poe.protocol import Socket
+from poe.protocol.server import Server
 from poe.spark.retrying_socket import RetryingSocket
 from tests.broker.nodes import address
 
@@ -14,14 +15,14 @@ pytestmark = pytest.mark.spark
 def test_call_is_made_again_on_a_new_connection(tmp_path):
     with Node(dir=tmp_path, port=0) as node:
         host, port = address(node)
-        server = RetryingSocket(host, port, 10.0)
+        server = RetryingSocket(Server(host, port), 10.0)
         server.call(Socket.write, b"t", [b"m"])
     with Node(dir=tmp_path, port=port), server:
         assert [message for _, message in server.call(Socket.read, b"t", 0, 1)] == [b"m"]
 
 
 def test_refusal_is_raised_at_once(tmp_path):
-    with Node(dir=tmp_path, port=0) as node, RetryingSocket(*address(node), 1e9) as server:
+    with Node(dir=tmp_path, port=0) as node, RetryingSocket(Server(*address(node)), 1e9) as server:
         with pytest.raises(InvalidTopicName):
             server.call(Socket.write, b"no/good", [b"m"])
         assert server.call(Socket.topics) == []
@@ -30,5 +31,5 @@ def test_refusal_is_raised_at_once(tmp_path):
 def test_patience_ends(tmp_path):
     with Node(dir=tmp_path, port=0) as node:
         where = address(node)
-    with RetryingSocket(*where, 0.0) as server, pytest.raises(ConnectFailed):
+    with RetryingSocket(Server(*where), 0.0) as server, pytest.raises(ConnectFailed):
         server.call(Socket.topics)

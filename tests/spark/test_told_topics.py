@@ -8,6 +8,7 @@ import pytest
 from poe.errors import InvalidEnvelope, RowsRefused, UnknownTopic
 from poe.protocol import JoinedBatch
 from poe.protocol.envelope import decode, encode
+from poe.protocol.server import Server
 from poe.spark.arrow_batches import Place
 from poe.spark.broker_segments import BrokerSegments
 from poe.spark.put_batches import put_batches
@@ -60,7 +61,7 @@ def test_what_is_no_envelope_is_told_where_there_should_be_one(topics):
 def test_a_server_tells_partition_and_envelope_too(node):
     node.create_topic("t", partitions=2, envelope=True)
     host, port = node.address
-    with closing(BrokerSegments(host, port, retry_timeout_s=5, is_known=True)) as segments:
+    with closing(BrokerSegments(Server(host, port), retry_timeout_s=5, is_known=True)) as segments:
         assert segments.place("t-1") == Place(1, has_envelopes=True, topic="t")
         assert segments.place("t-2") == Place()
         assert segments.place("other") == Place()
@@ -100,7 +101,7 @@ def test_rows_go_to_all_partitions_and_into_envelopes(node):
     node.create_topic("t", partitions=2, envelope=True)
     node.create_topic("one")
     host, port = node.address
-    with RetryingSocket(host, port, 5.0) as server:
+    with RetryingSocket(Server(host, port), 5.0) as server:
         batch = JoinedBatch(b"\0\0\0\1a\0\0\0\2bc", 2)
         puts = list(Targets(server).of([(b"t", batch)] * 4 + [(b"one", batch), (b"new", batch)]))
     assert {topic for topic, _ in puts[:4]} == {b"t-0", b"t-1"}

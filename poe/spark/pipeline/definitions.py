@@ -17,7 +17,7 @@ from poe.spark.read_options import ReadOptions
 from poe.spark.write_options import WriteOptions
 
 Function: TypeAlias = Callable[..., Any]
-Options: TypeAlias = Mapping[str, object]
+Options: TypeAlias = Mapping[str, str]
 Kind = TypeVar("Kind")
 
 AVAILABLE_NOW: Final = "availableNow"
@@ -116,8 +116,9 @@ class Source:
             problem = "names no topic; use topic, or options.topics or options.topicPattern"
             raise InvalidPipeline(place, problem)
         if self.format == TOPIC_FORMAT:
-            with _placed(self, place):
-                ReadOptions.parse(_all_options(self), "stream")
+            own = _own_options(self)
+            with placed({place: own, f"{place}.options": self.options}):
+                ReadOptions.parse({**self.options, **own}, "stream")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,8 +190,9 @@ class Sink:
         if self.path is not None and self.format is None:
             raise InvalidPipeline(place=f"{place}.path", problem="goes with format only")
         if self.topic is not None or self.format == TOPIC_FORMAT:
-            with _placed(self, place):
-                WriteOptions.parse(_all_options(self)).check_stream()
+            own = _own_options(self)
+            with placed({place: own, f"{place}.options": self.options}):
+                WriteOptions.parse({**self.options, **own}).check_stream()
 
 
 def make(kind: type[Kind], place: str, values: Mapping[str, object]) -> Kind:
@@ -237,7 +239,7 @@ def _value(each: "Field[Any]", place: str, value: object) -> object:
         case Mapping() if kind is Parse:
             made = make(Parse, place, value)
         case Mapping() if kind == Options:
-            made = {key: _option(f"{place}.{key}", option) for key, option in value.items()}
+            made = option_texts(place, value)
         case _ if kind == Function and callable(value):
             made = value
     if made is None:
@@ -260,33 +262,48 @@ def _word(kind: Any) -> str:  # noqa: ANN401 - a type, or what stands for severa
     return str((get_origin(kind) or kind).__name__)
 
 
-def _option(place: str, value: object) -> str:
-    """Return an option as Spark wants it: as text."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise InvalidPipeline(place, f"is {value!r}; use text, a number, true or false")
+def option_texts(place: str, options: Mapping[str, object]) -> dict[str, str]:
+    """Return options as Spark wants them: as text.
+
+    Raises:
+        InvalidPipeline: a value is neither text nor a number, true or false.
+    """
+    texts = {}
+    for key, value in options.items():
+        if not isinstance(value, str | int | float):
+            problem = f"is {value!r}; use text, a number, true or false"
+            raise InvalidPipeline(place=f"{place}.{key}", problem=problem)
+        texts[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
 
 
-def _all_options(end: Source | Sink) -> dict[str, Any]:
-    """Return the options of a topic as they were written, in `options` and beside them."""
+def _own_options(end: Source | Sink) -> dict[str, str]:
+    """Return the options of a topic that stand beside `options`."""
     own = {"topic": end.topic, "path": end.path}
-    return {**end.options, **{key: text for key, text in own.items() if text is not None}}
+    return {key: text for key, text in own.items() if text is not None}
 
 
 @contextmanager
-def _placed(end: Source | Sink, place: str) -> Iterator[None]:
-    """Tell of a wrong option where it stands: beside `options`, or in them."""
+def placed(written: Mapping[str, Options]) -> Iterator[None]:
+    """Tell of a wrong option where it stands.
+
+    Args:
+        written: options by their places; what stands in none of them is told of the last one.
+
+    Raises:
+        InvalidPipeline: instead of an `OptionError`.
+    """
     try:
         yield
     except OptionError as error:
-        if error.key in {"topic", "path"} and getattr(end, error.key) is not None:
-            place = f"{place}.{error.key}"
-        else:
-            written = (key for key in end.options if key.lower() == error.key.lower())
-            place = f"{place}.options.{next(written, error.key)}"
+        found = (
+            f"{place}.{key}"
+            for place, options in written.items()
+            for key in options
+            if key.lower() == error.key.lower()
+        )
         problem = str(error).removeprefix(f"option {error.key!r} ")
+        place = next(found, f"{list(written)[-1]}.{error.key}")
         raise InvalidPipeline(place, problem) from error
 
 

@@ -5,7 +5,6 @@ pickled to executors by value: no executor can import a file that lies with the 
 """
 
 import importlib
-import os
 import re
 import runpy
 import sys
@@ -22,7 +21,8 @@ BUILDER: Final = "build"
 """Name of the function of a Python file that returns the pipeline, where none is there ready."""
 _MODULE: Final = "poe_pipeline_file"
 _TABLES: Final = ("sources", "steps", "sinks")
-_KEYS: Final = ("name", "checkpoint", "intensity", "period_s", "backoff_s", "config", "py_files")
+_TIMES: Final = ("intensity", "period_s", "backoff_s")
+_KEYS: Final = ("name", "checkpoint", *_TIMES, "server", "config", "py_files")
 _ALL_KEYS: Final = (*_KEYS, *_TABLES)
 
 
@@ -46,14 +46,14 @@ def load_pipeline(path: Path) -> Pipeline:
         raise InvalidPipeline(str(path), "is no pipeline; use a file .toml or .py")
     try:
         pipeline = loaders[path.suffix](path, text)
+        pipeline.file = path
         pipeline.check()
     except InvalidPipeline as error:
         raise at_line(path, text, error) from error
     if pipeline.checkpoint is None:
         pipeline.checkpoint = str(path.with_suffix(".checkpoints"))
-    pipeline.checkpoint = resolve(path, pipeline.checkpoint)
-    pipeline.py_files = [resolve(path, each) for each in pipeline.py_files]
-    pipeline.file = path
+    pipeline.checkpoint = pipeline.located(pipeline.checkpoint)
+    pipeline.py_files = [pipeline.located(each) for each in pipeline.py_files]
     return pipeline
 
 
@@ -66,13 +66,6 @@ def at_line(path: Path, text: str, error: InvalidPipeline) -> InvalidPipeline:
     return InvalidPipeline(f"{where}: {error.place}", error.problem)
 
 
-def resolve(file: Path | None, location: str) -> str:
-    """Return a path beside the file where it is relative; a URL stays as it is."""
-    if file is None or "://" in location:
-        return location
-    return os.fspath(file.parent / location)
-
-
 def _load_toml(path: Path, text: str) -> Pipeline:
     try:
         content = tomllib.loads(text)
@@ -81,7 +74,7 @@ def _load_toml(path: Path, text: str) -> Pipeline:
     for key in content:
         if key not in _ALL_KEYS:
             raise InvalidPipeline(key, f"is not known; use {', '.join(_ALL_KEYS)}")
-    for key in ("config", *_TABLES):
+    for key in ("config", "server", *_TABLES):
         if not isinstance(content.get(key, {}), dict):
             raise InvalidPipeline(key, f"is {content[key]!r}; use a table: [{key}…]")
     keys = {key: content[key] for key in _KEYS if key in content}

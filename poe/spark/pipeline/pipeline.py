@@ -1,12 +1,14 @@
 """A pipeline: sources, steps and sinks by name, and how it is supervised."""
 
+import os
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
 from poe.errors import InvalidPipeline
-from poe.spark.pipeline.definitions import Sink, Source, Step, make
+from poe.spark.pipeline.definitions import Sink, Source, Step, make, option_texts, placed
+from poe.spark.server_options import parse_server
 
 BACKOFF_MAX_S = 60.0
 """Longest wait before a restart."""
@@ -24,6 +26,8 @@ class Pipeline:
         intensity: how often a query may fail within `period_s` before it is given up.
         period_s: whole seconds.
         backoff_s: wait before the first restart; it doubles with each further one, up to 60 s.
+        server: options of the data source that name the server of topics whose own options name
+            none, as in `{"url": "poe://host:5555"}`; it is told how far the pipeline is.
         config: Spark's own configuration.
         py_files: modules that functions on executors import.
 
@@ -39,6 +43,7 @@ class Pipeline:
         intensity: int = 3,
         period_s: int = 300,
         backoff_s: float = 1.0,
+        server: Mapping[str, object] | None = None,
         config: Mapping[str, object] | None = None,
         py_files: Sequence[str | Path] = (),
     ) -> None:
@@ -62,6 +67,9 @@ class Pipeline:
         self.intensity = intensity
         self.period_s = period_s
         self.backoff_s = float(backoff_s)
+        is_table = server is None or isinstance(server, Mapping)
+        _check("server", server, is_table, 'a table of options: {"url": "poe://host:5555"}')
+        self.server = option_texts("server", server or {})
         self.config = {key: str(value) for key, value in (config or {}).items()}
         self.py_files = [str(path) for path in py_files]
         self.file: Path | None = None
@@ -102,13 +110,22 @@ class Pipeline:
         """Make sure that all parts know each other.
 
         Raises:
-            InvalidPipeline: there is no sink, a name is not known, or steps go round in circles.
+            InvalidPipeline: there is no sink, a name is not known, or steps go round in circles;
+                or an option of the server is wrong.
         """
+        with placed({"server": self.server}):
+            parse_server(self.server)
         if not self.sinks:
             raise InvalidPipeline("sinks", "are missing; without one nothing happens")
         for sink in self.sinks.values():
             self._check_known(sink.takes, f"sinks.{sink.name}.takes")
             self.needed_by(sink)
+
+    def located(self, location: str) -> str:
+        """Return a path as it is beside the pipeline's file; a URL stays as it is."""
+        if self.file is None or "://" in location:
+            return location
+        return os.fspath(self.file.parent / location)
 
     def needed_by(self, sink: Sink) -> list[Source | Step]:
         """Return the tables that a sink needs, each after those that it is made of.

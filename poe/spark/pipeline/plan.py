@@ -15,9 +15,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from poe.errors import InvalidPipeline
 from poe.spark.pipeline.definitions import AVAILABLE_NOW, TOPIC_FORMAT, Sink, Source, Step
-from poe.spark.pipeline.file import resolve
 from poe.spark.pipeline.parsing import parse
 from poe.spark.pipeline.pipeline import Pipeline
+from poe.spark.server_options import names_server
 
 _REASON_MAX = 1000
 _RAISED = re.compile(
@@ -32,12 +32,12 @@ def writer(
     sink: Sink,
     spark: SparkSession,
     *,
-    broker: Mapping[str, str],
+    server: Mapping[str, str],
     available_now: bool = False,
 ) -> DataStreamWriter:
     """Return what starts the query of a sink, in this thread.
 
-    `broker` is host and port of topics without any.
+    `server` are the options that name the server of topics whose own options name none.
 
     Raises:
         InvalidPipeline: Spark refuses it; told with the source, step or sink.
@@ -50,13 +50,13 @@ def writer(
     with _making:
         try:
             for table in pipeline.needed_by(sink):
-                tables[table.name] = _table(table, pipeline, spark, tables, broker)
+                tables[table.name] = _table(table, pipeline, spark, tables, server)
                 tables[table.name].createOrReplaceTempView(table.name)
         finally:
             for name in tables:
                 spark.catalog.dropTempView(name)
     with _telling(f"sinks.{sink.name}"):
-        made = _sink(pipeline, sink, tables[sink.takes], broker)
+        made = _sink(pipeline, sink, tables[sink.takes], server)
         trigger = AVAILABLE_NOW if available_now else sink.trigger
         if trigger == AVAILABLE_NOW:
             made = made.trigger(availableNow=True)
@@ -70,19 +70,19 @@ def _table(
     pipeline: Pipeline,
     spark: SparkSession,
     tables: Mapping[str, DataFrame],
-    broker: Mapping[str, str],
+    server: Mapping[str, str],
 ) -> DataFrame:
     if isinstance(table, Source):
         with _telling(f"sources.{table.name}"):
-            return _source(table, pipeline, spark, broker)
+            return _source(table, pipeline, spark, server)
     with _telling(f"steps.{table.name}"):
         return _step(table, spark, [tables[name] for name in table.inputs(pipeline.tables)])
 
 
 def _source(
-    source: Source, pipeline: Pipeline, spark: SparkSession, broker: Mapping[str, str]
+    source: Source, pipeline: Pipeline, spark: SparkSession, server: Mapping[str, str]
 ) -> DataFrame:
-    options = _options(source, source.format, pipeline, broker)
+    options = _options(source, source.format, pipeline, server)
     reader = spark.readStream.format(source.format).options(**options)
     if source.schema is not None:
         reader = reader.schema(source.schema)
@@ -111,7 +111,7 @@ def _finish(frame: DataFrame, table: Source | Step) -> DataFrame:
 
 
 def _sink(
-    pipeline: Pipeline, sink: Sink, frame: DataFrame, broker: Mapping[str, str]
+    pipeline: Pipeline, sink: Sink, frame: DataFrame, server: Mapping[str, str]
 ) -> DataStreamWriter:
     if not frame.isStreaming:
         msg = "what it takes is no stream; a function made a table of it, or read one"
@@ -124,22 +124,23 @@ def _sink(
     if format_name == TOPIC_FORMAT and "message" not in frame.columns:
         msg = "a topic needs a column message; let SQL end in `to_json(struct(*)) AS message`"
         raise TypeError(msg)
-    options = _options(sink, format_name, pipeline, broker)
+    options = _options(sink, format_name, pipeline, server)
     made = made.format(format_name).options(**options)
     return made.partitionBy(*sink.partition_by) if sink.partition_by else made
 
 
 def _options(
-    end: Source | Sink, format_name: str, pipeline: Pipeline, broker: Mapping[str, str]
+    end: Source | Sink, format_name: str, pipeline: Pipeline, server: Mapping[str, str]
 ) -> dict[str, Any]:
     """Add topic and path, and for a topic the server where the options name none."""
     options: dict[str, Any] = dict(end.options)
     if end.topic is not None:
         options["topic"] = end.topic
     if end.path is not None:
-        options["path"] = resolve(pipeline.file, end.path)
-    if format_name == TOPIC_FORMAT and not {"host", "port", "path"} & set(map(str.lower, options)):
-        options |= broker
+        options["path"] = pipeline.located(end.path)
+    has_place = names_server(options) or "path" in map(str.lower, options)
+    if format_name == TOPIC_FORMAT and not has_place:
+        options |= server
     return options
 
 

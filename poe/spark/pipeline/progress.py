@@ -15,6 +15,7 @@ from poe import protocol
 from poe.actors import Down, GenServer, Work
 from poe.errors import PipelineRunning, PoeError
 from poe.protocol.pipeline_report import PipelineReport, QueryReport
+from poe.protocol.server import Server
 
 logger = logging.getLogger("poe.spark")
 
@@ -66,9 +67,9 @@ class Known:
 class BrokerLink:
     """Tells a server of one run; connects again when it has to. Any thread may use it."""
 
-    def __init__(self, known: Known, host: str, port: int) -> None:
+    def __init__(self, known: Known, server: Server) -> None:
         self._known = known
-        self._address = host, port
+        self._server = server
         self._socket: protocol.Socket | None = None
         self._is_there = True
         self._lock = Lock()
@@ -85,7 +86,9 @@ class BrokerLink:
     def _tell(self) -> None:
         try:
             if self._socket is None or not self._socket.is_usable:
-                self._socket = protocol.socket(*self._address, timeout_s=_CALL_TIMEOUT_S)
+                self._socket = protocol.socket(
+                    self._server.host, self._server.port, timeout_s=_CALL_TIMEOUT_S
+                )
             answer: Any = self._socket.control(
                 "pipeline_report", report=self._known.report().as_map()
             )

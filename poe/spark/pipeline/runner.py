@@ -13,7 +13,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -29,6 +29,7 @@ from poe.spark.pipeline.pipeline import BACKOFF_MAX_S, Pipeline
 from poe.spark.pipeline.plan import reason_of, writer
 from poe.spark.pipeline.progress import PROGRESS, BrokerLink, Known, Progress, supervisor_name
 from poe.spark.pipeline.query import STOP_S, Query
+from poe.spark.server_options import parse_server
 from poe.spark.session import session
 from poe.supervision import (
     Backoff,
@@ -52,9 +53,9 @@ class RunOptions:
 
     master: str = "local[2]"
     """Of Spark: local[2], local-cluster[2,1,1024], spark://host:7077 …"""
-    host: str = "127.0.0.1"
-    """Of the server that is told, and that topics are of whose options name none."""
-    port: int = 5555
+    server: Mapping[str, str] = field(default_factory=dict)
+    """Options of the data source that name the server that is told, and that topics are of whose
+    options name none; wins over that of the pipeline."""
     available_now: bool = False
     """Each query ends when it has read what is there; triggers of sinks do not count then."""
     config: dict[str, str] = field(default_factory=dict)
@@ -77,6 +78,7 @@ def run_pipeline(
 
     Raises:
         InvalidPipeline: Spark refuses a part of it; nothing was started.
+        OptionError: an option of the server is wrong.
         PipelineRunning: another run has its name.
         ConfigError: Spark does not start.
     """
@@ -85,10 +87,11 @@ def run_pipeline(
         raise InvalidPipeline("checkpoint", "is missing; use a folder or URL")
     queries = {name: QueryReport(name=name, state="starting") for name in pipeline.sinks}
     known = Known(pipeline.name, queries)
-    link = BrokerLink(known, options.host, options.port)
+    server = dict(options.server or pipeline.server)
+    link = BrokerLink(known, parse_server(server))
     own = None if spark is not None else _start_spark(pipeline, options)
     try:
-        writers = _writers(pipeline, options, spark or own)
+        writers = _writers(pipeline, options, server, spark or own)
         for make in writers.values():
             make()  # all that Spark can tell of the file before anything runs
         _claim(link)
@@ -124,10 +127,14 @@ def _start_spark(pipeline: Pipeline, options: RunOptions) -> SparkSession:
     return spark
 
 
-def _writers(pipeline: Pipeline, options: RunOptions, spark: Any) -> dict[str, Callable[[], Any]]:  # noqa: ANN401
-    broker = {"host": options.host, "port": str(options.port)}
+def _writers(
+    pipeline: Pipeline,
+    options: RunOptions,
+    server: dict[str, str],
+    spark: Any,  # noqa: ANN401 - a session
+) -> dict[str, Callable[[], Any]]:
     make = partial(
-        writer, pipeline, spark=spark, broker=broker, available_now=options.available_now
+        writer, pipeline, spark=spark, server=server, available_now=options.available_now
     )
     return {name: partial(make, sink) for name, sink in pipeline.sinks.items()}
 

@@ -193,7 +193,7 @@ def test_wrong_parsing_is_told_with_its_key(write, parse, told):
         (
             'path = "data"\noptions = { port = 5556 }',
             'topic = "u"',
-            "line 3: sources.s.path: is 'data'; use either host and port, or path",
+            "line 3: sources.s.path: is 'data'; use either the options of a server, or path",
         ),
         (
             'options = { topics = "t,u" }',
@@ -219,6 +219,24 @@ def test_wrong_parsing_is_told_with_its_key(write, parse, told):
 )  # fmt: skip
 def test_options_of_topics_are_checked_before_anything_runs(write, source, sink, told):
     assert write(f'{SOURCE}{source}\n\n[sinks.k]\ntakes = "s"\n{sink}\n').startswith(told)
+
+
+def test_the_server_of_a_pipeline_is_checked_before_anything_runs(write, tmp_path):
+    rest = SOURCE + SINK
+    assert write('[server]\nurl = "http://h"\n' + rest).startswith(
+        "line 2: server.url: is 'http://h'; use poe://host:port"
+    )
+    assert write('server = { url = "poe://h", Port = 1 }\n' + rest) == (
+        "line 1: server.Port: is 1; use either url, or host and port"
+    )
+    assert write("[server]\nprot = 1\n" + rest).startswith(
+        "line 2: server.prot: is not known; use one of host, port, url; did you mean port?"
+    )
+    assert write("server = 1\n" + rest).startswith("line 1: server: is 1; use a table")
+    text = "from poe.spark import Pipeline\np = Pipeline('p', server='poe://h')\n"
+    assert write(text, "p.py").startswith("line 2: server: is 'poe://h'; use a table of options")
+    (tmp_path / "p.toml").write_text('[server]\nurl = "poe://h:77"\n' + rest)
+    assert load_pipeline(tmp_path / "p.toml").server == {"url": "poe://h:77"}
 
 
 def test_a_python_file_is_told_the_line_that_has_a_wrong_option(write):

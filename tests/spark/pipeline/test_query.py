@@ -7,6 +7,7 @@ import pytest
 
 from poe.actors import LoopSystem
 from poe.protocol.pipeline_report import QueryReport
+from poe.protocol.server import Server
 from poe.spark import Pipeline
 from poe.spark.pipeline import query
 from poe.spark.pipeline.plan import reason_of
@@ -114,7 +115,7 @@ def supervise(monkeypatch):
         known = Known("p", {"q": QueryReport(name="q", state="starting")})
         system = LoopSystem()
         systems.append(system)
-        link = BrokerLink(known, "127.0.0.1", 1)
+        link = BrokerLink(known, Server("127.0.0.1", 1))
         root = system.start(PipelineSup, pipeline, known, link, {"q": spark.make_writer})
         assert root is not None
         return known, lambda: system.stop(root, "shutdown")

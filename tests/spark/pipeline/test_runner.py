@@ -22,9 +22,8 @@ def run(spark, node):
     """Run a pipeline to its end, and return its queries by name."""
 
     def to_its_end(pipeline, **options):
-        options = (
-            dict(zip(("host", "port"), node.address or ("127.0.0.1", 1), strict=True)) | options
-        )
+        host, port = node.address or ("127.0.0.1", 1)
+        options = {"server": {"host": host, "port": str(port)}, **options}
         logging.getLogger("poe").setLevel(logging.CRITICAL)
         try:
             ended = run_pipeline(pipeline, RunOptions(**options), spark)
