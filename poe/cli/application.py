@@ -45,6 +45,9 @@ _COMMANDS: Final = {
     "bench": "bench:bench",
     "pipeline": "pipeline:pipeline_application()",
     "certificates": "certificates:certificates",
+    "user": "user:user_application()",
+    "grant": "grant:grant",
+    "grants": "grant:grants",
 }
 """Module and function of each; one with parentheses makes it."""
 
