@@ -11,8 +11,8 @@ from poe.errors import NotAuthorized
 from poe.security.policy import GROUP, NODE, TOPIC, resource_text
 
 ANYTHING: Final = b"\0"
-"""In the name of a need: whatever may follow. No topic and no grant has it in its name, so that only
-a prefix covers it."""
+"""In the name of a need: whatever may follow. No topic and no grant has it in its name, so that
+only a prefix covers it."""
 
 
 class Need(NamedTuple):
