@@ -24,6 +24,7 @@ from poe.broker import (
     ListenerOptions,
     RegistryOptions,
     ScrubberOptions,
+    SecurityOptions,
 )
 from poe.errors import OptionError, UnknownOption
 from poe.option import Range, check_options
@@ -87,6 +88,7 @@ _PARTS = {
     "store": StoreOptions,
     "listener": ListenerOptions,
     "connection": ConnectionOptions,
+    "security": SecurityOptions,
     "service": ServiceOptions,
 }
 
@@ -105,6 +107,7 @@ class Config:
     store: StoreOptions
     listener: ListenerOptions
     connection: ConnectionOptions
+    security: SecurityOptions
     service: ServiceOptions
 
     @classmethod
@@ -145,6 +148,7 @@ class Config:
                 for name, part in _PARTS.items()
             }
             _check_archives(values)
+            _check_doors(parts["listener"], parts["security"])
         except OptionError as error:
             where, _ = given.get(error.key, (error.key, None))
             raise OptionError(where, error.value, error.allowed) from error
@@ -196,6 +200,18 @@ def _check_archives(values: Mapping[str, Any]) -> None:
         if isinstance(each.archive_dir, Path) and values.get("max_age") is None:
             key = f"topics.{each.topic}.archive_dir"
             raise OptionError(key, str(each.archive_dir), "none, or set max_age, too")
+
+
+def _check_doors(listener: ListenerOptions, security: SecurityOptions) -> None:
+    """Refuse doors that others can reach by accident, and two at the same place.
+
+    Raises:
+        OptionError: there are such.
+    """
+    security.check_reach(insecure=listener.insecure)
+    is_same = security.tls_port == listener.port and listener.port
+    if is_same and security.tls_address == listener.address:
+        raise OptionError("tls_port", security.tls_port, "another one than port")
 
 
 def option_types() -> dict[str, Any]:

@@ -20,7 +20,7 @@ from poe.broker import (
     NODE_SUP,
     ArchiveFolders,
     ArchiverParts,
-    BoundPort,
+    BoundPorts,
     HybridClock,
     ListenerParts,
     LocalClient,
@@ -34,7 +34,8 @@ from poe.broker import (
     RoutingTable,
     SegmentInfo,
     SegmentRows,
-    check_port_is_free,
+    TlsHolder,
+    check_ports_are_free,
     control,
     describe_all,
     may_repeat,
@@ -71,8 +72,8 @@ class Node:
     """A running node; `with Node(dir=...) as node:` starts and stops it.
 
     Options come by name, in a dictionary or as keywords, or as a `Config` that is complete.
-    All methods may be called from any thread, but not from inside an actor of this node. `bound` is
-    a port that the node is to use, once, instead of binding that of its options.
+    All methods may be called from any thread, but not from inside an actor of this node. `bound`
+    are ports that the node is to use, once, instead of binding those of its options.
 
     Raises:
         OptionError: an unknown option or a value that is not allowed; on construction.
@@ -84,7 +85,7 @@ class Node:
         /,
         *,
         clock: Clock | None = None,
-        bound: BoundPort | None = None,
+        bound: BoundPorts | None = None,
         **arguments: Any,  # noqa: ANN401 - checked by `Config.load`
     ) -> None:
         if isinstance(options, Config):
@@ -110,6 +111,7 @@ class Node:
 
         Raises:
             OptionError: the folder cannot be used, or there is no Spark for `archive_dir`.
+            SecurityFileError: a file of the server's TLS cannot be used.
             StoreLocked: another server runs on the folder.
             PortInUse: the port is taken.
             NodeRunning: it runs already.
@@ -118,7 +120,9 @@ class Node:
             raise NodeRunning
         config = self.config
         if self._bound is None:
-            check_port_is_free(config.listener)
+            check_ports_are_free(config.listener, config.security)
+        made_of = config.security.tls
+        tls = None if made_of is None else TlsHolder(made_of)
         archives = ArchiveFolders.of(config.registry.archive_dir, config.segment.topics)
         adopted = config.store.adopt_folder
         archiver = ArchiverParts.of(config.dir, archives, config.registry.max_age, adopted=adopted)
@@ -127,8 +131,14 @@ class Node:
         _warn_of_memory(config.segment)
         store.reserve.make()
         store.space.measure()  # less what was just reserved
-        bound = self._bound or BoundPort()
-        self._listener = ListenerParts(self._routes, config.listener, config.connection, bound)
+        self._listener = ListenerParts(
+            self._routes,
+            config.listener,
+            config.connection,
+            config.security,
+            tls,
+            self._bound or BoundPorts(),
+        )
         parts = NodeParts(
             RegistryParts(
                 store=store,
@@ -208,10 +218,17 @@ class Node:
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Return (host, port) of the listener, None without one."""
-        if self._listener is None or self._listener.bound.port is None:
+        """Return (host, port) where clients connect in plaintext, None where they cannot."""
+        if self._listener is None or self._listener.bound.plain.port is None:
             return None
-        return self.config.listener.host, self._listener.bound.port
+        return self.config.listener.host, self._listener.bound.plain.port
+
+    @property
+    def tls_address(self) -> tuple[str, int] | None:
+        """Return (host, port) where clients connect by TLS, None where they cannot."""
+        if self._listener is None or self._listener.bound.tls.port is None:
+            return None
+        return self.config.security.tls_host, self._listener.bound.tls.port
 
     @property
     def system(self) -> LoopSystem:

@@ -67,6 +67,16 @@ def test_defaults_are_those_of_the_design():
         "connections_max": 10_000,
         "isolation": "none",
         "thespian_port": None,
+        "tls_port": None,
+        "tls_host": "127.0.0.1",
+        "tls_certificate": None,
+        "tls_key": None,
+        "tls_client_ca": None,
+        "tls_client_crl": None,
+        "tls_min": "1.3",
+        "handshake_timeout": 5.0,
+        "unauthenticated_max": 256,
+        "unauthenticated_per_address_max": 16,
     }
 
 

@@ -1,5 +1,6 @@
 """Certificates for tests, and sockets that are connected by TLS."""
 
+import datetime as dt
 import socket
 import ssl
 from concurrent.futures import ThreadPoolExecutor
@@ -7,8 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from poe.broker.connection.peer import Peer, PlainPeer, TlsPeer
+from poe.protocol import FrameReader
+from tests.scenarios.clients import RawClient
 
 ALPN = "poe/1"
 
@@ -38,7 +44,26 @@ class Certificates:
         """Write a certificate and its key."""
         path = self.folder / f"{name}.pem"
         path.write_bytes(b"".join(each.bytes() for each in leaf.cert_chain_pems))
-        leaf.private_key_pem.write_to_path(self.folder / f"{name}.key")
+        key = self.folder / f"{name}.key"
+        leaf.private_key_pem.write_to_path(key)
+        key.chmod(0o600)
+        return path
+
+    def revoke(self, *names: str) -> Path:
+        """Make a revocation list of the authority, and return where it is."""
+        now = dt.datetime.now(dt.UTC)
+        issuer = x509.load_pem_x509_certificate(self.file("ca.pem").read_bytes())
+        making = x509.CertificateRevocationListBuilder().issuer_name(issuer.subject)
+        making = making.last_update(now).next_update(now + dt.timedelta(days=1))
+        for name in names:
+            leaf = x509.load_pem_x509_certificate(self.file(f"{name}.pem").read_bytes())
+            revoked = x509.RevokedCertificateBuilder().serial_number(leaf.serial_number)
+            making = making.add_revoked_certificate(revoked.revocation_date(now).build())
+        key = serialization.load_pem_private_key(self.authority.private_key_pem.bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        path = self.file("revoked.pem")
+        made = making.sign(key, hashes.SHA256())
+        path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
         return path
 
     def file(self, name: str) -> Path:
@@ -56,6 +81,13 @@ class Certificates:
         context.set_alpn_protocols([ALPN])
         if name is not None:
             context.load_cert_chain(self.file(f"{name}.pem"), self.file(f"{name}.key"))
+        return context
+
+    def client_context_for(self, protocols: list[str] | None) -> ssl.SSLContext:
+        """Return the context of a client that says that it speaks these; None: says nothing."""
+        context = ssl.create_default_context(cafile=str(self.file("ca.pem")))
+        if protocols is not None:
+            context.set_alpn_protocols(protocols)
         return context
 
     def server_context(self) -> ssl.SSLContext:
@@ -89,3 +121,88 @@ def connected_pair() -> tuple[socket.socket, socket.socket]:
 def peer_of(server: socket.socket) -> Peer:
     """Return what a connection makes of its client's socket."""
     return TlsPeer(server) if isinstance(server, ssl.SSLSocket) else PlainPeer(server)
+
+
+def shake_hands(
+    server_context: ssl.SSLContext, client_context: ssl.SSLContext, name: str = "localhost"
+) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Connect a client and a server in memory, and return both ends."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context.wrap_bio(to_client, to_server, server_hostname=name)
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
+    waiting = [client, server]
+    while waiting:
+        for each in tuple(waiting):
+            try:
+                each.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            waiting.remove(each)
+    return client, server
+
+
+class TlsClient(RawClient):
+    """A client without manners that speaks TLS; `name` is its certificate."""
+
+    def __init__(self, address, certificates: Certificates, name: str | None = None):
+        super().__init__(address)
+        context = certificates.client_context(name)
+        self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+
+
+class Tap(RawClient):
+    """A client that encrypts by itself, and so can send any part of a record."""
+
+    def __init__(self, certificates: Certificates, client: socket.socket):
+        self.reader = FrameReader()
+        self.socket = client
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = certificates.client_context()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+
+    @classmethod
+    def to(cls, address, certificates: Certificates) -> "Tap":
+        """Connect, and shake hands."""
+        tap = cls(certificates, socket.create_connection(address, 10))
+        tap.shake_hands()
+        return tap
+
+    def shake_hands(self):
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self.send(self._outgoing.read())
+                self._incoming.write(self.socket.recv(65536))
+            else:
+                self.send(self._outgoing.read())
+                return
+
+    def encrypted(self, content: bytes) -> bytes:
+        """Return what would be sent: as few records as hold it."""
+        self._tls.write(content)
+        return self._outgoing.read()
+
+    def receive(self) -> bytes:
+        """Return plaintext that came; nothing at the end."""
+        while True:
+            try:
+                return self._tls.read(65536)
+            except ssl.SSLWantReadError:
+                part = self.socket.recv(65536)
+                if not part:
+                    return b""
+                self._incoming.write(part)
+            except ssl.SSLZeroReturnError:
+                return b""
+
+    def frame(self):
+        """Return type and body of the next frame; None when the server has closed."""
+        while (frame := self.reader.next_frame()) is None:
+            part = self.receive()
+            if not part:
+                return None
+            room = self.reader.buffer()
+            room[: len(part)] = part
+            self.reader.received(len(part))
+        return frame[0], bytes(frame[1])

@@ -6,6 +6,8 @@ registry is asked only for what the routing table does not know.
 
 import logging
 
+from poe.broker.access.options import SecurityOptions
+from poe.broker.access.tls_holder import TlsHolder
 from poe.broker.appendix.hybrid_clock import HybridClock
 from poe.broker.appendix.message import MOVED, Next, Put, SegmentInfo
 from poe.broker.appendix.scrubber import ScrubberOptions
@@ -13,10 +15,12 @@ from poe.broker.appendix.server import AppendixOptions
 from poe.broker.connection.connection import ConnectionOptions
 from poe.broker.connection.listener import (
     BoundPort,
+    BoundPorts,
     ListenerOptions,
     ListenerParts,
     bind_port,
-    check_port_is_free,
+    bind_ports,
+    check_ports_are_free,
 )
 from poe.broker.connection.local_client import LocalClient
 from poe.broker.log_limit import LogLimit
@@ -38,6 +42,7 @@ __all__ = [
     "ArchiveFolders",
     "ArchiverParts",
     "BoundPort",
+    "BoundPorts",
     "ConnectionOptions",
     "HybridClock",
     "ListenerOptions",
@@ -54,10 +59,13 @@ __all__ = [
     "Route",
     "RoutingTable",
     "ScrubberOptions",
+    "SecurityOptions",
     "SegmentInfo",
     "SegmentRows",
+    "TlsHolder",
     "bind_port",
-    "check_port_is_free",
+    "bind_ports",
+    "check_ports_are_free",
     "control",
     "describe_all",
     "may_repeat",

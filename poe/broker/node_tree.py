@@ -91,7 +91,7 @@ class NodeSup(Supervisor):
                 name=ARCHIVER_SUP,
             )
             children.append(archiver)
-        if parts.listener.options.port is not None:
+        if parts.listener.is_needed:
             listener = ChildSpec(
                 id="listener_sup",
                 actor=ListenerSup,

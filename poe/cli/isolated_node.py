@@ -1,6 +1,6 @@
 """A node in a process of its own, under a supervisor: `poe serve --isolation process`.
 
-The listening socket belongs to this process, and each node process inherits it. So the port stays,
+The listening sockets belong to this process, and each node process inherits them. So ports stay,
 and a client that connects while there is no node waits instead of being refused.
 
 A node process that hangs is left alone: what could be asked of it from outside also takes long
@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from poe.actors import ActorRef, LoopSystem, OsProcess, Reason, StartFailed
 from poe.actors.python_process import python_command
-from poe.broker import BoundPort, bind_port
-from poe.cli.node_process import NodeArguments
+from poe.broker import BoundPorts, bind_ports
+from poe.cli.node_process import InheritedPort, NodeArguments
 from poe.config import Config
 from poe.errors import ActorDead
 from poe.node import root_cause
@@ -39,15 +39,21 @@ class IsolatedNode:
     def __init__(self, config: Config, log_level: str) -> None:
         self._config = config
         self._log_level = log_level
-        self._bound = BoundPort()
+        self._bound = BoundPorts()
         self._system: LoopSystem | None = None
         self._sup: ActorRef | None = None
 
     @property
     def address(self) -> tuple[str, int] | None:
         """Return (host, port) of the listener; None before `start`."""
-        port = self._bound.port
+        port = self._bound.plain.port
         return None if port is None else (self._config.listener.host, port)
+
+    @property
+    def tls_address(self) -> tuple[str, int] | None:
+        """Return (host, port) of the listener with TLS; None before `start`, or without one."""
+        port = self._bound.tls.port
+        return None if port is None else (self._config.security.tls_host, port)
 
     def start(self, system: LoopSystem) -> None:
         """Listen, and start the first process; clients are served when this returns.
@@ -56,7 +62,7 @@ class IsolatedNode:
             PortInUse, OptionError: there is no listening at the address.
             ProcessStartFailed: the node did not start in its process; it holds the node's sentence.
         """
-        self._bound = bind_port(self._config.listener)
+        self._bound = bind_ports(self._config.listener, self._config.security)
         self._system = system
         flags = SupervisorFlags(intensity=RESTARTS_MAX, period_s=RESTARTS_PERIOD_S)
         try:
@@ -89,20 +95,18 @@ class IsolatedNode:
         self._system.when_ended(self._sup, action)
 
     def _spec(self) -> ChildSpec:
-        listening = self._bound.listening
-        assert listening is not None
-        assert self._bound.port is not None
-        descriptor = listening.fileno()
         options = self._config.without_service().as_dict()
         # Looked up already: no other answer is to keep the process from starting later.
         options["host"] = self._config.listener.address.text
+        if self._config.security.tls_port is not None:
+            options["tls_host"] = self._config.security.tls_address.text
         # As they stand in a file: JSON knows no options of topics.
         options["topics"] = {each.topic: each.as_row() for each in options["topics"]}
         arguments = NodeArguments(
             options=options,
             log_level=self._log_level,
-            descriptor=descriptor,
-            port=self._bound.port,
+            plain=InheritedPort.of(self._bound.plain),
+            tls=InheritedPort.of(self._bound.tls),
             drain_s=_DRAIN_S,
         )
         return ChildSpec(
@@ -112,7 +116,7 @@ class IsolatedNode:
             kwargs={
                 "ready_timeout_s": READY_TIMEOUT_S,
                 "grace_s": _GRACE_S,
-                "descriptors": (descriptor,),
+                "descriptors": arguments.descriptors,
             },
             shutdown_s=_SHUTDOWN_S,
             name="node_process",

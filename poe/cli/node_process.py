@@ -1,6 +1,6 @@
 """The process that a node has to itself with `poe serve --isolation process`.
 
-It is started by `IsolatedNode`: options come as an argument, the listening socket is inherited, and
+It is started by `IsolatedNode`: options come as an argument, listening sockets are inherited, and
 readiness, or the error that kept the node from starting, goes back through the ready pipe.
 """
 
@@ -9,10 +9,10 @@ import os
 import socket
 import sys
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from poe.actors import end_with_parent, report_failure, report_ready
-from poe.broker import BoundPort
+from poe.broker import BoundPort, BoundPorts
 from poe.cli.exit_code import ExitCode
 from poe.cli.log import start_logging
 from poe.cli.sentence import sentence_of
@@ -22,6 +22,24 @@ from poe.errors import PoeError
 from poe.node import Node
 
 
+class InheritedPort(NamedTuple):
+    """A socket that the process finds open, and where it listens."""
+
+    descriptor: int
+    port: int
+
+    @classmethod
+    def of(cls, bound: BoundPort) -> Self | None:
+        """Return what a process is to inherit; None: nobody listens."""
+        if bound.listening is None or bound.port is None:
+            return None
+        return cls(bound.listening.fileno(), bound.port)
+
+    def bind(self) -> BoundPort:
+        """Take the socket over."""
+        return BoundPort(self.port, socket.socket(fileno=self.descriptor))
+
+
 @dataclass(frozen=True, slots=True)
 class NodeArguments:
     """What the process is told."""
@@ -29,10 +47,10 @@ class NodeArguments:
     options: dict[str, Any]
     """All options of the node by name."""
     log_level: str
-    descriptor: int
-    """The listening socket."""
-    port: int
-    """Where that listens."""
+    plain: InheritedPort | None
+    """Where it listens in plaintext."""
+    tls: InheritedPort | None
+    """Where it listens with TLS."""
     drain_s: float
     """Time that clients get after SIGTERM."""
 
@@ -43,7 +61,20 @@ class NodeArguments:
     @classmethod
     def decode(cls, text: str) -> Self:
         """Take them from the argument."""
-        return cls(**json.loads(text))
+        values = json.loads(text)
+        for name in ("plain", "tls"):
+            values[name] = None if values[name] is None else InheritedPort(*values[name])
+        return cls(**values)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What the process inherits."""
+        return tuple(each.descriptor for each in (self.plain, self.tls) if each is not None)
+
+    def bind(self) -> BoundPorts:
+        """Take the sockets over."""
+        plain, tls = (each.bind() if each else BoundPort() for each in (self.plain, self.tls))
+        return BoundPorts(plain, tls)
 
 
 def main() -> int:
@@ -53,7 +84,7 @@ def main() -> int:
     os.environ.pop("NOTIFY_SOCKET", None)
     arguments = NodeArguments.decode(sys.argv[1])
     start_logging(arguments.log_level)
-    bound = BoundPort(arguments.port, socket.socket(fileno=arguments.descriptor))
+    bound = arguments.bind()
     try:
         config = Config.load(arguments.options, environment={}, toml_path=os.devnull)
         node = Node(config, bound=bound)

@@ -47,7 +47,8 @@ def serve(
 ) -> ExitCode:
     """Run a server until SIGTERM or Ctrl-C; a second signal ends it at once.
 
-    Prints `ready on HOST:PORT` when clients can connect. Each option may stand in the environment
+    Prints `ready on HOST:PORT` when clients can connect, and `HOST:PORT (TLS)` behind it where they
+    can do so by TLS. Each option may stand in the environment
     as POE_<NAME> and in the configuration file as <name>, too; the command line wins.
     """
     if log_level.lower() not in LEVELS:
@@ -55,7 +56,7 @@ def serve(
     start_logging(log_level)
     with named_as_typed(options):
         node_config = Config.load(_arguments(options), toml_path=config)
-        if node_config.listener.port is None:
+        if node_config.listener.port is None and node_config.security.tls_port is None:
             allowed = "0 to 65535; without a port nobody could reach the server"
             raise OptionError(key="port", value="none", allowed=allowed)
     return Service(_served(node_config, log_level), _tell_ready).run()

@@ -34,7 +34,11 @@ class Served(Protocol):
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Return (host, port) where clients connect."""
+        """Return (host, port) where clients connect in plaintext."""
+
+    @property
+    def tls_address(self) -> tuple[str, int] | None:
+        """Return (host, port) where clients connect by TLS."""
 
     def start(self, system: LoopSystem) -> object:
         """Start; clients are served when this returns."""
@@ -59,7 +63,7 @@ class Service:
         on_ready: Callable[[str], object],
         drain_timeout_s: float = DRAIN_TIMEOUT_S,
     ) -> None:
-        """Prepare to run a node that was not started; `on_ready` is told HOST:PORT."""
+        """Prepare to run a node that was not started; `on_ready` is told where clients connect."""
         self._node = node
         self._drain_timeout_s = drain_timeout_s
         self._on_ready = on_ready
@@ -102,8 +106,11 @@ class Service:
             self._system.shutdown()
 
     def _tell_ready(self) -> None:
-        host, port = self._node.address or ("", 0)
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        plain, tls = self._node.address, self._node.tls_address
+        told = [] if plain is None else [_address_text(*plain)]
+        if tls is not None:
+            told.append(f"{_address_text(*tls)} (TLS)")
+        address = " and ".join(told)
         self._on_ready(address)
         notify(f"READY=1\nSTATUS=serving on {address}")
         _log.info("serving on %s", address)
@@ -152,6 +159,10 @@ class Service:
             _log.exception("the node could not be stopped in good order")
             self._exit_code = ExitCode.FAILURE
         _log.info("stopped")
+
+
+def _address_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _leave(number: int, _frame: object) -> None:

@@ -46,6 +46,11 @@ class ThespianGateway:
         """Return (host, port) of the node."""
         return self._node.address
 
+    @property
+    def tls_address(self) -> tuple[str, int] | None:
+        """Return (host, port) of the node, by TLS."""
+        return self._node.tls_address
+
     def start(self, system: LoopSystem) -> None:
         """Listen, then start both.
 

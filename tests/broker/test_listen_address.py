@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from poe.broker import ListenerOptions, bind_port
-from poe.broker.connection.listen_address import ListenAddress, is_loopback
+from poe.broker.access.listen_address import ListenAddress, is_loopback
 from poe.errors import OptionError, PortInUse
 from poe.gateway.http import GatewayOptions
 from poe.node import Node

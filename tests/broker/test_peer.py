@@ -9,7 +9,7 @@ import pytest
 
 from poe.broker.connection.peer import TlsPeer
 from poe.storage import RealFiles
-from tests.tls import connected_pair, peer_of
+from tests.tls import Tap, connected_pair, peer_of
 from tests.waiting import wait_until
 
 RECORD_BYTES = 16 * 1024
@@ -143,36 +143,12 @@ def test_more_than_there_is_room_for_is_left(encrypted):
     assert receive(peer, 10 * RECORD_BYTES) == content[3 * RECORD_BYTES :]
 
 
-class Tap:
-    """Encrypts what a client sends, without sending it."""
-
-    def __init__(self, certificates):
-        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        context = certificates.client_context()
-        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
-
-    def shake_hands(self, client):
-        while True:
-            try:
-                self.tls.do_handshake()
-            except ssl.SSLWantReadError:
-                client.sendall(self.outgoing.read())
-                self.incoming.write(client.recv(65536))
-            else:
-                client.sendall(self.outgoing.read())
-                return
-
-    def encrypted(self, content):
-        self.tls.write(content)
-        return self.outgoing.read()
-
-
 @pytest.fixture
 def tapped(certificates):
     """A peer behind TLS, the plain socket of its client, and what encrypts for it."""
     server, client = connected_pair()
-    tap = Tap(certificates)
-    shaking = threading.Thread(target=tap.shake_hands, args=(client,))
+    tap = Tap(certificates, client)
+    shaking = threading.Thread(target=tap.shake_hands)
     shaking.start()
     with certificates.server_context().wrap_socket(server, server_side=True) as tls, client:
         shaking.join()
@@ -227,6 +203,7 @@ def test_a_look_for_more_takes_no_time_for_a_part_of_a_record(tapped):
     assert peer.is_mid_record
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head_size", [4, 20_000, 200_000])
 def test_slow_readers_get_every_byte(tls_pair, file, head_size):
     """Trap 3: what the kernel refused must be offered again, though others sent meanwhile."""

@@ -136,7 +136,7 @@ import time
 from poe.cli.service import Service
 
 class Stuck:
-    address = None
+    address = tls_address = None
 
     def start(self, system):
         self.system = system

@@ -16,6 +16,7 @@ from poe.actors import SHUTDOWN, Call, Exit, GenServer, Reason, Stop
 from poe.actors.server_cell import ServerCell, cell_of_actor
 from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.broker.appendix.message import Get, Put
+from poe.broker.connection.arrival import WAITS_FOR_TURN, Arrival, ArrivalAlarm, Step
 from poe.broker.connection.input_deadline import TURN, InputAlarm, InputDeadline
 from poe.broker.connection.peer import Peer, TlsPeer, cut_short
 from poe.broker.connection.reply import make_reply
@@ -125,8 +126,17 @@ class Connection(GenServer):
     trap_exits = True
     pinned_to_loop: ClassVar[bool] = True
 
-    def init(self, peer: Peer, parts: ConnectionParts, leave: Callable[[], object]) -> None:
-        """Take over an accepted client; `leave` is called once it is closed."""
+    def init(
+        self,
+        peer: Peer,
+        parts: ConnectionParts,
+        leave: Callable[[], object],
+        arrive: Callable[[GenServer], Arrival] | None = None,
+    ) -> None:
+        """Take over an accepted client; `leave` is called once it is closed.
+
+        `arrive` begins its arrival; None: it is let in.
+        """
         self._options = options = parts.options
         self._deadline = InputDeadline(self, options.frame_timeout, options.idle_timeout)
         self._budget = parts.budget
@@ -149,13 +159,16 @@ class Connection(GenServer):
         self._routes = parts.routes
         is_open, put_timeout_s = peer.is_open, options.put_timeout
         self._handler = RequestHandler(self, parts.routes, is_open, put_timeout_s, self._room)
+        self._arrival = None if arrive is None else arrive(self)
 
     def handle_info(self, message: Any) -> Any:  # noqa: ANN401 - a coroutine or a directive
         """Take readiness, the deadlines of the peer, and the parent's exit."""
         if message is READABLE:
-            return self._receive()
+            return self._receive() if self._arrival is None else self._arrive(self._arrival)
         if isinstance(message, InputAlarm):
             return self._check_peer(message)
+        if isinstance(message, ArrivalAlarm):
+            return None if self._arrival is None else self._arrival.refuse("it took too long")
         if isinstance(message, Exit):
             return Stop(message.reason)
         super().handle_info(message)
@@ -163,7 +176,7 @@ class Connection(GenServer):
 
     def terminate(self, reason: Reason) -> Waiting | None:
         """Close the socket; where the node stops, what has come is served before."""
-        if reason == SHUTDOWN:
+        if reason == SHUTDOWN and self._arrival is None:
             return self._drain()
         self._peer.close_notify()
         self._watch.close()
@@ -202,10 +215,38 @@ class Connection(GenServer):
         parts refer to the connection, and with them it would be a cycle.
         """
         self._deadline.cancel()
+        if self._arrival is not None:
+            self._arrival.end()
         self._peer.drop_rest()
         self._stream.discard()
         self._leave()
         del self._deadline, self._handler
+
+    # ---- arriving -----------------------------------------------------------------------------
+
+    async def _arrive(self, arrival: Arrival) -> Stop | None:
+        """Shake hands as far as the client has got; who is through is served from now on."""
+        try:
+            while arrival.step in WAITS_FOR_TURN:
+                # What follows a client's first bytes is dear: thousands who come take turns.
+                if not await self._watch.wait_writable(arrival.timeout_s):
+                    return arrival.refuse("it does not read")
+                arrival.shake_hands()
+            if arrival.step is Step.RECEIVE:
+                arrival.shake_hands()
+        except OSError as error:
+            # OpenSSL has told the peer by an alert, which a reset would take away again.
+            self._peer.close_notify()
+            await self._watch.say_goodbye(_GOODBYE_S)
+            return arrival.refuse(error.strerror or str(error))
+        if arrival.step is Step.DONE:
+            self._arrival = None
+            arrival.end()
+            if self._encrypted is not None:
+                self._look_at_record(self._encrypted)
+        if self._watch.is_paused:
+            self._watch.resume()
+        return None
 
     # ---- receiving ----------------------------------------------------------------------------
 
@@ -266,6 +307,8 @@ class Connection(GenServer):
 
     def _has_more(self) -> bool:
         """Return whether there is something to receive."""
+        if self._arrival is not None:
+            return True  # that has a time of its own
         has_more = self._peer.has_more()
         if self._encrypted is not None:
             self._look_at_record(self._encrypted)

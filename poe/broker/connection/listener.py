@@ -1,7 +1,8 @@
 """The listener: acceptors, and the supervisors of acceptors and connections.
 
-`listener_sup` binds the port when it starts, which is after recovery; under it lives
-`connection_sup` with a connection for each client, and ten acceptors that share the port.
+`listener_sup` binds the ports when it starts, which is after recovery; under it lives
+`connection_sup` with a connection for each client, and acceptors, several of which share a port:
+one of them is for plaintext, and one for TLS.
 
 Source: poe_appendix_sup.erl, poe_tcp.erl; Ranch for connections that outlive an acceptor's crash.
 """
@@ -12,17 +13,22 @@ import logging
 import resource
 import socket
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar
 
 from poe.actors import KILL, SHUTDOWN, GenServer, Reason
 from poe.actors.socket_watch import READABLE, SocketWatch
+from poe.broker.access.listen_address import ListenAddress
+from poe.broker.access.options import SecurityOptions
+from poe.broker.access.strangers import Strangers
+from poe.broker.access.tls_holder import TlsHolder
 from poe.broker.appendix.message import ReleaseWaiting
+from poe.broker.connection.arrival import Arrival
 from poe.broker.connection.client_count import ClientCount
 from poe.broker.connection.connection import DRAIN_S, Connection, ConnectionOptions, ConnectionParts
-from poe.broker.connection.listen_address import ListenAddress
-from poe.broker.connection.peer import PlainPeer
+from poe.broker.connection.peer import PlainPeer, TlsPeer
 from poe.broker.connection.spare_descriptor import SpareDescriptor
 from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.registry.routing_table import RoutingTable
@@ -51,6 +57,8 @@ _BLOCKS_MAX = 6
 
 CONNECTION_SUP = "connection_sup"
 ACCEPTORS_COUNT = 10
+TLS_ACCEPTORS_COUNT = 2
+"""Fewer: what comes after the accept takes longer, and others are to be served between."""
 
 _ACCEPTS_PER_TURN = 16
 _PAUSE_S = 0.2
@@ -132,11 +140,34 @@ class BoundPort:
     port: int | None = None
     listening: socket.socket | None = None
 
+    def listen(self, address: ListenAddress, port: int) -> None:
+        """Listen, at the port of before if there was one, unless that is done already.
+
+        Raises:
+            PortInUse, OptionError: as for `ListenAddress.listen`.
+        """
+        if self.listening is None:
+            self.listening = address.listen(self.port or port)
+            self.port = self.listening.getsockname()[1]
+
     def close(self) -> None:
         """Listen no more; the port is remembered."""
         if self.listening is not None:
             self.listening.close()
             self.listening = None
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPorts:
+    """The ports that a node listens on: in plaintext, and with TLS."""
+
+    plain: BoundPort = field(default_factory=BoundPort)
+    tls: BoundPort = field(default_factory=BoundPort)
+
+    def close(self) -> None:
+        """Listen no more."""
+        self.plain.close()
+        self.tls.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +177,20 @@ class ListenerParts:
     routes: RoutingTable
     options: ListenerOptions
     connection_options: ConnectionOptions
-    bound: BoundPort = field(default_factory=BoundPort)
+    security: SecurityOptions = field(default_factory=SecurityOptions)
+    tls: TlsHolder | None = None
+    """With `tls_port`."""
+
+    bound: BoundPorts = field(default_factory=BoundPorts)
     memory: FrameMemory = field(
         default_factory=lambda: FrameMemory(blocks_max=_BLOCKS_MAX, scratches_max=_SCRATCHES_MAX)
     )
     """What connections receive into."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether clients can come by any port."""
+        return self.options.port is not None or self.security.tls_port is not None
 
 
 class ListenerSup(Supervisor):
@@ -177,7 +217,6 @@ class ListenerSup(Supervisor):
         self._bound = parts.bound
         self._routes = parts.routes
         self._routes.is_closing = False
-        listening = _listen(parts)
         options = parts.options
         # New ones with each listener_sup: the connections of the last one are gone.
         clients = ClientCount(options.connections_max, options.connections_per_address_max)
@@ -203,11 +242,11 @@ class ListenerSup(Supervisor):
             ChildSpec(
                 id=("acceptor", number),
                 actor=Acceptor,
-                args=(listening, self._spare, clients, shared),
+                args=(door, self._spare, clients, shared),
                 # Were it longer than the period, acceptors that hang could be restarted for ever.
                 shutdown_s=1,
             )
-            for number in range(ACCEPTORS_COUNT)
+            for number, door in enumerate(_open_doors(parts))
         ]
         return (
             SupervisorFlags(strategy=Strategy.REST_FOR_ONE, intensity=10, period_s=1),
@@ -231,34 +270,96 @@ class ListenerSup(Supervisor):
         self._spare.close()
 
 
-def check_port_is_free(options: ListenerOptions) -> None:
+def check_ports_are_free(options: ListenerOptions, security: SecurityOptions) -> None:
     """Find out, before anything is made on disk, whether the listener could start now.
 
     Raises:
-        PortInUse: somebody else has the port.
+        PortInUse: somebody else has a port.
         OptionError: host or port are none that this process can have.
     """
-    if options.port is not None:
-        options.address.bind(options.port).close()
+    # Both at a time: two that are the same are found out.
+    with contextlib.ExitStack() as bound:
+        if options.port is not None:
+            bound.enter_context(options.address.bind(options.port))
+        if security.tls_port is not None:
+            bound.enter_context(security.tls_address.bind(security.tls_port))
 
 
 def bind_port(options: ListenerOptions) -> BoundPort:
+    """Listen in plaintext alone; see `bind_ports`.
+
+    Raises:
+        PortInUse, OptionError: as there.
+    """
+    bound = BoundPort()
+    bound.listen(options.address, options.port or 0)
+    return bound
+
+
+def bind_ports(options: ListenerOptions, security: SecurityOptions) -> BoundPorts:
     """Listen for clients on behalf of a node that is still to start; they wait until it does.
 
     Raises:
-        PortInUse: somebody else has the port.
+        PortInUse: somebody else has a port.
         OptionError: host or port are none that this process can have.
     """
-    listening = options.address.listen(options.port or 0)
-    return BoundPort(listening.getsockname()[1], listening)
+    bound = BoundPorts()
+    try:
+        _listen(bound, options, security)
+    except PoeError:
+        bound.close()
+        raise
+    return bound
 
 
-def _listen(parts: ListenerParts) -> socket.socket:
-    bound = parts.bound
-    if bound.listening is None:
-        bound.listening = parts.options.address.listen(bound.port or parts.options.port or 0)
-        bound.port = bound.listening.getsockname()[1]
-    return bound.listening
+def _listen(bound: BoundPorts, options: ListenerOptions, security: SecurityOptions) -> None:
+    if options.port is not None:
+        bound.plain.listen(options.address, options.port)
+    if security.tls_port is not None:
+        bound.tls.listen(security.tls_address, security.tls_port)
+
+
+def _open_doors(parts: ListenerParts) -> list["Door"]:
+    """Listen, and return a door for each acceptor."""
+    _listen(parts.bound, parts.options, parts.security)
+    doors: list[Door] = []
+    if parts.bound.plain.listening is not None:
+        doors += [Door(parts.bound.plain.listening)] * ACCEPTORS_COUNT
+    if parts.bound.tls.listening is not None:
+        assert parts.tls is not None
+        security = parts.security
+        places = security.unauthenticated_max, security.unauthenticated_per_address_max
+        way = TlsWay(parts.tls, Strangers(*places), security.handshake_timeout)
+        doors += [Door(parts.bound.tls.listening, way)] * TLS_ACCEPTORS_COUNT
+    return doors
+
+
+@dataclass(frozen=True, slots=True)
+class TlsWay:
+    """How clients come in by TLS."""
+
+    holder: TlsHolder
+    strangers: Strangers
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A socket where clients connect, and how they come in there."""
+
+    listening: socket.socket
+    tls: TlsWay | None = None
+    """None: in plaintext."""
+
+    def refuse(self, client: socket.socket, refusal: PoeError) -> None:
+        """Tell a client why it is not served, where it would understand that.
+
+        Raises:
+            OSError: it may have gone meanwhile.
+        """
+        if self.tls is None:
+            client.send(ErrorReply.from_error(refusal).encode())
+        client.shutdown(socket.SHUT_WR)
 
 
 class Acceptor(GenServer):
@@ -269,7 +370,7 @@ class Acceptor(GenServer):
 
     def init(
         self,
-        listening: socket.socket,
+        door: Door,
         spare: SpareDescriptor,
         clients: ClientCount,
         shared: ConnectionParts,
@@ -277,7 +378,8 @@ class Acceptor(GenServer):
         """Watch a descriptor of its own for the shared socket."""
         self._clients = clients
         self._shared = shared
-        self._listening = listening.dup()
+        self._door = door
+        self._listening = door.listening.dup()
         self._watch = SocketWatch(self, self._listening)
         self._leaving: deque[socket.socket] = deque()
         self._spare = spare
@@ -336,12 +438,41 @@ class Acceptor(GenServer):
             if refusal is None:
                 leave = partial(self._clients.leave, address)
                 until_handed_over.callback(leave)
-                await start_dynamic_child(
-                    self, CONNECTION_SUP, PlainPeer(peer), self._shared, leave
-                )
+                if not await self._let_in(peer, address, leave, until_handed_over):
+                    return True
             else:
                 self._see_off(peer, refusal)
             until_handed_over.pop_all()
+        return True
+
+    async def _let_in(
+        self,
+        client: socket.socket,
+        address: str,
+        leave: Callable[[], object],
+        until_handed_over: contextlib.ExitStack,
+    ) -> bool:
+        """Start a connection for a client; False: it has gone, or there are strangers enough."""
+        way = self._door.tls
+        if way is None:
+            arguments: tuple[Any, ...] = (PlainPeer(client), self._shared, leave)
+        else:
+            place = way.strangers.admit(address)
+            if place is None:
+                return False
+            until_handed_over.callback(place.leave)
+            wrap = way.holder.now.context.wrap_socket
+            try:
+                encrypted = wrap(client, server_side=True, do_handshake_on_connect=False)
+            except OSError:
+                return False  # it has gone meanwhile
+            until_handed_over.enter_context(encrypted)
+            peer = TlsPeer(encrypted)
+            arrive = partial(
+                Arrival, peer=peer, holder=way.holder, place=place, timeout_s=way.timeout_s
+            )
+            arguments = peer, self._shared, leave, arrive
+        await start_dynamic_child(self, CONNECTION_SUP, *arguments)
         return True
 
     def _refuse_waiting(self) -> None:
@@ -354,18 +485,15 @@ class Acceptor(GenServer):
 
     def _turn_away(self, peer: socket.socket, limit: int) -> None:
         """Tell a client that there is no descriptor for it, and close it at once."""
-        refusal = ErrorReply.from_error(Overloaded("of open files", limit)).encode()
         with peer, contextlib.suppress(OSError):  # it may have gone meanwhile
             peer.setblocking(False)
-            peer.send(refusal)
-            peer.shutdown(socket.SHUT_WR)
+            self._door.refuse(peer, Overloaded("of open files", limit))
             peer.recv(_DISCARDED_BYTES)
 
     def _see_off(self, peer: socket.socket, refusal: PoeError) -> None:
         """Let a client that is refused read why: closed with its request unread, it is reset."""
         with contextlib.suppress(OSError):  # it may have gone meanwhile
-            peer.send(ErrorReply.from_error(refusal).encode())
-            peer.shutdown(socket.SHUT_WR)
+            self._door.refuse(peer, refusal)
         self._leaving.append(peer)
         if len(self._leaving) > _LEAVING_MAX:
             self._leaving.popleft().close()

@@ -198,6 +198,36 @@ class TlsPeer(Peer):
         self.is_mid_record = False
         """Whether bytes came of which OpenSSL could make nothing yet: of a record, mostly."""
 
+    # ---- arriving -----------------------------------------------------------------------------
+
+    def shake_hands(self) -> None:
+        """Go on with the handshake; done when this returns.
+
+        Raises:
+            ssl.SSLWantReadError, ssl.SSLWantWriteError: it waits for the peer.
+            OSError: there will be none.
+        """
+        self._tls.do_handshake()
+
+    @property
+    def address(self) -> str:
+        """Where the client is, for the log."""
+        try:
+            host, port, *_ = self._tls.getpeername()
+        except OSError:
+            return "a client that is gone"
+        return f"{host} port {port}"
+
+    @property
+    def protocol(self) -> str | None:
+        """What both sides have said that they speak."""
+        return self._tls.selected_alpn_protocol()
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The client's certificate, as DER, which an authority that is trusted stands for."""
+        return self._tls.getpeercert(binary_form=True)
+
     # ---- receiving ----------------------------------------------------------------------------
 
     def receive_into(self, room: memoryview) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from poe.broker.connection.listen_address import is_loopback
+from poe.broker.access.listen_address import is_loopback
 from poe.errors import RequestRefused
 from poe.errors.short_text import short_repr
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from poe.broker.connection.listen_address import ListenAddress
+from poe.broker.access.listen_address import ListenAddress
 from poe.client.url import parse_url
 from poe.errors import OptionError
 from poe.gateway.http.edit import Edit

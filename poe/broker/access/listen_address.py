@@ -8,7 +8,7 @@ is: a second look-up might lead elsewhere.
 import errno
 import ipaddress
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from poe.errors import OptionError, PoeError, PortInUse
@@ -27,13 +27,20 @@ class ListenAddress:
     scope_id: int = 0
     """Of an IPv6 address that is valid on one network interface only: which."""
 
+    is_public: bool = field(default=False, compare=False)
+    """Whether others can reach it, or another one that the same host leads to."""
+
+    prefix: str = field(default="", compare=False)
+    """What the names of its options begin with, as errors tell them."""
+
     @classmethod
-    def of(cls, host: str, *, is_public: bool) -> Self:
+    def of(cls, host: str, *, is_public: bool, prefix: str = "") -> Self:
         """Look up where a host leads; of several addresses an IPv4 one is taken before others.
 
         Args:
             host: a name or an address.
             is_public: whether others than this machine may reach it.
+            prefix: what the name of the option begins with, before `host`.
 
         Raises:
             OptionError: it leads nowhere, or one of its addresses can be reached by others and is
@@ -42,18 +49,20 @@ class ListenAddress:
         allowed = "an address of this machine"
         if not is_public:
             allowed = "a loopback address such as 127.0.0.1, or set insecure as well"
+        option = f"{prefix}host"
         if not isinstance(host, str):
-            raise OptionError("host", host, allowed)
+            raise OptionError(option, host, allowed)
         try:
             found = _look_up(host)
         except (OSError, ValueError) as error:
             reason = (isinstance(error, OSError) and error.strerror) or error
-            raise OptionError("host", host, f"{allowed} ({reason})") from error
-        for each in found:
-            if not (is_public or is_loopback(each[1])):
-                where = "" if each[1] == host else f" (it leads to {each[1]})"
-                raise OptionError("host", host, allowed + where)
-        return cls(*min(found, key=lambda each: each[0] is not socket.AF_INET))
+            raise OptionError(option, host, f"{allowed} ({reason})") from error
+        public = [each[1] for each in found if not is_loopback(each[1])]
+        if public and not is_public:
+            where = "" if public[0] == host else f" (it leads to {public[0]})"
+            raise OptionError(option, host, allowed + where)
+        first = min(found, key=lambda each: each[0] is not socket.AF_INET)
+        return cls(*first, is_public=bool(public), prefix=prefix)
 
     def bind(self, port: int) -> socket.socket:
         """Return a socket that is bound here; 0 takes any free port.
@@ -93,9 +102,13 @@ class ListenAddress:
         """Return the error that names what is wrong with the address: its host or its port."""
         reason = error.strerror or str(error)
         if error.errno in _HOST_ERRORS:
-            return OptionError("host", self.text, f"an address of this machine ({reason})")
+            return OptionError(
+                f"{self.prefix}host", self.text, f"an address of this machine ({reason})"
+            )
         if error.errno == errno.EACCES:
-            return OptionError("port", port, f"1024 or more, or 0 for any free one ({reason})")
+            return OptionError(
+                f"{self.prefix}port", port, f"1024 or more, or 0 for any free one ({reason})"
+            )
         return PortInUse(self.text, port, reason)
 
 

@@ -1,0 +1,87 @@
+"""The arrival of a client: what it does before it is served, and how long it may take for that.
+
+A client that arrives has one of the few places for strangers. It gives it back when it is let in,
+or goes. Nothing is said to who does not get through its handshake: what could be said would be
+plaintext on a port that speaks TLS.
+"""
+
+import logging
+import ssl
+from enum import Enum
+
+from poe.actors import GenServer, Stop
+from poe.broker.access.strangers import Place
+from poe.broker.access.tls_holder import TlsHolder
+from poe.broker.connection.peer import TlsPeer
+from poe.security.tls import ALPN
+
+logger = logging.getLogger("poe.broker")
+
+
+class ArrivalAlarm(Enum):
+    """What the timer tells; it arrives in `handle_info`."""
+
+    LATE = "the time to arrive is over"
+
+
+class Step(Enum):
+    """What a handshake waits for."""
+
+    BEGIN = "the client's first bytes"
+    RECEIVE = "more of them"
+    SEND = "room for ours"
+    DONE = "nothing"
+
+
+WAITS_FOR_TURN = frozenset({Step.BEGIN, Step.SEND})
+
+
+class Arrival:
+    """One client that is not let in yet. Its connection owns it.
+
+    Life: `shake_hands` until `step` is DONE, then `end`; or `end` at any time, for good.
+    """
+
+    __slots__ = ("_address", "_holder", "_peer", "_place", "_timer", "step", "timeout_s")
+
+    def __init__(
+        self, actor: GenServer, peer: TlsPeer, holder: TlsHolder, place: Place, timeout_s: float
+    ) -> None:
+        """Begin to count the time."""
+        self._address = peer.address
+        self._peer = peer
+        self._holder = holder
+        self._place = place
+        self._timer = actor.send_after(timeout_s, ArrivalAlarm.LATE)
+        self.timeout_s = timeout_s
+        self.step = Step.BEGIN
+
+    def shake_hands(self) -> None:
+        """Go on with the handshake, as far as what has come allows.
+
+        Raises:
+            OSError: the client is gone, or is none of ours.
+        """
+        try:
+            self._peer.shake_hands()
+        except ssl.SSLWantReadError:
+            self.step = Step.RECEIVE
+        except ssl.SSLWantWriteError:
+            self.step = Step.SEND
+        else:
+            if self._peer.protocol != ALPN:
+                msg = f"it speaks {self._peer.protocol or 'nothing that it named'}, not {ALPN}"
+                raise ConnectionAbortedError(msg)
+            self._holder.shaken_count += 1
+            self.step = Step.DONE
+
+    def refuse(self, why: str) -> Stop:
+        """End the connection that has not become one; its peer is told nothing."""
+        self._holder.failed_count += 1
+        logger.info("no TLS with %s: %s", self._address, why)
+        return Stop("normal")
+
+    def end(self) -> None:
+        """Give the place back; twice is harmless."""
+        self._timer.cancel()
+        self._place.leave()

@@ -1,0 +1,127 @@
+"""Which clients' certificates are trusted, as values that can be compared when that changes.
+
+OpenSSL judges a certificate when a client connects. Afterwards nobody asks it again, and it could
+not tell: so what has changed is found by comparing authorities, and what they have revoked.
+
+Layout (DER, as far as it is read):
+    Certificate      SEQUENCE { TBS SEQUENCE { [0] version?, INTEGER serial, SEQUENCE algorithm,
+                     SEQUENCE issuer, SEQUENCE validity, SEQUENCE subject, … }, … }
+    CertificateList  SEQUENCE { TBS SEQUENCE { INTEGER version?, SEQUENCE algorithm,
+                     SEQUENCE issuer, TIME, TIME?, SEQUENCE OF SEQUENCE { INTEGER serial, … }?,
+                     … }, … }
+"""
+
+import base64
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+_INTEGER, _SEQUENCE, _VERSION = 0x02, 0x30, 0xA0
+_TIMES = {0x17, 0x18}
+_LONG = 0x80
+_PEM = re.compile(rb"-----BEGIN ([^-]+)-----(.*?)-----END \1-----", re.DOTALL)
+
+
+class _Value(NamedTuple):
+    """One value of DER: its tag and content."""
+
+    tag: int
+    content: bytes
+
+
+class Issued(NamedTuple):
+    """What names a certificate: who issued it, and its number with them."""
+
+    issuer: bytes
+    serial: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTrust:
+    """Authorities that are trusted, as DER, and what they have revoked."""
+
+    anchors: frozenset[bytes]
+    revoked: frozenset[Issued]
+
+    @classmethod
+    def of(cls, anchors: frozenset[bytes], revocation_lists: bytes = b"") -> Self:
+        """Make it of authorities, and of revocation lists in PEM form.
+
+        Raises:
+            ValueError: there are other things in the lists, or no list at all.
+        """
+        found = [(kind, base64.b64decode(text)) for kind, text in _PEM.findall(revocation_lists)]
+        # OpenSSL would trust a certificate that it finds there.
+        if revocation_lists and {kind for kind, _ in found} != {b"X509 CRL"}:
+            kinds = ", ".join(sorted({kind.decode("ascii", "replace") for kind, _ in found}))
+            msg = f"found: {kinds or 'nothing'}"
+            raise ValueError(msg)
+        return cls(anchors, frozenset(each for _, one in found for each in _revoked_by(one)))
+
+    def has_lost(self, certificate: bytes, newer: "ClientTrust | None") -> bool:
+        """Return whether a client's certificate, which was trusted, is no longer.
+
+        Of a certificate that an authority between has signed nobody can tell which of the roots
+        stands behind it: it has lost its trust when any of them is gone, and its client may try.
+        """
+        if newer is None:
+            return True
+        issued = _issued(certificate)
+        if issued in newer.revoked:
+            return True
+        signers = {each for each in self.anchors if _subject(each) == issued.issuer}
+        return not signers & newer.anchors if signers else bool(self.anchors - newer.anchors)
+
+
+def _values(content: bytes) -> Iterator[_Value]:
+    """Split what a value holds.
+
+    Raises:
+        ValueError: it is cut short.
+    """
+    offset = 0
+    while offset < len(content):
+        tag, length = content[offset], content[offset + 1]
+        offset += 2
+        if length & _LONG:
+            size = length & ~_LONG
+            length = int.from_bytes(content[offset : offset + size], "big")
+            offset += size
+        if offset + length > len(content):
+            msg = "what is there is cut short"
+            raise ValueError(msg)
+        yield _Value(tag, content[offset : offset + length])
+        offset += length
+
+
+def _signed_values(encoded: bytes) -> list[_Value]:
+    """Return what is signed of a certificate or of a list, without its version."""
+    try:
+        (whole,) = _values(encoded)
+        values = list(_values(next(_values(whole.content)).content))
+    except (StopIteration, IndexError):
+        msg = "what is there is cut short"
+        raise ValueError(msg) from None
+    return values[1:] if values[0].tag == _VERSION else values
+
+
+def _issued(certificate: bytes) -> Issued:
+    serial, _, issuer, *_ = _signed_values(certificate)
+    return Issued(issuer.content, serial.content)
+
+
+def _subject(certificate: bytes) -> bytes:
+    _, _, _, _, subject, *_ = _signed_values(certificate)
+    return subject.content
+
+
+def _revoked_by(revocation_list: bytes) -> Iterator[Issued]:
+    values = _signed_values(revocation_list)
+    if values[0].tag == _INTEGER:
+        values = values[1:]
+    _, issuer, *rest = values
+    rest = [each for each in rest if each.tag not in _TIMES]
+    if rest and rest[0].tag == _SEQUENCE:
+        for each in _values(rest[0].content):
+            yield Issued(issuer.content, next(_values(each.content)).content)

@@ -1,0 +1,65 @@
+"""Who is not let in yet is counted, in all and for each network, and the newest have no place."""
+
+import random
+
+from poe.broker.access.strangers import Place, Strangers, network_of
+
+
+def placed(strangers: Strangers, address: str) -> Place:
+    place = strangers.admit(address)
+    assert place is not None
+    return place
+
+
+def test_the_newest_has_no_place():
+    strangers = Strangers(3, 3)
+    places = [placed(strangers, "10.0.0.1") for _ in range(3)]
+    assert strangers.admit("10.0.0.2") is None
+    assert strangers.refused_count == 1
+    places[1].leave()
+    assert strangers.admit("10.0.0.2") is not None
+    assert strangers.count == 3
+
+
+def test_one_address_does_not_take_the_places_of_others():
+    strangers = Strangers(100, 2)
+    assert all(strangers.admit("10.0.0.1") for _ in range(2))
+    assert strangers.admit("10.0.0.1") is None
+    assert strangers.admit("10.0.0.2") is not None
+
+
+def test_a_machine_has_a_whole_network_of_ipv6():
+    assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1")
+    assert network_of("2001:db8::1") != network_of("2001:db8:0:1::1")
+    assert network_of("fe80::1%eth0") == network_of("fe80::2")
+
+
+def test_an_ipv4_address_is_itself_however_it_is_written():
+    assert network_of("::ffff:10.0.0.1") == network_of("10.0.0.1")
+    assert network_of("::ffff:10.0.0.1") != network_of("::ffff:10.0.0.2")
+
+
+def test_who_leaves_twice_counts_once():
+    strangers = Strangers(2, 2)
+    first, second = placed(strangers, "::1"), placed(strangers, "::1")
+    first.leave()
+    first.leave()
+    assert strangers.count == 1
+    second.leave()
+    assert strangers.count == 0
+
+
+def test_whatever_comes_and_goes_nothing_is_left():
+    chance = random.Random(17)
+    strangers = Strangers(20, 5)
+    places: list[Place] = []
+    for _ in range(2000):
+        if places and chance.random() < 0.5:
+            places.pop(chance.randrange(len(places))).leave()
+        elif place := strangers.admit(f"10.0.0.{chance.randrange(8)}"):
+            places.append(place)
+        assert strangers.count == len(places) <= 20
+    for place in places:
+        place.leave()
+    assert strangers.count == 0
+    assert all(strangers.admit("10.0.0.1") for _ in range(5))

@@ -1,0 +1,85 @@
+"""Whose certificates are no longer trusted, when authorities or their revocations have changed."""
+
+import ssl
+
+import pytest
+import trustme
+
+from poe.security.client_trust import ClientTrust
+from tests.tls import Certificates
+
+
+def der(pem: bytes) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(pem.decode())
+
+
+def anchor(authority: trustme.CA) -> bytes:
+    return der(authority.cert_pem.bytes())
+
+
+def leaf(authority: trustme.CA) -> bytes:
+    return der(authority.issue_cert("client.example").cert_chain_pems[0].bytes())
+
+
+@pytest.fixture
+def made(tmp_path):
+    return Certificates.make(tmp_path)
+
+
+def test_who_is_not_concerned_stays():
+    first, second = trustme.CA(), trustme.CA()
+    both = ClientTrust.of(frozenset({anchor(first), anchor(second)}))
+    one = ClientTrust.of(frozenset({anchor(first)}))
+    assert not both.has_lost(leaf(first), both)
+    assert not both.has_lost(leaf(first), one)
+    assert both.has_lost(leaf(second), one)
+    assert not one.has_lost(leaf(first), both)
+    assert one.has_lost(leaf(first), None)
+
+
+def test_an_authority_of_the_same_name_and_another_key_is_another():
+    first = trustme.CA(organization_name="Same", organization_unit_name="Same")
+    second = trustme.CA(organization_name="Same", organization_unit_name="Same")
+    older, newer = (ClientTrust.of(frozenset({anchor(each)})) for each in (first, second))
+    assert older.has_lost(leaf(first), newer)
+    # While one takes the place of the other both are trusted, and nobody is hung up on.
+    assert not older.has_lost(leaf(first), ClientTrust.of(older.anchors | newer.anchors))
+
+
+def test_behind_an_authority_between_nobody_can_tell():
+    root, other = trustme.CA(), trustme.CA()
+    between = root.create_child_ca()
+    both = ClientTrust.of(frozenset({anchor(root), anchor(other)}))
+    assert not both.has_lost(leaf(between), both)
+    assert both.has_lost(leaf(between), ClientTrust.of(frozenset({anchor(root)})))
+
+
+def test_who_was_revoked_has_lost_and_others_of_the_same_authority_have_not(made):
+    made.issue("gone", "gone.example")
+    made.issue("here", "here.example")
+    anchors = frozenset({der(made.file("ca.pem").read_bytes())})
+    before = ClientTrust.of(anchors)
+    after = ClientTrust.of(anchors, made.revoke("gone").read_bytes())
+    assert len(after.revoked) == 1
+    assert before.has_lost(der(made.file("gone.pem").read_bytes()), after)
+    assert not before.has_lost(der(made.file("here.pem").read_bytes()), after)
+
+
+def test_a_list_may_revoke_nobody(made):
+    assert ClientTrust.of(frozenset(), made.revoke().read_bytes()).revoked == frozenset()
+
+
+def test_many_are_revoked_by_one_list(made):
+    """Long lengths, of more than one byte."""
+    names = [f"n{number}" for number in range(20)]
+    for name in names:
+        made.issue(name, f"{name}.example")
+    assert len(ClientTrust.of(frozenset(), made.revoke(*names).read_bytes()).revoked) == 20
+
+
+@pytest.mark.parametrize("kept", [1, 2, 10, 50])
+def test_a_list_that_is_cut_short_is_refused(made, kept):
+    whole = ssl.PEM_cert_to_DER_cert(made.revoke().read_text().replace("X509 CRL", "CERTIFICATE"))
+    cut = ssl.DER_cert_to_PEM_cert(whole[:kept]).replace("CERTIFICATE", "X509 CRL")
+    with pytest.raises(ValueError, match="cut short"):
+        ClientTrust.of(frozenset(), cut.encode())

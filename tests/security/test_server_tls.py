@@ -1,0 +1,190 @@
+"""A server's certificate files become a context that works, or an error that says what is wrong."""
+
+import datetime as dt
+import logging
+import ssl
+from dataclasses import replace
+
+import pytest
+import trustme
+
+from poe.errors import SecurityFileError
+from poe.security.server_tls import ServerTls
+from tests.tls import Certificates, shake_hands
+
+NOW = dt.datetime.now(dt.UTC)
+DAY = dt.timedelta(days=1)
+
+
+@pytest.fixture
+def made(tmp_path):
+    return Certificates.make(tmp_path)
+
+
+@pytest.fixture
+def tls(made):
+    return ServerTls(certificate=made.file("server.pem"), key=made.file("server.key"))
+
+
+def refused(tls):
+    with pytest.raises(SecurityFileError) as error:
+        tls.build()
+    return str(error.value)
+
+
+def known(side):
+    """Tell what is known of the other side's certificate."""
+    found = side.getpeercert()
+    assert found is not None
+    return found
+
+
+def test_a_client_connects_by_tls_1_3_and_says_what_it_speaks(made, tls):
+    built = tls.build()
+    client, server = shake_hands(built.context, made.client_context())
+    assert client.version() == "TLSv1.3"
+    assert server.selected_alpn_protocol() == client.selected_alpn_protocol() == "poe/1"
+    assert client.compression() is None
+    assert client.getpeercert(binary_form=True) == built.certificate
+    assert built.expires_s == ssl.cert_time_to_seconds(known(client)["notAfter"])
+    assert built.client_trust is None
+
+
+def test_no_session_is_resumed(made, tls):
+    """Who was revoked since would get in by it."""
+    context, trusting = tls.build().context, made.client_context()
+    client, _ = shake_hands(context, trusting)
+    assert client.session is None or not client.session.has_ticket
+
+
+def test_the_key_may_be_in_the_file_of_the_certificate(made, tmp_path):
+    both = tmp_path / "both.pem"
+    both.write_bytes(made.file("server.key").read_bytes() + made.file("server.pem").read_bytes())
+    shake_hands(ServerTls(certificate=both).build().context, made.client_context())
+
+
+def test_tls_1_2_needs_to_be_allowed(made, tls):
+    old = made.client_context()
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ssl.SSLError):
+        shake_hands(tls.build().context, old)
+    client, _ = shake_hands(replace(tls, minimum="1.2").build().context, old)
+    assert client.version() == "TLSv1.2"
+    assert "GCM" in str(client.cipher())
+
+
+def test_a_file_that_is_not_there_is_named(tls, tmp_path):
+    gone = tmp_path / "gone.pem"
+    assert refused(replace(tls, certificate=gone)) == f"{gone}: No such file or directory"
+    assert refused(replace(tls, key=gone)) == f"{gone}: No such file or directory"
+    assert refused(replace(tls, client_ca=gone)) == f"{gone}: No such file or directory"
+    crl = replace(tls, client_ca=tls.certificate.with_name("ca.pem"), client_crl=gone)
+    assert refused(crl) == f"{gone}: No such file or directory"
+
+
+def test_the_key_of_another_certificate_is_refused(made, tls):
+    made.issue("other", "localhost")
+    assert "not the key of the certificate" in refused(replace(tls, key=made.file("other.key")))
+
+
+def test_what_is_no_pem_is_refused(tls, tmp_path):
+    text = tmp_path / "text"
+    text.write_text("hello\n")
+    assert f"{text}: it holds no certificate" in refused(replace(tls, certificate=text))
+    assert f"{text}: it holds no key" in refused(replace(tls, key=text))
+    assert f"{text}: it holds no certificate" in refused(replace(tls, client_ca=text))
+
+
+def test_an_encrypted_key_is_refused_and_nobody_is_asked(made, tls, tmp_path):
+    """OpenSSL would ask on the terminal."""
+    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    key = serialization.load_pem_private_key(made.file("server.key").read_bytes(), None)
+    path = tmp_path / "encrypted.key"
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    assert refused(replace(tls, key=path)) == f"{path}: the key is encrypted; use one that is not"
+
+
+def test_a_certificate_out_of_its_time_is_refused(made, tls):
+    made.issue("old", "localhost", not_before=NOW - 2 * DAY, not_after=NOW - DAY)
+    old = ServerTls(certificate=made.file("old.pem"), key=made.file("old.key"))
+    assert "no client would accept it: certificate has expired" in refused(old)
+    made.issue("new", "localhost", not_before=NOW + DAY, not_after=NOW + 2 * DAY)
+    new = ServerTls(certificate=made.file("new.pem"), key=made.file("new.key"))
+    assert "certificate is not yet valid" in refused(new)
+
+
+def test_a_key_that_everybody_can_read_is_told(tls, caplog):
+    tls.key.chmod(0o644)
+    with caplog.at_level(logging.WARNING):
+        tls.build()
+    assert "chmod 600" in caplog.text
+    caplog.clear()
+    tls.key.chmod(0o600)
+    tls.build()
+    assert caplog.text == ""
+
+
+# ---- certificates of clients ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def mutual(made, tls):
+    """A server that wants a certificate of its clients."""
+    made.issue("client", "client.example")
+    return replace(tls, client_ca=made.file("ca.pem"))
+
+
+def test_a_client_needs_a_certificate_of_an_authority_that_is_trusted(made, mutual, tmp_path):
+    context = mutual.build().context
+    _, server = shake_hands(context, made.client_context("client"))
+    assert ("DNS", "client.example") in known(server)["subjectAltName"]
+    with pytest.raises(ssl.SSLError, match="peer did not return a certificate"):
+        shake_hands(context, made.client_context())
+    other = trustme.CA().issue_cert("client.example")
+    made.write("foreign", other)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(context, made.client_context("foreign"))
+
+
+def test_a_client_without_a_certificate_may_be_let_through_to_say_who_it_is(made, mutual):
+    context = replace(mutual, is_certificate_needed=False).build().context
+    _, server = shake_hands(context, made.client_context())
+    assert server.getpeercert() is None
+    _, server = shake_hands(context, made.client_context("client"))
+    assert server.getpeercert()
+
+
+def test_a_client_whose_certificate_is_out_of_its_time_is_refused(made, mutual):
+    made.issue("old", "client.example", not_before=NOW - 2 * DAY, not_after=NOW - DAY)
+    with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
+        shake_hands(mutual.build().context, made.client_context("old"))
+
+
+def test_a_revoked_client_is_refused_and_others_are_not(made, mutual):
+    made.issue("gone", "gone.example")
+    revoking = replace(mutual, client_crl=made.revoke("gone"))
+    context = revoking.build().context
+    shake_hands(context, made.client_context("client"))
+    with pytest.raises(ssl.SSLCertVerificationError, match="revoked"):
+        shake_hands(context, made.client_context("gone"))
+
+
+def test_a_revocation_list_that_is_none_is_refused(made, mutual):
+    """OpenSSL would take a certificate that it finds there for one more authority."""
+    for name in ("ca.pem", "server.key"):
+        path = made.file(name)
+        assert f"{path}: it holds no revocation lists" in refused(replace(mutual, client_crl=path))
+    both = made.file("both.pem")
+    both.write_bytes(made.file("ca.pem").read_bytes() + made.revoke("client").read_bytes())
+    assert "and nothing else" in refused(replace(mutual, client_crl=both))
+
+
+def test_an_authority_that_is_none_is_refused(made, mutual):
+    path = made.file("client.pem")
+    assert "none of an authority" in refused(replace(mutual, client_ca=path))
