@@ -97,34 +97,30 @@ class _Names:
     literals: set[bytes] = field(default_factory=set)
     prefixes: tuple[bytes, ...] = ()
 
-    def cover(self, name: bytes) -> bool:
-        return name in self.literals or name.startswith(self.prefixes)
-
-    def cover_topic(self, topic: bytes) -> bool:
-        if topic in self.literals:
+    def cover(self, kind: str, name: bytes) -> bool:
+        if kind != TOPIC:
+            return name in self.literals or name.startswith(self.prefixes)
+        part = partition_of(name)
+        if name in self.literals or (part is not None and part[0] in self.literals):
             return True
-        part = partition_of(topic)
-        if part is not None and part[0] in self.literals:
-            return True
-        if not topic.startswith(_RESERVED):
-            return topic.startswith(self.prefixes)
-        return any(topic.startswith(each) for each in self.prefixes if each.startswith(_RESERVED))
-
-
-_Allowed = dict[tuple[str, str], _Names]
-"""By operation and kind."""
+        prefixes = self.prefixes
+        if name.startswith(_RESERVED):
+            prefixes = tuple(each for each in prefixes if each.startswith(_RESERVED))
+        return name.startswith(prefixes)
 
 
 class Policy:
-    """All grants, arranged so that a decision costs the same however many there are.
+    """All grants, arranged so that a decision looks at those alone that could allow it.
 
     It never changes; other grants are another policy.
     """
 
     def __init__(self, grants: Iterable[Grant] = ()) -> None:
         self.grants = tuple(grants)
-        named = {name for grant in self.grants for name in grant.principals}
-        self._allowed = {name: self._allowed_to(name) for name in named | {EVERYBODY}}
+        self._names: dict[tuple[str, str, str], _Names] = {}
+        for grant in self.grants:
+            for principal in grant.principals:
+                self._add(principal, grant)
 
     def may(self, principal: str, operation: str, kind: str, name: bytes = _NODE_NAME) -> bool:
         """Return whether a principal may do an operation.
@@ -137,11 +133,11 @@ class Policy:
         """
         if principal == ADMINISTRATOR:
             return True
-        allowed = self._allowed.get(principal, self._allowed[EVERYBODY])
-        names = allowed.get((operation, kind))
-        if names is None:
-            return False
-        return names.cover_topic(name) if kind == TOPIC else names.cover(name)
+        for who in (principal, EVERYBODY):
+            names = self._names.get((who, operation, kind))
+            if names is not None and names.cover(kind, name):
+                return True
+        return False
 
     def explain(
         self, principal: str, operation: str, kind: str, name: bytes = _NODE_NAME
@@ -155,29 +151,25 @@ class Policy:
                 return Decision(True, number, f"{principal} may {what}: by grant {number + 1}")
         return Decision(False, None, f"{principal} may not {what}: no grant allows it")
 
-    def _allowed_to(self, principal: str) -> _Allowed:
-        allowed: _Allowed = {}
-        for grant in self.grants:
-            if principal in grant.principals or EVERYBODY in grant.principals:
-                operations = set(grant.operations)
-                if operations & _IMPLY_DESCRIBE:
-                    operations.add("describe")
-                for operation in operations:
-                    _add(allowed, operation, grant)
-        return allowed
+    def _add(self, principal: str, grant: Grant) -> None:
+        operations = set(grant.operations)
+        if operations & _IMPLY_DESCRIBE:
+            operations.add("describe")
+        for operation in operations:
+            for kind, literals, prefixes in _named(grant, operation):
+                names = self._names.setdefault((principal, operation, kind), _Names())
+                names.literals.update(literals)
+                names.prefixes += prefixes
 
 
-def _add(allowed: _Allowed, operation: str, grant: Grant) -> None:
+def _named(grant: Grant, operation: str) -> list[tuple[str, tuple[bytes, ...], tuple[bytes, ...]]]:
+    """Return of which kinds, and with which names and beginnings, a grant allows an operation."""
     if operation in NODE_OPERATIONS:
-        allowed[operation, NODE] = _Names({_NODE_NAME})
-        return
-    for kind, literals, prefixes in (
+        return [(NODE, (_NODE_NAME,), ())]
+    return [
         (TOPIC, grant.topics, grant.prefixes),
         (GROUP, grant.groups, grant.group_prefixes),
-    ):
-        names = allowed.setdefault((operation, kind), _Names())
-        names.literals.update(literals)
-        names.prefixes += prefixes
+    ]
 
 
 def resource_text(kind: str, name: bytes) -> str:

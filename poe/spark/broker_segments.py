@@ -5,10 +5,12 @@ Reading changes nothing, so that whatever was interrupted is asked again, from w
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
 
+from poe.errors import NotAuthorized
 from poe.protocol import IndexedRecords, Removed, Socket, Span
 from poe.protocol.server import Server
 from poe.spark.arrow_batches import ArrowBatches, Place
@@ -39,14 +41,12 @@ class BrokerSegments:
         """Return which partition of its topic this one is, and whether that has envelopes."""
         own = os.fsencode(topic)
         part = partition_of(own)
-        for name in (*(() if part is None else (part[0],)), own):
-            found = self._server.call(Socket.find_topic, name)
-            if found is not None and found.is_told:
-                names = [each.topic for each in found.partitions]
-                if own in names:
-                    number = names.index(own)
-                    return Place(number, found.properties.envelope, os.fsdecode(name))
-        return Place()
+        place = None
+        if part is not None:
+            # By its name it could be a partition; who may read it alone need not know of what.
+            with suppress(NotAuthorized):
+                place = self._place_in(part[0], own)
+        return place or self._place_in(own, own) or Place()
 
     def segments(self, topic: str, after: int = 0) -> list[SegmentRange]:
         """Return the segments of a topic."""
@@ -92,6 +92,14 @@ class BrokerSegments:
     def close(self) -> None:
         """Close the connection."""
         self._server.close()
+
+    def _place_in(self, name: bytes, own: bytes) -> Place | None:
+        """Return which partition of a topic another one is; None where it is none."""
+        found = self._server.call(Socket.find_topic, name)
+        names = [each.topic for each in found.partitions] if found and found.is_told else []
+        if found is None or own not in names:
+            return None
+        return Place(names.index(own), found.properties.envelope, os.fsdecode(name))
 
     def _readable(self, newest: SegmentRange, after: int) -> SegmentRange:
         """Return what can be read of a topic's newest segment behind a pointer.

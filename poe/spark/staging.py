@@ -113,8 +113,9 @@ class Staging:
         if not self.is_temporary and self._is_done(server, epoch):
             return
         for topic in {each.topic for each in ranges}:
-            # A plan stands for ever: a topic that nobody can have is to be refused before.
-            server.call(Socket.wait, topic, 0, 0.0)
+            # A plan stands for ever: a topic that nobody can have, or that this writer may not
+            # write, is to be refused before.
+            server.call(Socket.last_put, topic, self.producer)
         plan_pointer, plan = self._plan(server, epoch, ranges)
         for topic, topic_ranges in plan.items():
             newest = server.call(Socket.last_put, topic, self.producer)

@@ -8,8 +8,10 @@ import pytest
 import poe
 from poe.client import connect as connect_async
 from poe.errors import (
+    InvalidTopicName,
     LocalProtocolError,
     ProducerFenced,
+    PropertyMismatch,
     RemoteProtocolError,
     RepeatedPut,
     SequenceGap,
@@ -135,6 +137,16 @@ def test_the_last_put_of_a_producer_is_told(node, client):
     assert node.control("last_put", topic="t", producer=PRODUCER) == (2, 49, pointer)
     with pytest.raises(RemoteProtocolError, match="16 bytes"):
         client.control("last_put", topic="t", producer=b"short")
+
+
+def test_the_last_put_on_a_topic_that_nobody_can_have_is_refused(node, client):
+    node.create_topic("parted", partitions=2)
+    assert client.last_put("parted-1", PRODUCER) is None
+    with pytest.raises(InvalidTopicName):
+        client.last_put("no/good", PRODUCER)
+    for name in ("parted", "parted-2"):
+        with pytest.raises(PropertyMismatch):
+            client.last_put(name, PRODUCER)
 
 
 def test_a_node_in_the_same_process_takes_numbers_too(node, client):

@@ -276,6 +276,18 @@ class RequestHandler:
             with suppress(UnknownTopic):  # it was deleted meanwhile
                 await self.ask_registry(EnsureWriter(topic, may_create=False))
 
+    async def _recover_or_check(self, topic: bytes) -> None:
+        """Have a topic woken, see `recover`; one that is not there has to be one that could be.
+
+        Raises:
+            InvalidTopicName, PropertyMismatch: nobody can put anything onto it.
+            StorageError: what keeps it out of service still does.
+        """
+        await self.recover(topic)
+        if self.routes.get(topic) is None:
+            folder_name(topic, self.routes.names)
+            self.routes.check_partition(topic)
+
     async def ask_registry(self, request: TopicRequest) -> Any:  # noqa: ANN401 - as it answers
         """Have the topic registry do something, and return what it answers.
 
@@ -328,11 +340,12 @@ class RequestHandler:
         durable.
 
         Raises:
+            InvalidTopicName, PropertyMismatch: nobody can put anything onto it.
             StorageError: the topic takes no puts.
             TopicUnavailable: it had no writer for 5 s.
             CallTimeout: the disk has not taken it in time.
         """
-        await self.recover(topic)
+        await self._recover_or_check(topic)
 
         async def ask() -> Any:  # noqa: ANN401 - a reply to FindLastPut
             route = self.routes.get(topic)
@@ -396,9 +409,7 @@ class RequestHandler:
             StorageError: the topic cannot be served.
             NotAuthorized: the right to read it was taken back.
         """
-        await self.recover(topic)
-        if self.routes.get(topic) is None:
-            folder_name(topic, self.routes.names)
+        await self._recover_or_check(topic)
         actor = self.actor
         deadline_s = actor.monotonic_s() + timeout_s
         needs = [Need.of_topic("read", topic)]
