@@ -103,7 +103,7 @@ class TomlDocument:
             place = place[:-1]
         if not place:
             return None
-        begins = [0, *self._statement_ends()]
+        begins = [0, *statement_ends(self._text)]
         number = bisect_left(begins, x=True, key=lambda end: self._has(self._text[:end], place))
         return self._text.count("\n", 0, begins[number - 1]) + 1
 
@@ -117,19 +117,23 @@ class TomlDocument:
                 return False
         return True
 
-    def _statement_ends(self) -> list[int]:
-        """Return the offsets behind lines on which nothing is open, the end of the text last."""
-        ends = []
-        depth = 0
-        for match in _TOKEN.finditer(self._text):
-            match match[0]:
-                case "[" | "{":
-                    depth += 1
-                case "]" | "}":
-                    depth -= 1
-                case "\n" if not depth:
-                    ends.append(match.end())
-        return [*ends, len(self._text)]
+
+def statement_ends(text: str) -> list[int]:
+    """Return where the statements of a TOML text end: behind each line on which nothing is open.
+
+    Blank lines and comments count as statements; the end of the text is the last.
+    """
+    ends = []
+    depth = 0
+    for match in _TOKEN.finditer(text):
+        match match[0]:
+            case "[" | "{":
+                depth += 1
+            case "]" | "}":
+                depth -= 1
+            case "\n" if not depth:
+                ends.append(match.end())
+    return [*ends, len(text)]
 
 
 def _text(place: Place) -> str:

@@ -22,6 +22,7 @@ from poe.security.policy import Grant
 from poe.security.replacement import Calls, replace_file
 from poe.security.scram import ScramKeys
 from poe.security.security import Security, parse_security, read_text
+from poe.security.toml_tables import with_table, without_element, without_table
 
 _EMPTY: Final = "version = 1\n"
 _Values = MutableMapping[str, Any]
@@ -62,7 +63,7 @@ class UserFile:
         def change(values: _Values) -> None:
             values.setdefault("users", {})[name] = value
 
-        self._change(change)
+        self._change(change, _with_table(self._text, ("users",), {"users": {name: value}}))
 
     def remove_user(self, name: str) -> None:
         """Remove a user, and its name from all grants; a grant that is then nobody's goes, too.
@@ -72,16 +73,20 @@ class UserFile:
         """
         self._check_is_user(name)
 
+        for number, grant in reversed([*enumerate(self._security.policy.grants)]):
+            if set(grant.principals) == {name}:
+                self.remove_grant(number)
+
+        def leave(values: _Values) -> None:
+            for grant in values.get("grants", []):
+                while name in grant["principals"]:
+                    grant["principals"].remove(name)
+
         def change(values: _Values) -> None:
             _remove(values, "users", name)
-            for number in reversed(range(len(values.get("grants", [])))):
-                principals = values["grants"][number]["principals"]
-                if set(principals) == {name}:
-                    _remove(values, "grants", number)
-                while name in principals:
-                    principals.remove(name)
 
-        self._change(change)
+        self._change(leave)
+        self._change(change, without_table(self._text, ("users", name)))
 
     def set_keys(self, name: str, *keys: ScramKeys) -> None:
         """Have a user's passwords be those of the keys: one, or two while one replaces the other.
@@ -117,7 +122,12 @@ class UserFile:
         value: dict[str, Any] = {"id": token_id, "sha256": sha256}
         if expires_s is not None:
             value["expires"] = datetime.fromtimestamp(int(expires_s), UTC)
-        self._change(lambda values: _append(values["users"][user], "tokens", value))
+
+        def change(values: _Values) -> None:
+            _append(values["users"][user], "tokens", value)
+
+        addition = {"users": {user: {"tokens": [value]}}}
+        self._change(change, _with_table(self._text, ("users", user), addition))
 
     def remove_token(self, token_id: str) -> str:
         """Remove a token, and return whose it was.
@@ -137,7 +147,8 @@ class UserFile:
                 # Named by its tokens alone so far.
                 values["users"][user.name] = {}
 
-        self._change(change)
+        place = ("users", user.name, "tokens")
+        self._change(change, without_element(self._text, place, number))
         return user.name
 
     def add_certificate(self, user: str, name: str) -> None:
@@ -174,7 +185,11 @@ class UserFile:
             OptionError: a name is no UTF-8, which the file has to be.
         """
         value = {key: _texts(key, names) for key, names in asdict(grant).items() if names}
-        self._change(lambda values: _append(values, "grants", value))
+
+        def change(values: _Values) -> None:
+            _append(values, "grants", value)
+
+        self._change(change, _with_table(self._text, ("grants",), {"grants": [value]}))
 
     def remove_grant(self, number: int) -> None:
         """Remove the grant at a place, from 0, as `Decision.grant` tells it.
@@ -185,29 +200,41 @@ class UserFile:
         count = len(self._security.policy.grants)
         if not 0 <= number < count:
             raise OptionError("grant", number, f"the place of one of {count} grants, from 0")
-        self._change(lambda values: _remove(values, "grants", number))
+
+        def change(values: _Values) -> None:
+            _remove(values, "grants", number)
+
+        self._change(change, without_element(self._text, ("grants",), number))
 
     def _check_is_user(self, name: str) -> None:
         if self._security.users.find(name) is None:
             raise OptionError("user", name, f"one that {self._path} has")
 
-    def _change(self, change: Callable[[_Values], None]) -> None:
-        """Change the text, unless it would then say anything else but what it should."""
+    def _change(self, change: Callable[[_Values], None], found: str | None = None) -> None:
+        """Change the text, unless it would then say anything else but what it should.
+
+        Args:
+            change: what is done to the values of the file.
+            found: a text that may be it, with all comments in their places; else, as with tables
+                that are laid out as values, it is made by tomlkit, which moves some.
+        """
         expected = tomllib.loads(self._text)
         change(expected)
-        try:
-            # A line that does not end would go on with what is added.
-            document = tomlkit.parse(self._text + "\n" * (not self._text.endswith("\n")))
-            change(document)
-            text = tomlkit.dumps(document)
-            is_as_expected = tomllib.loads(text) == expected
-        except (ValueError, TOMLKitError, RecursionError):
-            is_as_expected = False
-        if not is_as_expected:
+        text = found if _says(found, expected) else self._changed_by_tomlkit(change)
+        if text is None or not _says(text, expected):
             why = "is laid out in a way that only a person can change; edit it by hand"
             raise SecurityFileError(self._path, None, why)
         self._security = parse_security(text, self._path)
         self._text = text
+
+    def _changed_by_tomlkit(self, change: Callable[[_Values], None]) -> str | None:
+        try:
+            # A line that does not end would go on with what is added.
+            document = tomlkit.parse(self._text + "\n" * (not self._text.endswith("\n")))
+            change(document)
+            return tomlkit.dumps(document)
+        except (ValueError, TOMLKitError, RecursionError):
+            return None
 
 
 @contextmanager
@@ -250,6 +277,23 @@ def _locked_folder(path: str) -> Iterator[None]:
         yield
     finally:
         os.close(folder)
+
+
+def _says(text: str | None, expected: _Values) -> bool:
+    """Return whether there is a text that says what it should; tables of nothing say nothing."""
+    try:
+        found = tomllib.loads(text or "")
+    except ValueError:
+        return False
+    return _filled(found) == _filled(expected)
+
+
+def _filled(values: _Values) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value}
+
+
+def _with_table(text: str, path: tuple[str, ...], addition: dict[str, Any]) -> str:
+    return with_table(text, path, tomlkit.dumps(addition))
 
 
 def _append(values: _Values, key: str, value: object) -> None:

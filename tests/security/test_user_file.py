@@ -119,8 +119,38 @@ def test_what_is_removed_takes_only_its_own_lines_away(path):
     assert found.users.by_token("two") is not None
     assert found.users.by_certificate(["DNS:a"]) is None
     assert [each.operations for each in found.policy.grants] == [("write",)]
-    kept = ["# Who may what. Ask Ada", "# of team a", "# machines", "# since May", "DNS:b"]
-    assert [each for each in kept if each not in path.read_text()] == []
+    expected = OLD
+    for gone in (
+        '    "DNS:a",  # the old one\n',
+        f'[[users.ci.tokens]]\nid = "one"\nsha256 = "{SHA}"\n',
+        '[[grants]]\nprincipals = ["alice"]\noperations = ["read"]  # only\n',
+        'topics = ["orders"]\n\n',
+    ):
+        assert gone in expected
+        expected = expected.replace(gone, "")
+    assert path.read_text() == expected
+
+
+def test_what_is_added_stands_with_its_like_before_the_comments_of_what_follows(path):
+    with changed_users(path) as users:
+        users.add_user("bob")
+        users.add_token("alice", "three", SHA)
+    assert path.read_text() == OLD.replace(
+        "\n# machines\n",
+        f'\n[[users.alice.tokens]]\nid = "three"\nsha256 = "{SHA}"\n\n# machines\n',
+    ).replace("\n[[grants]]\n", "\n[users.bob]\n\n[[grants]]\n", 1)
+
+
+@pytest.mark.slow
+def test_a_long_file_is_changed(path):
+    """Within the time-out of a test: no step of it is quadratic."""
+    many = "".join(f"[users.u{number}]  # nobody\n" for number in range(3000))
+    path.write_text(f"version = 1\n{many}")
+    with changed_users(path) as users:
+        users.add_token("u1500", "one", SHA)
+        users.remove_user("u7")
+        users.add_grant(Grant(principals=("u8",), operations=("admin",)))
+    assert "[users.u1500]  # nobody\n\n[[users.u1500.tokens]]\n" in path.read_text()
 
 
 def test_a_user_that_is_removed_is_in_no_grant(path):
