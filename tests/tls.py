@@ -6,15 +6,17 @@ import ssl
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from poe import Node
 from poe.broker.connection.peer import Peer, PlainPeer, TlsPeer
 from poe.protocol import FrameReader
-from tests.scenarios.clients import RawClient
+from tests.scenarios.clients import RawClient, SecureAddress
 
 ALPN = "poe/1"
 
@@ -141,13 +143,15 @@ def shake_hands(
     return client, server
 
 
-class TlsClient(RawClient):
-    """A client without manners that speaks TLS; `name` is its certificate."""
+class TlsNode(Node):
+    """A node that has no other port than one with TLS."""
 
-    def __init__(self, address, certificates: Certificates, name: str | None = None):
-        super().__init__(address)
-        context = certificates.client_context(name)
-        self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+    certificates: Certificates
+
+    @property
+    def address(self) -> Any:
+        assert self.tls_address is not None
+        return SecureAddress(self.tls_address, self.certificates.client_context())
 
 
 class Tap(RawClient):

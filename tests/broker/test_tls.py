@@ -13,8 +13,8 @@ from poe.config import Config
 from poe.errors import OptionError, PortInUse, SecurityFileError
 from poe.protocol import ControlRequest, PointerRequest, PutRequest
 from poe.supervision.api import CountChildren
-from tests.scenarios.clients import RawClient
-from tests.tls import Tap, TlsClient
+from tests.scenarios.clients import RawClient, SecureAddress
+from tests.tls import Tap
 from tests.waiting import wait_until
 
 TOPIC = b"t"
@@ -37,7 +37,8 @@ def open_client(certificates):
     with contextlib.ExitStack() as closing:
 
         def opened(node, name=None):
-            return closing.enter_context(TlsClient(node.tls_address, certificates, name))
+            context = certificates.client_context(name)
+            return closing.enter_context(RawClient(SecureAddress(node.tls_address, context)))
 
         yield opened
 

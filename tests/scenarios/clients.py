@@ -1,8 +1,15 @@
 """Clients for scenarios: three ways to say the same, one of them without any manners."""
 
 import asyncio
+import contextlib
 import socket
+import ssl
 import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
 
 from poe import client, protocol
 from poe.protocol import (
@@ -21,11 +28,44 @@ HEADER = struct.Struct(">IH")
 TIMEOUT_S = 10.0
 
 
+@dataclass(frozen=True)
+class SecureAddress(Sequence[Any]):
+    """Host and port, as a pair, of a server that speaks TLS, with the context to connect by."""
+
+    pair: tuple[str, int]
+    context: ssl.SSLContext
+
+    def __getitem__(self, index):
+        return self.pair[index]
+
+    def __len__(self):
+        return 2
+
+
+def tls_of(address):
+    """Tell the arguments that a client needs besides an address."""
+    if isinstance(address, SecureAddress):
+        pytest.skip("this client speaks no TLS")
+    return {}
+
+
+def dial(address, timeout_s=TIMEOUT_S):
+    """Connect, by TLS where that is spoken."""
+    connection = socket.create_connection(tuple(address), timeout_s)
+    if not isinstance(address, SecureAddress):
+        return connection
+    with contextlib.ExitStack() as until_connected:
+        until_connected.enter_context(connection)
+        connected = address.context.wrap_socket(connection, server_hostname=address[0])
+        until_connected.pop_all()
+    return connected
+
+
 class RawClient:
     """Sends any bytes, and tells what comes back, frame by frame."""
 
     def __init__(self, address, timeout_s=TIMEOUT_S):
-        self.socket = socket.create_connection(address, timeout_s)
+        self.socket = dial(address, timeout_s)
         self.reader = FrameReader()
 
     def __enter__(self):
@@ -40,12 +80,22 @@ class RawClient:
     def send(self, data):
         self.socket.sendall(data)
 
+    def end(self):
+        """Send nothing more, and go on receiving."""
+        if isinstance(self.socket, ssl.SSLSocket):
+            timeout_s = self.socket.gettimeout()
+            self.socket.settimeout(0)
+            with contextlib.suppress(ssl.SSLWantReadError):
+                self.socket.unwrap()  # it does not wait for the server's
+            self.socket.settimeout(timeout_s)
+        socket.socket.shutdown(self.socket, socket.SHUT_WR)
+
     def frame(self):
         """Tell type and body of the next frame; None when the server has closed."""
         while (frame := self.reader.next_frame()) is None:
             try:
                 size = self.socket.recv_into(self.reader.buffer())
-            except ConnectionResetError:
+            except (ConnectionResetError, ssl.SSLZeroReturnError):
                 return None
             if not size:
                 return None
@@ -83,7 +133,7 @@ class RawClient:
 
 class BlockingClient:
     def __init__(self, address):
-        self.socket = protocol.socket(*address, timeout_s=TIMEOUT_S)
+        self.socket = protocol.socket(*address, timeout_s=TIMEOUT_S, **tls_of(address))
         self.write = self.socket.write
         self.read = self.socket.read
         self.control = self.socket.control
@@ -95,7 +145,9 @@ class AsyncioClient:
 
     def __init__(self, address):
         self.runner = asyncio.Runner()
-        self.socket = self.runner.run(client.connect(*address, timeout_s=TIMEOUT_S))
+        self.socket = self.runner.run(
+            client.connect(*address, timeout_s=TIMEOUT_S, **tls_of(address))
+        )
 
     def write(self, topic, messages):
         return self.runner.run(self.socket.write(topic, messages))
