@@ -21,6 +21,7 @@ from poe.broker import (
     ArchiveFolders,
     ArchiverParts,
     BoundPorts,
+    Guard,
     HybridClock,
     ListenerParts,
     LocalClient,
@@ -34,11 +35,11 @@ from poe.broker import (
     RoutingTable,
     SegmentInfo,
     SegmentRows,
-    TlsHolder,
     check_ports_are_free,
     control,
     describe_all,
     may_repeat,
+    remove_admin_token,
 )
 from poe.client.local_server import LocalServer
 from poe.config import Config
@@ -52,6 +53,7 @@ from poe.errors import (
     NoDescriptors,
     PoeError,
     ReservedTopic,
+    SecurityFileError,
     StartFailed,
 )
 from poe.protocol import DescribedTopic, PutId, topic_bytes
@@ -111,7 +113,7 @@ class Node:
 
         Raises:
             OptionError: the folder cannot be used, or there is no Spark for `archive_dir`.
-            SecurityFileError: a file of the server's TLS cannot be used.
+            SecurityFileError: a file of users, grants or TLS is wrong, or cannot be read.
             StoreLocked: another server runs on the folder.
             PortInUse: the port is taken.
             NodeRunning: it runs already.
@@ -121,22 +123,27 @@ class Node:
         config = self.config
         if self._bound is None:
             check_ports_are_free(config.listener, config.security)
-        made_of = config.security.tls
-        tls = None if made_of is None else TlsHolder(made_of)
         archives = ArchiveFolders.of(config.registry.archive_dir, config.segment.topics)
         adopted = config.store.adopt_folder
+        guard = Guard.of(config.security)
         archiver = ArchiverParts.of(config.dir, archives, config.registry.max_age, adopted=adopted)
         store = Store.open(config.dir, config.segment, config.store)
         logger.info("starting with options: %s", config.as_dict())
         _warn_of_memory(config.segment)
         store.reserve.make()
         store.space.measure()  # less what was just reserved
+        try:
+            gatekeeper = None if guard is None else guard.gatekeeper(config.dir, self._clock)
+        except SecurityFileError:
+            store.close()
+            raise
         self._listener = ListenerParts(
             self._routes,
             config.listener,
             config.connection,
             config.security,
-            tls,
+            None if guard is None else guard.files.tls,
+            None if gatekeeper is None else gatekeeper.access,
             self._bound or BoundPorts(),
         )
         parts = NodeParts(
@@ -151,6 +158,7 @@ class Node:
             self._listener,
             config.scrubber,
             archiver,
+            gatekeeper,
         )
         self._system = system or LoopSystem()
         try:
@@ -180,6 +188,8 @@ class Node:
         finally:
             system.shutdown()
             store.close()
+            if self.config.security.users is not None:
+                remove_admin_token(self.config.dir)
             self._routes.leave_store()
             if self._listener is not None:
                 self._listener.bound.close()  # a listener that was killed could not
@@ -447,6 +457,21 @@ class Node:
     def _changed(self, op: str, topic: bytes | str, properties: Any) -> DescribedTopic:  # noqa: ANN401
         told = self.control(op, topic=topic_bytes(topic), properties=properties)
         return DescribedTopic.from_map(told)
+
+    def reload(self) -> dict[str, Any]:
+        """Read users and grants anew, and go by them; all or nothing.
+
+        Who is connected stays so, unless what has proved who they are would do so no more. Return
+        `users_added`, `users_removed` and `users_changed`, names each, and `ended_count`, of
+        connections that are hung up on.
+
+        Raises:
+            SecurityFileError: a file is wrong; all goes on as before.
+            SecurityError: there are no users.
+            NodeNotRunning: before `start` or after `stop`.
+        """
+        told: dict[str, Any] = self.control("reload")
+        return told
 
     def sync(self) -> None:
         """Make everything acknowledged so far survive a power cut."""

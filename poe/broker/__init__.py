@@ -7,12 +7,14 @@ registry is asked only for what the routing table does not know.
 import logging
 
 from poe.broker.access.options import SecurityOptions
+from poe.broker.access.secrets import remove_admin_token
 from poe.broker.access.tls_holder import TlsHolder
 from poe.broker.appendix.hybrid_clock import HybridClock
 from poe.broker.appendix.message import MOVED, Next, Put, SegmentInfo
 from poe.broker.appendix.scrubber import ScrubberOptions
 from poe.broker.appendix.server import AppendixOptions
 from poe.broker.connection.connection import ConnectionOptions
+from poe.broker.connection.gatekeeper import Guard
 from poe.broker.connection.listener import (
     BoundPort,
     BoundPorts,
@@ -44,6 +46,7 @@ __all__ = [
     "BoundPort",
     "BoundPorts",
     "ConnectionOptions",
+    "Guard",
     "HybridClock",
     "ListenerOptions",
     "ListenerParts",
@@ -70,6 +73,7 @@ __all__ = [
     "describe_all",
     "may_repeat",
     "missing_for_spark",
+    "remove_admin_token",
 ]
 
 # All modules of the broker log to this one logger, and some do so whenever a client misbehaves.

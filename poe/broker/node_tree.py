@@ -10,6 +10,7 @@
     │   ├── groups             knows all groups, and starts those that are asked for
     │   └── delayer            puts messages when they are due
     ├── archiver_sup           only with `archive_dir`
+    ├── gatekeeper             only with `users`: owns who may do what
     └── listener_sup           rest_for_one; started last, absent without a port
 
 Source: poe_sup.erl, appendix_sup.erl.
@@ -18,8 +19,10 @@ Source: poe_sup.erl, appendix_sup.erl.
 from dataclasses import dataclass, replace
 from typing import Any
 
+from poe.broker.access.access import GATEKEEPER
 from poe.broker.appendix.scrubber import Scrubber, ScrubberOptions
 from poe.broker.appendix.server import REGISTRY, AppendixServer
+from poe.broker.connection.gatekeeper import Gatekeeper, GatekeeperParts
 from poe.broker.connection.listener import ListenerParts, ListenerSup
 from poe.broker.coordinator.group_floors import GroupFloors
 from poe.broker.coordinator.registry import GroupParts
@@ -47,6 +50,8 @@ class NodeParts:
     scrubber: ScrubberOptions
     archiver: ArchiverParts | None = None
     """None: segments expire without being archived."""
+    gatekeeper: GatekeeperParts | None = None
+    """None: whoever connects may do everything."""
 
 
 class NodeSup(Supervisor):
@@ -91,6 +96,11 @@ class NodeSup(Supervisor):
                 name=ARCHIVER_SUP,
             )
             children.append(archiver)
+        if parts.gatekeeper is not None:
+            gatekeeper = ChildSpec(
+                id=GATEKEEPER, actor=Gatekeeper, args=(parts.gatekeeper,), name=GATEKEEPER
+            )
+            children.append(gatekeeper)
         if parts.listener.is_needed:
             listener = ChildSpec(
                 id="listener_sup",

@@ -86,6 +86,10 @@ class FrameReader:
         """True from when `_view` is own memory, into which the rest of a large frame is received,
         until something is received behind that frame."""
 
+    def limit(self, frame_max: int) -> None:
+        """Take frames of so many bytes from the next one on."""
+        self._frame_max = frame_max
+
     @property
     def is_in_scratch(self) -> bool:
         """Whether the frame that was just handed out lies in the scratch, not in own memory."""

@@ -130,6 +130,8 @@ class ScramServer:
         self._binding = binding
         self._nonce: bytes | None = (nonce or _make_nonce()).encode()
         self._begun: _Begun | None = None
+        self.proved: ScramKeys | None = None
+        """The keys whose password was proved; a user may have two."""
 
     def first(self, data: bytes) -> bytes:
         """Take client-first, return server-first.
@@ -185,15 +187,16 @@ class ScramServer:
             _refuse("bound to another certificate")
         messages = begun.messages + without_proof
         given = _base64_bytes(proof) or b""
-        signatures = [
-            _hmac(keys.server_key, messages)
+        proved = [
+            keys
             for number, keys in enumerate(begun.keys)
             if _is_proved(keys, messages, given) and number < begun.known
         ]
-        if not signatures:
+        if not proved:
             why = "wrong password" if begun.known else "unknown user, or one without a password"
             _refuse(f"{why}: {begun.user[:200]!r}")
-        return b"v=" + _base64(signatures[0]), begun.user
+        self.proved = proved[0]
+        return b"v=" + _base64(_hmac(self.proved.server_key, messages)), begun.user
 
     def _keys_of_nobody(self, user: str) -> ScramKeys:
         digest = _hmac(self._secret, user.encode())

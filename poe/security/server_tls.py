@@ -61,6 +61,12 @@ class ServerTls:
     is_certificate_needed: bool = True
     """With `client_ca`: whether a client without a certificate is refused by TLS itself."""
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files that it is made of."""
+        every = (self.certificate, self.key, self.client_ca, self.client_crl)
+        return tuple(each for each in every if each is not None)
+
     def build(self) -> ServerContext:
         """Return a new context from what the files hold now.
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from poe.broker.access.rights import Need, first_refusal
+from poe.broker.access.permission import Need, first_refusal
 from poe.broker.requests.control import _OPERATIONS
 from poe.broker.requests.needs import OPERATION_NEEDS, check_complete, needs_of, pattern_needs
 from poe.errors import LocalProtocolError
@@ -56,6 +56,10 @@ NEEDED = {
     "topic_adopt": ["create topic"],
     "trim": ["delete topic"],
     "delete": ["delete topic"],
+    "auth": [],
+    "authorize": ["authorize"],
+    "reload": ["admin"],
+    "security": ["admin"],
     "tree": ["admin"],
     "pipelines": ["admin"],
     "pipeline_report": ["admin"],
@@ -112,7 +116,7 @@ def need(words):
 
 
 class Granted:
-    """The rights that some grants give."""
+    """The permissions that some grants give."""
 
     def __init__(self, *grants):
         self.policy = Policy(grants)
@@ -194,8 +198,8 @@ def test_the_topics_of_a_group_are_not_looked_up_for_who_may_not_read_it():
     ],
 )
 def test_a_pattern_needs_a_prefix_that_covers_all_it_could_stand_for(grant, is_enough):
-    rights = Granted(Grant(principals=("alice",), operations=("read",), **grant))
-    assert (first_refusal(rights, pattern_needs("read", [b"team.*.x"])) is None) == is_enough
+    permissions = Granted(Grant(principals=("alice",), operations=("read",), **grant))
+    assert (first_refusal(permissions, pattern_needs("read", [b"team.*.x"])) is None) == is_enough
 
 
 def test_a_table_that_lacks_an_operation_or_has_one_too_many_is_no_table():

@@ -13,7 +13,7 @@ from poe.security.server_tls import ServerTls
 
 @dataclass(frozen=True, kw_only=True)  # no slots: it keeps what was looked up
 class SecurityOptions:
-    """Where clients connect by TLS, with which certificate, and how long they may take for it.
+    """Where clients connect by TLS, with which certificate, who may, and what takes how long.
 
     Raises:
         OptionError: on construction, naming the option and what is allowed.
@@ -23,7 +23,7 @@ class SecurityOptions:
     """Listen with TLS, too; 0 takes any free port."""
 
     tls_host: str = "127.0.0.1"
-    """Address to listen on with TLS; others than loopback need `insecure`, too."""
+    """Address to listen on with TLS; others than loopback need `users`, or `insecure`."""
 
     tls_certificate: Path | None = None
     """PEM file: the server's certificate, then those between it and its authority."""
@@ -32,7 +32,7 @@ class SecurityOptions:
     """PEM file: the key of the certificate; by default it is in the same file."""
 
     tls_client_ca: Path | None = None
-    """PEM file: authorities whose certificates clients must have."""
+    """PEM file: authorities whose certificates clients must have, or may have with `users`."""
 
     tls_client_crl: Path | None = None
     """PEM file: what these authorities have revoked, a list of each."""
@@ -49,9 +49,24 @@ class SecurityOptions:
     unauthenticated_per_address_max: Annotated[int, Range(1, unit="connections")] = 16
     """The same for each address (of IPv6: for each /64) that they come from."""
 
+    users: Path | None = None
+    """File of users and grants; with it whoever connects must prove who they are.
+    None: whoever can connect may do everything."""
+
+    acl: Path | None = None
+    """File of more grants, beside those in `users`."""
+
+    auth_timeout: Annotated[float, Range(is_above=True, unit="seconds")] = 5.0
+    """Seconds that a client may take to prove who it is, once its handshake is done."""
+
+    reload_interval: Annotated[float, Range(0, unit="seconds")] = 10.0
+    """How often it is looked whether the files have changed; 0: never."""
+
     def __post_init__(self) -> None:
         """Reject what is not complete."""
         check_options(self)
+        if self.acl is not None and self.users is None:
+            raise OptionError("acl", str(self.acl), "none without users: grants name users")
         if self.tls_port is not None:
             if self.tls_certificate is None:
                 raise OptionError("tls_certificate", "none", "the path of a PEM file for tls_port")
@@ -80,7 +95,14 @@ class SecurityOptions:
             client_ca=self.tls_client_ca,
             client_crl=self.tls_client_crl,
             minimum=self.tls_min,
+            is_certificate_needed=self.users is None,
         )
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What is read anew by a reload."""
+        tls = () if self.tls is None else self.tls.files
+        return (*(each for each in (self.users, self.acl) if each is not None), *tls)
 
     def check_reach(self, *, insecure: bool) -> None:
         """Refuse to listen where others can reach it, unless that was said to be meant.
@@ -88,6 +110,7 @@ class SecurityOptions:
         Raises:
             OptionError: it is.
         """
-        if self.tls_port is not None and self.tls_address.is_public and not insecure:
-            allowed = "a loopback address such as 127.0.0.1, or set insecure as well"
+        is_open = self.users is None and not insecure
+        if self.tls_port is not None and self.tls_address.is_public and is_open:
+            allowed = "a loopback address such as 127.0.0.1, or set users, or insecure"
             raise OptionError("tls_host", self.tls_host, allowed)

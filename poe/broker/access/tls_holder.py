@@ -1,6 +1,17 @@
 """The TLS context of a node at the moment: what new connections are shaken hands with."""
 
+from typing import Any, NamedTuple
+
+from poe.actors import ActorRef
 from poe.security.server_tls import ServerContext, ServerTls
+
+
+class Shown(NamedTuple):
+    """What a client has shown."""
+
+    connection: ActorRef
+    certificate: bytes
+    """As DER."""
 
 
 class TlsHolder:
@@ -12,7 +23,7 @@ class TlsHolder:
         SecurityFileError: on construction, when there is none to begin with.
     """
 
-    __slots__ = ("_tls", "failed_count", "now", "shaken_count")
+    __slots__ = ("_tls", "failed_count", "now", "shaken_count", "shown")
 
     def __init__(self, tls: ServerTls) -> None:
         self._tls = tls
@@ -21,6 +32,8 @@ class TlsHolder:
         """Handshakes that were done, ever."""
         self.failed_count = 0
         """Handshakes that were begun and came to nothing, ever."""
+        self.shown: dict[object, Shown] = {}
+        """The certificates that clients have shown, by whatever tells these apart."""
 
     def build(self) -> ServerContext:
         """Return what the files hold now, for `swap`.
@@ -30,7 +43,25 @@ class TlsHolder:
         """
         return self._tls.build()
 
-    def swap(self, newer: ServerContext) -> ServerContext:
-        """Use another context for new connections, and return the one that was used until now."""
-        older, self.now = self.now, newer
-        return older
+    def swap(self, newer: ServerContext) -> list[ActorRef]:
+        """Use another context for new connections.
+
+        Return the connections of clients whose certificates are not trusted any more.
+        """
+        trust, self.now = self.now.client_trust, newer
+        if trust is None:
+            return []
+        newer_trust = newer.client_trust
+        return [ref for ref, der in self.shown.values() if trust.has_lost(der, newer_trust)]
+
+    def as_map(self) -> dict[str, Any]:
+        """Return what an administrator may want to know."""
+        return {
+            "handshakes_count": self.shaken_count,
+            "handshakes_failed_count": self.failed_count,
+            "certificate_expires_s": self.now.expires_s,
+        }
+
+    def forget(self, client: object) -> None:
+        """Forget a client that is gone, whether or not it has shown a certificate."""
+        self.shown.pop(client, None)

@@ -1,8 +1,7 @@
 """The arrival of a client: what it does before it is served, and how long it may take for that.
 
-A client that arrives has one of the few places for strangers. It gives it back when it is let in,
-or goes. Nothing is said to who does not get through its handshake: what could be said would be
-plaintext on a port that speaks TLS.
+A client that arrives has one of the few places for strangers. Nothing is said to who does not get
+through its handshake: what could be said would be plaintext on a port that speaks TLS.
 """
 
 import logging
@@ -10,9 +9,11 @@ import ssl
 from enum import Enum
 
 from poe.actors import GenServer, Stop
-from poe.broker.access.strangers import Place
-from poe.broker.access.tls_holder import TlsHolder
+from poe.broker.access.authentication import Channel
+from poe.broker.access.tls_holder import Shown, TlsHolder
 from poe.broker.connection.peer import TlsPeer
+from poe.security.binding import endpoint_binding
+from poe.security.server_tls import ServerContext
 from poe.security.tls import ALPN
 
 logger = logging.getLogger("poe.broker")
@@ -42,16 +43,31 @@ class Arrival:
     Life: `shake_hands` until `step` is DONE, then `end`; or `end` at any time, for good.
     """
 
-    __slots__ = ("_address", "_holder", "_peer", "_place", "_timer", "step", "timeout_s")
+    __slots__ = (
+        "_actor_ref",
+        "_address",
+        "_context",
+        "_holder",
+        "_peer",
+        "_timer",
+        "step",
+        "timeout_s",
+    )
 
     def __init__(
-        self, actor: GenServer, peer: TlsPeer, holder: TlsHolder, place: Place, timeout_s: float
+        self,
+        actor: GenServer,
+        peer: TlsPeer,
+        holder: TlsHolder,
+        context: ServerContext,
+        timeout_s: float,
     ) -> None:
-        """Begin to count the time."""
+        """Begin to count the time; `context` is what the client is shaken hands with."""
+        self._actor_ref = actor.ref
         self._address = peer.address
         self._peer = peer
         self._holder = holder
-        self._place = place
+        self._context = context
         self._timer = actor.send_after(timeout_s, ArrivalAlarm.LATE)
         self.timeout_s = timeout_s
         self.step = Step.BEGIN
@@ -74,6 +90,16 @@ class Arrival:
                 raise ConnectionAbortedError(msg)
             self._holder.shaken_count += 1
             self.step = Step.DONE
+            shown = self._peer.certificate
+            if shown is not None:
+                self._holder.shown[self._peer] = Shown(self._actor_ref, shown)
+
+    @property
+    def channel(self) -> Channel:
+        """How the client is connected, once that is done."""
+        peer = self._peer
+        binding = endpoint_binding(self._context.certificate)
+        return Channel.of(peer.client).encrypted(binding, peer.names, peer.expires_s)
 
     def refuse(self, why: str) -> Stop:
         """End the connection that has not become one; its peer is told nothing."""
@@ -82,6 +108,5 @@ class Arrival:
         return Stop("normal")
 
     def end(self) -> None:
-        """Give the place back; twice is harmless."""
+        """Count the time no more; twice is harmless."""
         self._timer.cancel()
-        self._place.leave()

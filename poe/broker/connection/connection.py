@@ -8,28 +8,51 @@ no memory here. A peer with many requests at once is served a few at a turn, so 
 """
 
 import logging
+import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 from poe.actors import SHUTDOWN, Call, Exit, GenServer, Reason, Stop
 from poe.actors.server_cell import ServerCell, cell_of_actor
 from poe.actors.socket_watch import READABLE, SocketWatch
+from poe.broker.access.access import Access
+from poe.broker.access.authentication import Channel
+from poe.broker.access.meter import Meter
+from poe.broker.access.permission import ALL_PERMISSIONS
+from poe.broker.access.strangers import Place
 from poe.broker.appendix.message import Get, Put
 from poe.broker.connection.arrival import WAITS_FOR_TURN, Arrival, ArrivalAlarm, Step
 from poe.broker.connection.input_deadline import TURN, InputAlarm, InputDeadline
 from poe.broker.connection.peer import Peer, TlsPeer, cut_short
-from poe.broker.connection.reply import make_reply
+from poe.broker.connection.reply import error_reply, make_reply
+from poe.broker.connection.session import (
+    AUTH,
+    STRANGER_FRAME_MAX,
+    Session,
+    SessionAlarm,
+    SessionEnded,
+)
 from poe.broker.connection.stream import Stream
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.byte_budget import ByteBudget, Holding, Room
 from poe.broker.requests.groups import Undelivered, address_of, begin_lease
 from poe.broker.requests.request_handler import RequestHandler
-from poe.errors import ConnectionClosed, Overloaded, PoeError, RemoteProtocolError
+from poe.errors import (
+    AuthenticationExpired,
+    AuthenticationFailed,
+    AuthenticationRequired,
+    ConnectionClosed,
+    Overloaded,
+    PoeError,
+    RemoteProtocolError,
+    SecurityError,
+)
 from poe.errors.tracebacks import drop_tracebacks
 from poe.option import Range, check_options
 from poe.protocol import (
     FRAME_MAX,
+    ControlReply,
     ControlRequest,
     DataReply,
     ErrorReply,
@@ -53,6 +76,13 @@ Waiting: TypeAlias = Coroutine[Any, Any, None]
 """What is left to do of a request that has to wait for something."""
 Ending: TypeAlias = Coroutine[Any, Any, Stop | None]
 """Something to wait for that may end in the end of the connection."""
+
+_TOLD: Final = (RemoteProtocolError, SecurityError, Overloaded)
+"""What ends a connection, and its peer is told of."""
+_ENDINGS: Final = (*_TOLD, ConnectionClosed, OSError)
+
+_PAYMENT_S: Final = 5.0
+"""How long a peer that has used too much waits at once; then it is looked whether it still does."""
 
 _SMALL_BYTES = 2048
 """Records up to so many bytes are copied: that saves a tenth to a seventh of the processor time of
@@ -114,6 +144,8 @@ class ConnectionParts:
     memory: FrameMemory
     budget: ByteBudget
     options: ConnectionOptions
+    access: Access | None = None
+    """None: whoever connects may do everything."""
 
 
 class Connection(GenServer):
@@ -131,11 +163,12 @@ class Connection(GenServer):
         peer: Peer,
         parts: ConnectionParts,
         leave: Callable[[], object],
+        place: Place | None = None,
         arrive: Callable[[GenServer], Arrival] | None = None,
     ) -> None:
         """Take over an accepted client; `leave` is called once it is closed.
 
-        `arrive` begins its arrival; None: it is let in.
+        `place` is what it takes until it is let in; `arrive` begins its handshake, if there is one.
         """
         self._options = options = parts.options
         self._deadline = InputDeadline(self, options.frame_timeout, options.idle_timeout)
@@ -158,8 +191,17 @@ class Connection(GenServer):
         self._own_cell = cell_of_actor(self)
         self._routes = parts.routes
         is_open, put_timeout_s = peer.is_open, options.put_timeout
-        self._handler = RequestHandler(self, parts.routes, is_open, put_timeout_s, self._room)
+        self._session = None
+        if parts.access is not None:
+            self._session = Session(parts.access, parts.routes.topics_of_group, self.ref)
+        permissions = self._session or ALL_PERMISSIONS
+        self._handler = RequestHandler(
+            self, parts.routes, is_open, put_timeout_s, self._room, permissions
+        )
+        self._place = place
         self._arrival = None if arrive is None else arrive(self)
+        if self._arrival is None:
+            self._arrived(Channel.of(peer.client))
 
     def handle_info(self, message: Any) -> Any:  # noqa: ANN401 - a coroutine or a directive
         """Take readiness, the deadlines of the peer, and the parent's exit."""
@@ -171,6 +213,8 @@ class Connection(GenServer):
             return None if self._arrival is None else self._arrival.refuse("it took too long")
         if isinstance(message, Exit):
             return Stop(message.reason)
+        if isinstance(message, SessionAlarm):
+            return self._check_session(message)
         super().handle_info(message)
         return None
 
@@ -198,7 +242,7 @@ class Connection(GenServer):
                 while (waiting := self._serve_frames()) is not None:
                     await waiting
                 self._stream.release()
-        except (RemoteProtocolError, ConnectionClosed, OSError) as error:
+        except _ENDINGS as error:
             ending = self._give_up(error)
             if not isinstance(ending, Stop):
                 await ending
@@ -219,6 +263,8 @@ class Connection(GenServer):
             self._arrival.end()
         self._peer.drop_rest()
         self._stream.discard()
+        if self._session is not None:
+            self._session.leave()
         self._leave()
         del self._deadline, self._handler
 
@@ -242,11 +288,27 @@ class Connection(GenServer):
         if arrival.step is Step.DONE:
             self._arrival = None
             arrival.end()
+            self._arrived(arrival.channel)
             if self._encrypted is not None:
                 self._look_at_record(self._encrypted)
         if self._watch.is_paused:
             self._watch.resume()
         return None
+
+    def _arrived(self, channel: Channel) -> None:
+        """Serve the client from now on, or find out first who it is."""
+        session = self._session
+        if session is None:
+            self._let_in()
+            return
+        session.arrived(channel)
+        self._frames.limit(STRANGER_FRAME_MAX)
+        self.send_after(session.patience_s, SessionAlarm.STRANGE)
+
+    def _let_in(self) -> None:
+        self._frames.limit(self._options.frame_max)
+        if self._place is not None:
+            self._place.leave()
 
     # ---- receiving ----------------------------------------------------------------------------
 
@@ -263,7 +325,7 @@ class Connection(GenServer):
             waiting = self._serve_frames()
         except BlockingIOError:
             self._stream.release()
-        except (RemoteProtocolError, ConnectionClosed, OSError) as error:
+        except _ENDINGS as error:
             return self._give_up(error)
         else:
             if waiting is not None:
@@ -277,7 +339,7 @@ class Connection(GenServer):
             while waiting is not None:
                 await waiting
                 waiting = self._serve_frames()
-        except (RemoteProtocolError, ConnectionClosed, OSError) as error:
+        except _ENDINGS as error:
             ending = self._give_up(error)
             return ending if isinstance(ending, Stop) else await ending
         self._deadline.quiet_parts = 0  # a long poll is no silence of the peer's
@@ -325,13 +387,14 @@ class Connection(GenServer):
         self._stream.release()
         if error is not None:
             drop_tracebacks(error)  # their frames hold what was received
-        return self._hang_up(error) if isinstance(error, RemoteProtocolError) else Stop("normal")
+        return self._hang_up(error) if isinstance(error, _TOLD) else Stop("normal")
 
     def _serve_frames(self) -> Waiting | None:
         """Serve what was received, up to a request that has to wait or the end of a turn.
 
         Raises:
             RemoteProtocolError: the stream cannot be followed any more.
+            AuthenticationRequired, AuthenticationExpired: nobody knows who the peer is.
             ConnectionClosed, OSError: a reply cannot be sent.
         """
         frames = self._frames
@@ -341,10 +404,78 @@ class Connection(GenServer):
             self._deadline.unfinished_since_s = None
             self._last_lease = None
             message_type, body = frame
-            waiting = self._serve(REQUESTS[message_type].decode(body))
+            request = REQUESTS[message_type].decode(body)
+            session = self._session
+            if session is None:
+                waiting = self._serve(request)
+            else:
+                waiting = self._serve_allowed(session, request, len(body))
             if waiting is not None:
                 return waiting
         return self._end_turn()
+
+    def _serve_allowed(self, session: Session, request: Request, size_bytes: int) -> Waiting | None:
+        """Serve a request if the peer may make it.
+
+        Raises:
+            AuthenticationRequired, AuthenticationExpired: nobody knows who it is.
+            OSError: the reply cannot be sent.
+        """
+        if session.admits(request):
+            waiting = self._serve(request)
+        elif isinstance(request, ControlRequest) and request.op == AUTH:
+            return self._authenticate(session, request)
+        else:
+            waiting = self._serve_checked(session, request)
+        if session.meter is None:
+            return waiting
+        return self._serve_metered(session.meter, request, size_bytes, waiting)
+
+    def _serve_checked(self, session: Session, request: Request) -> Waiting | None:
+        try:
+            session.check(request)
+        except (AuthenticationRequired, AuthenticationExpired):
+            raise
+        except PoeError as error:
+            return self._reply(error_reply(error, request))
+        return self._serve(request)
+
+    async def _authenticate(self, session: Session, request: ControlRequest) -> None:
+        """Take a step of finding out who the peer is. Who fails waits for the answer.
+
+        Raises:
+            AuthenticationFailed, AuthenticationExpired, Overloaded: it cannot be served.
+            ConnectionClosed, OSError: the reply cannot be sent.
+        """
+        self._stream.release()
+        try:
+            told = session.authenticate(request.arguments)
+        except AuthenticationFailed:
+            await self.sleep(session.penalty_s)
+            raise
+        if not session.is_stranger:
+            self._let_in()
+            self._await_expiry(session)
+        rest = self._reply(ControlReply(request.id, told).encode())
+        if rest is not None:
+            await rest
+
+    def _serve_metered(
+        self, meter: Meter, request: Request, size_bytes: int, waiting: Waiting | None
+    ) -> Waiting | None:
+        """Count a request that was served; where the peer owes time, have it wait."""
+        meter.asked()
+        if isinstance(request, PutRequest):
+            meter.wrote(size_bytes)
+        return None if waiting is None and not meter.owed_s() else self._pay(meter, waiting)
+
+    async def _pay(self, meter: Meter, waiting: Waiting | None) -> None:
+        if waiting is not None:
+            await waiting
+        self._stream.release()
+        while (owed_s := min(meter.owed_s(), _PAYMENT_S)) and self._peer.is_open():
+            meter.throttled(owed_s)
+            await self.sleep(owed_s)
 
     async def _end_turn(self) -> None:
         """Let other connections have their turn."""
@@ -387,6 +518,8 @@ class Connection(GenServer):
             ConnectionClosed: the data file was cut by another program.
         """
         sent = 0
+        if self._session is not None:
+            self._session.sent(len(head) + (0 if records is None else records.length))
         try:
             if records is None:
                 sent = self._send(head)
@@ -446,6 +579,28 @@ class Connection(GenServer):
         except (ConnectionClosed, OSError):
             pass  # the peer has gone, which is what we wanted
         return Stop("normal")
+
+    def handle_cast(self, message: SessionEnded) -> Any:  # noqa: ANN401 - a coroutine
+        """Hang up on a peer that is not to be served any more."""
+        del message
+        return self._hang_up(AuthenticationExpired())
+
+    def _check_session(self, alarm: SessionAlarm) -> Stop | Ending | None:
+        """Look whether the time of a stranger, or of what has proved who the peer is, is over."""
+        session = self._session
+        if session is None:
+            return None
+        if alarm is SessionAlarm.STRANGE and session.is_stranger:
+            return Stop("normal")
+        if alarm is SessionAlarm.EXPIRED:
+            if session.has_expired():
+                return self._hang_up(AuthenticationExpired())
+            self._await_expiry(session)
+        return None
+
+    def _await_expiry(self, session: Session) -> None:
+        if session.left_s() < math.inf:
+            self.send_after(session.left_s(), SessionAlarm.EXPIRED)
 
     def _check_peer(self, alarm: InputAlarm) -> Stop | Ending | None:
         """Look whether the peer has had enough of our patience."""

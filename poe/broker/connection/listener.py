@@ -13,13 +13,13 @@ import logging
 import resource
 import socket
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar
 
 from poe.actors import KILL, SHUTDOWN, GenServer, Reason
 from poe.actors.socket_watch import READABLE, SocketWatch
+from poe.broker.access.access import Access
 from poe.broker.access.listen_address import ListenAddress
 from poe.broker.access.options import SecurityOptions
 from poe.broker.access.strangers import Strangers
@@ -181,6 +181,9 @@ class ListenerParts:
     tls: TlsHolder | None = None
     """With `tls_port`."""
 
+    access: Access | None = None
+    """With `users`; None: whoever connects may do everything."""
+
     bound: BoundPorts = field(default_factory=BoundPorts)
     memory: FrameMemory = field(
         default_factory=lambda: FrameMemory(blocks_max=_BLOCKS_MAX, scratches_max=_SCRATCHES_MAX)
@@ -222,7 +225,11 @@ class ListenerSup(Supervisor):
         clients = ClientCount(options.connections_max, options.connections_per_address_max)
         budget = ByteBudget(options.in_flight_max, options.connections_max)
         self._spare = SpareDescriptor()
-        shared = ConnectionParts(parts.routes, parts.memory, budget, parts.connection_options)
+        strangers = Strangers(
+            parts.security.unauthenticated_max, parts.security.unauthenticated_per_address_max
+        )
+        connection_options, access = parts.connection_options, parts.access
+        shared = ConnectionParts(parts.routes, parts.memory, budget, connection_options, access)
         template = ChildSpec(
             id="connection",
             actor=Connection,
@@ -242,7 +249,7 @@ class ListenerSup(Supervisor):
             ChildSpec(
                 id=("acceptor", number),
                 actor=Acceptor,
-                args=(door, self._spare, clients, shared),
+                args=(door, self._spare, Clients(clients, strangers), shared),
                 # Were it longer than the period, acceptors that hang could be restarted for ever.
                 shutdown_s=1,
             )
@@ -327,11 +334,17 @@ def _open_doors(parts: ListenerParts) -> list["Door"]:
         doors += [Door(parts.bound.plain.listening)] * ACCEPTORS_COUNT
     if parts.bound.tls.listening is not None:
         assert parts.tls is not None
-        security = parts.security
-        places = security.unauthenticated_max, security.unauthenticated_per_address_max
-        way = TlsWay(parts.tls, Strangers(*places), security.handshake_timeout)
+        way = TlsWay(parts.tls, parts.security.handshake_timeout)
         doors += [Door(parts.bound.tls.listening, way)] * TLS_ACCEPTORS_COUNT
     return doors
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Who there is: all, and of these the ones that are not let in yet."""
+
+    all: ClientCount
+    strangers: Strangers
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +352,6 @@ class TlsWay:
     """How clients come in by TLS."""
 
     holder: TlsHolder
-    strangers: Strangers
     timeout_s: float
 
 
@@ -372,7 +384,7 @@ class Acceptor(GenServer):
         self,
         door: Door,
         spare: SpareDescriptor,
-        clients: ClientCount,
+        clients: Clients,
         shared: ConnectionParts,
     ) -> None:
         """Watch a descriptor of its own for the shared socket."""
@@ -434,11 +446,10 @@ class Acceptor(GenServer):
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # A peer that vanished without a word is found out, and does not count for ever.
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            refusal = self._clients.admit(address)
+            refusal = self._clients.all.admit(address)
             if refusal is None:
-                leave = partial(self._clients.leave, address)
-                until_handed_over.callback(leave)
-                if not await self._let_in(peer, address, leave, until_handed_over):
+                until_handed_over.callback(self._clients.all.leave, address)
+                if not await self._let_in(peer, address, until_handed_over):
                     return True
             else:
                 self._see_off(peer, refusal)
@@ -446,32 +457,34 @@ class Acceptor(GenServer):
         return True
 
     async def _let_in(
-        self,
-        client: socket.socket,
-        address: str,
-        leave: Callable[[], object],
-        until_handed_over: contextlib.ExitStack,
+        self, client: socket.socket, address: str, until_handed_over: contextlib.ExitStack
     ) -> bool:
         """Start a connection for a client; False: it has gone, or there are strangers enough."""
-        way = self._door.tls
-        if way is None:
-            arguments: tuple[Any, ...] = (PlainPeer(client), self._shared, leave)
-        else:
-            place = way.strangers.admit(address)
+        leaving = contextlib.ExitStack()
+        leaving.callback(self._clients.all.leave, address)
+        way, place = self._door.tls, None
+        if way is not None or self._shared.access is not None:
+            place = self._clients.strangers.admit(address)
             if place is None:
                 return False
             until_handed_over.callback(place.leave)
-            wrap = way.holder.now.context.wrap_socket
+            leaving.callback(place.leave)
+        if way is None:
+            arguments: tuple[Any, ...] = (PlainPeer(client), self._shared, leaving.close, place)
+        else:
+            context = way.holder.now
+            wrap = context.context.wrap_socket
             try:
                 encrypted = wrap(client, server_side=True, do_handshake_on_connect=False)
             except OSError:
                 return False  # it has gone meanwhile
             until_handed_over.enter_context(encrypted)
             peer = TlsPeer(encrypted)
+            leaving.callback(way.holder.forget, peer)
             arrive = partial(
-                Arrival, peer=peer, holder=way.holder, place=place, timeout_s=way.timeout_s
+                Arrival, peer=peer, holder=way.holder, context=context, timeout_s=way.timeout_s
             )
-            arguments = peer, self._shared, leave, arrive
+            arguments = peer, self._shared, leaving.close, place, arrive
         await start_dynamic_child(self, CONNECTION_SUP, *arguments)
         return True
 

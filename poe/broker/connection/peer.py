@@ -19,7 +19,7 @@ from array import array
 from collections.abc import Callable
 from fcntl import ioctl
 from termios import FIONREAD
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from poe.errors import ConnectionClosed
 from poe.storage import OpenFile
@@ -227,6 +227,19 @@ class TlsPeer(Peer):
     def certificate(self) -> bytes | None:
         """The client's certificate, as DER, which an authority that is trusted stands for."""
         return self._tls.getpeercert(binary_form=True)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The alternative names in the client's certificate: `URI:…` and `DNS:…`."""
+        told: Any = self._tls.getpeercert() or {}
+        names = told.get("subjectAltName", ())
+        return tuple(f"{kind}:{name}" for kind, name in names if kind in {"URI", "DNS"})
+
+    @property
+    def expires_s(self) -> float | None:
+        """When the client's certificate expires, in seconds since the epoch; None without one."""
+        told: Any = self._tls.getpeercert() or {}
+        return ssl.cert_time_to_seconds(told["notAfter"]) if "notAfter" in told else None
 
     # ---- receiving ----------------------------------------------------------------------------
 

@@ -64,8 +64,13 @@ async def make_reply(
                 return reply, None
     except PoeError as error:
         drop_tracebacks(error)  # their frames hold the request, and the call that has failed
-        request_id = request.id if isinstance(request, ControlRequest) else None
-        return ErrorReply.from_error(error, request_id).encode(), None
+        return error_reply(error, request), None
+
+
+def error_reply(error: PoeError, request: Request) -> bytes:
+    """Return the frame that tells that a request is refused."""
+    request_id = request.id if isinstance(request, ControlRequest) else None
+    return ErrorReply.from_error(error, request_id).encode()
 
 
 async def _indexed_reply(handler: RequestHandler, request: RangeRequest, room: Room) -> Reply:

@@ -9,7 +9,8 @@ from dataclasses import fields
 from typing import Any
 
 from poe.actors import ActorRef
-from poe.broker.access.rights import Need
+from poe.broker.access.access import ACCESS_OPERATIONS, GATEKEEPER, NO_USERS
+from poe.broker.access.permission import Need
 from poe.broker.appendix.message import SegmentInfo, Span
 from poe.broker.registry.topic_registry import EnsureWriter
 from poe.broker.requests import arguments as arg
@@ -22,7 +23,7 @@ from poe.broker.requests.needs import OPERATION_NEEDS, check_complete
 from poe.broker.requests.pipelines import PIPELINE_OPERATIONS, PIPELINES, add_pipelines
 from poe.broker.requests.request_handler import NODE_SUP, WAIT_MAX_S, RequestHandler
 from poe.broker.requests.topics import TOPIC_OPERATIONS
-from poe.errors import RemoteProtocolError
+from poe.errors import RemoteProtocolError, SecurityError
 from poe.storage import POINTER_MAX, LastPut
 from poe.supervision import TreeRow, tree
 from poe.version import VERSION
@@ -49,17 +50,20 @@ async def control(handler: RequestHandler, op: str, arguments: Arguments) -> Any
 
 async def _health(handler: RequestHandler, _: Arguments) -> dict[str, Any]:
     """Tell how the node is; files and versions only who administers it."""
-    told, rights = handler.routes.health(), handler.rights
+    told, permissions = handler.routes.health(), handler.permissions
     status = {"status": "refusing" if told.get("refusal") else "ok"}
-    if rights.may(Need.of_node("admin")):
+    if permissions.may(Need.of_node("admin")):
         return {**status, "version": VERSION, **told}
-    return {**status, "read_only": [each for each in told["read_only"] if may_tell(rights, each)]}
+    return {
+        **status,
+        "read_only": [each for each in told["read_only"] if may_tell(permissions, each)],
+    }
 
 
 async def _topics(handler: RequestHandler, arguments: Arguments) -> list[bytes]:
     wanted = page_of(arguments)
     async with aclosing(
-        pages(handler.actor, handler.routes, wanted, _NAMES_COUNT, handler.rights)
+        pages(handler.actor, handler.routes, wanted, _NAMES_COUNT, handler.permissions)
     ) as found:
         return [name async for names in found for name in names]
 
@@ -81,8 +85,8 @@ async def listed(
         RemoteProtocolError: a wrong argument.
     """
     tell, actor, routes = LISTINGS[op], handler.actor, handler.routes
-    wanted, rights = page_of(arguments), handler.rights
-    async with aclosing(pages(actor, routes, wanted, rights=rights)) as found:
+    wanted, permissions = page_of(arguments), handler.permissions
+    async with aclosing(pages(actor, routes, wanted, permissions=permissions)) as found:
         async for names in found:
             told = {}
             for name in names:
@@ -179,6 +183,22 @@ def _pipelines(op: str) -> Callable[[RequestHandler, Arguments], Awaitable[Any]]
     return lambda handler, arguments: handler.actor.call(PIPELINES, (op, arguments))
 
 
+def _access(op: str) -> Callable[[RequestHandler, Arguments], Awaitable[Any]]:
+    """Return what has the gatekeeper carry out an op, where there is one."""
+
+    async def ask(handler: RequestHandler, arguments: Arguments) -> Any:  # noqa: ANN401 - as it answers
+        if handler.actor.whereis(GATEKEEPER) is None:
+            raise SecurityError(NO_USERS)
+        return await handler.actor.call(GATEKEEPER, (op, arguments), timeout_s=None)
+
+    return ask
+
+
+async def _auth(_handler: RequestHandler, _: Arguments) -> None:
+    """Refuse what connections carry out themselves, where they ask nobody who they are."""
+    raise SecurityError(NO_USERS)
+
+
 _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = {
     "topics": _topics,
     "status": lambda handler, arguments: _listing(handler, "status", arguments),
@@ -196,6 +216,8 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
     "pointer": _pointer,
     "copy": _copy,
     "queue_put": queue_put,
+    "auth": _auth,
+    **{op: _access(op) for op in ACCESS_OPERATIONS},
     **TOPIC_OPERATIONS,
     **{op: _pipelines(op) for op in PIPELINE_OPERATIONS},
     **{op: _groups(op) for op in GROUP_OPERATIONS},

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from poe.broker.access.rights import Need, check
+from poe.broker.access.permission import Need, check
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.request_handler import RequestHandler
@@ -46,7 +46,7 @@ async def queue_put(handler: RequestHandler, arguments: Arguments) -> dict[str, 
     if routes.get(topic) is None:
         folder_name(topic, routes.names)
         if not (routes.check_partition(topic) or routes.is_without_route(topic)):
-            check(handler.rights, [Need.of_topic("create", topic)])
+            check(handler.permissions, [Need.of_topic("create", topic)])
     due_us = arg.whole(arguments, "due_us", POINTER_MAX)
     later = PutLater(topic, due_us, _messages(arguments))
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NoReturn
 
 from poe.actors import Call
 from poe.actors.server_cell import ServerCell
-from poe.broker.access.rights import Need, check, first_refusal
+from poe.broker.access.permission import Need, check, first_refusal
 from poe.broker.groups.membership import MemberInfo
 from poe.broker.groups.options import check_name
 from poe.broker.requests import arguments as arg
@@ -136,7 +136,7 @@ async def lease_messages(
     Raises:
         GroupError: as the group says.
         PoeError: the messages cannot be read.
-        NotAuthorized: the right to read them was taken back.
+        NotAuthorized: nobody grants to read them any more.
     """
     find, topics_of = FindGroup(request.group), handler.routes.topics_of_group
     left_s = min(request.wait_s, WAIT_MAX_S)
@@ -157,11 +157,11 @@ async def lease_messages(
         if found is not None or is_over:
             break
         left_s -= WAIT_SLICE_S
-        check(handler.rights, lease_needs(request, topics_of))
+        check(handler.permissions, lease_needs(request, topics_of))
         asked = request._replace(done=(), failed=(), wait_s=left_s)  # the others are told
     if found is None:
         return lease._replace(lost=lost), None
-    refusal = first_refusal(handler.rights, lease_needs(request, topics_of))
+    refusal = first_refusal(handler.permissions, lease_needs(request, topics_of))
     if refusal is not None or not handler.is_wanted:
         given_back = Failed(lease.id, lease.after, lease.last, "release")
         await ask_group(handler, find, asked._replace(limit=0, done=(), failed=(given_back,)))
@@ -180,7 +180,7 @@ async def group_operation(handler: RequestHandler, op: str, arguments: Arguments
     """
     if op == "groups":
         rows = await handler.actor.call(GROUPS, ListGroups())
-        return [each for each in rows if handler.rights.may(_need("describe", each["group"]))]
+        return [each for each in rows if handler.permissions.may(_need("describe", each["group"]))]
     name = take_name(arguments)
     if op == "group_delete":
         return await handler.actor.call(GROUPS, DeleteGroup(name, arg.flag(arguments, "force")))
@@ -193,7 +193,7 @@ async def group_operation(handler: RequestHandler, op: str, arguments: Arguments
             arg.names(arguments, "topics"),
             _map(arguments, "options"),
             is_new=op == "group_create",
-            may_create=handler.rights.may(_need("create", name)),
+            may_create=handler.permissions.may(_need("create", name)),
         )
     try:
         return await ask_group(handler, find, GroupRequest(op, parsed))

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Final, NamedTuple, TypeAlias
 
 from poe.actors import ActorRef, GenServer
-from poe.broker.access.rights import ALL_RIGHTS, Need, Rights
+from poe.broker.access.permission import ALL_PERMISSIONS, Need, Permissions
 from poe.broker.appendix.message import Describe, SegmentInfo
 from poe.broker.appendix.server import REGISTRY
 from poe.broker.registry.routing_table import Route, RoutingTable
@@ -61,7 +61,7 @@ async def pages(
     routes: RoutingTable,
     wanted: Page = ALL_TOPICS,
     turn_count: int = _TOLD_COUNT,
-    rights: Rights = ALL_RIGHTS,
+    permissions: Permissions = ALL_PERMISSIONS,
 ) -> AsyncGenerator[list[bytes], None]:
     """Yield topics, sorted, `turn_count` at a time, and let others between them.
 
@@ -72,9 +72,11 @@ async def pages(
     routes.listings_count += 1
     try:
         while count:
-            asked_count = int(min(count, turn_count)) if rights is ALL_RIGHTS else turn_count
+            asked_count = (
+                int(min(count, turn_count)) if permissions is ALL_PERMISSIONS else turn_count
+            )
             names = routes.page(after, asked_count, are_all=are_all)
-            told = _told(rights, names)[: int(min(count, turn_count))]
+            told = _told(permissions, names)[: int(min(count, turn_count))]
             if told:
                 yield told
             count -= len(told)
@@ -86,13 +88,17 @@ async def pages(
         routes.listings_count -= 1
 
 
-def _told(rights: Rights, topics: list[bytes]) -> list[bytes]:
-    return topics if rights is ALL_RIGHTS else [each for each in topics if may_tell(rights, each)]
+def _told(permissions: Permissions, topics: list[bytes]) -> list[bytes]:
+    return (
+        topics
+        if permissions is ALL_PERMISSIONS
+        else [each for each in topics if may_tell(permissions, each)]
+    )
 
 
-def may_tell(rights: Rights, topic: bytes) -> bool:
+def may_tell(permissions: Permissions, topic: bytes) -> bool:
     """Return whether somebody may know of a topic."""
-    return rights.may(Need.of_topic("describe", topic))
+    return permissions.may(Need.of_topic("describe", topic))
 
 
 async def describe_all(actor: GenServer, routes: RoutingTable) -> list[tuple[bytes, SegmentRows]]:

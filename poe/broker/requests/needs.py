@@ -7,7 +7,7 @@ there is stands elsewhere: whether a topic or a group must be made is decided by
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
-from poe.broker.access.rights import ANYTHING, Need
+from poe.broker.access.permission import ANYTHING, Need
 from poe.broker.groups.options import check_name
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
@@ -162,6 +162,10 @@ OPERATION_NEEDS: Final[dict[str, _Needs]] = {
     "topic_adopt": _properties,
     "trim": _topic("delete"),
     "delete": _topic("delete"),
+    "auth": _nothing,
+    "authorize": _node("authorize"),
+    "reload": _node("admin"),
+    "security": _node("admin"),
     "tree": _node("admin"),
     "pipelines": _node("admin"),
     "pipeline_report": _node("admin"),

@@ -15,7 +15,7 @@ from typing import Any
 
 from poe.actors import Call, GenServer
 from poe.actors.reply_deadline import ReplyDeadline
-from poe.broker.access.rights import ALL_RIGHTS, Need, Rights, check
+from poe.broker.access.permission import ALL_PERMISSIONS, Need, Permissions, check
 from poe.broker.appendix.message import (
     MOVED,
     FindLastPut,
@@ -69,10 +69,18 @@ class RequestHandler:
     `is_wanted` tells whether the one who asked is still there, and `put_timeout_s` how long a put
     or a sync may wait for its disk; None sets no limit. `room` bounds what a request may take of
     memory; None is for those of the own process, which alone may put onto reserved topics. What a
-    request needs was checked before; `rights` are for what is known only then, and later.
+    request needs was checked before; `permissions` are for what is known only then, and later.
     """
 
-    __slots__ = ("_is_wanted", "_put_timeout_s", "actor", "deadline", "rights", "room", "routes")
+    __slots__ = (
+        "_is_wanted",
+        "_put_timeout_s",
+        "actor",
+        "deadline",
+        "permissions",
+        "room",
+        "routes",
+    )
 
     def __init__(  # noqa: PLR0913, PLR0917 - on whose behalf, and within which limits
         self,
@@ -81,7 +89,7 @@ class RequestHandler:
         is_wanted: Callable[[], bool] = lambda: True,
         put_timeout_s: float | None = None,
         room: Room | None = None,
-        rights: Rights = ALL_RIGHTS,
+        permissions: Permissions = ALL_PERMISSIONS,
     ) -> None:
         self.actor = actor
         self.routes = routes
@@ -89,7 +97,7 @@ class RequestHandler:
         self._put_timeout_s = put_timeout_s
         self.deadline = ReplyDeadline(put_timeout_s)
         self.room = room
-        self.rights = rights
+        self.permissions = permissions
 
     @property
     def is_wanted(self) -> bool:
@@ -147,7 +155,7 @@ class RequestHandler:
     async def _make_writer(self, topic: bytes, messages: Messages, put_id: PutKey | None) -> Any:  # noqa: ANN401
         """Return the writer of a topic, which is made if it is new and who asks may do so."""
         create = Need.of_topic("create", topic)
-        wanted = EnsureWriter(topic, messages, put_id, may_create=self.rights.may(create))
+        wanted = EnsureWriter(topic, messages, put_id, may_create=self.permissions.may(create))
         try:
             return await self.ask_registry(wanted)
         except UnknownTopic as error:
@@ -407,7 +415,7 @@ class RequestHandler:
         Raises:
             InvalidTopicName, PropertyMismatch: nobody can put anything onto it.
             StorageError: the topic cannot be served.
-            NotAuthorized: the right to read it was taken back.
+            NotAuthorized: nobody grants to read it any more.
         """
         await self._recover_or_check(topic)
         actor = self.actor
@@ -417,7 +425,7 @@ class RequestHandler:
             slice_s = max(0.0, min(deadline_s - actor.monotonic_s(), WAIT_SLICE_S))
             if self.routes.is_closing:
                 slice_s = 0.0  # who asks only now would be waited for
-            check(self.rights, needs)  # a grant may have been taken back meanwhile
+            check(self.permissions, needs)  # a grant may have been taken back meanwhile
             if await self._wait_a_while(topic, pointer, slice_s):
                 return True
             if actor.monotonic_s() >= deadline_s or self.routes.is_closing:

@@ -84,7 +84,7 @@ async def topic_list(handler: RequestHandler, arguments: Arguments) -> dict[byte
             for name in names:
                 if len(told) >= count:
                     return told
-                if (are_all or not is_reserved(name)) and may_tell(handler.rights, name):
+                if (are_all or not is_reserved(name)) and may_tell(handler.permissions, name):
                     told[name] = _row(_properties(handler, name), name)
     return told
 

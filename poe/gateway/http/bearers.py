@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
-from poe.broker.access.rights import Need
+from poe.broker.access.permission import Need
 from poe.gateway.http.inquiry import Question, Ruling, Usage
 
 BEARERS_MAX = 4096

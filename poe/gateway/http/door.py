@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from poe.broker.access.rights import Need
+from poe.broker.access.permission import Need
 from poe.errors import AuthenticationFailed, PoeError, RequestRefused
 from poe.gateway.http.bearers import Bearer, Bearers, Held, Shown
 from poe.gateway.http.body import query_of

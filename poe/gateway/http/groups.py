@@ -28,7 +28,7 @@ from urllib.parse import unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from poe.broker.access.rights import Need
+from poe.broker.access.permission import Need
 from poe.broker.requests.needs import needs_of
 from poe.client import AsyncSocket
 from poe.client.consumer.poe_source import PartitionReader

@@ -7,7 +7,7 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 
-from poe.broker.access.rights import ANYTHING, Need
+from poe.broker.access.permission import ANYTHING, Need
 from poe.security.policy import TOPIC
 
 

@@ -22,7 +22,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.requests import Request
 from starlette.responses import Response
 
-from poe.broker.access.rights import Need
+from poe.broker.access.permission import Need
 from poe.client.producer.async_producer import AsyncProducer
 from poe.client.producer.delivery import Buffered, Delivery, Failed, Result, Sent
 from poe.client.producer.payload import Messages

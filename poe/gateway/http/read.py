@@ -21,7 +21,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from poe.broker.access.rights import Need
+from poe.broker.access.permission import Need
 from poe.client.consumer.async_consumer import AsyncConsumer
 from poe.client.consumer.source import Received, Start
 from poe.client.partition_topic import partition_topics

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from poe.broker.access.rights import Need
+from poe.broker.access.permission import Need
 from poe.errors import RequestRefused
 from poe.gateway.http import bearers as bearers_module
 from poe.gateway.http.bearers import Bearers, Shown

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from poe.broker.access.rights import Need
+from poe.broker.access.permission import Need
 from poe.errors import RequestRefused
 from poe.gateway.http.bearers import Bearers
 from poe.gateway.http.door import Denied, Door

@@ -13,7 +13,7 @@ from poe.security.policy import Grant, Policy
 
 
 class Granted:
-    """The rights of one user; other grants may be set at any time."""
+    """The permissions of one user; other grants may be set at any time."""
 
     def __init__(self, *grants):
         self.set(*grants)
@@ -26,11 +26,11 @@ class Granted:
 
 
 class Asking(GenServer):
-    """Carries requests out with some rights: functions that are given a request handler."""
+    """Carries requests out with some permissions: functions that are given a request handler."""
 
-    def init(self, routes, rights):
+    def init(self, routes, permissions):
         room = Room(Holding(ByteBudget(FRAME_MAX, 1), lambda: None), FRAME_MAX)
-        self.handler = RequestHandler(self, routes, room=room, rights=rights)
+        self.handler = RequestHandler(self, routes, room=room, permissions=permissions)
 
     async def handle_call(self, request, caller: Call):
         try:
@@ -42,9 +42,9 @@ class Asking(GenServer):
 class Asker:
     """Asks a simulated node on behalf of a user."""
 
-    def __init__(self, sim, rights):
+    def __init__(self, sim, permissions):
         self._system = sim.system
-        self._ref = sim.system.start(Asking, sim.routes, rights)
+        self._ref = sim.system.start(Asking, sim.routes, permissions)
 
     def do(self, request):
         return self._system.call(self._ref, request)

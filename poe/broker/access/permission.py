@@ -44,7 +44,7 @@ class Need(NamedTuple):
         return NotAuthorized(self.operation, resource_text(self.kind, shown))
 
 
-class Rights(Protocol):
+class Permissions(Protocol):
     """What somebody may do, at the moment when they are asked."""
 
     def may(self, need: Need) -> bool:
@@ -52,28 +52,28 @@ class Rights(Protocol):
         ...
 
 
-class _AllRights:
+class _AllPermissions:
     def may(self, need: Need) -> bool:
         """Return that it is."""
         del need
         return True
 
 
-ALL_RIGHTS: Final[Rights] = _AllRights()
+ALL_PERMISSIONS: Final[Permissions] = _AllPermissions()
 """Those of the node's own process."""
 
 
-def check(rights: Rights, needs: Iterable[Need]) -> None:
+def check(permissions: Permissions, needs: Iterable[Need]) -> None:
     """Refuse what is not allowed. Later needs are not even made once one is not met.
 
     Raises:
         NotAuthorized: names the first need that is not met.
     """
-    refusal = first_refusal(rights, needs)
+    refusal = first_refusal(permissions, needs)
     if refusal is not None:
         raise refusal
 
 
-def first_refusal(rights: Rights, needs: Iterable[Need]) -> NotAuthorized | None:
+def first_refusal(permissions: Permissions, needs: Iterable[Need]) -> NotAuthorized | None:
     """Return the error for the first need that is not met; None where all are."""
-    return next((each.refusal for each in needs if not rights.may(each)), None)
+    return next((each.refusal for each in needs if not permissions.may(each)), None)

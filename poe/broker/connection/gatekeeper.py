@@ -1,0 +1,242 @@
+"""The gatekeeper: the actor that owns who may do what, and changes it while the node runs.
+
+A reload is done or not done: everything is read and checked beside the event loop, and then takes
+the place of what was, at once. Who is connected stays so, unless what has proved who they are
+would do so no more; those are hung up on.
+"""
+
+import contextlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+from poe.actors import KILL, ActorRef, Call, Error, GenServer
+from poe.broker.access.access import ACCESS_OPERATIONS, NO_USERS, Access
+from poe.broker.access.files import AccessFiles, Mark
+from poe.broker.access.options import SecurityOptions
+from poe.broker.access.secrets import Secrets
+from poe.broker.access.tls_holder import TlsHolder
+from poe.broker.appendix.message import ReleaseWaiting
+from poe.broker.connection.session import SessionEnded
+from poe.broker.requests import arguments as arg
+from poe.broker.requests.arguments import Arguments
+from poe.broker.requests.groups import GROUPS
+from poe.errors import PoeError, RemoteProtocolError, SecurityError, SecurityFileError
+from poe.protocol.maps import take_text
+from poe.security.audit import audit
+from poe.security.security import Security
+from poe.security.users import Users
+from poe.storage import Clock
+
+logger = logging.getLogger("poe.broker")
+
+_PATIENCE_S: Final = 1.5
+"""How long a connection that is busy may go on before it is cut."""
+_TTL_S: Final = 5.0
+"""How long somebody may go by what was said of a token."""
+_LOOK = object()
+
+
+@dataclass(frozen=True, slots=True)
+class GatekeeperParts:
+    """What the gatekeeper works with."""
+
+    access: Access | None
+    """None: whoever connects may do everything."""
+
+    files: AccessFiles
+    marks: tuple[Mark | None, ...]
+    """The state of the files that the node has started with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What a node that is to start has read of its files."""
+
+    files: AccessFiles
+    security: Security | None
+    marks: tuple[Mark | None, ...]
+
+    @classmethod
+    def of(cls, options: SecurityOptions) -> Self | None:
+        """Read the files; None where there are neither users nor TLS.
+
+        Raises:
+            SecurityFileError: one is wrong, or cannot be read.
+        """
+        if not options.files:
+            return None
+        tls = options.tls
+        files = AccessFiles(options, None if tls is None else TlsHolder(tls))
+        marks, security = files.marks(), files.security()
+        _warn(security)
+        return cls(files, security, marks)
+
+    def gatekeeper(self, folder: Path, clock: Clock) -> GatekeeperParts:
+        """Return what the gatekeeper works with; the secrets of the node are in its folder.
+
+        Raises:
+            SecurityFileError: they cannot be written.
+        """
+        access = None
+        if self.security is not None:
+            access = Access(self.security, clock, self.files.options, Secrets.make(folder))
+        return GatekeeperParts(access, self.files, self.marks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Overdue:
+    """To itself: those who were hung up on must have gone."""
+
+    refs: tuple[ActorRef, ...]
+
+
+class Gatekeeper(GenServer):
+    """Owns the access of a node; a call is a pair of one of `ACCESS_OPERATIONS` and arguments."""
+
+    pinned_to_loop: ClassVar[bool] = True
+
+    def init(self, parts: GatekeeperParts) -> None:
+        """Go by what was read at the start."""
+        self._access = parts.access
+        self._files = parts.files
+        self._interval_s = parts.files.options.reload_interval
+        self._marks = parts.marks
+        self.reload_count = 0
+        self.reload_failed_count = 0
+        self._look_later()
+
+    async def handle_call(self, request: tuple[str, Arguments], caller: Call) -> Any:  # noqa: ANN401
+        """Carry out one operation; what is wrong with it goes to who asked."""
+        del caller
+        op, arguments = request
+        assert op in ACCESS_OPERATIONS
+        try:
+            match op:
+                case "reload":
+                    return await self._reload()
+                case "authorize":
+                    return self._authorize(arguments)
+                case _:
+                    return self._told()
+        except PoeError as error:
+            return Error(error)
+
+    async def handle_info(self, message: Any) -> None:  # noqa: ANN401
+        """Look whether the files have changed, and cut those who should have gone."""
+        if isinstance(message, _Overdue):
+            for ref in message.refs:
+                self.exit(ref, KILL)
+        elif message is _LOOK:
+            self._look_later()
+            if await self.run_blocking(self._files.marks) != self._marks:
+                # What is wrong is told; nothing is tried again before they change once more.
+                with contextlib.suppress(SecurityFileError):
+                    await self._reload()
+        else:
+            super().handle_info(message)
+
+    def _look_later(self) -> None:
+        if self._interval_s:
+            self.send_after(self._interval_s, _LOOK)
+
+    # ---- reload ---------------------------------------------------------------------------------
+
+    async def _reload(self) -> dict[str, Any]:
+        """Go by what the files hold now, or on by what they held before.
+
+        Raises:
+            SecurityFileError: one of them is wrong; nothing has changed.
+        """
+        self._marks = await self.run_blocking(self._files.marks)
+        try:
+            found = await self.run_blocking(self._files.read)
+        except SecurityFileError as error:
+            self.reload_failed_count += 1
+            logger.error("nothing was reloaded, all goes on as before: %s", error)
+            audit("reload failed", reason=str(error))
+            raise
+        _warn(found.security)
+        told: dict[str, Any] = {}
+        gone: list[ActorRef] = []
+        if self._files.tls is not None and found.context is not None:
+            gone += self._files.tls.swap(found.context)
+        if self._access is not None and found.security is not None:
+            told = _difference(self._access.users, found.security.users)
+            gone += [each.ref for each in self._access.replace(found.security)]
+        self.reload_count += 1
+        self._hang_up(gone)
+        # A member that waits to be told something new is told now, and asks again.
+        self.cast(GROUPS, ReleaseWaiting())
+        told["ended_count"] = len(set(gone))
+        audit("reload", **told)
+        logger.info("users, grants and certificates are reloaded: %s", told)
+        return told
+
+    def _hang_up(self, refs: list[ActorRef]) -> None:
+        for ref in refs:
+            self.cast(ref, SessionEnded())
+        if refs:
+            self.send_after(_PATIENCE_S, _Overdue(tuple(refs)))
+
+    def _told(self) -> dict[str, Any]:
+        """Return what who administers the node may want to know."""
+        tls = self._files.tls
+        return {
+            "reload_count": self.reload_count,
+            "reload_failed_count": self.reload_failed_count,
+            **({} if tls is None else tls.as_map()),
+            **({} if self._access is None else self._access.as_map()),
+        }
+
+    # ---- questions ------------------------------------------------------------------------------
+
+    def _authorize(self, arguments: Arguments) -> dict[str, Any]:
+        """Tell what the owner of a token may do, to who asks on their behalf.
+
+        Raises:
+            AuthenticationFailed: it is nobody's token.
+            RemoteProtocolError: an argument is missing or wrong.
+        """
+        access = self._access
+        if access is None:
+            raise SecurityError(NO_USERS)
+        token, names = arguments.get("token"), arguments.get("names")
+        if not isinstance(token, bytes) or not isinstance(names, list):
+            msg = "authorize needs a token, as bytes, and an array of names"
+            raise RemoteProtocolError(msg)
+        identity = access.bearer(token.decode("ascii", "replace"))
+        operation = take_text(arguments, "operation", "authorize")
+        kind = take_text(arguments, "kind", "authorize")
+        principal, policy = identity.principal, access.policy
+        allowed = [
+            isinstance(each, bytes) and policy.may(principal, operation, kind, each)
+            for each in names
+        ]
+        used = [
+            arg.whole(arguments, name, arg.U64_MAX) if name in arguments else 0
+            for name in ("requests", "read_bytes", "write_bytes")
+        ]
+        return {
+            "principal": principal,
+            "allowed": allowed,
+            "ttl_s": min(_TTL_S, identity.left_s(access.now_s())),
+            "delay_s": access.debit(principal, *used),
+        }
+
+
+def _difference(old: Users, new: Users) -> dict[str, list[str]]:
+    """Return the names of the users that have come, gone, or are others than before."""
+    before, after = set(old.names()), set(new.names())
+    changed = [name for name in before & after if old.find(name) != new.find(name)]
+    return {
+        "users_added": sorted(after - before),
+        "users_removed": sorted(before - after),
+        "users_changed": sorted(changed),
+    }
+
+
+def _warn(security: Security | None) -> None:
+    for sentence in () if security is None else security.warnings:
+        logger.warning("%s", sentence)

@@ -1,0 +1,247 @@
+"""Who the peer of one connection is, and what it was found to be allowed.
+
+Each request passes `admits` first, which costs a look into a set; what it does not know, `check`
+decides. What was found holds for one policy: after a reload all is decided anew.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from poe.actors import ActorRef
+from poe.broker.access.access import Access
+from poe.broker.access.authentication import Authentication, Channel, refuse
+from poe.broker.access.identity import Identity
+from poe.broker.access.meter import Meter
+from poe.broker.access.permission import Need
+from poe.broker.requests.arguments import Arguments
+from poe.broker.requests.needs import TopicsOf, needs_of
+from poe.errors import (
+    AuthenticationExpired,
+    AuthenticationFailed,
+    AuthenticationRequired,
+    RemoteProtocolError,
+)
+from poe.protocol import (
+    LeaseRequest,
+    PointerRequest,
+    PutRequest,
+    RangeRequest,
+    Request,
+)
+from poe.protocol.frames import TYPE_SIZE
+from poe.protocol.maps import take_text
+
+AUTH: Final = "auth"
+"""The control operation that a connection carries out itself."""
+STRANGER_FRAME_MAX: Final = 4096 + TYPE_SIZE
+"""Bytes of a frame before it is known who the peer is."""
+STEPS_MAX: Final = 4
+"""Frames until it must be known."""
+
+_FOUND_MAX: Final = 4096
+"""Topics that are remembered; then all are forgotten."""
+
+
+class SessionAlarm(Enum):
+    """What the timers of a session tell its connection."""
+
+    STRANGE = "the time to prove who the peer is is over"
+    EXPIRED = "the time of what has proved it may be over"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """Cast to a connection whose peer is not to be served any more."""
+
+
+class Session:
+    """What one connection may do; the connection alone calls it, but for `end`.
+
+    Life: a stranger's, who may do nothing; once `authenticate` has found out who the peer is, its
+    peer's; for nobody again when it has ended, or its time is over.
+    """
+
+    def __init__(self, access: Access, topics_of: TopicsOf, ref: ActorRef) -> None:
+        self.ref = ref
+        """The connection."""
+        self._access = access
+        self._topics_of = topics_of
+        self._channel = Channel("", is_local=False)
+        self._authentication = Authentication(access, self._channel)
+        self._steps_count = 0
+        self.penalty_s = 0.0
+        """How long the answer to the last failure waits."""
+        self.identity: Identity | None = None
+        self.meter: Meter | None = None
+        """What measures its peer; None where nothing limits it."""
+        self._has_ended = False
+        self._policy = access.policy
+        self._readable: set[bytes] = set()
+        self._writable: set[bytes] = set()
+        self._leasable: dict[str, object] = {}
+        """By group the topics that it had when it was found allowed."""
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether nobody knows who the peer is."""
+        return self.identity is None
+
+    @property
+    def patience_s(self) -> float:
+        """How long the peer may take to prove who it is."""
+        return self._access.options.auth_timeout
+
+    # ---- life -----------------------------------------------------------------------------------
+
+    def arrived(self, channel: Channel) -> None:
+        """Take note of how the peer is connected."""
+        self._channel = channel
+        self._authentication = Authentication(self._access, channel)
+
+    def authenticate(self, arguments: Arguments) -> dict[str, Any]:
+        """Take a step of finding out who the peer is, or of proving it anew; return the answer.
+
+        Raises:
+            AuthenticationFailed: it has not proved it, or is another one.
+            Overloaded: it has too many connections.
+            RemoteProtocolError: an argument is missing or wrong.
+        """
+        mechanism = take_text(arguments, "mechanism", AUTH)
+        data = arguments.get("data") or b""
+        if not isinstance(data, bytes):
+            msg = f"argument data is of {type(data).__name__}; send bytes"
+            raise RemoteProtocolError(msg)
+        now_s = self._access.now_s()
+        try:
+            self._count_step()
+            step = self._authentication.take(mechanism, data, now_s)
+            if step.identity is None:
+                return {"data": step.data, "principal": None, "expires_s": None}
+            self._enter(step.identity)
+        except AuthenticationFailed as error:
+            self.penalty_s = self._access.failed(self._channel, mechanism, error)
+            raise
+        expires_s = step.identity.expires_s
+        return {
+            "data": step.data,
+            "principal": step.identity.principal,
+            "expires_s": expires_s,
+        }
+
+    def _count_step(self) -> None:
+        self._steps_count += 1
+        if self._steps_count > STEPS_MAX:
+            refuse("too many steps")
+
+    def _enter(self, identity: Identity) -> None:
+        """Take note of who the peer is."""
+        if self._has_ended:
+            refuse("it was hung up on")
+        if self.identity is None:
+            self.meter = self._access.enter(self, identity, self._channel)
+        elif self.identity.principal != identity.principal:
+            refuse("another principal on the same connection")
+        self.identity = identity
+        self._steps_count = 0
+
+    def left_s(self) -> float:
+        """Return the seconds until the peer has to prove anew who it is."""
+        return math.inf if self.identity is None else self.identity.left_s(self._access.now_s())
+
+    def has_expired(self) -> bool:
+        """Return whether the time of what has proved who the peer is is over."""
+        return self.identity is not None and self.identity.is_expired(self._access.now_s())
+
+    def end(self) -> None:
+        """Serve the peer no more: what it has proved holds no more."""
+        self._has_ended = True
+
+    def leave(self) -> None:
+        """Take note that the connection is closed."""
+        if self.identity is not None:
+            self._access.leave(self, self.identity)
+
+    # ---- requests -------------------------------------------------------------------------------
+
+    def admits(self, request: Request) -> bool:
+        """Return whether a request is known to be allowed; what is not, `check` decides."""
+        if self._policy is not self._access.policy or not self._is_valid():
+            return False
+        if isinstance(request, PointerRequest | RangeRequest):
+            return request.topic in self._readable
+        if isinstance(request, PutRequest):
+            return request.topic in self._writable
+        if isinstance(request, LeaseRequest):
+            topics = self._leasable.get(request.group)
+            return topics is not None and topics is self._topics_of(request.group)
+        return False
+
+    def check(self, request: Request) -> None:
+        """Refuse a request that is not allowed; nothing was looked up for it.
+
+        Raises:
+            AuthenticationRequired: nobody knows who the peer is.
+            AuthenticationExpired: what it has proved holds no more.
+            NotAuthorized: no grant allows it.
+            PoeError: an argument is missing or wrong, or of no group.
+        """
+        self._check_valid()
+        assert self.identity is not None
+        if self._policy is not self._access.policy:
+            self._forget()
+        for need in needs_of(request, self._topics_of):
+            if not self.may(need):
+                self._access.denied(self.identity.principal, need)
+                raise need.refusal
+        self._remember(request)
+
+    def sent(self, size_bytes: int) -> None:
+        """Count what the peer is sent."""
+        if self.meter is not None:
+            self.meter.read(size_bytes)
+
+    def may(self, need: Need) -> bool:
+        """Return whether a need is met, by the grants of this moment."""
+        identity = self.identity
+        if identity is None or not self._is_valid():
+            return False
+        return self._access.policy.may(identity.principal, *need)
+
+    def _is_valid(self) -> bool:
+        """Return whether who the peer is is known, and holds."""
+        identity = self.identity
+        if identity is None or self._has_ended:
+            return False
+        return identity.expires_s is None or not identity.is_expired(self._access.now_s())
+
+    def _check_valid(self) -> None:
+        if self.identity is None:
+            raise AuthenticationRequired
+        if not self._is_valid():
+            raise AuthenticationExpired
+
+    def _remember(self, request: Request) -> None:
+        found: dict[Any, object] | set[bytes]
+        if isinstance(request, PutRequest):
+            found = self._writable
+            found.add(request.topic)
+        elif isinstance(request, PointerRequest | RangeRequest):
+            found = self._readable
+            found.add(request.topic)
+        elif isinstance(request, LeaseRequest):
+            found = self._leasable
+            found[request.group] = self._topics_of(request.group)
+        else:
+            return
+        if len(found) > _FOUND_MAX:
+            found.clear()
+
+    def _forget(self) -> None:
+        """Decide all anew, by other grants and quotas."""
+        assert self.identity is not None
+        self._policy = self._access.policy
+        self.meter = self._access.meter(self.identity.principal)
+        for found in (self._readable, self._writable, self._leasable):
+            found.clear()
