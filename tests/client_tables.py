@@ -65,8 +65,8 @@ def _options(client: griffe.Object | griffe.Alias, kind: type) -> str:
     options = client[f"{kind.__module__}.{kind.__name__}".removeprefix("poe.client.")]
     rows = []
     for name, each in options.attributes.items():
-        if name != "topics":  # those are the options of topics
-            may_be = allowed(kind)[name]
+        may_be = allowed(kind).get(name)
+        if may_be is not None and name != "topics":  # those are the options of topics
             choices = " or ".join(f"`{choice!r}`" for choice in may_be.choices)
             default = re.sub(r"^field\(default_factory=(\w+)\)$", r"\1()", str(each.value))
             rows.append(

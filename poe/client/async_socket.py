@@ -4,15 +4,18 @@ Requests and replies are those of `poe.protocol`; `Pipeline` moves them over the
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Self, TypeVar
 
+from poe.client.in_thread import in_thread
+from poe.client.kept_login import KeptLogin
 from poe.client.pipeline import Pipeline
 from poe.errors import (
     CallTimeout,
     ConnectionClosed,
     LocalProtocolError,
-    OriginalServer,
     PoeError,
     RemoteProtocolError,
 )
@@ -35,20 +38,27 @@ from poe.protocol import (
     topic_bytes,
 )
 from poe.protocol.exchange import Exchange
+from poe.protocol.handshake import HANDSHAKE_TIMEOUT_S, handshake_failure
 from poe.protocol.leases import LeaseReply, LeaseRequest
+from poe.protocol.login import channel_of
 from poe.protocol.messages import ReplyT
-from poe.protocol.original import HEAD_SIZE, lacking
+from poe.protocol.original import HEAD_SIZE
 from poe.protocol.put import put_frame
-from poe.protocol.server import Server
-from poe.protocol.wire import connect_failure, find_original
+from poe.protocol.server import Server, server_at
+from poe.protocol.wire import connect_failure, find_cause
+from poe.security.credentials import Credentials
+from poe.security.entry import Entry
+from poe.security.tls import Tls, client_context, server_hostname
 
 T = TypeVar("T")
 
 
-async def connect(
+async def connect(  # noqa: PLR0913 - as `poe.protocol.socket`
     host: str = "127.0.0.1",
-    port: int = 5555,
+    port: int | None = None,
     *,
+    tls: Tls | ssl.SSLContext | None = None,
+    credentials: Credentials | None = None,
     timeout_s: float | None = None,
     frame_max: int = FRAME_MAX,
 ) -> "AsyncSocket":
@@ -56,15 +66,21 @@ async def connect(
 
     Args:
         host: name or address.
-        port: TCP port.
+        port: TCP port; None is 5555, or 5556 with `tls`.
+        tls: what to demand of TLS, and to show of oneself; None is to speak without.
+        credentials: how to log in; None is not to.
         timeout_s: time that connecting, and later each call, may take; None for no limit.
         frame_max: largest frame in bytes to send or to accept.
 
     Raises:
         ConnectFailed: nobody listens there, or not within `timeout_s`.
+        TlsFailed: what there is is no TLS connection to that server.
+        AuthenticationFailed: the credentials are wrong.
         InvalidTimeout: `timeout_s` is no time.
+        PoeError: the credentials cannot be used, or another refusal.
     """
-    return await connect_to(Server(host, port), timeout_s=timeout_s, frame_max=frame_max)
+    server = server_at(host, port, Entry(tls, credentials))
+    return await connect_to(server, timeout_s=timeout_s, frame_max=frame_max)
 
 
 async def connect_to(
@@ -72,15 +88,47 @@ async def connect_to(
 ) -> "AsyncSocket":
     """Connect to a server; see `connect`."""
     timeout_s = limit_of(timeout_s)
-    loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_s):
-            _, pipeline = await loop.create_connection(
-                lambda: Pipeline(str(server), frame_max), server.host, server.port
-            )
+            pipeline = Pipeline(str(server), frame_max)
+            connection = AsyncSocket(pipeline, server, timeout_s=timeout_s, frame_max=frame_max)
+            transport = await _open(server, pipeline)
+            try:
+                await connection.log_in(transport)
+            except BaseException:
+                await pipeline.close("it was not let in")
+                raise
+            return connection
+    except ConnectionClosed as error:
+        raise server.unreachable(str(error)) from error
     except (OSError, UnicodeError, OverflowError) as error:
         raise server.unreachable(connect_failure(error)) from error
-    return AsyncSocket(pipeline, server, timeout_s=timeout_s, frame_max=frame_max)
+
+
+async def _open(server: Server, pipeline: Pipeline) -> asyncio.BaseTransport:
+    """Connect a pipeline, by TLS where the entry says so.
+
+    Raises:
+        TlsFailed, ConnectFailed: the handshake has failed.
+        SecurityFileError: a file of the entry cannot be used.
+        OSError: nobody listens there.
+    """
+    loop, tls = asyncio.get_running_loop(), server.entry.tls
+    if tls is None:
+        transport, _ = await loop.create_connection(lambda: pipeline, server.host, server.port)
+        return transport
+    try:
+        transport, _ = await loop.create_connection(
+            lambda: pipeline,
+            server.host,
+            server.port,
+            ssl=client_context(tls),
+            server_hostname=server_hostname(tls, server.host),
+            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+        )
+    except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError) as error:
+        raise handshake_failure(server, error) from error
+    return transport
 
 
 class AsyncSocket:
@@ -103,6 +151,7 @@ class AsyncSocket:
         self._pipeline = pipeline
         self._server = server
         """None: it is the node of this process."""
+        self._login: KeptLogin | None = None
         self._timeout_s = timeout_s
         self._frame_max = frame_max
 
@@ -112,8 +161,25 @@ class AsyncSocket:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    async def log_in(self, transport: asyncio.BaseTransport) -> None:
+        """Make sure who the server is, and say who the client is, where it has credentials.
+
+        Raises:
+            TlsFailed: the server is no Poe.
+            AuthenticationFailed: the credentials are wrong.
+            PoeError: they cannot be used, or another refusal.
+        """
+        assert self._server is not None
+        about = transport.get_extra_info
+        channel = channel_of(self._server, about("peername"), about("ssl_object"))
+        if self._server.entry.credentials is not None:
+            self._login = KeptLogin(self._server, channel, self._ask)
+            await self._login.begin()
+
     async def close(self) -> None:
         """Close the connection; calls under way and later ones raise `ConnectionClosed`."""
+        if self._login is not None:
+            self._login.end()
         await self._pipeline.close("it was closed here")
 
     async def write(
@@ -267,13 +333,17 @@ class AsyncSocket:
         except TimeoutError as error:
             raise CallTimeout(self._pipeline.peer, limit_s or 0.0) from error
         except ConnectionClosed as error:
-            original = await self._find_original(frame[:HEAD_SIZE])
-            if original is not None:
-                raise original from error
+            cause = await self._find_cause(frame[:HEAD_SIZE])
+            if cause is not None:
+                raise cause from error
             raise
 
-    async def _find_original(self, head: bytes) -> OriginalServer | None:
-        """Find out whether the connection is lost since the server does not know such a request."""
-        if self._server is None or not (self._pipeline.is_lost and lacking(head)):
+    async def _find_cause(self, head: bytes) -> PoeError | None:
+        """Find out whether the connection is lost since the server is of another kind."""
+        pipeline = self._pipeline
+        if self._server is None or not pipeline.is_lost:
             return None
-        return await asyncio.to_thread(find_original, self._server, head)
+        look = partial(
+            find_cause, self._server, head, pipeline.error, is_answered=pipeline.is_answered
+        )
+        return await in_thread(look, "poe-cause")

@@ -26,6 +26,10 @@ class Pipeline(asyncio.BufferedProtocol):
         self.peer = peer
         self.is_lost = False
         """Whether the server has ended the connection."""
+        self.error: Exception | None = None
+        """With which it did."""
+        self.is_answered = False
+        """Whether it has answered anything."""
         self._reader = ReplyReader(frame_max)
         self._waiters: deque[tuple[asyncio.Future[Any], type[Any]]] = deque()
         self._transport: asyncio.Transport | None = None
@@ -99,7 +103,7 @@ class Pipeline(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all who still wait."""
-        self.is_lost = not self._closed_because
+        self.is_lost, self.error = not self._closed_because, exc
         reason = self._last_words or f"{self.peer} closed the connection"
         self._end(reason if exc is None else f"{self.peer} is gone ({exc})")
         self._lost.set()
@@ -114,6 +118,7 @@ class Pipeline(asyncio.BufferedProtocol):
         # Stays in the queue until decoded: when that fails, it is told so like all the others.
         reply = None if waiter.done() else decode_reply(reply_class, message_type, body)
         self._waiters.popleft()
+        self.is_answered = True
         if isinstance(reply, PoeError):
             waiter.set_exception(reply)
         elif reply is not None:

@@ -6,14 +6,14 @@ the connection, its time-outs and its end are in `wire.py`.
 """
 
 from collections.abc import Generator, Iterable, Iterator
-from typing import Any, Self, TypeVar
+from ssl import SSLContext
+from typing import Any, Self
 
-from poe.errors import CorruptRecord, LocalProtocolError, PoeError, RemoteProtocolError
+from poe.errors import CorruptRecord, LocalProtocolError
 from poe.errors.timeout import limit_of
 from poe.protocol import exchange
 from poe.protocol.arguments import topic_bytes
 from poe.protocol.described_topic import DescribedTopic
-from poe.protocol.exchange import Exchange
 from poe.protocol.frames import FRAME_MAX
 from poe.protocol.leases import LeaseReply, LeaseRequest
 from poe.protocol.put import LastPut, Messages, PutId, PutReply, PutRequest, put_frame
@@ -27,19 +27,22 @@ from poe.protocol.ranges import (
 )
 from poe.protocol.records import Record
 from poe.protocol.removed import Removed
-from poe.protocol.server import Server
-from poe.protocol.wire import IN_FLIGHT_MAX, TcpSocket, Wire, open_connection
-
-T = TypeVar("T")
+from poe.protocol.server import Server, server_at
+from poe.protocol.wire import IN_FLIGHT_MAX, Wire, open_wire
+from poe.security.credentials import Credentials
+from poe.security.entry import Entry
+from poe.security.tls import Tls
 
 FOLLOW_WAIT_S = 30.0
 """How long `follow` lets the server wait for new messages before it asks again."""
 
 
-def socket(
+def socket(  # noqa: PLR0913 - where it is, how to get in, and what to put up with
     host: str = "127.0.0.1",
-    port: int = 5555,
+    port: int | None = None,
     *,
+    tls: Tls | SSLContext | None = None,
+    credentials: Credentials | None = None,
     timeout_s: float | None = None,
     frame_max: int = FRAME_MAX,
 ) -> "Socket":
@@ -47,18 +50,27 @@ def socket(
 
     Args:
         host: name or address.
-        port: TCP port.
+        port: TCP port; None is 5555, or 5556 with `tls`.
+        tls: what to demand of TLS, and to show of oneself; None is to speak without.
+        credentials: how to log in; None is not to.
         timeout_s: time that connecting, and later each call, may take; None for no limit.
         frame_max: largest frame in bytes to send or to accept.
 
     Raises:
         ConnectFailed: nobody listens there, or not within `timeout_s`.
+        TlsFailed: what there is is no TLS connection to that server.
+        AuthenticationFailed: the credentials are wrong.
         InvalidTimeout: `timeout_s` is no time.
+        PoeError: the credentials cannot be used, or another refusal.
     """
-    timeout_s = limit_of(timeout_s)
-    server = Server(host, port)
-    connection = open_connection(server, timeout_s)
-    return Socket(connection, server, timeout_s=timeout_s, frame_max=frame_max)
+    return open_socket(server_at(host, port, Entry(tls, credentials)), timeout_s, frame_max)
+
+
+def open_socket(
+    server: Server, timeout_s: float | None = None, frame_max: int = FRAME_MAX
+) -> "Socket":
+    """Connect to a server, see `socket`."""
+    return Socket(open_wire(server, limit_of(timeout_s), frame_max), frame_max)
 
 
 def write(topic: bytes | str, messages: Messages, socket: "Socket") -> int:
@@ -79,10 +91,8 @@ class Socket:
     not, since nobody could tell which reply belongs to which request; each further call says so.
     """
 
-    def __init__(
-        self, connection: TcpSocket, server: Server, *, timeout_s: float | None, frame_max: int
-    ) -> None:
-        self._wire = Wire(connection, server, timeout_s=timeout_s, frame_max=frame_max)
+    def __init__(self, wire: Wire, frame_max: int) -> None:
+        self._wire = wire
         self._frame_max = frame_max
 
     def __enter__(self) -> Self:
@@ -99,23 +109,6 @@ class Socket:
     def is_usable(self) -> bool:
         """Tell whether it can still be used: neither closed, nor broken by what came or did not."""
         return self._wire.is_usable
-
-    def _ask(self, asked: Exchange[T]) -> T:
-        """Return what a request comes to, which may be one request after the other."""
-        while True:
-            frame, reply_class, finish, refused, extra_s, _ = asked
-            try:
-                reply = self._wire.call(frame, reply_class, extra_s)
-            except PoeError as error:
-                found = refused(error)
-            else:
-                if asked.id is not None and (because := asked.mismatch(reply)):
-                    self._wire.close(because)
-                    raise RemoteProtocolError(because)
-                found = finish(reply)
-            if not isinstance(found, Exchange):
-                return found
-            asked = found
 
     def write(self, topic: bytes | str, messages: Messages, put_id: PutId | None = None) -> int:
         """Append all messages to the topic, or none, and return the pointer of the last.
@@ -147,17 +140,22 @@ class Socket:
             PoeError: as `write`.
         """
         name = topic_bytes(topic)
-        self._wire.check_usable()
+        wire = self._wire
+        wire.prepare()
         try:
             for batch in batches:
                 frame = PutRequest(name, batch).encode(self._frame_max)
-                if self._wire.in_flight_count == IN_FLIGHT_MAX:
-                    yield self._wire.receive(PutReply).pointer
-                self._wire.send(frame)
-            while self._wire.in_flight_count:
-                yield self._wire.receive(PutReply).pointer
+                if wire.in_flight_count == IN_FLIGHT_MAX:
+                    yield wire.receive(PutReply).pointer
+                if wire.is_to_renew():
+                    while wire.in_flight_count:
+                        yield wire.receive(PutReply).pointer
+                    wire.prepare()
+                wire.send(frame)
+            while wire.in_flight_count:
+                yield wire.receive(PutReply).pointer
         finally:
-            self._wire.drop_replies(PutReply)
+            wire.drop_replies(PutReply)
 
     def read(self, topic: bytes | str, pointer: int, limit: int) -> list[Record]:
         """Return (pointer, message) of up to `limit` records that follow `pointer`, oldest first.
@@ -170,7 +168,7 @@ class Socket:
             CorruptRecord: the first record that follows is damaged; those before it were read.
             PoeError: the server's refusal.
         """
-        return self._ask(exchange.read(topic, pointer, limit))
+        return self._wire.ask(exchange.read(topic, pointer, limit))
 
     def read_range(
         self,
@@ -191,7 +189,7 @@ class Socket:
             CorruptRecord: the first record that follows is damaged; those before it were read.
             PoeError: the server's refusal.
         """
-        return self._ask(exchange.read_range(topic, pointer, last, limit, bytes_max))
+        return self._wire.ask(exchange.read_range(topic, pointer, last, limit, bytes_max))
 
     def read_ranges(
         self,
@@ -210,23 +208,22 @@ class Socket:
             PoeError: as `read_range`.
         """
         name, wire = topic_bytes(topic), self._wire
-        wire.check_usable()
+        wire.prepare()
         try:
             wire.send(RangeRequest(name, pointer, last, limit, bytes_max).encode())
-            while self._wire.in_flight_count:
+            while wire.in_flight_count:
                 try:
-                    records = self._wire.receive(IndexedReply).records
+                    records = wire.receive(IndexedReply).records
                 except CorruptRecord:
                     records = self.read_range(name, pointer, last, 1)
                 if len(records):
                     pointer = int(records.pointers[-1])
                     if pointer < last:
-                        self._wire.send(
-                            RangeRequest(name, pointer, last, limit, bytes_max).encode()
-                        )
+                        wire.prepare()
+                        wire.send(RangeRequest(name, pointer, last, limit, bytes_max).encode())
                     yield records
         finally:
-            self._wire.drop_replies(IndexedReply)
+            wire.drop_replies(IndexedReply)
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
         """Tell a group what became of its messages, and ask for more.
@@ -237,7 +234,7 @@ class Socket:
             CorruptRecord: the first record is damaged.
             ConnectionClosed, CallTimeout: no reply came; `wait_s` is added to the time-out.
         """
-        return self._ask(exchange.lease(request))
+        return self._wire.ask(exchange.lease(request))
 
     def control(self, op: str, **arguments: object) -> Any:  # noqa: ANN401 - any msgpack value
         """Return the result of a control request, such as `info` or `sync`.
@@ -247,7 +244,7 @@ class Socket:
             ConnectionClosed, CallTimeout: no reply came.
             PoeError: the server's refusal.
         """
-        return self._ask(exchange.control(op, arguments, lambda result: result))
+        return self._wire.ask(exchange.control(op, arguments, lambda result: result))
 
     def wait(self, topic: bytes | str, pointer: int, timeout_s: float) -> bool:
         """Wait up to `timeout_s` until something follows `pointer`; return whether it does.
@@ -256,7 +253,7 @@ class Socket:
             PointerOutOfRange: nothing was sent.
             PoeError: as `control`; the socket's own time-out is added to `timeout_s`.
         """
-        return self._ask(exchange.wait(topic, pointer, timeout_s))
+        return self._wire.ask(exchange.wait(topic, pointer, timeout_s))
 
     def topics(self) -> list[bytes]:
         """Return the names of all topics.
@@ -264,7 +261,7 @@ class Socket:
         Raises:
             PoeError: as `control`.
         """
-        return self._ask(exchange.topics())
+        return self._wire.ask(exchange.topics())
 
     def status(self) -> dict[bytes, list[Any]]:
         """Return for each topic the reference and role of each of its appendix servers.
@@ -272,7 +269,7 @@ class Socket:
         Raises:
             PoeError: as `control`.
         """
-        return self._ask(exchange.status())
+        return self._wire.ask(exchange.status())
 
     def info(self) -> dict[bytes, list[dict[str, Any]]]:
         """Return for each topic what is known of its segments, oldest first, a map for each.
@@ -282,7 +279,7 @@ class Socket:
         Raises:
             PoeError: as `control`.
         """
-        return self._ask(exchange.info())
+        return self._wire.ask(exchange.info())
 
     def segments(self, topic: bytes | str) -> list[dict[str, Any]]:
         """Return what is known of the segments of a topic, oldest first, a map for each.
@@ -291,7 +288,7 @@ class Socket:
             UnknownTopic: nobody put anything onto it.
             PoeError: as `control`.
         """
-        return self._ask(exchange.segments(topic))
+        return self._wire.ask(exchange.segments(topic))
 
     def removed(self, topic: bytes | str, pointer: int) -> Removed:
         """Return what was removed of a topic from `pointer` on; the topic need not exist any more.
@@ -300,7 +297,7 @@ class Socket:
             PointerOutOfRange: nothing was sent.
             PoeError: as `control`.
         """
-        return self._ask(exchange.removed(topic, pointer))
+        return self._wire.ask(exchange.removed(topic, pointer))
 
     def span(
         self, topic: bytes | str, pointer: int, last: int, limit: int, bytes_max: int
@@ -311,7 +308,7 @@ class Socket:
             LocalProtocolError, PointerOutOfRange: nothing was sent; an argument is out of range.
             PoeError: as `control`.
         """
-        return self._ask(exchange.span(topic, pointer, last, limit, bytes_max))
+        return self._wire.ask(exchange.span(topic, pointer, last, limit, bytes_max))
 
     def ordinal(self, topic: bytes | str, pointer: int) -> int:
         """Return the ordinal of the first message behind `pointer`; where none is, the next one.
@@ -323,7 +320,7 @@ class Socket:
             UnknownTopic: nobody put anything onto it.
             PoeError: as `control`.
         """
-        return self._ask(exchange.ordinal(topic, pointer))
+        return self._wire.ask(exchange.ordinal(topic, pointer))
 
     def pointer_at(self, topic: bytes | str, ordinal: int) -> int | None:
         """Return the pointer of the first message with an ordinal, or a greater one; None: not yet.
@@ -332,7 +329,7 @@ class Socket:
             UnknownTopic: nobody put anything onto it.
             PoeError: as `control`.
         """
-        return self._ask(exchange.pointer_at(topic, ordinal))
+        return self._wire.ask(exchange.pointer_at(topic, ordinal))
 
     def trim(self, topic: bytes | str, pointer: int) -> int:
         """Delete the segments that hold nothing behind `pointer`; return how many. The topic stays.
@@ -342,7 +339,7 @@ class Socket:
             UnknownTopic: nobody put anything onto it.
             PoeError: as `control`.
         """
-        return self._ask(exchange.trim(topic, pointer))
+        return self._wire.ask(exchange.trim(topic, pointer))
 
     def delete(self, topic: bytes | str) -> None:
         """Delete a topic with all its partitions; the next put onto it makes a new one.
@@ -351,7 +348,7 @@ class Socket:
             UnknownTopic: nobody put anything onto it.
             PoeError: as `control`.
         """
-        self._ask(exchange.delete(topic))
+        self._wire.ask(exchange.delete(topic))
 
     def describe(self, topic: bytes | str) -> DescribedTopic:
         """Return what a topic has, and what its partitions hold.
@@ -360,7 +357,7 @@ class Socket:
             UnknownTopic: nobody has made it, or put anything onto it.
             PoeError: as `control`.
         """
-        return self._ask(exchange.describe(topic))
+        return self._wire.ask(exchange.describe(topic))
 
     def find_topic(self, topic: bytes | str) -> DescribedTopic | None:
         """Return the same; None where there is no such topic, or the server is too old to tell.
@@ -368,7 +365,7 @@ class Socket:
         Raises:
             PoeError: as `control`.
         """
-        return self._ask(exchange.find_topic(topic))
+        return self._wire.ask(exchange.find_topic(topic))
 
     def create_topic(self, topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401 - checked
         """Make a topic that has these properties, and return it; see `TopicProperties`.
@@ -378,7 +375,7 @@ class Socket:
             TopicExists: it is there, or a topic that would be a partition of it.
             PoeError: as `control`.
         """
-        return self._ask(exchange.create_topic(topic, properties))
+        return self._wire.ask(exchange.create_topic(topic, properties))
 
     def alter_topic(self, topic: bytes | str, **changes: Any) -> DescribedTopic:  # noqa: ANN401 - checked
         """Change properties of a topic, and return what it has then.
@@ -389,7 +386,7 @@ class Socket:
             PropertyFixed: fewer partitions, or another envelope; nothing was changed.
             PoeError: as `control`.
         """
-        return self._ask(exchange.alter_topic(topic, changes))
+        return self._wire.ask(exchange.alter_topic(topic, changes))
 
     def adopt_topic(self, topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401 - checked
         """Take topics `t-0` to `t-(n-1)`, which are there, for the `partitions` of topic `t`.
@@ -401,7 +398,7 @@ class Socket:
             TopicExists: it was described before, or `t` itself is there.
             PoeError: as `control`.
         """
-        return self._ask(exchange.adopt_topic(topic, properties))
+        return self._wire.ask(exchange.adopt_topic(topic, properties))
 
     def list_topics(self, *, are_all: bool = False) -> list[DescribedTopic]:
         """Return all topics, sorted, without their partitions.
@@ -411,7 +408,7 @@ class Socket:
         Raises:
             PoeError: as `control`.
         """
-        return self._ask(exchange.list_topics(are_all=are_all))
+        return self._wire.ask(exchange.list_topics(are_all=are_all))
 
     def copy(
         self, source: bytes | str, pointer: int, last: int, topic: bytes | str, put_id: PutId
@@ -432,7 +429,7 @@ class Socket:
             RangeGone: not all of its records are there any more; nothing was copied.
             PoeError: as `write` and `control`.
         """
-        return self._ask(exchange.copy(source, pointer, last, topic, put_id))
+        return self._wire.ask(exchange.copy(source, pointer, last, topic, put_id))
 
     def last_put(self, topic: bytes | str, producer: bytes) -> LastPut | None:
         """Return the newest put of a producer that the topic has; None where it has none.
@@ -441,7 +438,7 @@ class Socket:
             LocalProtocolError: nothing was sent; the producer is none.
             PoeError: as `control`.
         """
-        return self._ask(exchange.last_put(topic, producer))
+        return self._wire.ask(exchange.last_put(topic, producer))
 
     def follow(self, topic: bytes | str, pointer: int = 0, batch: int = 100) -> Iterator[Record]:
         """Yield each record that follows `pointer`, for ever; wait where none is there yet.

@@ -112,6 +112,11 @@ def control(
     )
 
 
+def auth(mechanism: str, data: bytes) -> Exchange[dict[str, Any]]:
+    """Log in, or take one step of it."""
+    return control("auth", {"mechanism": mechanism, "data": data}, dict)
+
+
 def wait(topic: bytes | str, pointer: int, timeout_s: float) -> Exchange[bool]:
     """Wait until something follows a pointer; whether it does."""
     check_pointer(pointer)

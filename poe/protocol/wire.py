@@ -4,10 +4,12 @@ It knows how a request is sent, waited for and given up; what is asked is in `ex
 """
 
 import contextlib
+import logging
 import os
 import socket as tcp
+import ssl
 from time import monotonic
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from poe.errors import (
     CallTimeout,
@@ -16,32 +18,101 @@ from poe.errors import (
     OriginalServer,
     PoeError,
     RemoteProtocolError,
+    TlsFailed,
 )
-from poe.protocol.frames import HEADER_SIZE
+from poe.protocol.exchange import Exchange
+from poe.protocol.frames import FRAME_MAX, HEADER_SIZE
+from poe.protocol.handshake import (
+    HANDSHAKE_TIMEOUT_S,
+    client_hello,
+    handshake_failure,
+    is_tls,
+)
+from poe.protocol.login import Login, channel_of
 from poe.protocol.messages import ReplyT, decode_reply
 from poe.protocol.original import HEAD_SIZE, PROBE, ReplyReader, is_original_reply, lacking
+from poe.protocol.renewal import Renewal
 from poe.protocol.server import Server
+from poe.security.tls import client_context, server_hostname, tls_failed
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 TcpSocket: TypeAlias = tcp.socket
 
 IN_FLIGHT_MAX = 64
 """Requests that a server takes from one connection before it has answered the first."""
 _PROBE_TIMEOUT_S = 2.0
+_ALERT_TIMEOUT_S = 0.5
 
 
-def open_connection(server: Server, timeout_s: float | None) -> tcp.socket:
-    """Connect to a server.
+def open_wire(server: Server, timeout_s: float | None, frame_max: int = FRAME_MAX) -> "Wire":
+    """Connect to a server, by TLS and with a login where its entry says so.
 
     Raises:
         ConnectFailed: nobody listens there, or not within `timeout_s`.
+        TlsFailed: what there is is no TLS connection to that server.
+        AuthenticationFailed: the credentials are wrong.
+        PoeError: they cannot be used, or the server has refused the login otherwise.
     """
+    end_s = None if timeout_s is None else monotonic() + timeout_s
     try:
         connection = tcp.create_connection((server.host, server.port), timeout_s)
     except (OSError, UnicodeError, OverflowError) as error:
         raise server.unreachable(connect_failure(error)) from error
-    # A request is one write; waiting to fill a packet would only delay it.
-    connection.setsockopt(tcp.IPPROTO_TCP, tcp.TCP_NODELAY, 1)
-    return connection
+    try:
+        # A request is one write; waiting to fill a packet would only delay it.
+        connection.setsockopt(tcp.IPPROTO_TCP, tcp.TCP_NODELAY, 1)
+        if server.entry.tls is not None:
+            connection = _encrypted(connection, server, _left_s(end_s))
+        wire = Wire(connection, server, timeout_s=_left_s(end_s), frame_max=frame_max)
+        wire.log_in()
+    except ConnectionClosed as error:
+        raise server.unreachable(str(error)) from error
+    except BaseException:
+        connection.close()
+        raise
+    wire.set_timeout(timeout_s)
+    return wire
+
+
+def _left_s(end_s: float | None) -> float | None:
+    return None if end_s is None else max(end_s - monotonic(), 1e-6)
+
+
+def _encrypted(connection: tcp.socket, server: Server, limit_s: float | None) -> ssl.SSLSocket:
+    """Do the handshake of TLS.
+
+    Raises:
+        TlsFailed, ConnectFailed: it has failed; the connection is closed.
+        SecurityFileError: a file of the entry cannot be used.
+    """
+    tls = server.entry.tls
+    assert tls is not None
+    context = client_context(tls)
+    connection.settimeout(min(limit_s or HANDSHAKE_TIMEOUT_S, HANDSHAKE_TIMEOUT_S))
+    try:
+        encrypted = context.wrap_socket(
+            connection, server_hostname=server_hostname(tls, server.host)
+        )
+    except (OSError, ValueError) as error:
+        raise handshake_failure(server, error) from error
+    encrypted.settimeout(limit_s)
+    return encrypted
+
+
+def _send_in_time(connection: ssl.SSLSocket, frame: bytes, limit_s: float) -> None:
+    """Send all of it; `sendall` of an SSLSocket may take as long for each record.
+
+    Raises:
+        OSError: the connection is lost, or time is over.
+    """
+    end_s = monotonic() + limit_s
+    rest = memoryview(frame)
+    while rest:
+        connection.settimeout(_left_s(end_s))
+        rest = rest[connection.send(rest) :]
 
 
 def connect_failure(error: Exception) -> str:
@@ -52,41 +123,96 @@ def connect_failure(error: Exception) -> str:
     return str(error) or "timed out"
 
 
-def find_original(server: Server, head: bytes) -> OriginalServer | None:
-    """Ask a server that has closed a connection whether it is the original, and lacks something.
+def find_cause(
+    server: Server, head: bytes, error: Exception | None = None, *, is_answered: bool = False
+) -> OriginalServer | TlsFailed | None:
+    """Find out what kind of server has closed a connection instead of answering.
+
+    It is the original, and lacks something; or it speaks TLS, and the client does not, or has not
+    shown the certificate that it wants.
 
     Args:
         server: the one that did.
         head: the begin of the request that it did not answer.
+        error: of the connection, if it had one.
+        is_answered: whether it has answered anything on this connection.
     """
-    what = lacking(head)
-    if not what:
+    if server.entry.tls is not None:
+        return None if is_answered else _find_alert(server, error)
+    if what := lacking(head):
+        reply = _probe(server, PROBE)
+        if is_original_reply(reply):
+            return OriginalServer(str(server), what)
+        if reply:
+            return None
+    if is_answered or not is_tls(_probe(server, client_hello())):
         return None
+    return server.not_safe("it speaks TLS; use poes://, or `tls`")
+
+
+def _find_alert(server: Server, error: Exception | None) -> TlsFailed | None:
+    """Find out whether a server has closed a connection for the client's certificate."""
+    if isinstance(error, ConnectionError):
+        error = _hear_out(server)
+    is_end = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+    if is_end or not isinstance(error, ssl.SSLError):
+        return None
+    return tls_failed(server.host, server.port, error)
+
+
+def _hear_out(server: Server) -> Exception | None:
+    """Return the error with which a server ends a connection on which nothing is asked.
+
+    What it says of a client's certificate comes behind the handshake, and is lost where a request
+    comes to a connection that it has closed.
+    """
+    try:
+        place = server.host, server.port
+        with (
+            tcp.create_connection(place, _PROBE_TIMEOUT_S) as connection,
+            _encrypted(connection, server, _ALERT_TIMEOUT_S) as encrypted,
+        ):
+            encrypted.recv(1)
+    except (OSError, PoeError) as error:
+        return error
+    return None
+
+
+def _probe(server: Server, request: bytes) -> bytes:
+    """Return the first bytes of what a server answers; none where it hangs up, or is mute."""
+    reply = b""
     with (
         contextlib.suppress(OSError),
         tcp.create_connection((server.host, server.port), _PROBE_TIMEOUT_S) as connection,
     ):
-        connection.sendall(PROBE)
-        reply = b""
+        connection.sendall(request)
         while len(reply) < HEADER_SIZE and (piece := connection.recv(HEADER_SIZE - len(reply))):
             reply += piece
-        if is_original_reply(reply):
-            return OriginalServer(str(server), what)
-    return None
+    return reply
 
 
 class Wire:
     """The requests under way on one connection.
 
     Invariant: 0 <= requests in flight <= IN_FLIGHT_MAX, and 0 whenever a call begins.
+
+    A login that has an end is renewed before the next call, when its time has come.
     """
 
     def __init__(
         self, connection: tcp.socket, server: Server, *, timeout_s: float | None, frame_max: int
     ) -> None:
-        self._connection = connection
+        self.connection = connection
         self._server = server
         self._peer = str(server)
+        address = None
+        with contextlib.suppress(OSError):  # lost already
+            address = connection.getpeername()
+        tls = connection if isinstance(connection, ssl.SSLSocket) else None
+        self.channel = channel_of(server, address, tls)
+        self.renewal: Renewal | None = None
+        """Of the login; None where there is none, or it has no end."""
+        self._is_answered = False
         self._timeout_s = timeout_s
         self._frame_max = frame_max
         self._reader = ReplyReader(frame_max)
@@ -107,9 +233,66 @@ class Wire:
             ConnectionClosed, CallTimeout, OriginalServer: no reply came.
             PoeError: the server's refusal.
         """
-        self.check_usable()
+        self.prepare(extra_s)
         self.send(frame)
         return self.receive(reply_class, extra_s)
+
+    def ask(self, asked: Exchange[T]) -> T:
+        """Return what a request comes to, which may be one request after the other.
+
+        Raises:
+            PoeError: as `call`, or as the exchange says.
+        """
+        while True:
+            frame, reply_class, finish, refused, extra_s, _ = asked
+            try:
+                reply = self.call(frame, reply_class, extra_s)
+            except PoeError as error:
+                found = refused(error)
+            else:
+                if asked.id is not None and (because := asked.mismatch(reply)):
+                    self.close(because)
+                    raise RemoteProtocolError(because)
+                found = finish(reply)
+            if not isinstance(found, Exchange):
+                return found
+            asked = found
+
+    def log_in(self) -> None:
+        """Say who the client is, where it has credentials; on a connection that goes on, again.
+
+        Raises:
+            AuthenticationFailed: they are wrong.
+            PoeError: they cannot be used, or another refusal; or as `call`.
+        """
+        if self._server.entry.credentials is None:
+            return
+        self.renewal = None
+        login = Login(self._server, self.channel)
+        asked = login.step()
+        while asked is not None:
+            asked = login.step(self.ask(asked))
+        if login.expires_s is not None:
+            self.renewal = Renewal(login.expires_s, monotonic())
+
+    def is_to_renew(self, extra_s: float = 0.0) -> bool:
+        """Return whether the login is to be renewed before a call that lets the server wait."""
+        return self.renewal is not None and monotonic() + extra_s >= self.renewal.due_s
+
+    def _renew(self, renewal: Renewal) -> None:
+        """Log in again; where that fails the old login is used up.
+
+        Raises:
+            PoeError: as `log_in`, where nothing of it is left, or the connection is lost by it.
+        """
+        try:
+            self.log_in()
+        except PoeError as error:
+            if not self.is_usable or renewal.is_over(monotonic()):
+                raise
+            _log.warning("%s: the login is not renewed, and tried again: %s", self._peer, error)
+            renewal.put_off(monotonic())
+            self.renewal = renewal
 
     def drop_replies(self, reply_class: type[ReplyT]) -> None:
         """Receive what is outstanding: the next call must not take one of it for its own."""
@@ -117,12 +300,13 @@ class Wire:
             with contextlib.suppress(PoeError):
                 self.receive(reply_class)
 
-    def check_usable(self) -> None:
-        """Refuse a call that cannot be made now.
+    def prepare(self, extra_s: float = 0.0) -> None:
+        """Refuse a call that cannot be made now; renew the login where that is due before its end.
 
         Raises:
             ConnectionClosed: it was closed, or broken.
             LocalProtocolError: replies to earlier requests are outstanding.
+            PoeError: as `log_in`, where the old login is good no more.
         """
         if self._unusable_because:
             raise self._closed_error()
@@ -132,15 +316,20 @@ class Wire:
                 "exhaust or close the iterator of write_batches or read_ranges first"
             )
             raise LocalProtocolError(msg)
+        if self.renewal is not None and self.is_to_renew(extra_s):
+            self._renew(self.renewal)
 
     def send(self, frame: bytes) -> None:
         """Send a request; its reply is to be received."""
         # Cleared at the end only: an interrupt in between leaves half a frame on the wire.
         self._unusable_because = "a call was interrupted"
         self._sent_head = frame[:HEAD_SIZE]
-        self._set_timeout(self._timeout_s)
+        self._limit(self._timeout_s)
         try:
-            self._connection.sendall(frame)
+            if self._timeout_s is None or not isinstance(self.connection, ssl.SSLSocket):
+                self.connection.sendall(frame)
+            else:
+                _send_in_time(self.connection, frame, self._timeout_s)
         except TimeoutError as error:
             raise self._time_out(self._timeout_s) from error
         except OSError:
@@ -168,25 +357,32 @@ class Wire:
         self._unusable_because = "a call was interrupted"
         deadline_s = None if timeout_s is None else monotonic() + timeout_s
         while (frame := self._reader.next_frame()) is None:
-            self._set_timeout(None if deadline_s is None else max(deadline_s - monotonic(), 1e-6))
+            self._limit(None if deadline_s is None else max(deadline_s - monotonic(), 1e-6))
             try:
-                size = self._reader.receive(self._connection.recv_into)
+                size = self._reader.receive(self.connection.recv_into)
             except TimeoutError as error:
                 raise self._time_out(timeout_s) from error
             except OSError as error:
                 self.close(f"{self._peer} is gone ({error})")
-                raise self._lost_error() from error
+                raise self._lost_error(error) from error
             if not size:
                 self.close(f"{self._peer} closed the connection")
                 raise self._lost_error()
         self.in_flight_count -= 1
         self._unusable_because = ""
+        self._is_answered = True
         return frame
 
-    def _set_timeout(self, timeout_s: float | None) -> None:
+    def set_timeout(self, timeout_s: float | None) -> None:
+        """Have each call from now on take no longer than that."""
+        if self._timeout_s is not None:
+            self.connection.settimeout(timeout_s)
+        self._timeout_s = timeout_s
+
+    def _limit(self, timeout_s: float | None) -> None:
         # Without a time-out the socket stays as it was made, which saves two system calls a call.
         if self._timeout_s is not None:
-            self._connection.settimeout(timeout_s)
+            self.connection.settimeout(timeout_s)
 
     def _time_out(self, timeout_s: float | None) -> CallTimeout:
         self.close("a call timed out")
@@ -195,15 +391,16 @@ class Wire:
     def close(self, because: str) -> None:
         """Close the connection; further calls raise `ConnectionClosed`, which tells why."""
         self._unusable_because = because
-        self._connection.close()
+        self.connection.close()
 
-    def _lost_error(self) -> ConnectionClosed | OriginalServer:
+    def _lost_error(self, error: OSError | None = None) -> PoeError:
         """Return what the end of the connection by the server means for who waits."""
-        original = find_original(self._server, self._sent_head)
-        if original is None:
+        is_answered = self._is_answered
+        cause = find_cause(self._server, self._sent_head, error, is_answered=is_answered)
+        if cause is None:
             return self._closed_error()
-        self._unusable_because = str(original)
-        return original
+        self._unusable_because = str(cause)
+        return cause
 
     def _closed_error(self) -> ConnectionClosed:
         return ConnectionClosed(f"socket is not usable: {self._unusable_because}; open a new one")

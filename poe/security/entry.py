@@ -29,6 +29,19 @@ class Entry:
     credentials: Credentials | None = None
     """None: without saying who it is."""
 
+    def __post_init__(self) -> None:
+        """Refuse what is neither, and do not show it: it may be a secret.
+
+        Raises:
+            OptionError: one of them is nothing that it can be.
+        """
+        if not isinstance(self.tls, Tls | ssl.SSLContext | None):
+            allowed = "Tls(ca=…), an ssl.SSLContext, or None"
+            raise OptionError("tls", "(hidden)", allowed)
+        if not isinstance(self.credentials, Credentials | None):
+            allowed = "Scram(user, password), Token(…), TokenFile(path), PasswordFile(user, path), "
+            raise OptionError("credentials", "(hidden)", f"{allowed}Certificate(), or None")
+
 
 def login(entry: Entry, binding: bytes | None, *, is_loopback: bool = False) -> Login:
     """Authenticate on a new connection, or again on one that is authenticated.
@@ -44,7 +57,7 @@ def login(entry: Entry, binding: bytes | None, *, is_loopback: bool = False) -> 
         is_loopback: whether the connection does not leave this machine.
 
     Returns:
-        Seconds since the epoch when the credentials expire; None: never.
+        Seconds from now on for which the login is good; None: for ever.
 
     Raises:
         OptionError: the credentials cannot be used on this connection; nothing was sent.

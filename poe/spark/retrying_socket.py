@@ -6,7 +6,8 @@ from typing import Self, TypeVar
 
 from poe.client.patience import Patience
 from poe.errors import PoeError
-from poe.protocol import Socket, socket
+from poe.protocol import Socket
+from poe.protocol.client import open_socket
 from poe.protocol.server import Server
 
 _CALL_TIMEOUT_S = 60.0
@@ -81,5 +82,5 @@ class RetryingSocket:
 
     def _connected(self) -> Socket:
         if self._socket is None or not self._socket.is_usable:
-            self._socket = socket(self._server.host, self._server.port, timeout_s=_CALL_TIMEOUT_S)
+            self._socket = open_socket(self._server, _CALL_TIMEOUT_S)
         return self._socket

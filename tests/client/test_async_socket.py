@@ -1,6 +1,8 @@
 import asyncio
 import socket as tcp
+import threading
 from contextlib import asynccontextmanager
+from functools import partial
 from struct import pack
 
 import pytest
@@ -18,8 +20,20 @@ from poe.errors import (
     UnknownTopic,
 )
 from poe.protocol import IN_FLIGHT_MAX
+from poe.security import Tls
 from tests.protocol.scripted_server import Peer, ScriptedServer, pointer_body, record
 from tests.protocol.test_client import answer_puts
+
+
+@pytest.fixture(autouse=True, params=["plain", "tls"])
+def over(request, monkeypatch):
+    """What is between client and server."""
+    if request.param == "tls":
+        certificates = request.getfixturevalue("certificates")
+        tls = Tls(certificates.file("ca.pem"))
+        monkeypatch.setattr(ScriptedServer, "tls", certificates.server_context())
+        monkeypatch.setattr(poe.client, "connect", partial(poe.client.connect, tls=tls))
+    return request.param
 
 
 @asynccontextmanager
@@ -95,8 +109,9 @@ async def test_requests_under_way_are_bounded():
 
 
 async def test_server_that_takes_nothing_holds_requests_back():
-    with tcp.create_server(("127.0.0.1", 0)) as deaf:
-        client = await poe.client.connect(port=deaf.getsockname()[1], timeout_s=0.1)
+    over = threading.Event()
+    with ScriptedServer(lambda _: over.wait(10)) as deaf:
+        client = await poe.client.connect(port=deaf.port, timeout_s=0.25)
         calls = (client.write("t", [b"x" * 8_000_000]) for _ in range(10))
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(each, CallTimeout) for each in outcomes)
@@ -104,6 +119,7 @@ async def test_server_that_takes_nothing_holds_requests_back():
         assert transport is not None
         assert transport.get_write_buffer_size() < 2 * 8_000_000
         await client.close()
+        over.set()
 
 
 async def test_reply_of_a_cancelled_call_is_dropped():

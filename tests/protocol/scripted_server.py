@@ -5,6 +5,7 @@ It knows nothing of Poe's codec, so that a mistake there is not made twice.
 
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from struct import pack, unpack
@@ -15,11 +16,16 @@ import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 DEADLINE_S = 10.0
 
 
+class OnlyLooked(Exception):
+    """A client looks what kind of server this is, and asks nothing: no script is for that."""
+
+
 class Peer:
     """The server's side of one connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._is_asked = False
 
     def receive(self) -> tuple[int, bytes]:
         """Return type and body of the next request."""
@@ -42,9 +48,14 @@ class Peer:
         data = b""
         while len(data) < size:
             piece = self._connection.recv(size - len(data))
+            if not piece and not self._is_asked:
+                raise OnlyLooked
             if not piece:
                 raise EOFError(data)
             data += piece
+            if data.startswith(b"\x16\x03"):
+                raise OnlyLooked
+            self._is_asked = True
         return data
 
     def wait_closed(self) -> None:
@@ -103,8 +114,12 @@ class ScriptedServer:
     What a script raises is raised again at the end of the block.
     """
 
-    def __init__(self, script: Callable[[Peer], None]) -> None:
+    tls: ssl.SSLContext | None = None
+    """With which it speaks TLS; a test may set it for all that it makes."""
+
+    def __init__(self, script: Callable[[Peer], object], tls: ssl.SSLContext | None = None) -> None:
         self._script = script
+        self._tls = tls or self.tls
         self._errors: list[Exception] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(DEADLINE_S)
@@ -130,10 +145,17 @@ class ScriptedServer:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            with connection:
-                connection.settimeout(DEADLINE_S)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.settimeout(DEADLINE_S)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
                 try:
-                    self._script(Peer(connection))
+                    connection = self._tls.wrap_socket(connection, server_side=True)
+                except OSError:  # the client's business
+                    connection.close()
+                    continue
+            with connection:
+                try:
+                    with contextlib.suppress(OnlyLooked):
+                        self._script(Peer(connection))
                 except Exception as error:  # noqa: BLE001 - raised again in the test's thread
                     self._errors.append(error)

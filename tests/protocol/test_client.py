@@ -1,4 +1,8 @@
+import contextlib
 import socket as tcp
+import threading
+import time
+from functools import partial
 from itertools import islice
 from struct import pack
 
@@ -20,7 +24,21 @@ from poe.errors import (
 )
 from poe.protocol import IN_FLIGHT_MAX
 from poe.protocol.server import Server
+from poe.protocol.wire import Wire
+from poe.security import Tls
 from tests.protocol.scripted_server import Peer, ScriptedServer, pointer_body, record
+
+
+@pytest.fixture(autouse=True, params=["plain", "tls"])
+def over(request, monkeypatch):
+    """What is between client and server."""
+    if request.param == "tls":
+        certificates = request.getfixturevalue("certificates")
+        tls = Tls(certificates.file("ca.pem"))
+        monkeypatch.setattr(ScriptedServer, "tls", certificates.server_context())
+        monkeypatch.setattr(poe.protocol, "socket", partial(poe.protocol.socket, tls=tls))
+    return request.param
+
 
 PUT_T_HELLO = b"\0\0\0\x01t\0\0\0\x05hello"
 
@@ -233,12 +251,33 @@ def test_time_out_ends_the_socket():
 
 
 def test_time_out_covers_sending():
-    with (
-        tcp.create_server(("127.0.0.1", 0)) as deaf,
-        poe.protocol.socket(port=deaf.getsockname()[1], timeout_s=0.05) as socket,
-        pytest.raises(CallTimeout),
-    ):
-        socket.write("t", [b"x" * 30_000_000])
+    over = threading.Event()
+    with ScriptedServer(lambda _: over.wait(10)) as deaf:
+        with (
+            poe.protocol.socket(port=deaf.port, timeout_s=0.25) as socket,
+            pytest.raises(CallTimeout),
+        ):
+            socket.write("t", [b"x" * 30_000_000])
+        over.set()
+
+
+def test_time_out_covers_sending_to_a_server_that_takes_little_by_little():
+    """Of TLS each record would have as long."""
+
+    def script(peer: Peer) -> None:
+        with contextlib.suppress(OSError, EOFError):
+            for _ in range(40):
+                peer.receive_bytes(200_000)
+                is_over.wait(0.05)
+
+    is_over = threading.Event()
+    with ScriptedServer(script) as slow:
+        with poe.protocol.socket(port=slow.port, timeout_s=0.25) as socket:
+            begun_s = time.monotonic()
+            with pytest.raises(CallTimeout):
+                socket.write("t", [b"x" * 30_000_000])
+        assert time.monotonic() - begun_s < 1.5
+        is_over.set()
 
 
 def test_wait_may_take_longer_than_the_time_out():
@@ -354,7 +393,8 @@ def test_interrupted_call_leaves_no_reply_for_the_next():
         plain = tcp.create_connection(("127.0.0.1", server.port))
         connection = Interrupted(fileno=plain.detach())
         place = Server("127.0.0.1", server.port)
-        with poe.protocol.Socket(connection, place, timeout_s=None, frame_max=1000) as socket:
+        wire = Wire(connection, place, timeout_s=None, frame_max=1000)
+        with poe.protocol.Socket(wire, 1000) as socket:
             with pytest.raises(KeyboardInterrupt):
                 socket.write("t", [b"m"])
             with pytest.raises(ConnectionClosed, match="interrupted"):

@@ -244,14 +244,14 @@ def _names(topics: Topics) -> list[bytes]:
 def _group_source(
     url: str | LocalServer, topics: list[bytes], options: ConsumerOptions, hand: Hand
 ) -> GroupSource:
-    scheme, servers = servers_of(url)
+    scheme, servers = servers_of(url, options.entry)
     if scheme != "poe":
         raise OptionError("group", options.group, "None on Kafka; the groups are those of Poe")
     return GroupSource(servers, topics, options, hand)
 
 
 def _source(url: str | LocalServer, topics: list[bytes], options: ConsumerOptions) -> Source:
-    scheme, servers = servers_of(url)
+    scheme, servers = servers_of(url, options.entry)
     if len(topics) > 1:
         raise OptionError("topics", topics, "one topic, or give a group that reads them")
     (topic,) = topics

@@ -3,10 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from ssl import SSLContext
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self
 
 from poe.errors import OptionError
 from poe.option import Range, check_options, load_options
+from poe.security.credentials import Credentials
+from poe.security.entry import Entry
+from poe.security.tls import Tls
 
 Start = int | datetime | Literal["oldest", "newest"] | Mapping[Any, int]
 """Where to begin: behind a pointer, at a time, or behind a pointer for each partition (others at
@@ -127,6 +131,13 @@ class ConsumerOptions:
     kafka: Mapping[str, Any] = field(default_factory=dict)
     """Settings of librdkafka, passed on as they are."""
 
+    tls: Tls | SSLContext | None = None
+    """On Poe, with `poes://`: what to demand of TLS, and to show of oneself; None: a certificate
+    of the server that the system trusts."""
+
+    credentials: Credentials | None = None
+    """On Poe: how to log in; None: not at all."""
+
     @classmethod
     def load(cls, arguments: Mapping[str, Any]) -> Self:
         """Compose the options from the arguments of a consumer.
@@ -155,6 +166,11 @@ class ConsumerOptions:
             each = 'b"the topic of a partition"' if self.group else "partition"
             allowed = f"oldest, newest, a datetime, a pointer, or {{{each}: pointer}}"
             raise OptionError("start", self.start, allowed)
+
+    @property
+    def entry(self) -> Entry:
+        """How to get in at the servers."""
+        return Entry(self.tls, self.credentials)
 
     def _is_start(self) -> bool:
         start = self.start

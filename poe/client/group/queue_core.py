@@ -96,7 +96,7 @@ class QueueCore:
         arguments: Mapping[str, Any],
     ) -> None:
         self._options = options = QueueOptions.load(arguments)
-        scheme, servers = servers_of(url)
+        scheme, servers = servers_of(url, options.entry)
         if scheme != "poe":
             raise OptionError("url", url, "poe://host:port; Kafka has no queues")
         names = [topics] if isinstance(topics, bytes | str) else list(topics)

@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ssl import SSLContext
 from typing import Annotated, Any, Self
 
 from poe.errors import OptionError
 from poe.option import Range, check_options, load_options
+from poe.security.credentials import Credentials
+from poe.security.entry import Entry
+from poe.security.tls import Tls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,13 @@ class QueueOptions:
     request_timeout_s: Annotated[float, Range(is_above=True, unit="seconds")] = 30.0
     """Seconds without an answer after which a connection is given up, and another one made."""
 
+    tls: Tls | SSLContext | None = None
+    """With `poes://`: what to demand of TLS, and to show of oneself; None: a certificate
+    of the server that the system trusts."""
+
+    credentials: Credentials | None = None
+    """How to log in; None: not at all."""
+
     @classmethod
     def load(cls, arguments: Mapping[str, Any]) -> Self:
         """Compose the options from the arguments of a queue.
@@ -57,3 +68,8 @@ class QueueOptions:
             raise OptionError("group_options", self.group_options, "a dictionary of options")
         if not isinstance(self.instance, str | None):
             raise OptionError("instance", self.instance, "a name, or None")
+
+    @property
+    def entry(self) -> Entry:
+        """How to get in at the servers."""
+        return Entry(self.tls, self.credentials)

@@ -11,20 +11,23 @@ import contextlib
 import logging
 import select
 import socket
+import ssl
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from poe.actors.run_queue import HAS_SPARE_PROCESSOR
 from poe.client.async_socket import connect_to
 from poe.client.in_thread import in_thread
+from poe.client.kept_login import KeptLogin
 from poe.client.partition_topic import partition_topics
 from poe.client.producer.delivery import Outcome
 from poe.client.producer.payload import Message
 from poe.client.producer.producer_options import ProducerOptions
+from poe.client.producer.shared_tls import SharedTls
 from poe.client.producer.transport import Broker, Done, OutgoingBatch, Partition, TopicMetadata
 from poe.errors import (
     ConnectFailed,
@@ -38,6 +41,7 @@ from poe.errors import (
 )
 from poe.protocol import (
     FRAME_MAX,
+    ControlReply,
     DescribedTopic,
     ErrorReply,
     PutReply,
@@ -46,10 +50,11 @@ from poe.protocol import (
     frame_header,
 )
 from poe.protocol.envelope import encode_all
+from poe.protocol.exchange import Exchange
 from poe.protocol.original import ReplyReader
 from poe.protocol.put import put_frame
 from poe.protocol.server import Server
-from poe.protocol.wire import find_original, open_connection
+from poe.protocol.wire import Wire, find_cause, open_wire
 from poe.topic_name import is_plain
 
 _log = logging.getLogger(__name__)
@@ -159,12 +164,12 @@ class PoeTransport:
                 await self._check_server(server)
                 if self._asked > self._known.keys():
                     await self._learn(server, self._asked - self._known.keys())
-                opening = partial(open_connection, server, _CONNECT_TIMEOUT_S)
-                connection = await in_thread(opening, "poe-connect", socket.socket.close)
+                opening = partial(open_wire, server, _CONNECT_TIMEOUT_S)
+                wire = await in_thread(opening, "poe-connect", _drop)
             except ConnectFailed as error:
                 failure = error
                 continue
-            link = PoeLink(connection, str(server), self._options, self._known, on_lost)
+            link = PoeLink(wire, server, self._options, self._known, on_lost)
             self._links[server] = link
             return link
         assert failure is not None, "a url has an address"
@@ -175,6 +180,7 @@ class PoeTransport:
 
         Raises:
             ConnectFailed: it is the original, which knows no sequenced puts.
+            TlsFailed: it speaks TLS.
         """
         last = self._links.pop(server, None)
         if last is not None:
@@ -182,12 +188,18 @@ class PoeTransport:
             self._mute_counts[server] = count + 1 if last.is_mute else 0
         if self._mute_counts[server] < _MUTE_COUNT_MIN:
             return
-        found = await asyncio.to_thread(find_original, server, _SEQUENCED_HEAD)
-        if found is not None:
+        found = await in_thread(partial(find_cause, server, _SEQUENCED_HEAD), "poe-cause")
+        if isinstance(found, OriginalServer):
             raise server.unreachable(str(found))
+        if found is not None:
+            raise found
 
     def close(self) -> None:
         """Do nothing: there is nothing but links."""
+
+
+def _drop(wire: Wire) -> None:
+    wire.close("nobody waits for it any more")
 
 
 def shape_of(topic: bytes, told: DescribedTopic | None, options: ProducerOptions) -> Shape:
@@ -196,6 +208,41 @@ def shape_of(topic: bytes, told: DescribedTopic | None, options: ProducerOptions
         return tuple(each.topic for each in told.partitions), told.properties.envelope
     own = options.of(topic)
     return partition_topics(topic, own.partitions or 1), bool(own.envelope)
+
+
+class _Question:
+    """A request that is no batch, with who waits for its reply; belongs to the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.reply: asyncio.Future[ControlReply] = loop.create_future()
+
+    def __call__(self, reply: Any) -> bool:  # noqa: ANN401 - a `ControlReply`, or an error
+        """Take the reply, in any thread."""
+        self._loop.call_soon_threadsafe(self._settle, reply)
+        return True
+
+    def _settle(self, reply: ControlReply | PoeError) -> None:
+        if self.reply.done():
+            return  # nobody waits any more
+        if isinstance(reply, PoeError):
+            self.reply.set_exception(reply)
+        else:
+            self.reply.set_result(reply)
+
+
+def _decode(
+    done: Callable[[Any], bool], message_type: int, body: memoryview
+) -> int | ControlReply | PoeError:
+    """Return the reply to what `done` waits for.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    if type(done) is _Question:
+        return decode_reply(ControlReply, message_type, body)
+    reply = decode_reply(PutReply, message_type, body)
+    return reply if isinstance(reply, PoeError) else reply.pointer
 
 
 class PoeLink:
@@ -207,16 +254,18 @@ class PoeLink:
 
     def __init__(
         self,
-        connection: socket.socket,
-        peer: str,
+        wire: Wire,
+        server: Server,
         options: ProducerOptions,
         known: Mapping[bytes, DescribedTopic | None],
         on_lost: Callable[[str], None],
     ) -> None:
         self._known = known
+        connection = wire.connection
+        self._tls = SharedTls(connection) if isinstance(connection, ssl.SSLSocket) else None
+        self._socket = self._tls or connection
         connection.setblocking(False)
-        self._socket = connection
-        self._peer = peer
+        self._peer = str(server)
         self._options = options
         self._on_lost = on_lost
         self.is_served = False
@@ -225,7 +274,7 @@ class PoeLink:
         self._loop = asyncio.get_running_loop()
         self._reader = ReplyReader()
         self._sending = threading.Lock()
-        self._waiting: deque[Done] = deque()
+        self._waiting: deque[Callable[[Any], bool]] = deque()
         self._unsent: deque[memoryview] = deque()
         self._shapes: dict[bytes, tuple[DescribedTopic | None, Shape]] = {}
         self._warned: set[bytes] = set()
@@ -239,6 +288,8 @@ class PoeLink:
         self._poll.register(connection, select.POLLIN)
         self._spins = HAS_SPARE_PROCESSOR
         self._loop.add_reader(self._epoll.fileno(), self._receive)
+        self._login = KeptLogin(server, wire.channel, self._ask)
+        self._login.keep(wire.renewal)
 
     # ---- sending, in any thread ---------------------------------------------------------------
 
@@ -249,6 +300,9 @@ class PoeLink:
         except PoeError as error:
             self._loop.call_soon_threadsafe(done, error)
             return
+        self._write(frame, done)
+
+    def _write(self, frame: bytes, done: Callable[[Any], bool]) -> None:
         with self._sending:
             if self._closed_because:
                 self._loop.call_soon_threadsafe(done, self._closed_error())
@@ -268,6 +322,12 @@ class PoeLink:
             if size < len(frame):
                 self._unsent.append(memoryview(frame)[size:])
                 self._loop.call_soon_threadsafe(self._watch_room)
+
+    async def _ask(self, asked: Exchange[Any]) -> Any:  # noqa: ANN401 - of any exchange
+        """Send a request that is no batch behind those under way; return what it comes to."""
+        question = _Question(self._loop)
+        self._write(asked.frame, question)
+        return asked.finish(await question.reply)
 
     def _frame(self, batch: OutgoingBatch) -> bytes:
         known = self._shapes.get(batch.topic)
@@ -331,11 +391,15 @@ class PoeLink:
     def _receive_once(self) -> str:
         """Receive what is there, and hand out replies; return why it was the end, or nothing."""
         try:
-            size = self._reader.receive(self._socket.recv_into)
-            if not size:
-                return f"{self._peer} closed the connection{self._last_words}"
-            while (frame := self._reader.next_frame()) is not None:
-                self._take(*frame)
+            while True:
+                size = self._reader.receive(self._socket.recv_into)
+                if not size:
+                    return f"{self._peer} closed the connection{self._last_words}"
+                while (frame := self._reader.next_frame()) is not None:
+                    self._take(*frame)
+                # Nobody is told of what OpenSSL has decrypted.
+                if self._tls is None or not self._tls.pending():
+                    break
         except BlockingIOError:
             pass
         except RemoteProtocolError as error:
@@ -407,19 +471,18 @@ class PoeLink:
             # A server that refuses the connection says why, and then closes it.
             self._last_words = f", after: {ErrorReply.decode(body).message}"
             return
-        reply = decode_reply(PutReply, message_type, body)
         try:
-            done = self._waiting.popleft()
+            done = self._waiting[0]
+            value = _decode(done, message_type, body)
+            self._waiting.popleft()
         except IndexError:
             return  # the connection was closed in this moment, and all were told
-        if not isinstance(reply, PoeError):
+        if not isinstance(value, PoeError):
             self.is_served, self._last_words = True, ""
-            done(reply.pointer)
-            return
-        if not self.is_served:
+        elif not self.is_served:
             # Maybe it refuses the connection, and the request was quicker.
-            self._last_words = f", after: {reply}"
-        done(reply)
+            self._last_words = f", after: {value}"
+        done(value)
 
     def close(self) -> None:
         """Close the connection; what was not answered may be stored."""
@@ -431,6 +494,7 @@ class PoeLink:
             self._on_lost(reason)
 
     def _end(self, reason: str) -> None:
+        self._login.end()
         with self._sending:
             if self._closed_because:
                 return

@@ -7,6 +7,7 @@ An option of `TopicOptions` is given to a `Producer` as one value, or as a value
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from ssl import SSLContext
 from typing import Annotated, Any, Literal, Self
 
 from poe.client.producer.callbacks import Callback, Callbacks, Massage, check_function
@@ -14,6 +15,9 @@ from poe.errors import LocalProtocolError, OptionError, UnknownOption
 from poe.option import Range, check_options
 from poe.protocol import IN_FLIGHT_MAX, topic_bytes
 from poe.protocol.put import BATCH_COUNT_MAX
+from poe.security.credentials import Credentials
+from poe.security.entry import Entry
+from poe.security.tls import Tls
 
 OTHERS = b"*"
 """Stands for the topics that are not named."""
@@ -159,6 +163,13 @@ class ProducerOptions:
     kafka: Mapping[str, Any] = field(default_factory=dict)
     """Settings of librdkafka, passed on as they are: TLS, SASL, compression."""
 
+    tls: Tls | SSLContext | None = None
+    """On Poe, with `poes://`: what to demand of TLS, and to show of oneself; None: a certificate
+    of the server that the system trusts."""
+
+    credentials: Credentials | None = None
+    """On Poe: how to log in; None: not at all."""
+
     topics: Mapping[str, Mapping[bytes, Any]] = field(default_factory=dict)
     """What was given for `TopicOptions`: by name, then by topic or `OTHERS`."""
 
@@ -196,6 +207,11 @@ class ProducerOptions:
             object.__setattr__(self, "spool_dir", Path(self.spool_dir))
         Callbacks(self.callbacks)
         self._check_topics()
+
+    @property
+    def entry(self) -> Entry:
+        """How to get in at the servers."""
+        return Entry(self.tls, self.credentials)
 
     def of(self, topic: bytes) -> TopicOptions:
         """Return the options of one topic; keep them, they are checked anew each time."""

@@ -136,7 +136,7 @@ def transport_of(url: str, options: "ProducerOptions") -> Transport:
         KafkaMissing: confluent-kafka is not installed.
         ConfigError: a setting in option `kafka` is not acceptable.
     """
-    scheme, servers = parse_url(url)
+    scheme, servers = parse_url(url, options.entry)
     module, name = _CLASSES[scheme]
     # Imported when asked for: the one of Kafka loads librdkafka.
     try:
