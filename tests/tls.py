@@ -68,6 +68,12 @@ class Certificates:
         path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
         return path
 
+    def der(self, name: str) -> bytes:
+        """Return a certificate as it is sent."""
+        pem = self.file(f"{name}.pem").read_bytes()
+        leaf = x509.load_pem_x509_certificate(pem)
+        return leaf.public_bytes(serialization.Encoding.DER)
+
     def file(self, name: str) -> Path:
         """Return where something is."""
         return self.folder / name

@@ -69,9 +69,9 @@ def step(client, mechanism, data=b""):
     return client.control("auth", mechanism=mechanism, data=data)
 
 
-def log_in(client, user, password):
-    """Prove to know a password; return the last answer."""
-    scram = ScramClient(user, password, None)
+def log_in(client, user, password, binding=None):
+    """Prove to know a password; return the last answer. By TLS, `binding` is the server's."""
+    scram = ScramClient(user, password, binding)
     told = step(client, scram.mechanism, scram.first())
     told = step(client, scram.mechanism, scram.final(told["data"]))
     scram.check(told["data"])

@@ -53,6 +53,7 @@ class Counters:
 GATEKEEPER: Final = "gatekeeper"
 """Name of the actor that owns it."""
 NO_USERS: Final = "this node has no users (option users): whoever can connect may do everything"
+NOTHING_TO_RELOAD: Final = "there is nothing to reload"
 ACCESS_OPERATIONS: Final = ("reload", "authorize", "security")
 """The control operations that it carries out."""
 

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from poe.actors import ActorRef
-from poe.broker.access.access import ACCESS_OPERATIONS, GATEKEEPER, NO_USERS
+from poe.broker.access.access import ACCESS_OPERATIONS, GATEKEEPER, NO_USERS, NOTHING_TO_RELOAD
 from poe.broker.access.permission import Need
 from poe.broker.appendix.message import SegmentInfo, Span
 from poe.broker.registry.topic_registry import EnsureWriter
@@ -188,7 +188,7 @@ def _access(op: str) -> Callable[[RequestHandler, Arguments], Awaitable[Any]]:
 
     async def ask(handler: RequestHandler, arguments: Arguments) -> Any:  # noqa: ANN401 - as it answers
         if handler.actor.whereis(GATEKEEPER) is None:
-            raise SecurityError(NO_USERS)
+            raise SecurityError(NOTHING_TO_RELOAD if op == "reload" else NO_USERS)
         return await handler.actor.call(GATEKEEPER, (op, arguments), timeout_s=None)
 
     return ask

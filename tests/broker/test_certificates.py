@@ -1,0 +1,177 @@
+"""Who is known by a certificate, and what TLS and passwords do for each other."""
+
+import contextlib
+
+import pytest
+
+from poe.errors import (
+    AuthenticationExpired,
+    AuthenticationFailed,
+    ConnectionClosed,
+    SecurityFileError,
+)
+from poe.security.binding import endpoint_binding
+from tests.broker.nodes import connect
+from tests.broker.users_file import UsersFile, connect_as, log_in, step
+from tests.scenarios.clients import RawClient, SecureAddress
+from tests.tls import Certificates
+
+NAME = "alice.example.org"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr("poe.broker.access.failure_delays.FIRST_S", 0.001)
+
+
+@pytest.fixture
+def issued(tmp_path):
+    """An authority, and what it has signed for alice, and for somebody with a longer name."""
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+    certificates = Certificates.make(folder)
+    certificates.issue("alice", NAME)
+    certificates.issue("bob", "bob.example.org")
+    certificates.issue("mallory", f"not-{NAME}")
+    return certificates
+
+
+@pytest.fixture
+def users(tmp_path) -> UsersFile:
+    users = UsersFile(tmp_path / "users.toml")
+    users.password("alice", "secret")
+    users.certificate("alice", f"DNS:{NAME}")
+    users.certificate("bob", "DNS:bob.example.org")
+    users.grant("alice bob", "read write create", topics="orders")
+    users.write()
+    return users
+
+
+@pytest.fixture
+def guarded(serve, users, issued):
+    return serve(
+        **issued.server_options(),
+        tls_client_ca=issued.file("ca.pem"),
+        users=users.path,
+        reload_interval=0,
+    )
+
+
+@pytest.fixture
+def dial(guarded, issued):
+    """Open clients by TLS, with a certificate or without."""
+    with contextlib.ExitStack() as closing:
+
+        def dialled(name=None):
+            address = SecureAddress(guarded.tls_address, issued.client_context(name))
+            return closing.enter_context(RawClient(address))
+
+        yield dialled
+
+
+def test_a_certificate_lets_its_user_in(dial):
+    client = dial("alice")
+    told = step(client, "EXTERNAL")
+    assert told["principal"] == "alice"
+    assert told["expires_s"] > 1_700_000_000
+    assert client.write(b"orders", [b"m"]) > 0
+
+
+@pytest.mark.parametrize("name", ["mallory", None])
+def test_no_certificate_or_one_that_merely_looks_like_it_lets_nobody_in(dial, name):
+    with pytest.raises(AuthenticationFailed):
+        step(dial(name), "EXTERNAL")
+
+
+def test_a_certificate_is_none_without_tls(guarded):
+    with connect(guarded) as client, pytest.raises(AuthenticationFailed):
+        step(client, "EXTERNAL")
+
+
+def test_a_client_without_a_certificate_may_have_a_password(dial, issued):
+    client = dial()
+    log_in(client, "alice", "secret", endpoint_binding(issued.der("server")))
+    assert client.write(b"orders", [b"m"]) > 0
+
+
+def test_a_password_is_bound_to_the_certificate_of_the_server(dial):
+    with pytest.raises(AuthenticationFailed):
+        log_in(dial(), "alice", "secret", bytes(32))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "header"),
+    [("SCRAM-SHA-256-PLUS", b"n,,"), ("SCRAM-SHA-256", b"p=tls-server-end-point,,")],
+)
+def test_what_binds_a_password_is_what_its_mechanism_says(dial, mechanism, header):
+    with pytest.raises(AuthenticationFailed):
+        step(dial(), mechanism, header + b"n=alice,r=abc")
+
+
+# ---- reload -------------------------------------------------------------------------------------
+
+
+def hung_up(client):
+    try:
+        while True:
+            client.control("topics")
+    except (AuthenticationExpired, ConnectionClosed, AssertionError):
+        return True
+
+
+def test_another_name_in_the_file_ends_what_the_old_one_has_begun(guarded, dial, users):
+    alice, bob = dial("alice"), dial("bob")
+    for client in (alice, bob):
+        step(client, "EXTERNAL")
+    users.remove("alice")
+    users.certificate("alice", "DNS:other.example.org")
+    users.write()
+    assert guarded.reload()["ended_count"] == 1
+    assert hung_up(alice)
+    assert bob.control("topics") == []
+
+
+def test_a_revoked_certificate_is_hung_up_on_and_no_other(serve, users, issued):
+    options = {"tls_client_ca": issued.file("ca.pem"), "tls_client_crl": issued.revoke()}
+    node = serve(**issued.server_options(), **options, users=users.path, reload_interval=0)
+    with contextlib.ExitStack() as closing:
+        alice, bob = (
+            closing.enter_context(
+                RawClient(SecureAddress(node.tls_address, issued.client_context(name)))
+            )
+            for name in ("alice", "bob")
+        )
+        for client in (alice, bob):
+            step(client, "EXTERNAL")
+        issued.revoke("alice")
+        assert node.reload()["ended_count"] == 1
+        assert hung_up(alice)
+        assert bob.control("topics") == []
+
+
+def test_a_new_certificate_of_the_server_is_shown_to_new_clients(guarded, dial, issued):
+    client = dial("alice")
+    step(client, "EXTERNAL")
+    before = issued.der("server")
+    issued.issue("server", "localhost", "127.0.0.1", "::1")
+    assert issued.der("server") != before
+    guarded.reload()
+    assert client.write(b"orders", [b"m"]) > 0
+    log_in(dial(), "alice", "secret", endpoint_binding(issued.der("server")))
+
+
+def test_a_certificate_that_cannot_be_used_changes_nothing(guarded, dial, issued, users):
+    users.remove("bob")
+    users.write()
+    key = issued.file("server.key")
+    before = key.read_bytes()
+    key.write_bytes(issued.file("alice.key").read_bytes())
+    with pytest.raises(SecurityFileError, match="server"):
+        guarded.reload()
+    key.write_bytes(before)
+    client = dial("bob")
+    assert step(client, "EXTERNAL")["principal"] == "bob"
+    with connect_as(guarded, None) as admin:
+        told = admin.control("security")
+    assert told["reload_failed_count"] == 1
+    assert told["handshakes_count"] == 1

@@ -1,0 +1,127 @@
+"""How much a principal may do, over all its connections: who does more is served later."""
+
+import time
+
+import pytest
+
+from poe.broker.access.meter import Meter
+from poe.security.users import Quota
+from tests.broker.nodes import connect
+from tests.broker.users_file import UsersFile, connect_as, log_in
+
+
+class Clock:
+    def __init__(self):
+        self.now_s = 1000.0
+
+    def __call__(self):
+        return self.now_s
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.mark.parametrize(
+    ("quota", "use"),
+    [
+        ({"requests_s": 10}, lambda meter: [meter.asked() for _ in range(30)]),
+        ({"requests_s": 10}, lambda meter: meter.asked(30)),
+        ({"write_bytes_s": 1000}, lambda meter: meter.wrote(3000)),
+        ({"read_bytes_s": 1000}, lambda meter: meter.read(3000)),
+        ({"read_bytes_s": 1000, "requests_s": 1}, lambda meter: meter.read(3000)),
+    ],
+)
+def test_what_was_used_beyond_a_second_is_owed(clock, quota, use):
+    meter = Meter(Quota(**quota), clock)
+    use(meter)
+    assert meter.owed_s() == pytest.approx(2)
+    clock.now_s += 2
+    assert meter.owed_s() == 0
+
+
+def test_what_has_no_limit_is_never_owed(clock):
+    meter = Meter(Quota(requests_s=10), clock)
+    meter.wrote(10**9)
+    meter.read(10**9)
+    assert meter.owed_s() == 0
+
+
+# ---- at a node ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def users(tmp_path) -> UsersFile:
+    users = UsersFile(tmp_path / "users.toml")
+    users.password("alice", "secret")
+    users.password("bob", "other")
+    users.grant("alice bob", "read write create", prefixes="")
+    return users
+
+
+def seconds(action):
+    begin_s = time.monotonic()
+    action()
+    return time.monotonic() - begin_s
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("limits", "use"),
+    [
+        ({"requests_s": 20}, lambda client: [client.control("topics") for _ in range(31)]),
+        (
+            {"write_bytes_s": 100_000},
+            lambda client: [client.write("t", [bytes(50_000)]) for _ in range(4)],
+        ),
+        (
+            {"read_bytes_s": 100_000},
+            lambda client: [client.read("t", 0, 1) for _ in range(4)],
+        ),
+    ],
+    ids=["requests", "writes", "reads"],
+)
+def test_who_uses_too_much_is_served_later_and_nobody_else(serve, users, limits, use):
+    users.quota("alice", **limits)
+    users.write()
+    node = serve(users=users.path)
+    with connect(node) as alice, connect(node) as bob:
+        log_in(alice, "alice", "secret")
+        log_in(bob, "bob", "other")
+        bob.write("t", [bytes(50_000)])
+        assert seconds(lambda: use(bob)) < 0.4
+        assert 0.4 < seconds(lambda: use(alice)) < 5
+    with connect_as(node, None) as admin:
+        told = admin.control("security")["throttled_s"]
+        assert told.keys() == {"alice"}
+        assert 0.4 < told["alice"] < 5
+
+
+@pytest.mark.slow
+def test_all_connections_of_a_principal_share_its_quota(serve, users):
+    users.quota("alice", requests_s=20)
+    users.write()
+    node = serve(users=users.path)
+    clients = [connect(node) for _ in range(4)]
+    try:
+        for client in clients:
+            log_in(client, "alice", "secret")
+        assert seconds(lambda: [each.control("topics") for each in clients * 8]) > 0.4
+    finally:
+        for client in clients:
+            client.close()
+
+
+def test_what_others_use_on_behalf_of_a_principal_counts(serve, users):
+    token = users.token("alice", "ci")
+    gateway = users.token("gateway", "gate")
+    users.quota("alice", requests_s=10)
+    users.grant("gateway", "authorize")
+    users.write()
+    node = serve(users=users.path)
+    question = {"operation": "read", "kind": "topic", "names": [b"t"], "token": token.encode()}
+    with connect_as(node, gateway) as client:
+        told = client.control("authorize", **question, requests=1)
+        assert (told["principal"], told["allowed"], told["delay_s"]) == ("alice", [True], 0.0)
+        assert client.control("authorize", **question, requests=30)["delay_s"] > 1

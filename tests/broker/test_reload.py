@@ -1,0 +1,253 @@
+"""What a reload changes, and for whom: at a node that serves meanwhile."""
+
+import contextlib
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from poe.errors import (
+    AuthenticationExpired,
+    AuthenticationFailed,
+    ConnectionClosed,
+    NotAuthorized,
+    SecurityError,
+    SecurityFileError,
+)
+from poe.protocol import Done, LeaseRequest
+from tests.broker.nodes import connect
+from tests.broker.users_file import UsersFile, connect_as, log_in
+from tests.waiting import wait_until
+
+MEMBER = bytes(16)
+
+
+@pytest.fixture
+def users(tmp_path) -> UsersFile:
+    users = UsersFile(tmp_path / "users.toml")
+    users.password("alice", "secret")
+    users.password("bob", "other")
+    users.grant("alice bob", "read write create", prefixes="orders")
+    users.grant("alice bob", "read create", group_prefixes="g")
+    users.write()
+    return users
+
+
+@pytest.fixture
+def guarded(serve, users):
+    return serve(users=users.path, reload_interval=0)
+
+
+@contextlib.contextmanager
+def logged_in(node, user="alice", password="secret"):
+    with connect(node) as client:
+        log_in(client, user, password)
+        yield client
+
+
+def gone(client):
+    """Wait until a connection is hung up on; tell whether that was said."""
+    try:
+        while True:
+            client.control("topics")
+    except AuthenticationExpired:
+        return True
+    except ConnectionClosed:
+        return False
+
+
+# ---- what changes -------------------------------------------------------------------------------
+
+
+def test_a_new_user_gets_in(guarded, users):
+    users.password("carol", "new")
+    users.write()
+    with connect(guarded) as client, pytest.raises(AuthenticationFailed):
+        log_in(client, "carol", "new")
+    assert guarded.reload() == {
+        "users_added": ["carol"],
+        "users_removed": [],
+        "users_changed": [],
+        "ended_count": 0,
+    }
+    with logged_in(guarded, "carol", "new"):
+        pass
+
+
+def test_a_removed_user_is_hung_up_on_and_nobody_else(guarded, users):
+    with logged_in(guarded) as alice, logged_in(guarded, "bob", "other") as bob:
+        assert alice.write("orders", [b"m"])
+        assert bob.write("orders", [b"m"])
+        users.remove("bob")
+        users.write()
+        assert guarded.reload()["ended_count"] == 1
+        assert gone(bob)
+        assert len(alice.read("orders", 0, 10)) == 2
+    with connect(guarded) as client, pytest.raises(AuthenticationFailed):
+        log_in(client, "bob", "other")
+
+
+def test_another_password_ends_what_the_old_one_has_begun(guarded, users):
+    with logged_in(guarded) as alice:
+        users.remove("alice")
+        users.password("alice", "newer")
+        users.write()
+        guarded.reload()
+        assert gone(alice)
+    with logged_in(guarded, "alice", "newer"):
+        pass
+
+
+def test_a_revoked_token_ends_its_connections_and_no_others_of_its_user(serve, users):
+    first, second = users.token("bob", "first"), users.token("bob", "second")
+    users.write()
+    node = serve(users=users.path, reload_interval=0)
+    with connect_as(node, first) as revoked, connect_as(node, second) as other:
+        users.users["bob"] = [each for each in users.users["bob"] if '"first"' not in each]
+        users.write()
+        node.reload()
+        assert gone(revoked)
+        assert other.control("topics") == []
+
+
+@pytest.mark.parametrize("by_s", [-10, 7200])
+def test_a_token_lasts_as_long_as_the_newer_file_says(serve, users, by_s):
+    token = users.token("bob", "ci", time.time() + 3600)
+    users.write()
+    node = serve(users=users.path, reload_interval=0)
+    with connect_as(node, token) as client:
+        row = users.users["bob"].pop()
+        before, _ = row.split("expires")
+        users.users["bob"].append(f"{before}expires = {_iso(time.time() + by_s)}\n")
+        users.write()
+        node.reload()
+        if by_s < 0:
+            assert gone(client)
+        else:
+            assert client.control("topics") == []
+
+
+def _iso(seconds):
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def test_a_grant_that_is_taken_back_holds_for_the_next_request(guarded, users):
+    with logged_in(guarded) as alice:
+        assert alice.write("orders", [b"m"])
+        assert len(alice.read("orders", 0, 10)) == 1
+        users.grants = []
+        users.grant("alice", "read", topics="orders")
+        users.write()
+        guarded.reload()
+        with pytest.raises(NotAuthorized):
+            alice.write("orders", [b"m"])
+        assert len(alice.read("orders", 0, 10)) == 1
+        users.grants = []
+        users.write()
+        guarded.reload()
+        with pytest.raises(NotAuthorized):
+            alice.read("orders", 0, 10)
+
+
+# ---- who waits ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def waits(guarded, users):
+    """Have alice wait for something, take grants or her away, and tell when she is told of that."""
+
+    def wait(ask, *, is_removed):
+        with logged_in(guarded) as client, ThreadPoolExecutor(1) as pool:
+            client.write("orders", [b"m"])
+            join = {"group": "group", "member": MEMBER}
+            client.control("group_join", **join, mode="shared", topics=[b"orders", b"orders.new"])
+            taken = client.lease(LeaseRequest("group", MEMBER, 10, 10_000, 0.0))
+            client.lease(LeaseRequest("group", MEMBER, 0, 0, 0.0, (Done(taken.lease.id, None),)))
+            waiting = pool.submit(ask, client)
+            time.sleep(0.05)  # it is on its way, or comes later: both are to be refused
+            users.grants = []
+            if is_removed:
+                users.remove("alice")
+            users.write()
+            begin_s = time.monotonic()
+            guarded.reload()
+            with pytest.raises((NotAuthorized, AuthenticationExpired, ConnectionClosed)):
+                waiting.result(20)
+            return time.monotonic() - begin_s
+
+    return wait
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_removed", [False, True], ids=["grant", "user"])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.control("wait", topic="orders", pointer=2**55, timeout_s=60),
+        lambda client: client.control("wait", topic="orders.new", pointer=0, timeout_s=60),
+        lambda client: client.lease(LeaseRequest("group", MEMBER, 10, 10_000, 60.0)),
+    ],
+    ids=["wait", "wait for what is not there", "lease"],
+)
+def test_who_waits_is_refused_within_two_seconds(waits, ask, is_removed):
+    assert waits(ask, is_removed=is_removed) < 2.2  # as long as a slice
+
+
+# ---- what is wrong ------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_wrong_changes_nothing(guarded, users, caplog):
+    with logged_in(guarded) as alice, connect_as(guarded, None) as admin:
+        users.path.write_text("version = 1\n[users.alice]\nnonsense = 1\n")
+        for _ in range(2):
+            with pytest.raises(SecurityFileError, match="line 3"):
+                guarded.reload()
+        with pytest.raises(SecurityFileError, match="line 3"):
+            admin.control("reload")
+        assert alice.write("orders", [b"m"])
+        assert admin.control("security")["reload_failed_count"] == 3
+        with logged_in(guarded, "bob", "other"):
+            pass
+    assert "all goes on as before" in caplog.text
+
+
+def test_a_file_that_is_gone_changes_nothing(guarded, users):
+    with logged_in(guarded) as alice:
+        users.path.unlink()
+        with pytest.raises(SecurityFileError):
+            guarded.reload()
+        assert alice.write("orders", [b"m"])
+
+
+def test_who_does_not_administer_reloads_nothing(guarded):
+    with logged_in(guarded) as alice, pytest.raises(NotAuthorized, match="administer"):
+        alice.control("reload")
+
+
+def test_a_node_without_users_has_nothing_to_reload(node):
+    with pytest.raises(SecurityError, match="nothing to reload"):
+        node.reload()
+
+
+# ---- by itself ----------------------------------------------------------------------------------
+
+
+def test_a_changed_file_is_gone_by_after_a_while(serve, users):
+    node = serve(users=users.path, reload_interval=0.05)
+    users.password("carol", "new")
+    users.write()
+    with connect_as(node, None) as admin:
+        wait_until(lambda: admin.control("security")["reload_count"] == 1, 10)
+        users.path.write_text("nonsense")
+        wait_until(lambda: admin.control("security")["reload_failed_count"] == 1, 10)
+        users.write()
+        wait_until(lambda: admin.control("security")["reload_count"] == 2, 10)
+    with logged_in(node, "carol", "new"):
+        pass
+
+
+def test_a_file_that_nobody_touches_is_not_read_again(serve, users):
+    node = serve(users=users.path, reload_interval=0.01)
+    with connect_as(node, None) as admin:
+        time.sleep(0.1)
+        assert admin.control("security")["reload_count"] == 0
