@@ -15,6 +15,11 @@ NO_TABLE: Final = (
     "CREATE TEMPORARY VIEW t USING poe OPTIONS (…): of a table in its catalog Spark does not hand "
     "the options on to a Python data source when it is read"
 )
+_SECRETS: Final = {
+    "token": "tokenFile, the path of a file that holds it",
+    "password": "user and passwordFile, the path of a file that holds it",
+}
+"""What Spark must not be told, and what to give instead."""
 _SECONDS_MAX = 86_400
 
 
@@ -41,8 +46,11 @@ def parse(options: Mapping[str, str], parsers: Parsers) -> dict[str, Any]:
     return values
 
 
-def unknown(key: str, names: Iterable[str]) -> UnknownOption:
+def unknown(key: str, names: Iterable[str]) -> OptionError:
     """Return the error of an option that there is not, with the nearest of those there are."""
+    if key.lower() in _SECRETS:
+        why = "; Spark shows options in plans and logs, so take this one for known to others"
+        return OptionError(key, "(hidden)", _SECRETS[key.lower()] + why)
     by_lower = {name.lower(): name for name in names}
     nearest = get_close_matches(key.lower(), by_lower, n=1)
     hint = "".join(f"; did you mean {by_lower[each]}?" for each in nearest)

@@ -27,7 +27,7 @@ class RetryingSocket:
         """Begin without a connection.
 
         Args:
-            server: where it listens.
+            server: where it listens, and how to get in.
             patience_s: how long each call goes on after the first failure.
             is_known: whether it was there before; until one that was not has answered, a failure
                 is an error at once.

@@ -1,14 +1,34 @@
-"""Which server a read or a write asks: the options that all of them share."""
+"""Which server a read or a write asks, and how it gets in: the options that all of them share.
+
+Spark keeps options in plans, and hands them to each of its processes. So only paths are among them:
+each process reads the files itself, whenever it connects.
+"""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from poe.client.url import parse_url
 from poe.errors import OptionError
 from poe.protocol.server import Server
+from poe.security import Certificate, Credentials, Entry, PasswordFile, Tls, TokenFile
+from poe.security.names import USER_NAMES, is_user_name
+from poe.security.token import hide_tokens
 from poe.spark import option_text
 
 DEFAULT_SERVER: Final = Server("127.0.0.1", 5555)
+
+_TLS: Final = {
+    "caFile": "ca",
+    "certificateFile": "certificate",
+    "keyFile": "key",
+    "serverName": "server_name",
+}
+"""Options by the fields of `Tls` that they are."""
+
+FILES: Final = frozenset({"caFile", "certificateFile", "keyFile", "tokenFile", "passwordFile"})
+"""Options that are paths."""
 
 
 def take_server(values: dict[str, Any]) -> Server | None:
@@ -19,14 +39,17 @@ def take_server(values: dict[str, Any]) -> Server | None:
     Raises:
         OptionError: they do not go together.
     """
-    given = {field: values.pop(field) for field, _ in PARSERS.values() if field in values}
-    url: Server | None = given.get("url")
-    for name in ("host", "port"):
-        if url is not None and name in given:
-            raise OptionError(name, given[name], "either url, or host and port")
+    given = {name: values.pop(name) for name in PARSERS if name in values}
     if not given:
         return None
-    return url or Server(**{"host": DEFAULT_SERVER.host, "port": DEFAULT_SERVER.port, **given})
+    entry = Entry(_tls(given), _credentials(given))
+    if "url" not in given:
+        place = {name: given[name] for name in ("host", "port") if name in given}
+        return replace(DEFAULT_SERVER, **place, entry=entry)
+    for name in ("host", "port"):
+        if name in given:
+            raise OptionError(name, given[name], "either url, or host and port")
+    return parse_url(given["url"], entry).servers[0]
 
 
 def parse_server(options: Mapping[str, str]) -> Server:
@@ -38,25 +61,115 @@ def parse_server(options: Mapping[str, str]) -> Server:
     return take_server(option_text.parse(options, PARSERS)) or DEFAULT_SERVER
 
 
+def options_of(server: Server) -> dict[str, str]:
+    """Return the options that name a server; paths in them are absolute.
+
+    Raises:
+        OptionError: it is got into by a secret that is in no file.
+    """
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    tls, credentials = server.entry.tls, server.entry.credentials
+    options = {"url": f"poe{'s' * (tls is not None)}://{host}:{server.port}"}
+    if isinstance(tls, Tls):
+        values = {name: getattr(tls, field) for name, field in _TLS.items()}
+        options |= {name: str(value) for name, value in values.items() if value is not None}
+    match credentials:
+        case TokenFile(path):
+            options["tokenFile"] = str(path)
+        case PasswordFile(user, path):
+            options |= {"user": user, "passwordFile": str(path)}
+        case None | Certificate():
+            pass
+        case _:
+            allowed = "a file that holds it: Spark hands all options to other processes"
+            raise OptionError("credentials", "(hidden)", allowed)
+    return {
+        name: str(Path(text).absolute()) if name in FILES else text
+        for name, text in options.items()
+    }
+
+
 def names_server(options: Iterable[str]) -> bool:
     """Return whether some of the options, by their names, say which server is asked."""
     names = {name.lower() for name in PARSERS}
     return any(each.lower() in names for each in options)
 
 
-def _url(name: str, text: str) -> Server:
+def check_files(server: Server) -> None:
+    """Read all files that a client needs to get in.
+
+    Raises:
+        SecurityFileError: one of them cannot be used.
+    """
+    entry = server.entry
+    if isinstance(entry.tls, Tls):
+        entry.tls.context()
+    if entry.credentials is not None:
+        entry.credentials.resolve()
+
+
+def _tls(given: Mapping[str, Any]) -> Tls | None:
+    is_tls = given.get("url", "").startswith("poes://")
+    for name in _TLS:
+        if name in given and not is_tls:
+            raise OptionError(name, given[name], "it with a url of TLS: poes://host:port")
+    if "keyFile" in given and "certificateFile" not in given:
+        raise OptionError("keyFile", given["keyFile"], "it with certificateFile")
+    fields = {field: given[name] for name, field in _TLS.items() if name in given}
+    return Tls(**fields) if is_tls else None
+
+
+def _credentials(given: Mapping[str, Any]) -> Credentials | None:
+    said = [name for name in ("user", "passwordFile") if name in given]
+    if said and "tokenFile" in given:
+        allowed = "either tokenFile, or user and passwordFile"
+        raise OptionError(said[0], given[said[0]], allowed)
+    if len(said) == 1:
+        raise OptionError(said[0], given[said[0]], "user and passwordFile together")
+    if said:
+        return PasswordFile(given["user"], given["passwordFile"])
+    if "tokenFile" in given:
+        return TokenFile(given["tokenFile"])
+    return Certificate() if "certificateFile" in given else None
+
+
+def _url(name: str, text: str) -> str:
     """Read the url of one server."""
+    if "@" in text:
+        allowed = "one without a user; tokenFile, or user and passwordFile, say who asks"
+        raise OptionError(name, "(hidden)", allowed)
     try:
         found = parse_url(text)
     except OptionError as error:
         raise OptionError(name, error.value, error.allowed) from error
     if found.scheme == "kafka" or len(found.servers) != 1:
-        raise OptionError(name, text, "one server: poe://host:port")
-    return found.servers[0]
+        raise OptionError(name, text, "one server: poe://host:port, or poes://host:port by TLS")
+    return text
+
+
+def _file(name: str, text: str) -> str:
+    """Read the path of a file; who gives what should be in it has shown it to Spark already."""
+    if hide_tokens(text) != text:
+        raise OptionError(name, "(hidden)", "the path of a file that holds the token")
+    return option_text.any_text(name, text)
+
+
+def _user(name: str, text: str) -> str:
+    if not is_user_name(text):
+        raise OptionError(name, text, USER_NAMES)
+    return text
 
 
 PARSERS: Final[option_text.Parsers] = {
     "url": ("url", _url),
     "host": ("host", option_text.any_text),
     "port": ("port", option_text.number(1, 65535)),
+    "caFile": ("caFile", _file),
+    "certificateFile": ("certificateFile", _file),
+    "keyFile": ("keyFile", _file),
+    "serverName": ("serverName", option_text.any_text),
+    "tokenFile": ("tokenFile", _file),
+    "user": ("user", _user),
+    "passwordFile": ("passwordFile", _file),
 }
+"""Values are kept under the options' own names."""

@@ -19,7 +19,8 @@ def test_options_of_spark_itself_are_left_to_it():
 
 
 def test_unknown_option_tells_which_there_are():
-    with pytest.raises(UnknownOption, match="'topics' is not known; use one of epoch, host, port"):
+    words = "'topics' is not known; use one of caFile, certificateFile, epoch, host, "
+    with pytest.raises(UnknownOption, match=words):
         WriteOptions.parse({"topics": "a"})
 
 

@@ -115,10 +115,15 @@ class Source:
         if self.format == TOPIC_FORMAT and not topics:
             problem = "names no topic; use topic, or options.topics or options.topicPattern"
             raise InvalidPipeline(place, problem)
-        if self.format == TOPIC_FORMAT:
+        if self.is_topic:
             own = _own_options(self)
             with placed({place: own, f"{place}.options": self.options}):
                 ReadOptions.parse({**self.options, **own}, "stream")
+
+    @property
+    def is_topic(self) -> bool:
+        """Whether it is of topics, and not a format of Spark's own."""
+        return self.format == TOPIC_FORMAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,10 +194,15 @@ class Sink:
             raise InvalidPipeline(place=f"{place}.mode", problem=problem)
         if self.path is not None and self.format is None:
             raise InvalidPipeline(place=f"{place}.path", problem="goes with format only")
-        if self.topic is not None or self.format == TOPIC_FORMAT:
+        if self.is_topic:
             own = _own_options(self)
             with placed({place: own, f"{place}.options": self.options}):
                 WriteOptions.parse({**self.options, **own}).check_stream()
+
+    @property
+    def is_topic(self) -> bool:
+        """Whether it is a topic, and not a format of Spark's own or a function."""
+        return self.topic is not None or self.format == TOPIC_FORMAT
 
 
 def make(kind: type[Kind], place: str, values: Mapping[str, object]) -> Kind:

@@ -6,9 +6,9 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from poe.errors import InvalidPipeline
+from poe.errors import InvalidPipeline, SecurityFileError
 from poe.spark.pipeline.definitions import Sink, Source, Step, make, option_texts, placed
-from poe.spark.server_options import parse_server
+from poe.spark.server_options import FILES, check_files, names_server, parse_server
 
 BACKOFF_MAX_S = 60.0
 """Longest wait before a restart."""
@@ -113,8 +113,13 @@ class Pipeline:
             InvalidPipeline: there is no sink, a name is not known, or steps go round in circles;
                 or an option of the server is wrong.
         """
-        with placed({"server": self.server}):
-            parse_server(self.server)
+        self._check_server("server", self.server)
+        sources = (each for each in self.tables.values() if isinstance(each, Source))
+        for kind, ends in (("sources", sources), ("sinks", self.sinks.values())):
+            for end in ends:
+                if end.is_topic:
+                    server = {key: end.options[key] for key in end.options if names_server([key])}
+                    self._check_server(f"{kind}.{end.name}.options", server)
         if not self.sinks:
             raise InvalidPipeline("sinks", "are missing; without one nothing happens")
         for sink in self.sinks.values():
@@ -126,6 +131,14 @@ class Pipeline:
         if self.file is None or "://" in location:
             return location
         return os.fspath(self.file.parent / location)
+
+    def located_options(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Return options of the data source with the paths to get into a server by `located`."""
+        names = {name.lower() for name in FILES}
+        return {
+            key: self.located(text) if key.lower() in names else text
+            for key, text in options.items()
+        }
 
     def needed_by(self, sink: Sink) -> list[Source | Step]:
         """Return the tables that a sink needs, each after those that it is made of.
@@ -147,6 +160,18 @@ class Pipeline:
             problem = f"goes round in a circle: {circle}; name what it takes by takes"
             raise InvalidPipeline(place=f"steps.{error.args[1][0]}", problem=problem) from error
         return [self.tables[name] for name in order]
+
+    def _check_server(self, place: str, options: Mapping[str, str]) -> None:
+        """Check the options that name a server, and the files that these name."""
+        located = self.located_options(options)
+        with placed({place: located}):
+            server = parse_server(located)
+        try:
+            check_files(server)
+        except SecurityFileError as error:
+            key = next(key for key, text in located.items() if text == error.path)
+            place, problem = f"{place}.{key}", f"is {error.path!r}: {error.why}"
+            raise InvalidPipeline(place, problem) from error
 
     def _inputs(self, table: Source | Step) -> tuple[str, ...]:
         if isinstance(table, Source):

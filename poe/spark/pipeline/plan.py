@@ -133,7 +133,7 @@ def _options(
     end: Source | Sink, format_name: str, pipeline: Pipeline, server: Mapping[str, str]
 ) -> dict[str, Any]:
     """Add topic and path, and for a topic the server where the options name none."""
-    options: dict[str, Any] = dict(end.options)
+    options: dict[str, Any] = pipeline.located_options(end.options)
     if end.topic is not None:
         options["topic"] = end.topic
     if end.path is not None:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Final
 
-from poe import protocol
 from poe.actors import Down, GenServer, Work
 from poe.errors import PipelineRunning, PoeError
+from poe.protocol import Socket
+from poe.protocol.client import open_socket
 from poe.protocol.pipeline_report import PipelineReport, QueryReport
 from poe.protocol.server import Server
 
@@ -70,7 +71,7 @@ class BrokerLink:
     def __init__(self, known: Known, server: Server) -> None:
         self._known = known
         self._server = server
-        self._socket: protocol.Socket | None = None
+        self._socket: Socket | None = None
         self._is_there = True
         self._lock = Lock()
 
@@ -86,9 +87,7 @@ class BrokerLink:
     def _tell(self) -> None:
         try:
             if self._socket is None or not self._socket.is_usable:
-                self._socket = protocol.socket(
-                    self._server.host, self._server.port, timeout_s=_CALL_TIMEOUT_S
-                )
+                self._socket = open_socket(self._server, _CALL_TIMEOUT_S)
             answer: Any = self._socket.control(
                 "pipeline_report", report=self._known.report().as_map()
             )

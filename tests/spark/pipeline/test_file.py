@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from poe.errors import ConfigError, InvalidPipeline
+from poe.security.token import make_token
 from poe.spark import Pipeline
 from poe.spark.pipeline import load_pipeline
 from poe.spark.pipeline.definitions import Source, Step, Watermark
@@ -203,7 +204,7 @@ def test_wrong_parsing_is_told_with_its_key(write, parse, told):
         (
             "",
             'topic = "u"\noptions = { tpoic = "u" }',
-            "line 8: sinks.k.options.tpoic: is not known; use one of epoch, host, port, ",
+            "line 8: sinks.k.options.tpoic: is not known; use one of caFile, certificateFile, ",
         ),
         (
             "",
@@ -213,7 +214,7 @@ def test_wrong_parsing_is_told_with_its_key(write, parse, told):
         (
             "",
             'topic = "u"\noptions = { mode = "append" }',
-            "line 8: sinks.k.options.mode: is not known; use one of epoch, host, port, ",
+            "line 8: sinks.k.options.mode: is not known; use one of caFile, certificateFile, ",
         ),
     ],
 )  # fmt: skip
@@ -230,13 +231,44 @@ def test_the_server_of_a_pipeline_is_checked_before_anything_runs(write, tmp_pat
         "line 1: server.Port: is 1; use either url, or host and port"
     )
     assert write("[server]\nprot = 1\n" + rest).startswith(
-        "line 2: server.prot: is not known; use one of host, port, url; did you mean port?"
+        "line 2: server.prot: is not known; use one of caFile, certificateFile, host, keyFile, "
     )
     assert write("server = 1\n" + rest).startswith("line 1: server: is 1; use a table")
     text = "from poe.spark import Pipeline\np = Pipeline('p', server='poe://h')\n"
     assert write(text, "p.py").startswith("line 2: server: is 'poe://h'; use a table of options")
     (tmp_path / "p.toml").write_text('[server]\nurl = "poe://h:77"\n' + rest)
     assert load_pipeline(tmp_path / "p.toml").server == {"url": "poe://h:77"}
+
+
+def test_files_that_get_into_a_server_are_looked_at_beside_the_pipeline(write, tmp_path):
+    (tmp_path / "ca.pem").write_text("no certificate")
+    (tmp_path / "token").write_text("no token")
+    server = '[server]\nurl = "poes://h"\n'
+    assert write(server + 'tokenFile = "none"\n' + SOURCE + SINK).startswith(
+        f"line 3: server.tokenFile: is '{tmp_path}/none': cannot be read (No such file"
+    )
+    assert write(server + 'caFile = "ca.pem"\n' + SOURCE + SINK).startswith(
+        f"line 3: server.caFile: is '{tmp_path}/ca.pem': holds no certificates"
+    )
+    options = 'options = { url = "poes://h", tokenFile = "token" }\n'
+    assert write(SOURCE + options + SINK) == (
+        f"line 3: sources.s.options.tokenFile: is '{tmp_path}/token': this is no whole token"
+    )
+    sink = '[sinks.k]\ntakes = "s"\ntopic = "u"\n'
+    assert write(SOURCE + sink + options.replace("tokenFile", "TokenFile")).startswith(
+        f"line 6: sinks.k.options.TokenFile: is '{tmp_path}/token'"
+    )
+
+
+def test_a_secret_in_a_pipeline_is_refused_unseen_with_its_line(write):
+    secret, _ = make_token("of-a-test")
+    for key in ("token", "password", "tokenFile"):
+        told = write(f'{SOURCE}options = {{ {key} = "{secret}" }}\n{SINK}')
+        assert told.startswith(f"line 3: sources.s.options.{key}: is '(hidden)'; use ")
+        assert secret not in told
+        told = write(f'[server]\n{key} = "{secret}"\n{SOURCE}{SINK}')
+        assert told.startswith(f"line 2: server.{key}: is '(hidden)'; use ")
+        assert secret not in told
 
 
 def test_a_python_file_is_told_the_line_that_has_a_wrong_option(write):
