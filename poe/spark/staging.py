@@ -79,10 +79,18 @@ class Staging:
         Raises:
             PoeError: the server's refusal.
         """
+        # Who may not delete it would leave it behind, or fail behind each batch that is stored.
+        with suppress(UnknownTopic):
+            server.call(Socket.trim, self.topic, 0)
         server.call(Socket.control, "create", topic=self.topic)
-        if self.is_temporary:
+        if not self.is_temporary:
+            return
+        try:
             server.call(Socket.write, self.topic, [_BEGIN])
             self._sync(server)  # with the server's option read="synced" nobody sees it before
+        except PoeError:
+            self.delete(server)
+            raise
 
     def stage(
         self, server: RetryingSocket, puts: Iterable[tuple[bytes, Messages]]
