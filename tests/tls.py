@@ -1,5 +1,6 @@
 """Certificates for tests, and sockets that are connected by TLS."""
 
+import contextlib
 import datetime as dt
 import socket
 import ssl
@@ -163,30 +164,44 @@ class TlsNode(Node):
 class Tap(RawClient):
     """A client that encrypts by itself, and so can send any part of a record."""
 
-    def __init__(self, certificates: Certificates, client: socket.socket):
+    def __init__(
+        self,
+        certificates: Certificates,
+        client: socket.socket,
+        context: ssl.SSLContext | None = None,
+    ):
         self.reader = FrameReader()
         self.socket = client
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        context = certificates.client_context()
+        context = context or certificates.client_context()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
 
     @classmethod
-    def to(cls, address, certificates: Certificates) -> "Tap":
+    def to(
+        cls, address, certificates: Certificates, context: ssl.SSLContext | None = None
+    ) -> "Tap":
         """Connect, and shake hands."""
-        tap = cls(certificates, socket.create_connection(address, 10))
+        tap = cls(certificates, socket.create_connection(address, 10), context)
         tap.shake_hands()
         return tap
 
-    def shake_hands(self):
+    def hello(self) -> bytes:
+        """Return what a client sends first."""
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._tls.do_handshake()
+        return self._outgoing.read()
+
+    def last_flight(self) -> bytes:
+        """Send the hello, if that is not done, and return what ends the handshake."""
+        self.send(self.hello())
         while True:
-            try:
+            self._incoming.write(self.socket.recv(65536))
+            with contextlib.suppress(ssl.SSLWantReadError):
                 self._tls.do_handshake()
-            except ssl.SSLWantReadError:
-                self.send(self._outgoing.read())
-                self._incoming.write(self.socket.recv(65536))
-            else:
-                self.send(self._outgoing.read())
-                return
+                return self._outgoing.read()
+
+    def shake_hands(self):
+        self.send(self.last_flight())
 
     def encrypted(self, content: bytes) -> bytes:
         """Return what would be sent: as few records as hold it."""

@@ -9,12 +9,14 @@ import time
 import pytest
 
 from poe import Node
+from poe.broker import TlsHolder
 from poe.config import Config
 from poe.errors import OptionError, PortInUse, SecurityFileError
 from poe.protocol import ControlRequest, PointerRequest, PutRequest
+from poe.security.server_tls import ServerTls
 from poe.supervision.api import CountChildren
 from tests.scenarios.clients import RawClient, SecureAddress
-from tests.tls import Tap
+from tests.tls import Certificates, Tap, shake_hands
 from tests.waiting import wait_until
 
 TOPIC = b"t"
@@ -375,3 +377,30 @@ def test_a_client_with_a_certificate_of_the_authority_is_served(start, certifica
     bare = open_client(node)
     with pytest.raises(ssl.SSLError, match="certificate required"):
         bare.control("health")
+
+
+def test_a_revoked_client_is_not_served(start, certificates, open_client):
+    certificates.issue("gone", "gone.example")
+    ca, crl = certificates.file("ca.pem"), certificates.revoke("gone")
+    node = start(tls_client_ca=ca, tls_client_crl=crl)
+    gone = open_client(node, "gone")
+    with pytest.raises(ssl.SSLError, match="certificate revoked"):
+        gone.control("health")
+
+
+def test_a_new_context_takes_the_place_of_the_old_one_which_is_left_alone(tmp_path):
+    own = Certificates.make(tmp_path)
+    holder = TlsHolder(ServerTls(certificate=own.file("server.pem"), key=own.file("server.key")))
+    older = holder.now
+    own.issue("server", "localhost", "127.0.0.1")
+    newer = holder.build()
+    assert holder.now is older
+    assert holder.swap(newer) is older
+    assert holder.now is newer
+    own.file("server.key").write_text("broken")
+    with pytest.raises(SecurityFileError):
+        holder.build()
+    for each in (older, newer):
+        client, _ = shake_hands(each.context, own.client_context())
+        assert client.getpeercert(binary_form=True) == each.certificate
+    assert older.certificate != newer.certificate

@@ -57,6 +57,32 @@ def test_no_session_is_resumed(made, tls):
     assert client.session is None or not client.session.has_ticket
 
 
+def test_a_client_refuses_a_server_of_another_name_or_authority(made, tls):
+    context = tls.build().context
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        shake_hands(context, made.client_context(), "other.example")
+    with pytest.raises(ssl.SSLCertVerificationError, match="unable to get local issuer"):
+        shake_hands(context, ssl.create_default_context())
+
+
+def test_files_that_have_changed_hold_for_a_new_context_alone(made, tls):
+    """Trap 7: an authority once loaded stays, so no context is ever changed."""
+    made.issue("client", "client.example")
+    tls = replace(tls, client_ca=made.file("ca.pem"))
+    older = tls.build()
+    trustme.CA().cert_pem.write_to_path(made.file("ca.pem"))
+    newer = tls.build()
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    trusting.load_cert_chain(made.file("client.pem"), made.file("client.key"))
+    shake_hands(older.context, trusting)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(newer.context, trusting)
+    made.file("server.key").write_text("broken")
+    refused(tls)
+    shake_hands(older.context, trusting)
+
+
 def test_the_key_may_be_in_the_file_of_the_certificate(made, tmp_path):
     both = tmp_path / "both.pem"
     both.write_bytes(made.file("server.key").read_bytes() + made.file("server.pem").read_bytes())

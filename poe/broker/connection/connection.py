@@ -291,6 +291,7 @@ class Connection(GenServer):
             self._arrived(arrival.channel)
             if self._encrypted is not None:
                 self._look_at_record(self._encrypted)
+        self._watch.look_for_reset()
         if self._watch.is_paused:
             self._watch.resume()
         return None

@@ -475,6 +475,7 @@ class Acceptor(GenServer):
             context = way.holder.now
             wrap = context.context.wrap_socket
             try:
+                client.getpeername()  # of who has gone already, a wrapped socket would stay open
                 encrypted = wrap(client, server_side=True, do_handshake_on_connect=False)
             except OSError:
                 return False  # it has gone meanwhile
