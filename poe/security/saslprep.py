@@ -22,6 +22,8 @@ def saslprep(text: str) -> str | None:
 
     Characters that Unicode 3.2 did not know yet have none either.
     """
+    if text.isascii() and text.isprintable():
+        return text
     mapped = "".join(
         " " if stringprep.in_table_c12(each) else each
         for each in text

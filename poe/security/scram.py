@@ -25,6 +25,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain, islice, repeat
 from typing import Final, NoReturn, Self
 
 from poe.errors import AuthenticationFailed, OptionError, RemoteProtocolError, SecurityError
@@ -55,6 +56,8 @@ _SERVER_FIRST = re.compile(
 )
 _CLIENT_FINAL = re.compile(rb"(c=(%b),r=(%b)),p=(%b)" % (_BASE64, _NONCE, _BASE64))
 _SERVER_FINAL = re.compile(rb"v=(%b)(?:,[A-Za-z]=[^,]*)*" % _BASE64)
+_NOT_ENCODED = re.compile(rb"=(?!2C|3D)")
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _BINDING = b"p=tls-server-end-point,,"
 
 
@@ -152,9 +155,10 @@ class ScramServer:
         if header == b"y,," and self._binding is not None:
             # It could have bound, and somebody told it that we cannot.
             _refuse("the client was kept from binding")
-        known = tuple(self._find(user))
-        fake = self._keys_of_nobody(user)
-        told = known[0] if known else fake
+        known = self._find(user)
+        # As many keys for everybody: how many somebody has is nobody's business.
+        keys = list(islice(chain(known, repeat(self._keys_of_nobody(user))), KEYS_MAX))
+        told = keys[0]
         nonce = client_nonce + own_nonce
         offered = SCRAM if self._binding is None else f"{SCRAM_PLUS} {SCRAM}"
         server_first = b"r=%b,s=%b,i=%d,x=%b" % (
@@ -164,8 +168,6 @@ class ScramServer:
             offered.encode(),
         )
         bound = header + (self._binding or b"") if header == _BINDING else header
-        # As many comparisons for everybody: how many keys somebody has is nobody's business.
-        keys = (*known, *[fake] * KEYS_MAX)[:KEYS_MAX]
         messages = bare + b"," + server_first + b","
         self._begun = _Begun(user, len(known), keys, nonce, bound, messages)
         return server_first
@@ -213,7 +215,7 @@ class _Begun:
     known: int
     """How many of `keys` are the user's; the others fill up."""
 
-    keys: tuple[ScramKeys, ...] = field(repr=False)
+    keys: list[ScramKeys] = field(repr=False)
     nonce: bytes
     bound: bytes
     messages: bytes
@@ -352,7 +354,7 @@ def _base64_bytes(text: bytes) -> bytes | None:
 
 def _number(text: str) -> int:
     """Return a count of iterations; 0: it is none."""
-    return int(text) if re.fullmatch(r"[1-9][0-9]{0,8}", text) else 0
+    return int(text) if _NUMBER.fullmatch(text) else 0
 
 
 def _prepared_password(password: str) -> bytes:
@@ -371,7 +373,7 @@ def _encoded_name(user: str) -> bytes:
 
 def _decoded_name(encoded: bytes) -> str | None:
     """Return the name that a message carries, in its one form; None: it is none."""
-    if re.search(rb"=(?!2C|3D)", encoded):
+    if _NOT_ENCODED.search(encoded):
         return None
     try:
         return saslprep(encoded.replace(b"=2C", b",").replace(b"=3D", b"=").decode()) or None
