@@ -48,9 +48,6 @@ _COMMANDS: Final = {
     "user": "user:user_application()",
     "grant": "grant:grant",
     "grants": "grant:grants",
-    "reload": "login:reload",
-    "login": "login:login",
-    "logout": "login:logout",
 }
 """Module and function of each; one with parentheses makes it."""
 

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import os
-import re
 import select
 import signal
 import subprocess
@@ -120,5 +119,4 @@ class Server(Background):
         except AssertionError:
             self.__exit__()
             raise
-        ports = [int(port) for port in re.findall(r":(\d+)\b", self.ready_line)]
-        self.port, self.tls_port = ports[0], ports[-1]
+        self.port = int(self.ready_line.rpartition(":")[2])
