@@ -8,9 +8,11 @@ import subprocess
 import pytest
 
 from poe.config import option_types
+from tests.cli.processes import poe_here
 from tests.python_process import ROOT
 
 UNIT = ROOT / "deploy" / "poe.service"
+DROP_IN = ROOT / "deploy" / "poe-tls.conf"
 CONTAINER = ROOT / "deploy" / "Containerfile"
 
 
@@ -21,17 +23,41 @@ def instructions():
     return [(line.split()[0], line.partition(" ")[2].strip()) for line in lines if line.strip()]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
-def test_systemd_takes_the_unit(tmp_path):
-    unit = UNIT.read_text()
-    # It looks for the program, which is not installed there.
-    unit = re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", unit, flags=re.MULTILINE)
+@pytest.fixture(params=[False, True], ids=["alone", "with the drop-in"])
+def units(tmp_path, request):
+    """A folder with the unit; its programs, which are not installed here, are some that are."""
+    unit = re.sub(r"^(Exec\w+)=\S+", r"\1=/bin/true", UNIT.read_text(), flags=re.MULTILINE)
     (tmp_path / "poe.service").write_text(unit)
-    command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / "poe.service")]
-    run = subprocess.run(command, capture_output=True, check=False, timeout=50)
+    if request.param:
+        (tmp_path / "poe.service.d").mkdir()
+        shutil.copy(DROP_IN, tmp_path / "poe.service.d" / "tls.conf")
+    return tmp_path
+
+
+def systemd_analyze(*arguments, **options):
+    command = ["systemd-analyze", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, check=False, timeout=50, **options)
+
+
+needs_systemd = pytest.mark.skipif(
+    not shutil.which("systemd-analyze"), reason="needs systemd-analyze"
+)
+
+
+@pytest.mark.slow
+@needs_systemd
+def test_systemd_takes_the_unit(units):
+    run = systemd_analyze("verify", "--man=no", units / "poe.service")
     told = [line for line in run.stderr.decode().splitlines() if "poe.service" in line]
     assert (run.returncode, told) == (0, []), run.stderr
+
+
+@pytest.mark.slow
+@needs_systemd
+def test_the_unit_leaves_little_open(units):
+    """Of 10 for a service that is not confined at all, it has less than 2."""
+    run = systemd_analyze("security", "--offline=yes", "--threshold=20", units / "poe.service")
+    assert run.returncode == 0, run.stdout.decode()[-200:]
 
 
 @pytest.mark.parametrize("path", [UNIT, CONTAINER], ids=lambda path: path.name)
@@ -39,11 +65,25 @@ def test_nothing_is_installed_from_an_index_that_does_not_have_it(path):
     assert not re.search(r"pip install[^\n]*poe-queue", path.read_text())
 
 
-@pytest.mark.parametrize("path", [UNIT, CONTAINER], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [UNIT, DROP_IN, CONTAINER], ids=lambda path: path.name)
 def test_every_variable_is_an_option(path):
     names = set(re.findall(r"\bPOE_([A-Z_]+)=", path.read_text()))
     assert names
     assert names <= {name.upper() for name in option_types()}
+
+
+@pytest.mark.parametrize("path", [DROP_IN, CONTAINER], ids=lambda path: path.name)
+def test_what_is_typed_to_set_users_up_is_typed_right(path, tmp_path, monkeypatch):
+    """The commands in comments, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    setting_up = r"^# .*?(?:bin/poe|poe-etc) ((?:certificates|user) .*)$"
+    typed = re.findall(setting_up, path.read_text(), flags=re.MULTILINE)
+    assert len(typed) == 2
+    for command in typed:
+        assert poe_here(*shlex.split(command)).returncode == 0, command
+    assert {"ca.pem", "server.pem", "server.key", "users.toml"} <= {
+        p.name for p in tmp_path.iterdir()
+    }
 
 
 def test_the_container_copies_what_there_is_and_runs_what_it_has_made():

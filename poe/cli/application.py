@@ -48,6 +48,9 @@ _COMMANDS: Final = {
     "user": "user:user_application()",
     "grant": "grant:grant",
     "grants": "grant:grants",
+    "reload": "login:reload",
+    "login": "login:login",
+    "logout": "login:logout",
 }
 """Module and function of each; one with parentheses makes it."""
 

@@ -9,11 +9,11 @@ import typer
 
 from poe.broker import missing_for_spark
 from poe.cli import argument
-from poe.cli.endpoint import Endpoint, asks_server, complete_topic
+from poe.cli.endpoint import Endpoint
+from poe.cli.endpoint_options import asks_server, complete_topic
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, write_error, write_line
 from poe.errors import SparkMissing
-from poe.protocol.server import Server
 from poe.storage import Archive
 from poe.topic_name import topic_text
 
@@ -73,7 +73,7 @@ def archive(  # noqa: PLR0913 - options of a command line
 
     open_segments: OpenSegments = partial(
         BrokerSegments,
-        Server(endpoint.host, endpoint.port),
+        endpoint.server,
         retry_timeout_s=_RETRY_TIMEOUT_S,
         is_known=False,
     )

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from poe.cli.argument import number, topic_name
-from poe.cli.endpoint import Endpoint, asks_server
+from poe.cli.endpoint import Endpoint
+from poe.cli.endpoint_options import asks_server
 from poe.cli.output import write_line
 from poe.protocol import Socket
 

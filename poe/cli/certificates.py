@@ -13,6 +13,7 @@ from poe.cli import argument
 from poe.cli.output import write_line
 from poe.errors import ConfigError, OptionError, SecurityMissing
 from poe.security.names import USER_NAMES, is_user_name
+from poe.security.replacement import replace_file
 
 if TYPE_CHECKING:
     from poe.cli.authority import Issued
@@ -43,12 +44,15 @@ def certificates(
             "--client", metavar="NAME", help="A client that proves itself so; may be repeated."
         ),
     ] = None,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Replace those of this server or client, and its key.")
+    ] = False,
 ) -> None:
     """Make a certificate authority, and certificates for a server and for clients, of 90 days.
 
     They are for development, and for who has no authority of his own: nothing is installed where
-    the system would trust it. A folder that has an authority already keeps it, so that clients can
-    be added later. No file is replaced: remove server.pem and server.key to have them made anew.
+    the system would trust it. A folder that has an authority keeps it, so that clients can be added
+    later, and certificates renewed. Without --renew no file is replaced.
     """
     folder, names = folder.expanduser(), list(dict.fromkeys(clients or ()))
     if not (hosts or names):
@@ -72,7 +76,7 @@ def certificates(
     if hosts:
         made[_SERVER] = authority.server(hosts, now)
     made |= {name: authority.client(name, now) for name in names}
-    _write(folder, made)
+    _write(folder, made, renew=renew)
     for name, issued in made.items():
         use = f"of the user with the certificate {client_uri(name)}"
         use = {_AUTHORITY: "what clients trust", _SERVER: "of the server"}.get(name, use)
@@ -80,8 +84,8 @@ def certificates(
         write_line(f"{folder / name}.key\tits key, for nobody else")
 
 
-def _write(folder: Path, made: "Mapping[str, Issued]") -> None:
-    """Write certificates and keys, none in the place of another.
+def _write(folder: Path, made: "Mapping[str, Issued]", *, renew: bool) -> None:
+    """Write certificates and keys, none in the place of another unless it is to be renewed.
 
     Raises:
         ConfigError: there is one already; nothing was written.
@@ -92,9 +96,12 @@ def _write(folder: Path, made: "Mapping[str, Issued]") -> None:
         files[folder / f"{name}.key"] = (issued.key, 0o600)
         files[folder / f"{name}.pem"] = (issued.certificate, 0o644)
     for path in files:
-        if os.path.lexists(path):
-            msg = f"{path} is there already, and nothing was written; remove or rename it first"
+        if os.path.lexists(path) and not renew:
+            msg = f"{path} is there already, and nothing was written; give --renew to replace it"
             raise ConfigError(msg)
     for path, (content, mode) in files.items():
+        if path.exists():
+            replace_file(str(path), content)
+            continue
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)

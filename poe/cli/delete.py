@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from poe.cli.argument import number, topic_name
-from poe.cli.endpoint import Endpoint, asks_server, complete_topic
+from poe.cli.endpoint import Endpoint
+from poe.cli.endpoint_options import asks_server, complete_topic
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, is_terminal, write_error, write_line
 from poe.errors import ConfigError

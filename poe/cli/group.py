@@ -10,7 +10,8 @@ import typer
 
 from poe.cli.argument import topic_name
 from poe.cli.delete import says_yes
-from poe.cli.endpoint import Endpoint, asks_server
+from poe.cli.endpoint import Endpoint
+from poe.cli.endpoint_options import asks_server
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, is_terminal, write_error, write_line
 from poe.cli.topic import Format, FormatOption

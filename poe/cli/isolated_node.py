@@ -8,9 +8,11 @@ while it recovers or waits for a disk, and killing it then would do harm.
 """
 
 import contextlib
+import os
+import signal
 from collections.abc import Callable
 
-from poe.actors import ActorRef, LoopSystem, OsProcess, Reason, StartFailed
+from poe.actors import ActorRef, GetPid, LoopSystem, OsProcess, Reason, StartFailed
 from poe.actors.python_process import python_command
 from poe.broker import BoundPorts, bind_ports
 from poe.cli.node_process import InheritedPort, NodeArguments
@@ -26,6 +28,7 @@ RESTARTS_PERIOD_S = 60
 READY_TIMEOUT_S = 3600.0
 """Recovery reads the newest segment of each topic; an hour is for disks that are in trouble."""
 
+_PROCESS = "node_process"
 _DRAIN_S, _GRACE_S, _SHUTDOWN_S = 4.0, 4.3, 4.4
 """Each allows for the one before, and all for the service's own limit of 4.5 s."""
 
@@ -88,6 +91,16 @@ class IsolatedNode:
         finally:
             system.shutdown()
 
+    def reload(self) -> None:
+        """Have the process read its files anew.
+
+        Raises:
+            ActorDead: there is no process at the moment.
+        """
+        assert self._system is not None
+        with contextlib.suppress(ProcessLookupError):  # the next one reads them at its start
+            os.kill(self._system.call(_PROCESS, GetPid()), signal.SIGHUP)
+
     def when_ended(self, action: Callable[[Reason], object]) -> None:
         """Call `action` once the supervisor has ended, by `stop` or because it gave up."""
         assert self._system is not None
@@ -119,5 +132,5 @@ class IsolatedNode:
                 "descriptors": arguments.descriptors,
             },
             shutdown_s=_SHUTDOWN_S,
-            name="node_process",
+            name=_PROCESS,
         )

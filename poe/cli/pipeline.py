@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from poe.cli.endpoint import Endpoint, asks_server
+from poe.cli.endpoint import Endpoint
+from poe.cli.endpoint_options import asks_server
 from poe.cli.exit_code import ExitCode
 from poe.cli.hangup import tell_hangups
 from poe.cli.log import LEVELS, start_logging

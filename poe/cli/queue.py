@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from poe.cli.argument import number, topic_name
-from poe.cli.endpoint import Endpoint, asks_server, complete_topic
+from poe.cli.endpoint import Endpoint
+from poe.cli.endpoint_options import asks_server, complete_topic
 from poe.cli.group import GroupArgument, printable
 from poe.cli.output import counted, write_line
 from poe.cli.put import target_and_payloads
@@ -101,7 +102,7 @@ def redrive(group: GroupArgument, endpoint: Endpoint) -> None:
     count = 0
     with endpoint.connect() as connection:
         topic = _dead_topic(connection, group)
-        options: dict[str, Any] = {"commit": "manual", "batch": _BATCH, "on_corrupt": "skip"}
+        options = endpoint.options | {"commit": "manual", "batch": _BATCH, "on_corrupt": "skip"}
         with Consumer(endpoint.url, topic, group=f"{group}.redrive", **options) as consumer:
             for batch in consumer.batches():
                 count += _put_back(connection, list(map(_letter, batch)))

@@ -13,7 +13,8 @@ from typing import Annotated, TypeAlias
 import typer
 
 from poe.cli.argument import choice, number, topic_name
-from poe.cli.endpoint import Endpoint, PartitionOption, asks_server, complete_topic
+from poe.cli.endpoint import Endpoint
+from poe.cli.endpoint_options import PartitionOption, asks_server, complete_topic
 from poe.cli.exit_code import ExitCode
 from poe.cli.interrupt import Interrupt
 from poe.cli.output import (

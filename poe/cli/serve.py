@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from poe.cli.argument import flag_of, named_as_typed
+from poe.cli.doors import doors
 from poe.cli.exit_code import ExitCode
 from poe.cli.isolated_node import IsolatedNode
 from poe.cli.log import LEVELS, start_logging
@@ -59,7 +60,14 @@ def serve(
         if node_config.listener.port is None and node_config.security.tls_port is None:
             allowed = "0 to 65535; without a port nobody could reach the server"
             raise OptionError(key="port", value="none", allowed=allowed)
-    return Service(_served(node_config, log_level), _tell_ready).run()
+    served = _served(node_config, log_level)
+
+    def on_ready(address: str) -> None:
+        _tell_ready(address)
+        for door in doors(served.address, served.tls_address, node_config.security):
+            _log.info("%s", door)
+
+    return Service(served, on_ready).run()
 
 
 def _served(config: Config, log_level: str) -> Served:

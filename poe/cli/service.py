@@ -17,9 +17,9 @@ from typing import Protocol
 from sdnotify import SystemdNotifier
 
 from poe.actors import LoopSystem, Reason
+from poe.cli.doors import address_text
 from poe.cli.exit_code import ExitCode
-from poe.cli.hangup import tell_of_hangup
-from poe.errors import CallTimeout
+from poe.errors import CallTimeout, PoeError
 
 _log = logging.getLogger("poe.cli")
 
@@ -48,6 +48,9 @@ class Served(Protocol):
 
     def when_ended(self, action: Callable[[Reason], object]) -> None:
         """Call `action` with the reason once it has ended."""
+
+    def reload(self) -> object:
+        """Have it read users, grants and certificates anew; its log tells what came of it."""
 
 
 class Service:
@@ -92,7 +95,7 @@ class Service:
         loop = self._system.run_queue.event_loop().loop
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._on_signal, number)
-        loop.add_signal_handler(signal.SIGHUP, tell_of_hangup)
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         self._starter.start()
 
     def _start(self) -> None:
@@ -107,13 +110,24 @@ class Service:
 
     def _tell_ready(self) -> None:
         plain, tls = self._node.address, self._node.tls_address
-        told = [] if plain is None else [_address_text(*plain)]
+        told = [] if plain is None else [address_text(plain)]
         if tls is not None:
-            told.append(f"{_address_text(*tls)} (TLS)")
+            told.append(f"{address_text(tls)} (TLS)")
         address = " and ".join(told)
         self._on_ready(address)
         notify(f"READY=1\nSTATUS=serving on {address}")
         _log.info("serving on %s", address)
+
+    def _on_hangup(self) -> None:
+        """Reload beside the loop, which the reload needs; runs in the loop's thread."""
+        threading.Thread(target=self._reload, name="poe-reload", daemon=True).start()
+
+    def _reload(self) -> None:
+        self._starter.join()
+        try:
+            self._node.reload()
+        except PoeError as error:
+            _log.warning("SIGHUP: %s; going on", error)
 
     def _on_signal(self, number: signal.Signals) -> None:
         """Drain at the first signal, leave at the second; runs in the loop's thread."""
@@ -159,10 +173,6 @@ class Service:
             _log.exception("the node could not be stopped in good order")
             self._exit_code = ExitCode.FAILURE
         _log.info("stopped")
-
-
-def _address_text(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _leave(number: int, _frame: object) -> None:

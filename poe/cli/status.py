@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from poe.cli.argument import number
-from poe.cli.endpoint import Endpoint, asks_server
+from poe.cli.endpoint import Endpoint
+from poe.cli.endpoint_options import asks_server
 from poe.cli.output import is_terminal, write_line
 from poe.cli.pipeline import status_lines, told_pipelines
 from poe.protocol import Socket

@@ -97,6 +97,10 @@ class ThespianGateway:
         finally:
             self._node.stop(timeout_s)
 
+    def reload(self) -> object:
+        """Have the node read its files anew."""
+        return self._node.reload()
+
     def when_ended(self, action: Callable[[Reason], object]) -> None:
         """Call `action` when the node has ended; the end of the gateway is none of it."""
         self._node.when_ended(action)

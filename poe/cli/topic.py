@@ -12,7 +12,8 @@ import typer
 
 from poe.cli.argument import choice, flag_of, named_as_typed, topic_name
 from poe.cli.delete import delete
-from poe.cli.endpoint import Endpoint, asks_server, complete_topic
+from poe.cli.endpoint import Endpoint
+from poe.cli.endpoint_options import asks_server, complete_topic
 from poe.cli.option_help import field_docstrings
 from poe.cli.output import counted, is_terminal, write_line
 from poe.cli.parameters import option, with_parameters

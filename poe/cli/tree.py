@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from poe.cli.endpoint import Endpoint, asks_server
+from poe.cli.endpoint import Endpoint
+from poe.cli.endpoint_options import asks_server
 from poe.cli.output import write_line
 from poe.errors import RemoteProtocolError
 from poe.supervision import TreeRow, render_tree

@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 
 from poe.cli.argument import number, topic_name
-from poe.cli.endpoint import Endpoint, asks_server, complete_topic
+from poe.cli.endpoint import Endpoint
+from poe.cli.endpoint_options import asks_server, complete_topic
 from poe.cli.exit_code import ExitCode
 from poe.cli.output import counted, write_error
 from poe.client import GroupWorker, Job
@@ -78,6 +79,7 @@ def work(  # noqa: PLR0913 - a command line option each
         group=group,
         concurrency=concurrency,
         stop_timeout_s=stop_timeout_s,
+        **endpoint.options,
     )
     # Of one that runs on its supervisor says that it was killed; what that means is told below.
     logging.getLogger("poe.supervision").addFilter(_is_no_end)

@@ -15,6 +15,7 @@ from typing import Literal
 
 from poe.errors import SecurityFileError
 from poe.security.client_trust import ClientTrust
+from poe.security.pem_files import load_authorities, load_certificate, read_file, words_of
 from poe.security.tls import ALPN
 
 logger = logging.getLogger("poe.security")
@@ -83,30 +84,13 @@ class ServerTls:
         # It saves 4 to 10 % of a connection, and would let in who has been revoked since.
         context.num_tickets = 0
         context.set_alpn_protocols([self.protocol])
-        self._load_certificate(context)
+        load_certificate(context, self.certificate, self.key)
+        key = self.key or self.certificate
+        if key.stat().st_mode & stat.S_IROTH:
+            logger.warning("the key %s can be read by everybody on this machine: chmod 600", key)
         own, expires_s = self._shake_hands(context)
         trust = None if self.client_ca is None else self._trust_clients(context, self.client_ca)
         return ServerContext(context, own, expires_s, trust)
-
-    def _load_certificate(self, context: ssl.SSLContext) -> None:
-        key = self.key or self.certificate
-        for path in (self.certificate, key):
-            _read(path)
-        if stat.S_IMODE(key.stat().st_mode) & stat.S_IROTH:
-            logger.warning("the key %s can be read by everybody on this machine: chmod 600", key)
-
-        def refuse() -> str:
-            raise SecurityFileError(str(key), None, "the key is encrypted; use one that is not")
-
-        try:
-            context.load_cert_chain(self.certificate, key, refuse)
-        except ssl.SSLError as error:
-            if error.reason == "KEY_VALUES_MISMATCH":
-                why = f"this is not the key of the certificate {self.certificate}"
-                raise SecurityFileError(str(key), None, why) from None
-            _check_certificates(self.certificate)
-            why = f"it holds no key in PEM form that fits {self.certificate} ({_reason(error)})"
-            raise SecurityFileError(str(key), None, why) from None
 
     def _shake_hands(self, context: ssl.SSLContext) -> tuple[bytes, float]:
         """Connect a client to the context, and return its certificate and when that expires."""
@@ -127,7 +111,7 @@ class ServerTls:
             why = f"no client would accept it: {error.verify_message}"
             raise SecurityFileError(str(self.certificate), None, why) from None
         except ssl.SSLError as error:
-            why = f"no client could connect with it: {_reason(error)}"
+            why = f"no client could connect with it: {words_of(error)}"
             raise SecurityFileError(str(self.certificate), None, why) from None
         known, own = client.getpeercert(), client.getpeercert(binary_form=True)
         assert known is not None
@@ -135,8 +119,7 @@ class ServerTls:
         return own, ssl.cert_time_to_seconds(str(known["notAfter"]))
 
     def _trust_clients(self, context: ssl.SSLContext, authorities: Path) -> ClientTrust:
-        _check_certificates(authorities)
-        context.load_verify_locations(authorities)
+        load_authorities(context, authorities)
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         anchors = frozenset(context.get_ca_certs(binary_form=True))
         if not anchors:
@@ -144,7 +127,7 @@ class ServerTls:
             raise SecurityFileError(str(authorities), None, why)
         revoked = b""
         if self.client_crl is not None:
-            revoked = _read(self.client_crl)
+            revoked = read_file(self.client_crl)
             try:
                 trust = ClientTrust.of(anchors, revoked)
                 context.load_verify_locations(cadata=None, cafile=self.client_crl)
@@ -159,27 +142,6 @@ class ServerTls:
         return trust
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SecurityFileError(str(path), None, error.strerror or str(error)) from error
-
-
-def _check_certificates(path: Path) -> None:
-    """Refuse a file that holds no certificate.
-
-    Raises:
-        SecurityFileError: it does not.
-    """
-    _read(path)
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(path)
-    except ssl.SSLError as error:
-        why = f"it holds no certificate in PEM form ({_reason(error)})"
-        raise SecurityFileError(str(path), None, why) from None
-
-
 def _is_shaken(side: ssl.SSLObject) -> bool:
     """Go on with a handshake, and return whether it is done."""
     try:
@@ -187,7 +149,3 @@ def _is_shaken(side: ssl.SSLObject) -> bool:
     except ssl.SSLWantReadError:
         return False
     return True
-
-
-def _reason(error: ssl.SSLError) -> str:
-    return (error.reason or str(error)).lower().replace("_", " ")

@@ -21,7 +21,9 @@ def read_small(path: str, bytes_max: int) -> tuple[bytes, int]:
         why = f"cannot be read ({getattr(error, 'strerror', None) or error})"
         raise SecurityFileError(path, None, why) from error
     if data is None:
-        raise SecurityFileError(path, None, "is no file")
+        raise SecurityFileError(path, None, "it is no file")
     if len(data) > bytes_max:
-        raise SecurityFileError(path, None, f"has more than {bytes_max} bytes, which is the limit")
+        raise SecurityFileError(
+            path, None, f"it has more than {bytes_max} bytes, which is the limit"
+        )
     return data, mode

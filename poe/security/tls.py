@@ -14,9 +14,9 @@ from typing import Final
 
 from poe.errors import SecurityFileError, TlsFailed
 from poe.security.binding import endpoint_binding
+from poe.security.pem_files import PathText, load_authorities, load_certificate, words_of
 
 ALPN: Final = "poe/1"
-PathText = str | os.PathLike[str]
 
 _Stamp = tuple[int, int, int]
 
@@ -67,43 +67,6 @@ def server_hostname(tls: Tls | ssl.SSLContext, host: str) -> str:
     return host if isinstance(tls, ssl.SSLContext) else tls.server_name or host
 
 
-def load_certificate(context: ssl.SSLContext, certificate: PathText, key: PathText | None) -> None:
-    """Have a context show a certificate.
-
-    Raises:
-        SecurityFileError: a file cannot be read, or they do not hold a certificate and its key.
-    """
-    for path in (certificate, key):
-        _stamp(path)
-    try:
-        # Without the function OpenSSL would ask for a password on the terminal.
-        context.load_cert_chain(certificate, key, password=lambda: "")
-    except (ssl.SSLError, OSError, ValueError) as error:
-        path, own = os.fspath(certificate), os.fspath(key or certificate)
-        if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
-            why = f"is not the certificate of the key {own}; give those that were made together"
-        else:
-            why = (
-                f"is no certificate, or {own} no key without a password ({_reason(error)}); both "
-                "have to be PEM, as `poe certificates` writes them"
-            )
-        raise SecurityFileError(path, None, why) from error
-
-
-def load_authorities(context: ssl.SSLContext, ca: PathText) -> None:
-    """Have a context trust the authorities of a file.
-
-    Raises:
-        SecurityFileError: it cannot be read, or holds no certificates.
-    """
-    _stamp(ca)
-    try:
-        context.load_verify_locations(cafile=ca)
-    except (ssl.SSLError, OSError) as error:
-        why = f"holds no certificates ({_reason(error)}); they have to be PEM"
-        raise SecurityFileError(os.fspath(ca), None, why) from error
-
-
 def _stamp(path: PathText | None) -> _Stamp | None:
     """Return what differs when a file was changed or replaced."""
     if path is None:
@@ -111,7 +74,7 @@ def _stamp(path: PathText | None) -> _Stamp | None:
     try:
         found = Path(path).stat()
     except (OSError, ValueError) as error:
-        why = f"cannot be read ({_reason(error)})"
+        why = f"cannot be read ({words_of(error)})"
         raise SecurityFileError(os.fspath(path), None, why) from error
     return (found.st_mtime_ns, found.st_ino, found.st_size)
 
@@ -199,10 +162,4 @@ def _meaning(error: OSError) -> str:
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionError):
         return f"the server has hung up; perhaps {_PLAINTEXT}"
     reason = getattr(error, "reason", None) or ""
-    return _PLAINTEXT if reason in _NO_TLS else _REASONS.get(reason, _reason(error))
-
-
-def _reason(error: Exception) -> str:
-    """Return the words of an error, without where in OpenSSL it came from."""
-    words = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
-    return str(words)
+    return _PLAINTEXT if reason in _NO_TLS else _REASONS.get(reason, words_of(error))

@@ -222,7 +222,7 @@ class UserFile:
         change(expected)
         text = found if _says(found, expected) else self._changed_by_tomlkit(change)
         if text is None or not _says(text, expected):
-            why = "is laid out in a way that only a person can change; edit it by hand"
+            why = "it is laid out in a way that only a person can change; edit it by hand"
             raise SecurityFileError(self._path, None, why)
         self._security = parse_security(text, self._path)
         self._text = text
@@ -261,7 +261,7 @@ def changed_users(path: str | os.PathLike[str], calls: Calls = os) -> Iterator[U
             try:
                 replace_file(name, file.text.encode(), calls)
             except OSError as error:
-                why = f"cannot be written ({error.strerror})"
+                why = f"it cannot be written ({error.strerror})"
                 raise SecurityFileError(name, None, why) from error
 
 
@@ -271,7 +271,7 @@ def _locked_folder(path: str) -> Iterator[None]:
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise SecurityFileError(path, None, f"is no folder ({error.strerror})") from error
+        raise SecurityFileError(path, None, f"it is no folder ({error.strerror})") from error
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         yield

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
 from poe.errors import OptionError
 from poe.option import Range, check_options, load_options
@@ -82,18 +82,6 @@ class Users:
         self._certificates = {
             name: user for user in self._users.values() for name in user.certificates
         }
-
-    @classmethod
-    def parse(cls, text: str, path: str) -> Self:
-        """Make them of the text of a file, which may hold grants besides.
-
-        Raises:
-            SecurityFileError: anything is wrong, on which line.
-        """
-        return cls(users_in(TomlDocument(text, path)))
-
-    def __len__(self) -> int:
-        return len(self._users)
 
     def names(self) -> list[str]:
         """Return the names of all."""

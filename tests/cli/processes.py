@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 import select
 import signal
 import subprocess
@@ -119,4 +120,5 @@ class Server(Background):
         except AssertionError:
             self.__exit__()
             raise
-        self.port = int(self.ready_line.rpartition(":")[2])
+        ports = [int(port) for port in re.findall(r":(\d+)\b", self.ready_line)]
+        self.port, self.tls_port = ports[0], ports[-1]

@@ -97,6 +97,16 @@ def test_nothing_is_replaced_nor_added_where_one_is_there(folder):
     assert contents(folder) == before
 
 
+def test_a_certificate_is_renewed_by_the_same_authority(folder):
+    make(folder, "--host", "localhost", "--client", "alice")
+    before = contents(folder)
+    assert make(folder, "--host", "localhost", "--renew").returncode == 0
+    changed = {name for name, content in contents(folder).items() if content != before.get(name)}
+    assert changed == {"server.key", "server.pem"}
+    assert handshake(folder, "localhost")
+    assert stat.S_IMODE((folder / "server.key").stat().st_mode) == 0o600
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

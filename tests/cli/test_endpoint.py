@@ -1,19 +1,55 @@
-"""Which server a command asks: its options, the environment, and what each of them outdoes."""
+"""Which server a command asks, and how it gets in: what is typed, told and saved."""
+
+import os
+import stat
 
 import pytest
 
-from poe.cli.endpoint import Endpoint, variables
+from poe.cli import secret
+from poe.cli.endpoint_options import endpoint_of, variables
+from poe.cli.saved_login import SavedLogins
 from poe.config import CLIENT_VARIABLES, Config, option_types
-from poe.errors import OptionError
+from poe.errors import ConfigError, OptionError
+from poe.security.credentials import Certificate, PasswordFile, Scram, Token, TokenFile
+from poe.security.entry import Entry
+from poe.security.tls import Tls
+from poe.security.token import make_token
 
 
-def place(given, **environment):
-    found = Endpoint.of(given, environment)
-    return found.url, found.host, found.port
+@pytest.fixture
+def logins(tmp_path):
+    return SavedLogins(tmp_path / "configuration")
 
 
-def test_without_a_word_it_is_the_one_of_this_machine():
-    assert place({}) == ("poe://127.0.0.1:5555", "127.0.0.1", 5555)
+@pytest.fixture
+def endpoint(logins):
+    def found(given=None, **environment):
+        return endpoint_of(given or {}, environment, logins)
+
+    return found
+
+
+@pytest.fixture
+def stdin():
+    """Have standard input hold some bytes; what is left of them is returned by the function."""
+    before = os.dup(0)
+
+    def hold(content):
+        end, other = os.pipe()
+        os.write(other, content)
+        os.close(other)
+        os.dup2(end, 0)
+        os.close(end)
+
+    yield hold
+    os.dup2(before, 0)
+    os.close(before)
+
+
+def test_without_a_word_it_is_the_server_of_this_machine(endpoint):
+    found = endpoint()
+    assert (found.url, found.host, found.port) == ("poe://127.0.0.1:5555", "127.0.0.1", 5555)
+    assert found.entry == Entry()
 
 
 @pytest.mark.parametrize(
@@ -23,34 +59,77 @@ def test_without_a_word_it_is_the_one_of_this_machine():
         ({"url": "poe://a:1"}, {"POE_HOST": "there", "POE_URL": "poe://b"}, "poe://a:1"),
         ({}, {"POE_HOST": "there", "POE_PORT": "8", "POE_URL": "poe://b:2"}, "poe://b:2"),
         ({"host": "::1"}, {"POE_PORT": "8"}, "poe://[::1]:8"),
+        ({"url": "poe://a"}, {}, "poe://a:5555"),
+        ({"url": "poes://a"}, {}, "poes://a:5556"),
     ],
 )
-def test_what_is_typed_outdoes_the_environment(given, environment, url):
-    assert place(given, **environment)[0] == url
+def test_what_is_typed_outdoes_the_environment(endpoint, given, environment, url):
+    assert endpoint(given, **environment).url == url
 
 
-def test_of_several_servers_the_first_is_asked():
-    assert place({"url": "poe://a:1,b:2"}) == ("poe://a:1,b:2", "a", 1)
+def test_of_several_servers_the_first_is_asked(endpoint):
+    found = endpoint({"url": "poe://a:1,b:2"})
+    assert (found.url, found.host, found.port) == ("poe://a:1,b:2", "a", 1)
+
+
+SAFE = {"url": "poes://a"}
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "entry"),
+    [
+        ({"ca": "c"}, {}, Entry(Tls(ca="c"))),
+        ({"server_name": "n"}, {"POE_CA": "c"}, Entry(Tls(ca="c", server_name="n"))),
+        ({"token_file": "t"}, {}, Entry(Tls(), TokenFile("t"))),
+        ({"user": "u", "password_file": "p"}, {}, Entry(Tls(), PasswordFile("u", "p"))),
+        ({"user": "u"}, {"POE_PASSWORD_FILE": "p"}, Entry(Tls(), PasswordFile("u", "p"))),
+        ({"token_file": "t"}, {"POE_USER": "u"}, Entry(Tls(), TokenFile("t"))),
+        (
+            {"user": "u", "password_file": "p"},
+            {"POE_TOKEN_FILE": "t"},
+            Entry(Tls(), PasswordFile("u", "p")),
+        ),
+        (
+            {"certificate": "c", "key": "k"},
+            {"POE_KEY": "another"},
+            Entry(Tls(certificate="c", key="k"), Certificate()),
+        ),
+        (
+            {"certificate": "c", "token_file": "t"},
+            {"POE_KEY": "another"},
+            Entry(Tls(certificate="c"), TokenFile("t")),
+        ),
+    ],
+)
+def test_options_say_how_to_get_in(endpoint, given, environment, entry):
+    assert endpoint({**SAFE, **given}, **environment).entry == entry
+
+
+def test_a_plaintext_server_is_shown_no_authorities_of_the_environment(endpoint):
+    assert endpoint({"host": "there"}, POE_CA="c").entry == Entry()
 
 
 @pytest.mark.parametrize(
     ("given", "environment", "told"),
     [
-        (
-            {"url": "poe://a", "port": "7"},
-            {},
-            "option '--port' is '7'; use --url alone, or --host and --port",
-        ),
-        ({"url": "http://a"}, {}, "option '--url' is 'http://a'; use poe"),
-        ({"url": "kafka://a"}, {}, "option '--url' is 'kafka://a'; use poe"),
-        ({}, {"POE_URL": "a"}, "option 'POE_URL' is 'a'; use poe"),
-        ({}, {"POE_URL": ""}, "option 'POE_URL' is ''; use URL, or unset it"),
+        ({"url": "poe://a", "port": "7"}, {}, "option '--port' is '7'; use --url alone, or"),
+        ({"url": "http://a"}, {}, "option '--url (or POE_URL)' is 'http://a'; use poe"),
+        ({"url": "kafka://a"}, {}, "option '--url (or POE_URL)' is 'kafka://a'; use poe"),
+        ({}, {"POE_URL": ""}, "option 'POE_URL' is ''; use URL, or leave it out"),
+        ({"user": ""}, {}, "option '--user' is ''; use NAME, or leave it out"),
         ({"port": "0"}, {}, "option '--port (or POE_PORT)' is '0'; use a whole number, 1 to 65535"),
+        ({"ca": "c"}, {}, "option '--ca' is 'c'; use it with --url poes://…, for TLS"),
+        ({"ca": "c"}, {"POE_URL": "poe://a"}, "option '--ca' is 'c'; use it with --url poes://…"),
+        ({}, {"POE_CA": "c", "POE_URL": "poe://a"}, "option '--ca' is 'c'; use it with"),
+        ({**SAFE, "key": "k"}, {}, "option '--key' is 'k'; use it with --certificate"),
+        ({"password_file": "p"}, {}, "option '--password-file' is 'p'; use it with --user"),
+        ({"token_file": "t", "user": "u"}, {}, "option '--user' is 'u'; use a token, or a user"),
+        ({}, {"POE_TOKEN_FILE": "t", "POE_USER": "u"}, "use a token, or a user"),
     ],
 )
-def test_what_names_no_server_is_refused_with_its_name(given, environment, told):
+def test_what_contradicts_itself_is_refused_with_its_name(endpoint, given, environment, told):
     with pytest.raises(OptionError) as refused:
-        place(given, **environment)
+        endpoint(given, **environment)
     assert told in str(refused.value)
 
 
@@ -59,3 +138,124 @@ def test_no_node_takes_the_variable_of_a_client_for_an_option():
     assert set(variables()) <= CLIENT_VARIABLES | options
     assert not CLIENT_VARIABLES & options
     Config.load({}, dict.fromkeys(CLIENT_VARIABLES, "x"), "/dev/null")
+
+
+# --- Secrets -------------------------------------------------------------------------------------
+
+
+def test_a_password_may_be_piped_in_and_what_follows_is_left(endpoint, stdin):
+    stdin(b"pencil\r\nmessage\n")
+    found = endpoint({"user": "u", "password_file": "-"}).entry.credentials
+    assert found == Scram("u", "pencil")
+    assert "pencil" not in repr(found)
+    assert os.read(0, 100) == b"message\n"
+
+
+def test_a_token_may_be_piped_in(endpoint, stdin):
+    token, _ = make_token("one")
+    stdin(token.encode())
+    assert endpoint({"token_file": "-"}).entry.credentials == Token(token)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\xff\xfe\n"])
+def test_nothing_piped_in_is_no_secret(endpoint, stdin, content):
+    stdin(content)
+    with pytest.raises(OptionError, match="first line of standard input"):
+        endpoint({"user": "u", "password_file": "-"})
+
+
+def test_a_password_is_asked_for_on_the_terminal_and_not_shown(endpoint, monkeypatch):
+    asked = []
+
+    def answer(question):
+        asked.append(question)
+        return "pencil"
+
+    monkeypatch.setattr(secret, "has_terminal", lambda: True)
+    monkeypatch.setattr("getpass.getpass", answer)
+    assert endpoint({"user": "u"}).entry.credentials == Scram("u", "pencil")
+    assert asked == ["password of u at poe://127.0.0.1:5555: "]
+
+
+def test_without_a_terminal_nobody_is_asked(endpoint, monkeypatch):
+    monkeypatch.setattr(secret, "has_terminal", lambda: False)
+    with pytest.raises(ConfigError, match="use --password-file"):
+        endpoint({"user": "u"})
+
+
+@pytest.mark.parametrize("given", [{"user": "u"}, {"user": "u", "password_file": "-"}])
+def test_a_key_for_completion_asks_nobody(logins, given):
+    with pytest.raises(ConfigError, match="nobody can be asked"):
+        endpoint_of(given, {}, logins, may_ask=False)
+
+
+# --- Saved logins --------------------------------------------------------------------------------
+
+THERE = {"url": "poes://there:5556", "user": "alice"}
+THERE_FILES = {"ca": b"the authority", "password_file": b"pencil\n"}
+
+
+def entry_there(logins):
+    kept = logins.find(THERE["url"])
+    return Entry(Tls(ca=kept["ca"]), PasswordFile("alice", kept["password_file"]))
+
+
+def test_a_login_holds_where_nobody_says_another_server(endpoint, logins):
+    logins.save(THERE, THERE_FILES)
+    assert endpoint().url == "poes://there:5556"
+    assert endpoint().entry == entry_there(logins)
+    assert endpoint({"url": "poes://there"}).entry == entry_there(logins)
+    assert endpoint(POE_URL="poes://there:5556").entry == entry_there(logins)
+
+
+def test_a_login_is_none_for_another_server(endpoint, logins):
+    logins.save(THERE, THERE_FILES)
+    assert endpoint({"url": "poes://there:5557"}).entry == Entry(Tls())
+    assert endpoint({"url": "poe://there:5556"}).entry == Entry()
+    assert endpoint({"port": "5556"}).entry == Entry()
+    assert endpoint(POE_HOST="there").entry == Entry()
+
+
+def test_a_credential_that_is_typed_goes_with_the_place_of_the_login(endpoint, logins):
+    logins.save(THERE, THERE_FILES)
+    found = endpoint({"token_file": "t"})
+    assert found.url == "poes://there:5556"
+    assert found.entry == Entry(Tls(ca=logins.find(None)["ca"]), TokenFile("t"))
+
+
+def test_the_password_of_one_user_is_not_tried_for_another(endpoint, logins, stdin):
+    logins.save(THERE, THERE_FILES)
+    with pytest.raises(ConfigError, match="nobody can be asked"):
+        endpoint_of({"user": "bob"}, {}, logins, may_ask=False)
+
+
+def test_the_last_login_is_the_current_one_and_each_url_keeps_its_own(logins):
+    logins.save(THERE, THERE_FILES)
+    logins.save({"url": "poes://b:1"}, {"token_file": b"x"})
+    assert logins.find(None)["url"] == "poes://b:1"
+    assert logins.find(THERE["url"])["user"] == "alice"
+    logins.save({"url": "poes://there:5556"}, {})
+    assert logins.find(None) == {"url": "poes://there:5556"}, "nothing of the one before"
+
+
+def test_a_login_is_for_its_owner_alone(logins, tmp_path):
+    logins.save(THERE, THERE_FILES)
+    for path in (tmp_path / "configuration" / "logins").rglob("*"):
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_who_logs_out_is_forgotten(endpoint, logins, tmp_path):
+    logins.save(THERE, THERE_FILES)
+    assert logins.remove(None)
+    assert not logins.remove(None)
+    assert endpoint().entry == Entry()
+    assert not [each for each in tmp_path.rglob("*") if each.is_file()]
+
+
+def test_a_login_that_was_damaged_is_told_with_its_folder(endpoint, logins, tmp_path):
+    logins.save(THERE, THERE_FILES)
+    [path] = tmp_path.rglob("login.toml")
+    path.write_bytes(b"= nonsense")
+    with pytest.raises(ConfigError, match="holds no login that can be used"):
+        endpoint()

@@ -225,7 +225,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path):
 
 def test_a_huge_file_is_refused_before_it_is_read_whole(read, monkeypatch):
     monkeypatch.setattr(security, "FILE_BYTES_MAX", len(WHOLE.encode()))
-    assert len(read(WHOLE).users) == 3
+    assert len(read(WHOLE).users.names()) == 3
     with pytest.raises(SecurityFileError, match=r"more than \d+ bytes"):
         read(WHOLE + " ")
 

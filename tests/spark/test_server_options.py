@@ -163,6 +163,6 @@ def test_all_files_are_looked_at(tmp_path, certificates):
         check_files(parse_server(options))
     token.write_text(SECRET)
     check_files(parse_server(options))
-    with pytest.raises(SecurityFileError, match=f"{token}: holds no certificates"):
+    with pytest.raises(SecurityFileError, match=f"{token}: it holds no certificate"):
         check_files(parse_server({**options, "caFile": str(token)}))
     check_files(DEFAULT_SERVER)

@@ -248,7 +248,7 @@ def test_files_that_get_into_a_server_are_looked_at_beside_the_pipeline(write, t
         f"line 3: server.tokenFile: is '{tmp_path}/none': cannot be read (No such file"
     )
     assert write(server + 'caFile = "ca.pem"\n' + SOURCE + SINK).startswith(
-        f"line 3: server.caFile: is '{tmp_path}/ca.pem': holds no certificates"
+        f"line 3: server.caFile: is '{tmp_path}/ca.pem': it holds no certificate"
     )
     options = 'options = { url = "poes://h", tokenFile = "token" }\n'
     assert write(SOURCE + options + SINK) == (

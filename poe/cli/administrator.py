@@ -1,0 +1,57 @@
+"""The local administrator: who may read a node's folder gets in without having been set up.
+
+The token is shown to a server of this machine that is run by the owner of the token's file, and to
+no other: any user of the machine may listen on a port that a node has left.
+"""
+
+import ipaddress
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from poe.cli.node_place import TOKEN_FILE, node_folder
+from poe.errors import OptionError
+from poe.protocol.server import Server
+
+_LISTEN = "0A"
+
+
+def administrator_token(server: Server, folder: str | None) -> Path | None:
+    """Return the file of the token for a server; None: it has none that we may use or show it.
+
+    Args:
+        server: on this machine, or it has none.
+        folder: the node's; None: where a node looks for its own.
+    """
+    if not _is_loopback(server.host):
+        return None
+    try:
+        path = node_folder(folder) / TOKEN_FILE
+    except OptionError:  # a file that is for nodes does not keep a client from asking
+        return None
+    if not os.access(path, os.R_OK):
+        return None
+    return path if set(_owners(server.port)) == {path.stat().st_uid} else None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _owners(port: int) -> Iterator[int]:
+    """Yield the user of each socket that listens on a port, on whatever address.
+
+    Layout of a line: number, local address and port in hex, remote ones, state, queues, timer,
+    retransmits, user …
+    """
+    for name in ("tcp", "tcp6"):
+        try:
+            lines = Path("/proc/net", name).read_text("ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for _, local, _, state, _, _, _, user, *_ in map(str.split, lines):
+            if state == _LISTEN and int(local.rpartition(":")[2], 16) == port:
+                yield int(user)

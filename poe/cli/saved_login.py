@@ -1,0 +1,99 @@
+"""The logins that `poe login` has saved for this user, in the folder of his configuration.
+
+Layout, below `~/.config/poe`, all for its owner alone:
+    current               which login holds where nobody says where the server is
+    logins/ID/login.toml  what may be read aloud: url, user, server_name
+    logins/ID/NAME        what options that are paths name: ca, token_file …
+
+ID is made of the url, so that each url has one. A login is written beside its predecessor and then
+takes its place: who is killed meanwhile leaves the one or the other.
+"""
+
+import hashlib
+import os
+import shutil
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from platformdirs import user_config_path
+
+from poe.errors import ConfigError
+
+SAID: Final = ("url", "user", "server_name")
+FILES: Final = ("ca", "certificate", "key", "password_file", "token_file")
+
+
+class SavedLogins:
+    """Options of an endpoint by name, kept by url; a file's option is its path.
+
+    The methods raise `ConfigError` for what somebody else has made of the files.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = user_config_path("poe") if folder is None else folder
+
+    def find(self, url: str | None) -> dict[str, str]:
+        """Return the options saved for a url, None for the current one; empty: there are none."""
+        name = self._current() if url is None else _id(url)
+        folder = self._folder / "logins" / name
+        try:
+            text = (folder / "login.toml").read_text("utf-8") if name else ""
+            said = tomllib.loads(text)
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            msg = f"{folder} holds no login that can be used ({error}); use poe logout"
+            raise ConfigError(msg) from error
+        options = {key: str(said[key]) for key in SAID if key in said}
+        return options | {key: str(folder / key) for key in FILES if (folder / key).exists()}
+
+    def save(self, options: Mapping[str, str], files: Mapping[str, bytes]) -> None:
+        """Keep a login, which is then the current one, in the place of another with its url."""
+        import tomlkit  # noqa: PLC0415 - nothing else here needs it
+
+        name = _id(options["url"])
+        folder, new, old = (self._folder / "logins" / (name + end) for end in ("", ".new", ".old"))
+        for each in (new, old):
+            shutil.rmtree(each, ignore_errors=True)
+        for each in (self._folder, new.parent, new):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write(new / "login.toml", tomlkit.dumps(dict(options)).encode())
+        for key, content in files.items():
+            _write(new / key, content)
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+        current = self._folder / "current.new"
+        current.unlink(missing_ok=True)
+        _write(current, name.encode())
+        current.replace(self._folder / "current")
+
+    def remove(self, url: str | None) -> bool:
+        """Forget a login, None for the current one; return whether there was one."""
+        name = self._current() if url is None else _id(url)
+        if name == self._current():
+            (self._folder / "current").unlink(missing_ok=True)
+        folder = self._folder / "logins" / name
+        is_there = bool(name) and folder.exists()
+        if is_there:
+            shutil.rmtree(folder)
+        return is_there
+
+    def _current(self) -> str:
+        try:
+            return (self._folder / "current").read_text("ascii").strip()
+        except (FileNotFoundError, ValueError):
+            return ""
+
+
+def _id(url: str) -> str:
+    return hashlib.sha256(url.encode()).hexdigest()[:16]
+
+
+def _write(path: Path, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+        os.fsync(file.fileno())
