@@ -1,13 +1,14 @@
 """A connection to servers that may be away for a while: killed, restarted, or overloaded."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from poe.client.async_socket import AsyncSocket, connect_to
 from poe.client.local_server import AnyServer, LocalServer
-from poe.client.patience import Patience
-from poe.errors import CallTimeout, ConnectFailed, ConnectionClosed, PoeError
+from poe.client.patience import NOT_LET_IN, Gate, Patience
+from poe.errors import AuthenticationExpired, CallTimeout, ConnectFailed, ConnectionClosed, PoeError
 
 T = TypeVar("T")
 
@@ -40,6 +41,7 @@ class AsyncRetryingSocket:
         self._request_timeout_s = request_timeout_s
         self._on_lost = on_lost
         self._socket: AsyncSocket | None = None
+        self._gate = Gate()
 
     async def call(self, request: Callable[[AsyncSocket], Awaitable[T]], extra_s: float = 0.0) -> T:
         """Return what a request returns; `extra_s` is how long it lets the server wait.
@@ -74,15 +76,22 @@ class AsyncRetryingSocket:
         try:
             async with asyncio.timeout(limit_s):
                 if self._socket is None:
+                    self._gate.check(time.monotonic())
                     self._socket = await _connect(server)
-                return await request(self._socket)
-        except (TimeoutError, ConnectionClosed, ConnectFailed) as error:
+                found = await request(self._socket)
+            self._gate.open()
+        except NOT_LET_IN as error:
+            await self.close()
+            self._gate.shut(error, time.monotonic())
+            raise
+        except (TimeoutError, ConnectionClosed, ConnectFailed, AuthenticationExpired) as error:
             await self.close()
             self._on_lost()
             self._servers.append(self._servers.pop(0))
             if isinstance(error, TimeoutError):
                 raise CallTimeout(str(server), limit_s) from error
             raise
+        return found
 
 
 async def _connect(server: AnyServer) -> AsyncSocket:

@@ -4,7 +4,13 @@ import logging
 import math
 import random
 
-from poe.errors import PoeError
+from poe.errors import (
+    AuthenticationFailed,
+    AuthenticationRequired,
+    PoeError,
+    SecurityError,
+    TlsFailed,
+)
 from poe.errors.delivery import OUTCOME_UNKNOWN
 
 _log = logging.getLogger(__name__)
@@ -13,6 +19,14 @@ _WAIT_S = 0.1
 _WAIT_MAX_S = 5.0
 _JITTER = 0.2
 """Share of each wait that is random: clients that were cut off together do not come together."""
+
+NOT_LET_IN = (AuthenticationRequired, AuthenticationFailed, TlsFailed)
+"""Refusals of the client, whatever it asks for: the next connection meets the same."""
+
+REFUSED_WAIT_MAX_S = 30.0
+"""The longest wait of who goes on asking after a refusal: somebody may take that back."""
+_REFUSED_WAIT_S = 1.0
+_REFUSED_PAUSE_S = 5.0
 
 
 class Patience:
@@ -46,3 +60,38 @@ class Patience:
         self._wait_s = min(2 * self._wait_s, _WAIT_MAX_S)
         # Waits grow, and the last one would last for much longer than it was allowed.
         return min(jittered_s, max(0.0, self._give_up_s - now_s))
+
+
+class Gate:
+    """Keeps a client that was not let in from connecting again at once: that would be guessing."""
+
+    def __init__(self) -> None:
+        self._refusal: PoeError | None = None
+        self._until_s = 0.0
+        self._wait_s = _REFUSED_WAIT_S
+
+    def check(self, now_s: float) -> None:
+        """Let who wants to connect pass.
+
+        Raises:
+            PoeError: the last refusal, while it is too early.
+        """
+        if self._refusal is not None and now_s < self._until_s:
+            raise self._refusal.with_traceback(None)
+
+    def shut(self, refusal: PoeError, now_s: float) -> None:
+        """Let nobody pass for a while, longer each time."""
+        self._refusal = refusal
+        self._until_s = now_s + self._wait_s
+        self._wait_s = min(2 * self._wait_s, REFUSED_WAIT_MAX_S)
+
+    def open(self) -> None:
+        """Forget what was refused."""
+        if self._refusal is not None:
+            self._refusal, self._wait_s = None, _REFUSED_WAIT_S
+
+
+def pause_after(error: PoeError, usual_s: float) -> float:
+    """Return how long to wait before asking again in the background, where others are told."""
+    is_refusal = isinstance(error, SecurityError) and not error.retriable
+    return _REFUSED_PAUSE_S if is_refusal else usual_s

@@ -123,11 +123,11 @@ class Session:
         except AuthenticationFailed as error:
             self.penalty_s = self._access.failed(self._channel, mechanism, error)
             raise
-        expires_s = step.identity.expires_s
+        left_s = step.identity.left_s(now_s)
         return {
             "data": step.data,
             "principal": step.identity.principal,
-            "expires_s": expires_s,
+            "expires_s": None if left_s == math.inf else left_s,
         }
 
     def _count_step(self) -> None:

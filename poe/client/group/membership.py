@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from poe.client.async_retrying_socket import AsyncRetryingSocket
 from poe.client.async_socket import AsyncSocket
 from poe.client.local_server import AnyServer
+from poe.client.patience import pause_after
 from poe.errors import GroupFenced, PoeError
 
 T = TypeVar("T")
@@ -182,7 +183,7 @@ class Membership:
                     await self._join_anew()
             except PoeError as error:
                 self._work.failed(error)
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(pause_after(error, _PAUSE_S))
 
     async def _beat_once(self) -> None:
         """Be heard of, and wait until it is time again, or there is something to say."""

@@ -24,6 +24,7 @@ from poe.client.group.job import Job
 from poe.client.group.membership import MemberInfo, Membership, Reach
 from poe.client.group.queue_options import QueueOptions
 from poe.client.local_server import LocalServer
+from poe.client.patience import pause_after
 from poe.client.url import servers_of
 from poe.errors import (
     GroupFenced,
@@ -383,7 +384,7 @@ class QueueCore:
                     self._membership.hurry()  # it joins anew
                 else:
                     self.failed(error)
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(pause_after(error, _PAUSE_S))
             if self._waiters:
                 self._asked.set()
 
@@ -439,7 +440,7 @@ class QueueCore:
                 await self._tell()
             except PoeError as error:
                 _log.warning("group %s: %s", self.group, error)
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(pause_after(error, _PAUSE_S))
                 self._ended.set()
 
     async def _tell(self) -> None:

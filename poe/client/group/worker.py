@@ -21,12 +21,14 @@ from poe.client.consumer.loop_thread import LoopThread
 from poe.client.group.async_queue import AsyncQueue
 from poe.client.group.job import Job
 from poe.client.local_server import LocalServer
+from poe.client.patience import NOT_LET_IN
 from poe.errors import (
     ActorDead,
     ConfigError,
     GroupMismatch,
     InvalidGroupName,
     LeaseLost,
+    NotAuthorized,
     PoeError,
     QueueClosed,
     UnknownGroup,
@@ -49,7 +51,14 @@ _INTENSITY: Final = 10
 """Restarts of each slot within `_PERIOD_S`, after which the pool gives up."""
 _PERIOD_S: Final = 3600
 _LOOK_S = 0.2
-_FINAL: Final = (ConfigError, GroupMismatch, InvalidGroupName, UnknownGroup)
+_FINAL: Final = (
+    *NOT_LET_IN,
+    NotAuthorized,
+    ConfigError,
+    GroupMismatch,
+    InvalidGroupName,
+    UnknownGroup,
+)
 """What the group refuses, however often it is asked; also that somebody has deleted it."""
 
 
@@ -155,6 +164,7 @@ class GroupWorker:
             GroupMismatch: the group is of another mode, or of other topics.
             UnknownGroup: somebody has deleted the group.
             InvalidGroupName, OptionError: the server refuses the name or the options of the group.
+            AuthenticationFailed, NotAuthorized, TlsFailed: it does not let the pool in.
         """
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._is_stopped.wait(_LOOK_S):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
 
+from poe.client.patience import REFUSED_WAIT_MAX_S
 from poe.client.producer.accumulator import Accumulator
 from poe.client.producer.batch import Batch, bytes_of
 from poe.client.producer.delivery import UNPLACED, Delivery, Outcome
@@ -21,7 +22,7 @@ from poe.client.producer.send_window import SendWindow, Verdict, in_order
 from poe.client.producer.topic_info import Carrier
 from poe.client.producer.transport import Link, OutgoingBatch
 from poe.client.spool.spooler import Spooler
-from poe.errors import DeliveryTimeout, PoeError, ProducerFenced, RepeatedPut
+from poe.errors import DeliveryTimeout, NotAuthorized, PoeError, ProducerFenced, RepeatedPut
 from poe.errors.delivery import MAYBE_STORED, NEVER_SENT
 
 _PAUSE_S = 0.05
@@ -377,7 +378,9 @@ class PartitionQueue:
                 self._pause_s = 0.0
                 room = self._accumulator.free(batch.living_count, batch.size)
             if window.is_held and not window.in_flight and not window.go_on():
-                self._pause_s = min(max(2 * self._pause_s, _PAUSE_S), _PAUSE_MAX_S)
+                is_refused = isinstance(value, NotAuthorized)
+                limit_s = REFUSED_WAIT_MAX_S if is_refused else _PAUSE_MAX_S
+                self._pause_s = min(max(2 * self._pause_s, _PAUSE_S), limit_s)
                 self._scheduler.call_later(self._pause_s, self._release)
         if verdict is Verdict.DONE:
             self._end(batch, 0 if isinstance(value, RepeatedPut) else value, room)

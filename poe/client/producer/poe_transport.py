@@ -30,6 +30,7 @@ from poe.client.producer.producer_options import ProducerOptions
 from poe.client.producer.shared_tls import SharedTls
 from poe.client.producer.transport import Broker, Done, OutgoingBatch, Partition, TopicMetadata
 from poe.errors import (
+    ConfigError,
     ConnectFailed,
     ConnectionClosed,
     InvalidTopicName,
@@ -38,6 +39,7 @@ from poe.errors import (
     PoeError,
     PropertyMismatch,
     RemoteProtocolError,
+    SecurityError,
 )
 from poe.protocol import (
     FRAME_MAX,
@@ -102,13 +104,14 @@ class PoeTransport:
 
         Raises:
             PropertyMismatch: the options contradict what the topic has.
+            SecurityError, ConfigError: the producer is not let in, or must not know the topic.
         """
         brokers = tuple(Broker(i, each.host, each.port) for i, each in enumerate(self._servers))
         self._asked.add(topic)
         for server in self._servers:
             try:
                 await self._learn(server, [topic])
-            except PropertyMismatch:
+            except (PropertyMismatch, SecurityError, ConfigError):
                 raise
             except PoeError:
                 continue  # a worker's connection will tell of it
@@ -144,6 +147,8 @@ class PoeTransport:
                     await connection.wait(name, 0, 0.0)
             except (InvalidTopicName, LocalProtocolError) as error:
                 return error
+            except SecurityError:
+                raise
             except PoeError:
                 continue  # a worker's connection will tell of it
             break

@@ -367,6 +367,7 @@ class ProducerCore:
         """Return a topic once it has a worker, or raise as `Producer.prepare`."""
         deadline_s = deadline_of(timeout_s)
         topic = self.topic(name)
+        topic.check_taken()
         if not (yield Wait(topic.up, deadline_s)):
             raise topic.unreachable()
         topic.check_taken()

@@ -20,7 +20,7 @@ from enum import Enum
 from typing import TypeGuard
 
 from poe.client.producer.batch import Batch
-from poe.errors import PoeError, ProducerFenced, RepeatedPut, SequenceGap
+from poe.errors import NotAuthorized, PoeError, ProducerFenced, RepeatedPut, SequenceGap
 from poe.errors.delivery import OUTCOME_UNKNOWN
 from poe.protocol import PutId
 
@@ -47,6 +47,8 @@ class SendWindow:
     def __init__(self, limit: int, *, is_numbered: bool) -> None:
         self.in_flight: list[Batch] = []
         self.again: list[Batch] = []
+        self.has_stored = False
+        """Whether anything was stored: a right that is missing now was there, and may be back."""
         self.is_held = False
         """Whether something was refused: nothing is sent until it is decided how to go on."""
         self.producer = uuid.uuid4().bytes if is_numbered else None
@@ -84,10 +86,12 @@ class SendWindow:
             return Verdict.STALE
         self.in_flight.remove(batch)
         if isinstance(value, int | RepeatedPut):
+            self.has_stored = True
             return Verdict.DONE
         is_gap = isinstance(value, SequenceGap)
         is_unknown = isinstance(value, OUTCOME_UNKNOWN)
-        if not (value.retriable or is_gap or is_unknown or self._is_shut_out(batch, value)):
+        is_passing = value.retriable or is_gap or is_unknown
+        if not (is_passing or self._is_shut_out(batch, value) or self._may_be_back(batch, value)):
             return Verdict.DONE
         batch.error = value
         # What would have been stored before is no gap now.
@@ -159,6 +163,11 @@ class SendWindow:
     def _is_old(self, put_id: PutId | None) -> TypeGuard[PutId]:
         """Return whether it is the number of an epoch that is over, or of an earlier producer."""
         return put_id is not None and put_id[:2] != (self.producer, self.epoch)
+
+    def _may_be_back(self, batch: Batch, error: PoeError) -> bool:
+        """Return whether a right was taken away, or is missing for what has long been accepted."""
+        was_there = self.has_stored or batch.address is not None
+        return was_there and isinstance(error, NotAuthorized)
 
     def _is_shut_out(self, batch: Batch, error: PoeError) -> bool:
         """Return whether one in front, or an earlier attempt, got its own epoch after a gap."""

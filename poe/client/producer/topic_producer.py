@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from poe.actors import ActorRef, AsyncWork, Down, GenServer, Monitor, Reason, Timer
 from poe.actors.server_cell import cell_of_actor
+from poe.client.patience import REFUSED_WAIT_MAX_S
 from poe.client.producer.callbacks import Event
 from poe.client.producer.instrumentation import Instrumentation
 from poe.client.producer.partition_queue import PartitionQueue
@@ -20,7 +21,7 @@ from poe.client.producer.topic_queues import TopicQueues
 from poe.client.producer.transport import Transport
 from poe.client.producer.worker import Connected, Worker
 from poe.client.producer.worker_record import WorkerRecord
-from poe.errors import ConnectionClosed, PoeError
+from poe.errors import ConnectionClosed, PoeError, SecurityError
 from poe.errors.short_text import short_repr
 from poe.supervision import (
     ChildKind,
@@ -342,11 +343,15 @@ class TopicProducer(GenServer):
         if not self._is_retrying:
             self._is_retrying = True
             options = self._producer_options
-            delay_s = 0.0
+            limit_s, delay_s = options.reconnect_max_s, 0.0
+            if isinstance(error, SecurityError) and not error.retriable:
+                limit_s = max(limit_s, REFUSED_WAIT_MAX_S)
+                delay_s = 1.0
             if self._failures:
-                delay_s = options.reconnect_min_s * 2.0 ** min(self._failures - 1, 30)
+                least_s = max(options.reconnect_min_s, delay_s)
+                delay_s = least_s * 2.0 ** min(self._failures - 1, 30)
             self._failures += 1
-            self.send_after(min(delay_s, options.reconnect_max_s), _RETRY)
+            self.send_after(min(delay_s, limit_s), _RETRY)
 
     # ---- what is due --------------------------------------------------------------------------
 

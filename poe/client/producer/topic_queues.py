@@ -33,7 +33,7 @@ from poe.client.producer.topic_info import Carrier, TopicInfo, TopicState, Undel
 from poe.client.producer.transport import OutgoingBatch, TopicMetadata
 from poe.client.producer.worker_record import WorkerRecord
 from poe.client.spool.spooler import Part, Spooler
-from poe.errors import BrokerDown, Dropped, PoeError
+from poe.errors import BrokerDown, Dropped, PoeError, SecurityError
 
 _PARTS_MAX = 10_000
 """More than the partitions of a call."""
@@ -123,6 +123,7 @@ class TopicQueues:
         if not self._are_known:
             with self._placing:
                 if not self._are_known:
+                    self._check_let_in()
                     return self._add_to(self._unplaced, messages, is_due=is_due)
         if not is_keyed(messages):
             partition = self._partitioner.pick(None, self._numbers, len(messages))
@@ -235,7 +236,7 @@ class TopicQueues:
             if queues is None:
                 return None
             return [Part(queues[0], batch or Batch(queues[0], now_s), spooled)]
-        if self._refusal is None and not self._queues:
+        if not self._queues and (self._refusal is None or self._is_kept_out):
             return None
         batch = batch or Batch(self._unplaced, now_s)
         split = self._split_batch(messages)
@@ -318,7 +319,9 @@ class TopicQueues:
         with self._placing:
             for batch in self._unplaced.unsettled():
                 self._unplaced.give_up(batch, error)
-        self._refusal = error
+            self._refusal = error
+        if self._is_kept_out and self.up.value is None:
+            self.up.settle(value=False)
         if self._spooler is not None:
             self._spooler.fill()
 
@@ -413,9 +416,26 @@ class TopicQueues:
 
         Raises:
             InvalidTopicName, LocalProtocolError: it cannot have such a topic.
+            SecurityError: it has never let this producer in.
         """
+        self._check_let_in()
         if self.metadata is not None and self.metadata.refusal is not None:
             raise self.metadata.refusal.with_traceback(None)
+
+    @property
+    def _is_kept_out(self) -> bool:
+        """Whether the server would tell the partitions, but not to this producer."""
+        return isinstance(self._refusal, SecurityError)
+
+    def _check_let_in(self) -> None:
+        """Refuse to go on from where the producer was never let in.
+
+        Raises:
+            SecurityError: it was not.
+        """
+        refusal = self._refusal
+        if isinstance(refusal, SecurityError):
+            raise refusal.with_traceback(None)
 
     def unreachable(self) -> PoeError:
         """Return the error for who has waited for a broker in vain."""

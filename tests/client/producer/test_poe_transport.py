@@ -12,6 +12,7 @@ from poe.client.producer.producer_options import ProducerOptions
 from poe.client.producer.transport import Broker, OutgoingBatch, Partition, transport_of
 from poe.errors import ConnectFailed, ConnectionClosed, LocalProtocolError, OptionError
 from poe.protocol import PutId
+from poe.security import Tls
 from tests.client.producer.test_producer import free_port
 from tests.protocol.scripted_server import Peer, ScriptedServer, pointer_body
 
@@ -20,9 +21,24 @@ PUT_ID = PutId(b"p" * 16, 1, 2)
 HEAD = b"p" * 16 + pack(">II", 1, 2)
 
 
+TLS: dict[str, Tls] = {}
+"""As an option, while that is what clients and servers speak."""
+
+
+@pytest.fixture(autouse=True, params=["plain", "tls"])
+def over(request, monkeypatch):
+    """What is between client and server."""
+    if request.param == "tls":
+        certificates = request.getfixturevalue("certificates")
+        monkeypatch.setitem(TLS, "tls", Tls(certificates.file("ca.pem")))
+        monkeypatch.setattr(ScriptedServer, "tls", certificates.server_context())
+    return request.param
+
+
 def transport(*ports, **options):
-    url = "poe://" + ",".join(f"127.0.0.1:{port}" for port in ports)
-    made = transport_of(url, ProducerOptions.load(options))
+    scheme = "poes" if TLS else "poe"
+    url = f"{scheme}://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+    made = transport_of(url, ProducerOptions.load({**TLS, **options}))
     assert isinstance(made, PoeTransport)
     return made
 
