@@ -84,10 +84,10 @@ class Certificates:
         files = {"tls_certificate": self.file("server.pem"), "tls_key": self.file("server.key")}
         return {"tls_port": 0, **files}
 
-    def client_context(self, name: str | None = None) -> ssl.SSLContext:
+    def client_context(self, name: str | None = None, protocol: str = ALPN) -> ssl.SSLContext:
         """Return the context of a client that trusts the authority; `name` is its certificate."""
         context = ssl.create_default_context(cafile=str(self.file("ca.pem")))
-        context.set_alpn_protocols([ALPN])
+        context.set_alpn_protocols([protocol])
         if name is not None:
             context.load_cert_chain(self.file(f"{name}.pem"), self.file(f"{name}.key"))
         return context

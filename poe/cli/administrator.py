@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from poe.cli.node_place import TOKEN_FILE, node_folder
-from poe.errors import OptionError
+from poe.errors import AuthenticationRequired, OptionError, PoeError
+from poe.protocol.client import open_socket
 from poe.protocol.server import Server
 
 _LISTEN = "0A"
+_TIMEOUT_S = 5.0
 
 
 def administrator_token(server: Server, folder: str | None) -> Path | None:
@@ -32,6 +34,18 @@ def administrator_token(server: Server, folder: str | None) -> Path | None:
     if not os.access(path, os.R_OK):
         return None
     return path if set(_owners(server.port)) == {path.stat().st_uid} else None
+
+
+def asks_who(server: Server) -> bool:
+    """Return whether a server asks who is there; one that does not would take no token."""
+    try:
+        with open_socket(server, _TIMEOUT_S) as connection:
+            connection.control("health")
+    except AuthenticationRequired:
+        return True
+    except PoeError:  # what is wrong is told when it is really asked
+        return False
+    return False
 
 
 def _is_loopback(host: str) -> bool:

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
-from poe.cli.administrator import administrator_token
+from poe.cli.administrator import administrator_token, asks_who
 from poe.cli.argument import flag_of, number
 from poe.cli.endpoint import Endpoint
 from poe.cli.parameters import option, with_parameters
 from poe.cli.saved_login import SavedLogins
-from poe.cli.secret import STDIN, ask_password, piped_secret
+from poe.cli.secret import STDIN, ask_password, piped_secret, warn_of_readers
 from poe.errors import ConfigError, OptionError, PoeError
 from poe.protocol.server import Server
 from poe.security.credentials import Certificate, Credentials, PasswordFile, Scram, Token, TokenFile
@@ -251,10 +251,21 @@ def _entry(values: Mapping[str, str], place: Place, *, may_ask: bool) -> Entry:
         tls = Tls(**{name: values[name] for name in _TLS if name in values})
         if tls.key is not None and tls.certificate is None:
             raise OptionError("--key", tls.key, "it with --certificate")
-    return Entry(tls, _credentials(values, place, may_ask=may_ask))
+    found = _credentials(values, place, may_ask=may_ask)
+    if found is None:
+        token = administrator_token(place.server, values.get("dir"))
+        if token is not None and asks_who(replace(place.server, entry=Entry(tls))):
+            found = TokenFile(token)
+    return Entry(tls, found)
 
 
 def _credentials(values: Mapping[str, str], place: Place, *, may_ask: bool) -> Credentials | None:
+    """Return what a command proves itself with, if anything is named.
+
+    Raises:
+        OptionError: something is missing.
+        ConfigError: nobody can be asked.
+    """
     if not may_ask and (STDIN in values.values() or {"user"} == values.keys() & _SAYS_WHO):
         msg = "nobody can be asked for the password now"
         raise ConfigError(msg)
@@ -263,10 +274,12 @@ def _credentials(values: Mapping[str, str], place: Place, *, may_ask: bool) -> C
         case {"token_file": "-"}:
             found = Token(piped_secret("--token-file"))
         case {"token_file": path}:
+            warn_of_readers(path)
             found = TokenFile(path)
         case {"user": user, "password_file": "-"}:
             found = Scram(user, piped_secret("--password-file"))
         case {"user": user, "password_file": path}:
+            warn_of_readers(path)
             found = PasswordFile(user, path)
         case {"user": user}:
             question = f"password of {user} at {place.text}"
@@ -275,7 +288,4 @@ def _credentials(values: Mapping[str, str], place: Place, *, may_ask: bool) -> C
             raise OptionError("--password-file", path, "it with --user")
         case {"certificate": _} if place.scheme == "poes":
             found = Certificate()
-        case _:
-            token = administrator_token(place.server, values.get("dir"))
-            found = None if token is None else TokenFile(token)
     return found

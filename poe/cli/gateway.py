@@ -11,6 +11,7 @@ from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
@@ -85,7 +86,7 @@ def gateway_command() -> Callable[..., ExitCode]:
     made = (
         _parameter(each.name, kinds[each.name], texts.get(each.name, ""), each.default)
         for each in fields(GatewayOptions)
-        if kinds[each.name] in {int, float, str, bool, tuple[str, ...]}
+        if kinds[each.name] in {int, float, str, bool, tuple[str, ...], Path | None}
         or get_origin(kinds[each.name]) is Literal
     )
     return with_parameters(gateway, "options", made)
@@ -98,6 +99,9 @@ def _parameter(name: str, kind: type, help_text: str, default: object) -> Parame
     elif get_origin(kind) is Literal:
         made = typer.Option(flag, help=help_text, metavar="|".join(get_args(kind)))
         kind = str
+    elif kind == Path | None:
+        made = typer.Option(flag, help=help_text, metavar="FILE")
+        kind = Path
     elif kind == tuple[str, ...]:
         made = typer.Option(flag, help=f"{help_text}  [may be repeated]", metavar="TEXT,...")
         kind = list[str]

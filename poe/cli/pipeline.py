@@ -82,6 +82,7 @@ def run(  # noqa: PLR0913 - the options of a command
         # Late, since no other command needs Spark, and it takes a second to load.
         from poe.spark.pipeline import load_pipeline  # noqa: PLC0415
         from poe.spark.pipeline.runner import RunOptions, run_pipeline  # noqa: PLC0415
+        from poe.spark.server_options import options_of  # noqa: PLC0415
     except ModuleNotFoundError as error:
         msg = f"{error.name} is not installed; use: pip install '.[spark]' in a checkout"
         raise ConfigError(msg) from error
@@ -102,7 +103,7 @@ def run(  # noqa: PLR0913 - the options of a command
             pipeline,
             RunOptions(
                 master=master,
-                server={"host": endpoint.host, "port": str(endpoint.port)},
+                server=options_of(endpoint.server),
                 available_now=available_now,
                 config=config,
                 on_look=on_look,

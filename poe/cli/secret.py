@@ -2,13 +2,18 @@
 
 import getpass
 import os
+import stat
+from contextlib import suppress
+from pathlib import Path
 
+from poe.cli.output import write_error
 from poe.errors import ConfigError, OptionError
 
 STDIN = "-"
 """Written in the place of a path."""
 
 _BYTES_MAX = 64 << 10
+_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
 def ask_password(question: str, instead: str) -> str:
@@ -51,6 +56,13 @@ def new_password(question: str, instead: str) -> str:
         msg = "the two passwords differ, and nothing was done"
         raise ConfigError(msg)
     return password
+
+
+def warn_of_readers(path: str) -> None:
+    """Tell that others can read a file of a secret, and say what to do."""
+    with suppress(OSError):
+        if stat.S_IMODE(Path(path).stat().st_mode) & _OTHERS:
+            write_error(f"others than its owner may read {path}; use chmod 600 {path}")
 
 
 def piped_secret(flag: str) -> str:

@@ -59,6 +59,9 @@ class ServerTls:
 
     minimum: Literal["1.2", "1.3"] = "1.3"
 
+    protocol: str = ALPN
+    """What is spoken inside, as ALPN names it."""
+
     is_certificate_needed: bool = True
     """With `client_ca`: whether a client without a certificate is refused by TLS itself."""
 
@@ -80,7 +83,7 @@ class ServerTls:
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_NO_TICKET
         # It saves 4 to 10 % of a connection, and would let in who has been revoked since.
         context.num_tickets = 0
-        context.set_alpn_protocols([ALPN])
+        context.set_alpn_protocols([self.protocol])
         load_certificate(context, self.certificate, self.key)
         key = self.key or self.certificate
         if key.stat().st_mode & stat.S_IROTH:
@@ -96,7 +99,7 @@ class ServerTls:
         # The certificate itself is trusted, whoever has signed it.
         trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         trusting.load_verify_locations(self.certificate)
-        trusting.set_alpn_protocols([ALPN])
+        trusting.set_alpn_protocols([self.protocol])
         to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = trusting.wrap_bio(to_client, to_server)
         server = context.wrap_bio(to_server, to_client, server_side=True)

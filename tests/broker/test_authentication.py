@@ -377,7 +377,7 @@ def _gets_in(node):
 
 def test_a_node_without_users_says_so(node):
     with connect(node) as client:
-        for op in ("auth", "reload", "authorize", "security"):
+        for op in ("auth", "authorize", "security"):
             with pytest.raises(SecurityError, match="has no users"):
                 client.control(op)
 

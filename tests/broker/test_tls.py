@@ -395,7 +395,7 @@ def test_a_new_context_takes_the_place_of_the_old_one_which_is_left_alone(tmp_pa
     own.issue("server", "localhost", "127.0.0.1")
     newer = holder.build()
     assert holder.now is older
-    assert holder.swap(newer) is older
+    assert holder.swap(newer) == []
     assert holder.now is newer
     own.file("server.key").write_text("broken")
     with pytest.raises(SecurityFileError):

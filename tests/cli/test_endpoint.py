@@ -189,6 +189,20 @@ def test_a_key_for_completion_asks_nobody(logins, given):
         endpoint_of(given, {}, logins, may_ask=False)
 
 
+@pytest.mark.parametrize("name", ["token_file", "password_file"])
+def test_a_secret_that_others_can_read_is_told(endpoint, tmp_path, capsys, name):
+    path = tmp_path / "secret"
+    path.write_text("secret")
+    who = {} if name == "token_file" else {"user": "u"}
+    path.chmod(0o600)
+    endpoint({name: str(path), **who})
+    assert capsys.readouterr().err == ""
+    path.chmod(0o640)
+    endpoint({name: str(path), **who})
+    told = capsys.readouterr().err
+    assert told == f"poe: others than its owner may read {path}; use chmod 600 {path}\n"
+
+
 # --- Saved logins --------------------------------------------------------------------------------
 
 THERE = {"url": "poes://there:5556", "user": "alice"}

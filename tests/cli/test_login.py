@@ -101,7 +101,7 @@ def test_what_is_not_granted_is_refused(place, node, home, as_alice):
     [
         ([], "of an authority that is not known here"),
         (["--ca", "ca.pem", "--server-name", "poe.example.com"], "for other names"),
-        (["--ca", "alice.password"], "holds no certificates"),
+        (["--ca", "alice.password"], "holds no certificate"),
         (["--ca", "nowhere.pem"], "cannot be read"),
     ],
 )
@@ -161,6 +161,12 @@ def test_who_owns_the_folder_is_the_administrator(place, node, home):
         assert poe("tree", "--port", node.port, *options, **home, **how).returncode == 0
         run = poe("reload", "--port", node.port, *options, **home, **how)
         assert run.returncode == 0, run.stderr
+
+
+def test_a_server_without_users_is_not_shown_the_token_of_another(node, place, server, home):
+    there = ("--port", server.port, "--dir", place / "data")
+    assert poe("put", "t", "x", *there, **home).returncode == 0
+    assert poe("reload", *there, **home).returncode == ExitCode.FAILURE
 
 
 def test_a_user_of_the_server_is_not_the_administrator_by_that(place, node, home, as_alice):

@@ -1,5 +1,8 @@
 """`poe user`: who gets in, as one who administers a server adds, changes and removes it."""
 
+import contextlib
+import os
+import pty
 import stat
 import subprocess
 import sys
@@ -12,7 +15,7 @@ from poe.cli import secret
 from poe.security.scram import ITERATIONS, ITERATIONS_OF_PEOPLE, ScramKeys
 from poe.security.security import read_security
 from poe.security.token import split_token
-from tests.cli.processes import complaint, poe, poe_here
+from tests.cli.processes import DEADLINE_S, complaint, poe, poe_here
 from tests.python_process import environment
 
 
@@ -332,6 +335,52 @@ def test_the_list_tells_how_each_gets_in_and_no_secret(user, path):
         b"alice\tpassword\nbob\ttoken x until 2999-01-01, URI:b\ncarol\tcannot get in\n"
     )
     assert token.strip() not in told
+
+
+@pytest.mark.slow
+def test_a_password_is_typed_at_a_terminal_that_does_not_show_it(path):
+    """Whatever standard input is: messages may be piped in beside it."""
+    controlling, terminal = pty.openpty()
+    own = "import fcntl, os, sys, termios; fcntl.ioctl(2, termios.TIOCSCTTY, 0); "
+    own += "os.execv(sys.executable, [sys.executable, '-m', 'poe', *sys.argv[1:]])"
+    command = [sys.executable, "-c", own, "user", "add", "alice", "--password", "--users", path]
+    shown = b""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        env=environment(),
+    ) as process:
+        os.close(terminal)
+        for question in (b"new password of alice: ", b"once more: "):
+            while not shown.endswith(question):
+                shown += os.read(controlling, 1000)
+            os.write(controlling, b"pencil\n")
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while part := os.read(controlling, 1000):
+                shown += part
+        assert process.wait(DEADLINE_S) == 0
+    os.close(controlling)
+    assert b"pencil" not in shown
+    assert opens(found(path).scram[0], "pencil")
+
+
+@pytest.mark.slow
+def test_without_a_terminal_nobody_is_asked(path):
+    command = [sys.executable, "-m", "poe", "user", "add", "alice", "--password", "--users", path]
+    run = subprocess.run(
+        command,
+        input=b"pencil\npencil\n",
+        capture_output=True,
+        check=False,
+        env=environment(),
+        start_new_session=True,  # the one of whoever runs the tests is left
+    )
+    assert run.returncode == 2
+    assert "there is no terminal to ask for a password on; use --password-file" in complaint(run)
+    assert not path.exists()
 
 
 @pytest.mark.slow

@@ -125,7 +125,10 @@ class Authentication:
     def _finish(self, scram: ScramServer, mechanism: str, data: bytes) -> Answer:
         told, user = scram.final(data)
         assert scram.proved is not None
-        return Answer(told, Identity(user, mechanism, Password(scram.proved)))
+        identity = Identity(user, mechanism, Password(scram.proved))
+        if identity.renewed(self._known.users) is None:
+            refuse("the password was changed since the first step")
+        return Answer(told, identity)
 
     def _bearer(self, data: bytes, now_s: float) -> Identity:
         if not (self._channel.is_encrypted or self._channel.is_local):

@@ -128,7 +128,6 @@ class Gateway:
     async def close(self) -> None:
         """Flush the producer within its `close_timeout_s`, and tell what was not delivered."""
         self._to.produce.close()
-        await self._inquiry.close()
         self.undelivered = await self._running_producer().close()
         for each in self.undelivered:
             _log.error(
@@ -186,6 +185,7 @@ class Gateway:
         self._to.health.is_stopping = True
         self._to.groups.stop()
         await self._to.read.stop()
+        await self._inquiry.close()
 
     def _running_producer(self) -> AsyncProducer:
         assert self._producer is not None, "async with the gateway first"

@@ -21,6 +21,8 @@ HEAD_MAX = 64 << 10
 
 _REQUEST_BYTES_PER_BODY = 8
 """Bytes on the wire for each byte of a body: it is 6 in chunks of one byte."""
+_GOODBYE_S = 1.0
+_SLICE_BYTES = 64 << 10
 _AUTHORITY = re.compile(rb"[^:/?#]+://([^/?#]*)")
 _REST_BYTES = 16 << 20
 """A body that was refused may go on for so long, so that its client gets to read why."""
@@ -59,6 +61,29 @@ class _Parser(HttpRequestParser):
                 return
 
 
+class _Slices:
+    """A transport by TLS, which is given large writes in parts.
+
+    Given one at once, uvloop hands all of it to the transport below, and says that it has none: a
+    client that takes nothing would then pass for one that has taken all.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a transport has
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send all of it, some time."""
+        if len(data) <= _SLICE_BYTES:
+            self._transport.write(data)
+            return
+        whole = memoryview(data)
+        for begin in range(0, len(data), _SLICE_BYTES):
+            self._transport.write(whole[begin : begin + _SLICE_BYTES])
+
+
 class LimitedConnection(HttpToolsProtocol):
     """A connection that ends where its client passes a limit.
 
@@ -81,7 +106,8 @@ class LimitedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Take a client, unless there are enough."""
-        super().connection_made(transport)
+        by_tls = transport.get_extra_info("sslcontext") is not None
+        super().connection_made(_Slices(transport) if by_tls else transport)  # type: ignore[arg-type]  # as good as one
         if len(self.connections) > self.options.connections_max:
             retry = f"retry-after: {self.options.retry_after_s}\r\n".encode()
             self._end(b"503 Service Unavailable", retry)
@@ -178,6 +204,14 @@ class LimitedConnection(HttpToolsProtocol):
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
+
+    def shutdown(self) -> None:
+        """Let a client go when the gateway stops; one that asks nothing is not waited for."""
+        super().shutdown()
+        is_idle = self.transport.is_closing() and not self.transport.get_write_buffer_size()
+        if is_idle and self.scheme == "https":
+            # By TLS it would have to say that it has seen the end, and most do not look for it.
+            self.loop.call_later(_GOODBYE_S, self.transport.abort)
 
     def _watch(self) -> None:
         """Have the timer run when it is to run."""

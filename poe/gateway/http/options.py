@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from poe.broker.access.listen_address import ListenAddress
@@ -11,6 +12,7 @@ from poe.errors import OptionError
 from poe.gateway.http.edit import Edit
 from poe.gateway.http.guard import allowed_host, allowed_origin
 from poe.option import Range, check_options
+from poe.security.server_tls import ServerTls
 
 DOWN_WAIT_S = 0.25
 """How long a request waits for a broker that lately could not be reached."""
@@ -35,7 +37,7 @@ class GatewayOptions:
     """poe://HOST:PORT or kafka://HOST:PORT,HOST:PORT…"""
 
     host: str = "127.0.0.1"
-    """Address to listen on; others than loopback need `insecure`, for nothing is encrypted."""
+    """Address to listen on; others than loopback need TLS and `authentication`, or `insecure`."""
 
     port: Annotated[int, Range(0, 65535)] = 8000
     """0 takes any free port."""
@@ -43,8 +45,27 @@ class GatewayOptions:
     authentication: Literal["none", "bearer"] = "none"
     """none, or bearer: each request needs a token, and the broker says what its owner may."""
 
+    tls_certificate: Path | None = None
+    """PEM file: the gateway's certificate, then those between it and its authority; with it
+    clients speak HTTPS, and nothing else."""
+
+    tls_key: Path | None = None
+    """PEM file: the key of the certificate; by default it is in the same file."""
+
+    tls_client_ca: Path | None = None
+    """PEM file: authorities whose certificates clients must have."""
+
+    tls_client_crl: Path | None = None
+    """PEM file: what these authorities have revoked, a list of each."""
+
+    tls_min: Literal["1.2", "1.3"] = "1.3"
+    """The oldest version of TLS that a client may speak."""
+
+    reload_interval_s: Annotated[float, Range(0, unit="seconds")] = 10.0
+    """How often is looked whether these files have changed; 0: only at SIGHUP."""
+
     insecure: bool = False
-    """Allow an address that others can reach."""
+    """Allow an address that others can reach, without TLS or without bearer tokens."""
 
     allowed_hosts: tuple[str, ...] = ()
     """Names that clients may call the gateway by, besides localhost, `host` and its addresses."""
@@ -118,6 +139,14 @@ class GatewayOptions:
         if self.authentication != "none" and parse_url(self.broker).scheme == "kafka":
             allowed = "none in front of Kafka, which cannot say what a bearer may"
             raise OptionError("authentication", self.authentication, allowed)
+        if self.tls_certificate is None:
+            for name in ("tls_key", "tls_client_ca"):
+                if getattr(self, name) is not None:
+                    allowed = f"the path of a PEM file: {name} is given, too"
+                    raise OptionError("tls_certificate", "none", allowed)
+        if self.tls_client_crl is not None and self.tls_client_ca is None:
+            allowed = "the path of a PEM file: tls_client_crl is given, which says what it revoked"
+            raise OptionError("tls_client_ca", "none", allowed)
         if not self.insecure:
             self.address  # noqa: B018 - refuses one that others can reach
         for name, parse, allowed in _LISTS:
@@ -130,9 +159,24 @@ class GatewayOptions:
         """Where `host` leads.
 
         Raises:
-            OptionError: nowhere, or to others, and `insecure` is not set.
+            OptionError: nowhere, or to others who would not be asked who they are.
         """
-        return ListenAddress.of(self.host, is_public=self.insecure)
+        is_safe = self.tls_certificate is not None and self.authentication == "bearer"
+        return ListenAddress.of(self.host, is_public=self.insecure or is_safe)
+
+    @property
+    def tls(self) -> ServerTls | None:
+        """What the gateway's TLS is made of; None: clients speak plaintext."""
+        if self.tls_certificate is None:
+            return None
+        return ServerTls(
+            certificate=self.tls_certificate,
+            key=self.tls_key,
+            client_ca=self.tls_client_ca,
+            client_crl=self.tls_client_crl,
+            minimum=self.tls_min,
+            protocol="http/1.1",
+        )
 
 
 def _list(

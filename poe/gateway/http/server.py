@@ -20,8 +20,10 @@ import uvicorn
 
 from poe.client.producer.topic_info import Undelivered
 from poe.gateway.http.application import Gateway
+from poe.gateway.http.certificate import Certificate
 from poe.gateway.http.connection import LimitedConnection
 from poe.gateway.http.options import GatewayOptions
+from poe.gateway.http.tls_listener import TlsListener
 
 _log = logging.getLogger("poe.gateway")
 
@@ -38,16 +40,24 @@ def serve(options: GatewayOptions, on_ready: Callable[[str], object]) -> list[Un
 
     Raises:
         PortInUse: somebody else listens there.
+        SecurityFileError: a file for TLS cannot be used.
         OptionError: the address is none of this machine.
         PoeError: the producer cannot start.
     """
     # Hostile clients would fill the log: each request that is no HTTP is a warning.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     gateway = Gateway(options)
+    certificate = None if options.tls is None else Certificate(options.tls)
     with options.address.listen(options.port) as listening:
         loop = gateway.start()
         try:
-            server = _Server(_config(gateway, options), gateway)
+            config = _config(gateway, options)
+            if certificate is None:
+                server = _Server(config, gateway)
+            else:
+                server = _TlsServer(config, gateway, certificate, options)
+                renew = certificate.renew
+                signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(renew))
             for number in _SIGNALS:
                 signal.signal(number, server.on_signal)
             host, port = listening.getsockname()[:2]
@@ -99,6 +109,52 @@ class _Server(uvicorn.Server):
             signal.signal(each, _leave)
         _log.info("%s: stopping", signal.Signals(number).name)
         self.should_exit = True
+
+
+class _TlsServer(_Server):
+    """The same by TLS, with the certificate of the moment for each connection."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        gateway: Gateway,
+        certificate: Certificate,
+        options: GatewayOptions,
+    ) -> None:
+        super().__init__(config, gateway)
+        self._certificate = certificate
+        self._options = options
+        self._looking: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept clients, which uvicorn would do with one context for ever."""
+        listeners = [
+            TlsListener(
+                each, self._certificate.context, self._connection, self._options.body_timeout_s
+            )
+            for each in sockets or ()
+        ]
+        self.servers = listeners  # type: ignore[assignment]  # they are closed and waited for alike
+        for each in listeners:
+            each.start()
+        if self._options.reload_interval_s:
+            self._looking = asyncio.ensure_future(self._look())
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let clients go."""
+        if self._looking is not None:
+            self._looking.cancel()
+        await super().shutdown(sockets)
+
+    def _connection(self) -> asyncio.Protocol:
+        make: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        return make(config=self.config, server_state=self.server_state, app_state={})
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.reload_interval_s)
+            self._certificate.look()
 
 
 def _leave(number: int, _frame: object) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from poe.node import Node
 from tests.gateway.http.front import Front
+from tests.tls import Certificates
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +19,12 @@ def front(node) -> Iterator[Front]:
     """A gateway with default options, likewise."""
     with Front(node) as front:
         yield front
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory) -> Certificates:
+    """Those of gateways that speak HTTPS."""
+    return Certificates.make(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture

@@ -14,8 +14,14 @@ TIMEOUT_S = 20.0
 class Front(Background):
     """A gateway on a free port; exists once it is ready."""
 
-    def __init__(self, broker, *options, **variables):
-        """Begin in front of a node of this process, of one at a port, or of a broker's url."""
+    def __init__(self, broker, *options, tls=None, **variables):
+        """Begin in front of a node of this process, of one at a port, or of a broker's url.
+
+        With `tls`, certificates of a `tests.tls.Certificates`, clients speak HTTPS.
+        """
+        if tls is not None:
+            files = "--tls-certificate", tls.file("server.pem"), "--tls-key", tls.file("server.key")
+            options = (*files, *options)
         if isinstance(broker, Node):
             assert broker.address is not None
             broker = broker.address[1]
@@ -27,7 +33,10 @@ class Front(Background):
         except AssertionError:
             self.__exit__()
             raise
-        self.http = httpx.Client(base_url=f"http://{HOST}:{self.port}", timeout=TIMEOUT_S)
+        self.tls = tls
+        scheme, verify = ("http", True) if tls is None else ("https", tls.client_context())
+        url = f"{scheme}://{HOST}:{self.port}"
+        self.http = httpx.Client(base_url=url, timeout=TIMEOUT_S, verify=verify)
 
     def __exit__(self, *arguments):
         if hasattr(self, "http"):
@@ -35,7 +44,16 @@ class Front(Background):
         super().__exit__(*arguments)
 
     def connect(self):
-        """A connection for bytes that no client library would send."""
+        """A connection for bytes that no client library would send; by TLS, if that is spoken."""
+        connection = self.connect_plain()
+        if self.tls is None:
+            return connection
+        return self.tls.client_context(protocol="http/1.1").wrap_socket(
+            connection, server_hostname=HOST
+        )
+
+    def connect_plain(self):
+        """A connection without TLS."""
         return socket.create_connection((HOST, self.port), timeout=TIMEOUT_S)
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import select
 import socket
+import ssl
 import time
 
 import pytest
@@ -15,8 +16,14 @@ CHUNKED_A = b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"
 POST = b"POST /sync/%b HTTP/1.1\r\nHost: localhost\r\n"
 
 
+@pytest.fixture(scope="module", params=["plain", "tls"])
+def certified(request, certificates):
+    """The certificates of a gateway, or None."""
+    return certificates if request.param == "tls" else None
+
+
 @pytest.fixture(scope="module")
-def strict(node):
+def strict(node, certified):
     """A gateway with small limits."""
     limits = {
         "--body-max": 1000,
@@ -28,7 +35,7 @@ def strict(node):
         "--body-timeout-s": 0.5,
     }
     options = [each for pair in limits.items() for each in pair]
-    with Front(node, *options) as front:
+    with Front(node, *options, tls=certified) as front:
         yield front
 
 
@@ -68,7 +75,7 @@ def test_a_client_that_waits_for_100_is_refused_before_it_sends(strict, topic):
 def test_a_body_that_never_ends_is_given_up(strict, topic):
     """A terabyte is announced, and sent for as long as the gateway lets it."""
     sent_bytes = 0
-    with strict.connect() as connection, contextlib.suppress(ConnectionError):
+    with strict.connect() as connection, contextlib.suppress(ConnectionError, ssl.SSLError):
         connection.sendall(POST % topic.encode() + b"Content-Length: 1099511627776\r\n\r\n")
         while sent_bytes < 1 << 30:
             sent_bytes += connection.send(b"a" * 65536)
@@ -209,11 +216,10 @@ def test_clients_cannot_make_topics_without_end(strict):
     assert is_alive(strict)
 
 
-def test_a_client_that_reads_nothing_is_let_go(node, topic):
+def test_a_client_that_reads_nothing_is_let_go(node, certified, topic):
     node.put(topic, b"a" * 12_000_000)
-    with Front(node, "--body-timeout-s", 0.5) as front, socket.socket() as client:
+    with Front(node, "--body-timeout-s", 0.5, tls=certified) as front, front.connect() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.connect(("127.0.0.1", front.port))
         client.sendall(b"GET /topics/%b HTTP/1.1\r\nHost: localhost\r\n\r\n" % topic.encode())
         # Asked for no event, poll tells of the end of a connection alone.
         end = select.poll()

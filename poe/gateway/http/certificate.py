@@ -1,0 +1,91 @@
+"""The gateway's certificate at the moment: read at the start, and again when its files change.
+
+All or nothing: while the files cannot be used the old certificate stays, which is told and counted.
+Connections keep the one that they began with.
+"""
+
+import logging
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import Counter, Gauge
+
+from poe.errors import SecurityFileError
+from poe.security.server_tls import ServerTls
+
+_log = logging.getLogger("poe.gateway.tls")
+
+WARN_DAYS: Final = (1, 7, 21)
+"""So many days before it expires that is told, once each."""
+_DAY_S = 86_400.0
+_EXPIRES = Gauge("poe_gateway_certificate_days", "Days until the certificate expires.")
+_RELOADS = Counter(
+    "poe_gateway_reloads", "Looks at changed files by what came of them.", ["outcome"]
+)
+
+
+class Certificate:
+    """Holds the context for new connections; belongs to one event loop.
+
+    Raises:
+        SecurityFileError: on construction, when the files cannot be used.
+    """
+
+    def __init__(self, tls: ServerTls, clock: Callable[[], float] = time.time) -> None:
+        self._tls = tls
+        self._clock = clock
+        self._warned_days: int | None = None
+        self._seen = _stamps(tls.files)
+        self._now = tls.build()
+        self._tell_expiry()
+
+    def context(self) -> ssl.SSLContext:
+        """Return what a new connection is to use."""
+        return self._now.context
+
+    def look(self) -> None:
+        """Read the files anew if they have changed, and tell when the certificate expires."""
+        stamps = _stamps(self._tls.files)
+        if stamps == self._seen:
+            self._tell_expiry()
+        else:
+            self.renew()
+
+    def renew(self) -> None:
+        """Read the files anew."""
+        # Before they are read: what changes meanwhile is seen by the next look.
+        self._seen = _stamps(self._tls.files)
+        try:
+            self._now = self._tls.build()
+        except SecurityFileError as error:
+            _RELOADS.labels("failed").inc()
+            _log.error("the certificate stays as it was: %s", error)
+        else:
+            _RELOADS.labels("done").inc()
+            self._warned_days = None
+            _log.info("new connections use the certificate of %s", self._tls.certificate)
+        self._tell_expiry()
+
+    def _tell_expiry(self) -> None:
+        left_days = (self._now.expires_s - self._clock()) / _DAY_S
+        _EXPIRES.set(left_days)
+        passed = next((each for each in WARN_DAYS if left_days <= each), None)
+        if passed is not None and passed != self._warned_days:
+            _log.warning("%s expires in %.1f days; renew it", self._tls.certificate, left_days)
+        self._warned_days = passed
+
+
+def _stamps(paths: Sequence[Path]) -> list[tuple[int, int, int] | None]:
+    """Return what changes with the content of files; None of one that is not there."""
+    return [_stamp(each) for each in paths]
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
