@@ -9,7 +9,7 @@ from poe import Node
 from poe.actors import LoopSystem
 from poe.testing import SimulatedClock
 from tests.small_disk import SmallDisk, small_disk
-from tests.tls import Certificates
+from tests.tls import Certificates, TlsNode
 
 
 @pytest.fixture(scope="session")
@@ -56,14 +56,29 @@ def live() -> Iterator[LoopSystem]:
     base.shutdown()
 
 
+def pytest_generate_tests(metafunc):
+    """Play the tests of a module by all its `TRANSPORTS`, as far as they have to do with nodes."""
+    transports = getattr(metafunc.module, "TRANSPORTS", ())
+    if transports and "transport" in metafunc.fixturenames:
+        metafunc.parametrize("transport", transports)
+
+
 @pytest.fixture
-def serve(tmp_path) -> Iterator[Callable[..., Node]]:
+def transport() -> str:
+    """How clients connect to nodes: `plain`, unless the module has other `TRANSPORTS`."""
+    return "plain"
+
+
+@pytest.fixture
+def serve(transport, tmp_path, certificates) -> Iterator[Callable[..., Node]]:
     """Make a node in real time that listens on any port."""
     nodes: list[Node] = []
 
     def start(**options):
-        options = {"dir": tmp_path / f"node{len(nodes)}", "port": 0, **options}
-        nodes.append(Node(options).start())
+        options = {"dir": tmp_path / f"node{len(nodes)}", **options}
+        is_plain = transport == "plain"
+        node = Node({"port": 0, **options}) if is_plain else TlsNode.of(certificates, options)
+        nodes.append(node.start())
         return nodes[-1]
 
     yield start

@@ -21,6 +21,9 @@ from tests.scenarios.clients import RawClient, SecureAddress
 
 ALPN = "poe/1"
 
+BOTH = ("plain", "tls")
+"""The `TRANSPORTS` of a module whose tests are played in plaintext and by TLS."""
+
 
 @dataclass(frozen=True)
 class Certificates:
@@ -154,6 +157,14 @@ class TlsNode(Node):
     """A node that has no other port than one with TLS."""
 
     certificates: Certificates
+
+    @classmethod
+    def of(cls, certificates: Certificates, options: dict[str, Any]) -> "TlsNode":
+        """Make one; tests connect many clients at a time."""
+        places = {"unauthenticated_per_address_max": 256}
+        node = cls({"port": None, **certificates.server_options(), **places, **options})
+        node.certificates = certificates
+        return node
 
     @property
     def address(self) -> Any:

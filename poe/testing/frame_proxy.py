@@ -7,6 +7,7 @@ lost once it was stored.
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections import deque
 from struct import pack, unpack
 
@@ -25,8 +26,10 @@ _NO_LINGER = pack("ii", 1, 0)
 class FrameProxy:
     """Listens from `start` to `stop`, always at the same port; belongs to one event loop."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        """Stand before a server, which is spoken to by TLS where `tls` is given."""
         self._server_address = (host, port)
+        self._tls = tls
         self._listener: socket.socket | None = None
         self._links: dict[asyncio.Task[None], socket.socket] = {}
         self.port = 0
@@ -78,7 +81,7 @@ class FrameProxy:
         """Pass on until one side is gone, or both are cut."""
         reader, writer = await asyncio.open_connection(sock=client)
         try:
-            server = await asyncio.open_connection(*self._server_address)
+            server = await asyncio.open_connection(*self._server_address, ssl=self._tls)
         except (OSError, asyncio.CancelledError):
             _reset(writer)
             return

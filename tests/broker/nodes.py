@@ -17,6 +17,7 @@ from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import ConnectFailed, ConnectionClosed, PoeError
 from poe.storage import decode_records
 from poe.testing import SimulatedClock, SimulatedSystem
+from tests.scenarios.clients import tls_of
 
 START_US = 1_700_000_000_000_000
 KILLING = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -118,16 +119,15 @@ class SimulatedNode:
         return "".join(role for _, role in dict(self.node.status())[topic])
 
 
-def address(node) -> tuple[str, int]:
-    """Tell host and port of a node that listens."""
+def address(node) -> Any:
+    """Tell host and port of a node that listens, and how it is spoken to there."""
     assert node.address is not None
-    host, port = node.address
-    return host, port
+    return node.address
 
 
 def connect(node, timeout_s=10):
     """Open a blocking client."""
-    return protocol.socket(*address(node), timeout_s=timeout_s)
+    return protocol.socket(*address(node), timeout_s=timeout_s, **tls_of(node.address))
 
 
 def is_served(node):

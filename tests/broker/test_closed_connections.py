@@ -15,7 +15,12 @@ from poe.broker.connection.connection import Connection
 from poe.protocol import PointerRequest, PutRequest
 from poe.supervision.api import CountChildren, TerminateChild, WhichChildren
 from tests.broker.nodes import KILLING
+from tests.scenarios.clients import dial
+from tests.tls import BOTH
 from tests.waiting import wait_until
+
+TRANSPORTS = BOTH
+
 
 TOPIC = b"t"
 ANNOUNCED = 50_000_000
@@ -128,7 +133,7 @@ def count(node):
 def test_a_put_that_is_broken_off_leaves_nothing(serve, end, size, monkeypatch):
     monkeypatch.setattr(connection_module, "_GOODBYE_S", 0.05)
     node = serve(frame_timeout=1.0 if end is end_of_time else 10.0)
-    with socket.create_connection(node.address) as peer:
+    with dial(node.address) as peer:
         begin_put(peer, size)
         wait_until(lambda: connections() and reader_of(connections()[0]).pending_bytes >= size)
         parts = parts_of(connections()[0])
@@ -142,7 +147,7 @@ def test_a_put_that_is_broken_off_leaves_nothing(serve, end, size, monkeypatch):
 @pytest.mark.usefixtures("quiet")
 def test_a_refused_frame_leaves_nothing(serve):
     node = serve()
-    with socket.create_connection(node.address) as peer:
+    with dial(node.address) as peer:
         begin_put(peer, RECEIVED)
         wait_until(connections)
         wait_until(lambda: reader_of(connections()[0]).pending_bytes >= RECEIVED)
@@ -155,7 +160,7 @@ def test_a_refused_frame_leaves_nothing(serve):
 def test_a_put_that_the_store_refuses_leaves_nothing(serve):
     """Its error has gone through frames that hold the messages and the call."""
     node = serve(message_max=1000)
-    with socket.create_connection(node.address) as peer:
+    with dial(node.address) as peer:
         peer.sendall(PutRequest(TOPIC, [b"small"]).encode())
         assert peer.recv(1000)
         parts = parts_of(connections()[0])
@@ -180,7 +185,7 @@ def test_a_reset_that_comes_with_bytes_before_it_is_noticed(serve, size):
     """libuv tells it once, together with the bytes, and stops to watch the descriptor."""
     node = serve()
     for _ in range(10):
-        peer = socket.create_connection(node.address)
+        peer = dial(node.address)
         begin_put(peer, size)
         reset(node, peer)
     wait_until(lambda: count(node) == 0)
@@ -188,7 +193,7 @@ def test_a_reset_that_comes_with_bytes_before_it_is_noticed(serve, size):
 
 def test_requests_that_are_served_leave_nothing(serve):
     node = serve()
-    with socket.create_connection(node.address) as peer:
+    with dial(node.address) as peer:
         peer.sendall(PutRequest(TOPIC, [b"x" * 500_000]).encode())
         assert peer.recv(1000)
         peer.sendall(PointerRequest(b"unknown", 0, 1).encode())

@@ -14,7 +14,11 @@ from poe.errors import (
 )
 from poe.storage import POINTER_MAX
 from tests.broker.nodes import connect, read_by_frames
-from tests.scenarios.clients import RawClient
+from tests.scenarios.clients import RawClient, tls_of
+from tests.tls import BOTH
+
+TRANSPORTS = BOTH
+
 
 SOURCE, TARGET = b"source", b"target"
 PRODUCER = bytes(range(16))
@@ -147,7 +151,7 @@ def test_wrong_arguments_are_refused_on_both_sides(node):
 
 
 async def test_the_asyncio_client_copies_too(node):
-    async with await client.connect(*node.address) as connection:
+    async with await client.connect(*node.address, **tls_of(node.address)) as connection:
         last = await connection.write(SOURCE, [b"a", b"b"])
         copied = await connection.copy(SOURCE, last - 2, last, TARGET, put_id(0))
         assert await connection.read(TARGET, 0, 10) == [(copied - 1, b"a"), (copied, b"b")]

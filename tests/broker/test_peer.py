@@ -1,6 +1,7 @@
 """What a client behind TLS sends is found, and what is sent to it arrives whole."""
 
 import os
+import select
 import socket
 import ssl
 import threading
@@ -180,6 +181,27 @@ def test_a_part_of_a_record_behind_a_full_one_shows_as_one(tapped):
     wait_until(lambda: peer.waiting_bytes() == len(sent))
     assert receive(peer, 128 << 10) == b"x" * RECORD_BYTES
     assert peer.is_mid_record
+
+
+def test_a_reset_within_a_record_behind_a_full_one_is_not_forgotten(tapped):
+    """OpenSSL meets it, and the kernel then has nothing more to tell."""
+    peer, client, tap = tapped
+    sent = tap.encrypted(b"x" * RECORD_BYTES) + tap.encrypted(b"hello")[:9]
+    client.sendall(sent)
+    wait_until(lambda: peer.waiting_bytes() == len(sent))
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    client.close()
+    wait_until(lambda: is_reset(peer))
+    assert receive(peer, 128 << 10) == b"x" * RECORD_BYTES
+    assert peer.has_pending()
+    assert receive(peer, 10) == b""
+
+
+def is_reset(peer):
+    """Look whether a reset has come, without taking it."""
+    poll = select.poll()
+    poll.register(peer.client, select.POLLIN)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def test_a_full_record_alone_owes_nothing(tapped):

@@ -7,6 +7,9 @@ from poe.errors import PipelineRunning, RemoteProtocolError, UnknownPipeline
 from poe.protocol.pipeline_report import QUERIES_MAX, PipelineReport, QueryReport
 from poe.supervision.live_tree import ROWS_MAX, TEXT_MAX
 from tests.broker.nodes import connect
+from tests.tls import BOTH
+
+TRANSPORTS = BOTH
 
 
 def report(name="ssh", pid=1, state="running", **query):

@@ -8,6 +8,11 @@ from poe.protocol import RANGE_COUNT_MAX
 from poe.storage import POINTER_MAX
 from tests.broker.nodes import connect
 from tests.protocol.streams import records_of
+from tests.scenarios.clients import tls_of
+from tests.tls import BOTH
+
+TRANSPORTS = BOTH
+
 
 TOPIC = b"t"
 
@@ -81,7 +86,7 @@ def test_a_read_that_was_given_up_leaves_the_socket_usable(node):
 async def test_the_asyncio_client_does_the_same(node):
     with connect(node) as socket:
         records = fill(socket)
-    async with await client.connect(*node.address) as connection:
+    async with await client.connect(*node.address, **tls_of(node.address)) as connection:
         found = await connection.read_range(TOPIC, records[4][0], records[9][0])
         assert records_of(found) == records[5:10]
         span = await connection.span(TOPIC, records[4][0], records[9][0], 3, 10_000)

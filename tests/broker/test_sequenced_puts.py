@@ -20,8 +20,12 @@ from poe.protocol import IN_FLIGHT_MAX, LastPut, PutId, PutReply, SequencedPutRe
 from poe.storage.segment.producers import PRODUCERS_FULL_COUNT, WINDOW_COUNT
 from tests.broker.nodes import connect, read_by_frames
 from tests.broker.server_process import ServerProcess
-from tests.scenarios.clients import RawClient
+from tests.scenarios.clients import RawClient, tls_of
+from tests.tls import BOTH
 from tests.waiting import wait_until
+
+TRANSPORTS = BOTH
+
 
 PRODUCER = b"p" * 16
 OTHER = b"q" * 16
@@ -163,7 +167,7 @@ def test_a_node_in_the_same_process_takes_numbers_too(node, client):
 
 
 async def test_the_asyncio_client_takes_numbers_too(node):
-    async with await connect_async(*node.address) as client:
+    async with await connect_async(*node.address, **tls_of(node.address)) as client:
         calls = [client.write("t", [b"%d" % n], put(n)) for n in range(IN_FLIGHT_MAX)]
         pointers = await asyncio.gather(*calls)
         again = [client.write("t", [b"%d" % n], put(n)) for n in range(IN_FLIGHT_MAX)]

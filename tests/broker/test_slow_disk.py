@@ -4,7 +4,6 @@ import errno
 import gc
 import os
 import shutil
-import socket as raw_socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,12 @@ from poe.errors import CallTimeout, SyncFailed
 from poe.protocol import FrameReader, PutReply, PutRequest, decode_reply
 from poe.storage import Store, decode_records
 from tests.broker.nodes import connect, read_by_next
+from tests.scenarios.clients import dial
+from tests.tls import BOTH
 from tests.waiting import wait_until
+
+TRANSPORTS = BOTH
+
 
 SLOW, FAST = b"slow", b"fast"
 
@@ -302,7 +306,7 @@ def test_nobody_else_waits_while_what_failed_is_cut_off(node, disk):
 def test_puts_of_one_connection_keep_their_order_when_one_is_put_again(node, disk):
     messages = [b"%d" % number for number in range(20)]
     frames = b"".join(PutRequest(SLOW, [message]).encode() for message in messages)
-    with raw_socket.create_connection(node.address, 20) as client:
+    with dial(node.address, 20) as client:
         client.sendall(frames)
         wait_until(lambda: disk.begun == 1)
         disk.errors = [io_error()]

@@ -16,8 +16,11 @@ from poe.errors import ConnectionClosed
 from poe.protocol import FrameReader, PointerRequest, PutReply, PutRequest
 from poe.storage import FileSlice, RealFiles
 from tests.broker.nodes import KILLING, address, connect
-from tests.tls import connected_pair, peer_of
+from tests.scenarios.clients import dial
+from tests.tls import BOTH, connected_pair, peer_of
 from tests.waiting import wait_until
+
+TRANSPORTS = BOTH
 
 
 class Sender(GenServer):
@@ -113,9 +116,7 @@ def test_replies_that_the_peer_takes_late_come_whole_and_in_order(node):
     node.put_many(b"t", [b"x" * 50] * 20)
     count = 3000
     requests = PointerRequest(b"t", 0, 20).encode() + PutRequest(b"t", [b"y"]).encode()
-    with socket.socket() as peer:
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        peer.connect(address(node))
+    with dial(address(node), receive_buffer_bytes=4096) as peer:
         peer.sendall(requests * count)
         wait_until(lambda: len(node.info()[0][1]) == 1 and node.info()[0][1][0][1].count > 30)
         reader, kinds, pointers = FrameReader(), list[int](), list[int]()

@@ -4,6 +4,9 @@ import pytest
 
 from poe.errors import Overloaded, TopicNotCreated, UnknownTopic
 from tests.broker.nodes import connect
+from tests.tls import BOTH
+
+TRANSPORTS = BOTH
 
 
 def test_puts_onto_more_topics_than_allowed_are_refused_and_others_go_on(simulate):

@@ -15,7 +15,11 @@ from tests.broker.nodes import address, connect, kill, open_files, read_by_next
 from tests.broker.server_process import ServerProcess
 from tests.protocol.streams import records_of
 from tests.scenarios.clients import RawClient
+from tests.tls import BOTH
 from tests.waiting import wait_until
+
+TRANSPORTS = BOTH
+
 
 TOPIC = b"t"
 HOUR_US = 3_600_000_000

@@ -45,16 +45,18 @@ def tls_of(address):
     return {"tls": address.context} if isinstance(address, SecureAddress) else {}
 
 
-def dial(address, timeout_s=TIMEOUT_S):
+def dial(address, timeout_s=TIMEOUT_S, receive_buffer_bytes=None):
     """Connect, by TLS where that is spoken."""
-    connection = socket.create_connection(tuple(address), timeout_s)
-    if not isinstance(address, SecureAddress):
-        return connection
     with contextlib.ExitStack() as until_connected:
-        until_connected.enter_context(connection)
-        connected = address.context.wrap_socket(connection, server_hostname=address[0])
+        connection = until_connected.enter_context(socket.socket())
+        if receive_buffer_bytes is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        connection.settimeout(timeout_s)
+        connection.connect(tuple(address))
+        if isinstance(address, SecureAddress):
+            connection = address.context.wrap_socket(connection, server_hostname=address[0])
         until_connected.pop_all()
-    return connected
+    return connection
 
 
 class RawClient:

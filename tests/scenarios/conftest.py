@@ -6,7 +6,6 @@ import pytest
 
 from poe import Node
 from tests.scenarios.clients import CLIENTS, RawClient
-from tests.tls import TlsNode
 
 TOPIC = b"t"
 FRAME_MAX = 1 << 20
@@ -16,27 +15,6 @@ FRAME_MAX = 1 << 20
 def transport(request) -> str:
     """How clients connect: every scenario is played in plaintext and by TLS."""
     return str(request.param)
-
-
-@pytest.fixture
-def serve(transport, tmp_path, certificates) -> Iterator[Callable[..., Node]]:
-    """Make a node in real time that listens on any port."""
-    nodes: list[Node] = []
-
-    def start(**options):
-        options = {"dir": tmp_path / f"node{len(nodes)}", **options}
-        if transport == "plain":
-            node = Node({"port": 0, **options})
-        else:
-            places = {"unauthenticated_per_address_max": 256}
-            node = TlsNode({"port": None, **certificates.server_options(), **places, **options})
-            node.certificates = certificates
-        nodes.append(node.start())
-        return node
-
-    yield start
-    for node in nodes:
-        node.stop()
 
 
 @pytest.fixture

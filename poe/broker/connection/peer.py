@@ -255,7 +255,11 @@ class TlsPeer(Peer):
         try:
             # Only while there are bytes: what cannot be read of them then is a part of a record.
             while size % _RECORD_BYTES == 0 and 0 < size < len(room) and self._raw_bytes():
-                size += self._read(room[size:])
+                received = self._read(room[size:])
+                if not received:
+                    self._ahead = b""  # the kernel tells of a reset but once
+                    break
+                size += received
         except BlockingIOError:
             pass
         return size
