@@ -86,7 +86,7 @@ def gateway_command() -> Callable[..., ExitCode]:
     made = (
         _parameter(each.name, kinds[each.name], texts.get(each.name, ""), each.default)
         for each in fields(GatewayOptions)
-        if kinds[each.name] in {int, float, str, bool, tuple[str, ...], Path | None}
+        if kinds[each.name] in {int, float, str, bool, tuple[str, ...], str | None, Path | None}
         or get_origin(kinds[each.name]) is Literal
     )
     return with_parameters(gateway, "options", made)
@@ -102,6 +102,9 @@ def _parameter(name: str, kind: type, help_text: str, default: object) -> Parame
     elif kind == Path | None:
         made = typer.Option(flag, help=help_text, metavar="FILE")
         kind = Path
+    elif kind == str | None:
+        made = typer.Option(flag, help=help_text, metavar="TEXT")
+        kind = str
     elif kind == tuple[str, ...]:
         made = typer.Option(flag, help=f"{help_text}  [may be repeated]", metavar="TEXT,...")
         kind = list[str]

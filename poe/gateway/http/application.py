@@ -20,11 +20,11 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from poe.broker.log_limit import LogLimit
+from poe.broker.log_limit import ONCE_A_MINUTE, LogLimit
 from poe.client.producer.async_producer import AsyncProducer
 from poe.client.producer.producer_options import ProducerOptions
 from poe.client.producer.topic_info import TopicInfo, Undelivered
-from poe.errors import PoeError, RequestRefused
+from poe.errors import PoeError, RequestRefused, SecurityError
 from poe.gateway.http.bearers import Bearers
 from poe.gateway.http.brokers import Brokers
 from poe.gateway.http.door import Denied, Door
@@ -72,7 +72,7 @@ class Gateway:
         self._producer: AsyncProducer | None = None
         self.undelivered: list[Undelivered] = []
         kafka = ProducerOptions.load(options.producer).kafka
-        brokers = Brokers(options.broker, kafka, options.connect_timeout_s)
+        brokers = Brokers(options.broker_url, kafka, options.connect_timeout_s)
         self._guard = Guard(options.host, options.allowed_hosts, options.allowed_origins)
         self._inquiry = Inquiry(brokers, options.read_timeout_s)
         has_bearers = options.authentication == "bearer"
@@ -117,11 +117,13 @@ class Gateway:
         Raises:
             PoeError: it cannot start, or one of its options is wrong.
         """
-        given = self._options.producer
+        given, entry = self._options.producer, self._options.entry
+        own = {"tls": entry.tls, "credentials": entry.credentials}
         # What is given up, after a 202 too, is in the producer's own log.
         callbacks = {"dropped": _log_drop, **given.get("callbacks", {})}
         self._producer = AsyncProducer(
-            self._options.broker, **{**_PRODUCER_DEFAULTS, **given, "callbacks": callbacks}
+            self._options.broker,
+            **{**_PRODUCER_DEFAULTS, **own, **given, "callbacks": callbacks},
         )
         return self._producer.loop()
 
@@ -193,6 +195,10 @@ class Gateway:
 
     async def _on_error(self, _request: Request, error: Exception) -> Response:
         assert isinstance(error, PoeError)
+        if isinstance(error, SecurityError):  # the client's own are `Denied`
+            _log.error("the broker refuses this gateway: %s", error, extra=ONCE_A_MINUTE)
+            why = "the broker does not let this gateway do that; its log tells more"
+            error = RequestRefused(HTTPStatus.BAD_GATEWAY, why)
         return error_reply(error, self._options.retry_after_s)
 
     async def _on_denied(self, _request: Request, error: Exception) -> Response:

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 from poe.client.async_socket import AsyncSocket, connect_to
-from poe.client.url import parse_url
+from poe.client.url import BrokerUrl
 from poe.errors import PoeError, RemoteProtocolError, RequestRefused
 from poe.protocol import DescribedTopic
 from poe.protocol.server import Server
@@ -18,18 +18,15 @@ T = TypeVar("T")
 class Brokers:
     """The brokers of one url; asks the first that answers, over a connection for each question."""
 
-    def __init__(self, url: str, kafka: Mapping[str, Any], connect_timeout_s: float) -> None:
+    def __init__(self, url: BrokerUrl, kafka: Mapping[str, Any], connect_timeout_s: float) -> None:
         """Remember where they are.
 
         Args:
-            url: poe://… or kafka://…
+            url: where, and how the gateway gets in there.
             kafka: settings of librdkafka.
             connect_timeout_s: how long connecting to one may take.
-
-        Raises:
-            OptionError: it is no such url.
         """
-        self._url = parse_url(url)
+        self._url = url
         self._kafka = kafka
         self._connect_timeout_s = connect_timeout_s
 

@@ -33,7 +33,6 @@ from poe.broker.requests.needs import needs_of
 from poe.client import AsyncSocket
 from poe.client.consumer.poe_source import PartitionReader
 from poe.client.consumer.source import ConsumerOptions, ConsumerStatistics, Fetched
-from poe.client.url import parse_url
 from poe.errors import (
     GroupFull,
     GroupPaused,
@@ -82,7 +81,7 @@ class GroupRoutes:
         self._brokers = brokers
         self._inflow = inflow
         self._door = door
-        self._servers = parse_url(options.broker).servers
+        self._servers = options.broker_url.servers
         self._count = field.whole(1, options.read_count_max)
         self._waiting: set[asyncio.Task[Any]] = set()
         self._envelopes: dict[bytes, tuple[bool, float]] = {}

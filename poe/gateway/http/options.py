@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from poe.broker.access.listen_address import ListenAddress
-from poe.client.url import parse_url
+from poe.client.url import BrokerUrl, parse_url
 from poe.errors import OptionError
 from poe.gateway.http.edit import Edit
 from poe.gateway.http.guard import allowed_host, allowed_origin
 from poe.option import Range, check_options
+from poe.security.credentials import Certificate, Credentials, PasswordFile, TokenFile
+from poe.security.entry import Entry
 from poe.security.server_tls import ServerTls
+from poe.security.tls import Tls
 
 DOWN_WAIT_S = 0.25
 """How long a request waits for a broker that lately could not be reached."""
@@ -34,7 +37,28 @@ class GatewayOptions:
     """
 
     broker: str = "poe://127.0.0.1:5555"
-    """poe://HOST:PORT or kafka://HOST:PORT,HOST:PORT…"""
+    """poe://HOST:PORT, poes://… for TLS, or kafka://HOST:PORT,HOST:PORT…"""
+
+    ca: Path | None = None
+    """PEM file: authorities of the broker's certificate; by default those of the system."""
+
+    certificate: Path | None = None
+    """PEM file: the certificate that the gateway shows the broker."""
+
+    key: Path | None = None
+    """PEM file: its key; by default it is in the same file."""
+
+    server_name: str | None = None
+    """Name in the broker's certificate, if that is not its host."""
+
+    user: str | None = None
+    """Who the gateway is to the broker, with `password_file`."""
+
+    password_file: Path | None = None
+    """File of that user's password."""
+
+    token_file: Path | None = None
+    """File of a token, instead of a user."""
 
     host: str = "127.0.0.1"
     """Address to listen on; others than loopback need TLS and `authentication`, or `insecure`."""
@@ -136,7 +160,8 @@ class GatewayOptions:
     def __post_init__(self) -> None:
         """Reject what would open the gateway to others by accident, and numbers that bound none."""
         check_options(self)
-        if self.authentication != "none" and parse_url(self.broker).scheme == "kafka":
+        self.broker_url  # noqa: B018 - refuses what leads nowhere
+        if self.authentication != "none" and self.broker_url.scheme == "kafka":
             allowed = "none in front of Kafka, which cannot say what a bearer may"
             raise OptionError("authentication", self.authentication, allowed)
         if self.tls_certificate is None:
@@ -163,6 +188,40 @@ class GatewayOptions:
         """
         is_safe = self.tls_certificate is not None and self.authentication == "bearer"
         return ListenAddress.of(self.host, is_public=self.insecure or is_safe)
+
+    @cached_property
+    def entry(self) -> Entry:
+        """How the gateway gets in at the broker.
+
+        Raises:
+            OptionError: the options contradict each other.
+        """
+        tls: Tls | None = Tls(self.ca, self.certificate, self.key, self.server_name)
+        if tls == Tls():
+            tls = None
+        if self.key is not None and self.certificate is None:
+            raise OptionError("certificate", "none", "the path of a PEM file: key is given, too")
+        if (self.user is None) is not (self.password_file is None):
+            raise OptionError("user", self.user or "none", "it together with password_file")
+        if self.user is not None and self.token_file is not None:
+            raise OptionError("token_file", self.token_file, "it, or user and password_file")
+        credentials: Credentials | None = None
+        if self.token_file is not None:
+            credentials = TokenFile(self.token_file)
+        elif self.user is not None and self.password_file is not None:
+            credentials = PasswordFile(self.user, self.password_file)
+        elif self.certificate is not None:
+            credentials = Certificate()
+        return Entry(tls, credentials)
+
+    @cached_property
+    def broker_url(self) -> BrokerUrl:
+        """Where the brokers are.
+
+        Raises:
+            OptionError: `broker` is no url, or goes not with how the gateway gets in.
+        """
+        return parse_url(self.broker, self.entry)
 
     @property
     def tls(self) -> ServerTls | None:

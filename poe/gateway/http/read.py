@@ -26,7 +26,6 @@ from poe.client.consumer.async_consumer import AsyncConsumer
 from poe.client.consumer.source import Received, Start
 from poe.client.partition_topic import partition_topics
 from poe.client.producer.producer_options import ProducerOptions
-from poe.client.url import parse_url
 from poe.errors import (
     ConsumerClosed,
     MessagesLost,
@@ -69,7 +68,7 @@ class ReadRoutes:
         self._producer_options = ProducerOptions.load(options.producer)
         self._followers: set[AsyncConsumer] = set()
         # librdkafka takes longer to say that it has found nobody, and tries by itself.
-        is_kafka = parse_url(options.broker).scheme == "kafka"
+        is_kafka = options.broker_url.scheme == "kafka"
         self._retry_s = options.read_timeout_s / 2 if is_kafka else DOWN_WAIT_S
 
     async def stop(self) -> None:
@@ -206,6 +205,8 @@ class ReadRoutes:
             follow=follow,
             timeout_s=_FOLLOWERS_WAIT_S if follow else self._retry_s,
             kafka=self._producer_options.kafka,
+            tls=self._options.entry.tls,
+            credentials=self._options.entry.credentials,
         )
 
     @asynccontextmanager
