@@ -9,16 +9,14 @@ Address = tuple[str, int]
 
 def doors(plain: Address | None, tls: Address | None, security: SecurityOptions) -> Iterator[str]:
     """Yield a sentence for each port, with who gets in."""
-    has_users = security.users is not None
     whom = "anybody who can reach it, for there are no users"
-    if has_users:
+    if security.users is not None:
         whom = f"whoever proves to be a user of {security.users}"
     if plain is not None:
         yield f"open: {address_text(plain)}, in plaintext, to {whom}"
     if tls is not None:
-        if security.tls_client_ca is not None:
-            whom = f"{whom} and has" if has_users else "whoever has"
-            whom += f" a certificate of {security.tls_client_ca}"
+        if security.users is None and security.tls_client_ca is not None:
+            whom = f"whoever has a certificate of {security.tls_client_ca}"
         yield f"open: {address_text(tls)}, by TLS {security.tls_min} or newer, to {whom}"
 
 

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server
 from poe.cli.output import is_terminal, write_line
 from poe.cli.pipeline import status_lines, told_pipelines
+from poe.errors import NotAuthorized
 from poe.protocol import Socket
 from poe.topic_name import topic_text
 
@@ -63,7 +65,7 @@ def _write_lines(connection: Socket) -> None:
     """Write the original's status."""
     for topic, servers in sorted(connection.status().items()):
         write_line(f"{topic_text(topic)}\t:{''.join(role for _, role in servers)}")
-    for line in [*status_lines(told_pipelines(connection)), *_troubles(connection)]:
+    for line in _node_lines(connection):
         write_line(line)
 
 
@@ -85,15 +87,21 @@ def _tables(connection: Socket) -> Any:  # noqa: ANN401 - rich is loaded late
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    lines = [*status_lines(told_pipelines(connection)), *_troubles(connection)]
-    return Group(TopicRows(_rows(connection)), *(Text(line.replace("\t", "  ")) for line in lines))
+    lines = (Text(line.replace("\t", "  ")) for line in _node_lines(connection))
+    return Group(TopicRows(_rows(connection)), *lines)
 
 
-def _troubles(connection: Socket) -> list[str]:
-    """Return what is wrong with the server as a whole, a line each; an older one does not tell."""
+def _node_lines(connection: Socket) -> list[str]:
+    """Return its pipelines, and what is wrong with the server as a whole, a line each.
+
+    An older server does not tell, nor any one to whom may not know it.
+    """
+    lines = []
+    with suppress(NotAuthorized):
+        lines = status_lines(told_pipelines(connection))
     told = connection.control("health")
     troubles = [*filter(None, [told.get("refusal")]), *told.get("foreign", [])]
-    return [f"server:\t{topic_text(each.encode())}" for each in troubles]
+    return [*lines, *(f"server:\t{topic_text(each.encode())}" for each in troubles)]
 
 
 def _rows(connection: Socket) -> list[tuple[str, ...]]:

@@ -17,6 +17,13 @@ COMMANDS = [
     "check",
     "unlock",
     "bench",
+    "certificates",
+    "user",
+    "grant",
+    "grants",
+    "login",
+    "logout",
+    "reload",
 ]
 
 

@@ -81,6 +81,7 @@ def test_who_shows_nothing_does_not_get_in(node, home):
 )
 def test_what_is_wrong_does_not_get_in_and_is_not_repeated(node, home, tmp_path, name, content):
     (tmp_path / "secret").write_bytes(content)
+    (tmp_path / "secret").chmod(0o600)
     flag = f"--{name.replace('_', '-')}"
     who = ("--user", "alice") if name == "password_file" else ()
     run = poe("topics", "--port", node.port, flag, tmp_path / "secret", *who, **home)
@@ -94,6 +95,48 @@ def test_what_is_not_granted_is_refused(place, node, home, as_alice):
     assert "not authorized" in complaint(run)
     run = poe("tree", "--port", node.port, *as_alice, **home)
     assert run.returncode == ExitCode.FAILURE
+
+
+def test_a_user_sees_the_topics_that_it_may_know(place, node, home, as_alice):
+    there = "--port", node.port, "--dir", place / "data"
+    poe("put", "secrets", "x", *there, **home)
+    poe("put", "orders", "x", *there, **home)
+    for told in (b"orders\n", b"orders\t:w\n"):
+        command = "status" if b":w" in told else "topics"
+        run = poe(command, "--port", node.port, *as_alice, **home)
+        assert (run.returncode, run.stdout) == (0, told), run.stderr
+        assert told in poe(command, *there, **home).stdout
+
+
+def test_topics_are_completed_by_who_needs_not_be_asked(place, node, home):
+    def completed(who):
+        words = f"poe read --port {node.port} {who} ord"
+        count = str(len(words.split()) - 1)
+        environment = {"_POE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": count}
+        run = poe("", **environment, **home)
+        assert (run.returncode, run.stderr) == (0, b"")
+        return run.stdout.strip()
+
+    poe("put", "orders", "x", "--port", node.port, "--dir", place / "data", **home)
+    assert completed(f"--token-file {place / 'alice.token'}") == b"orders"
+    assert completed("--user alice --password-file -") == b""
+    assert completed("--user alice") == b""
+
+
+def test_a_certificate_is_a_credential(place, tmp_path, home):
+    users = ("--users", place / "users.toml", "--tls-port", 0)
+    tls = ("--tls-certificate", place / "server.pem", "--tls-key", place / "server.key")
+    client = "--certificate", place / "carol.pem", "--key", place / "carol.key"
+    ca = place / "ca.pem"
+    with Server(tmp_path / "data", *users, *tls, "--tls-client-ca", ca) as server:
+        there = f"poes://localhost:{server.tls_port}", "--ca", ca
+        run = poe("put", "orders", "x", "--url", *there, *client, **home)
+        assert run.returncode == 0, run.stderr
+        assert poe("login", *there, *client, **home).returncode == 0
+        assert poe("read", "orders", **home).stdout == b"x\n"
+        poe("logout", **home)
+        run = poe("topics", "--url", *there, **home)
+        assert "authenticate first" in complaint(run)
 
 
 @pytest.mark.parametrize(
@@ -145,6 +188,7 @@ def test_a_token_and_a_certificate_are_kept_too(place, node, home):
 
 def test_who_does_not_get_in_has_no_login(place, node, home, tmp_path):
     (tmp_path / "password").write_text("wrong")
+    (tmp_path / "password").chmod(0o600)
     wrong = ("--user", "alice", "--password-file", tmp_path / "password")
     run = poe("login", node.url, "--ca", place / "ca.pem", *wrong, **home)
     assert run.returncode == ExitCode.FAILURE
