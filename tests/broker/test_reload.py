@@ -1,6 +1,7 @@
 """What a reload changes, and for whom: at a node that serves meanwhile."""
 
 import contextlib
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -251,3 +252,91 @@ def test_a_file_that_nobody_touches_is_not_read_again(serve, users):
     with connect_as(node, None) as admin:
         time.sleep(0.1)
         assert admin.control("security")["reload_count"] == 0
+
+
+# ---- under load ---------------------------------------------------------------------------------
+
+RELOADS_COUNT = 100
+REVOKED_WITHIN_S = 2.0
+
+
+class Busy:
+    """Puts and reads as fast as it is answered, in a thread of its own."""
+
+    def __init__(self, node, topic):
+        self.failures = []
+        self.rounds_count = 0
+        self.slowest_s = 0.0
+        self._is_ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(node, topic))
+        self._thread.start()
+
+    def _run(self, node, topic):
+        try:
+            with logged_in(node) as client:
+                while not self._is_ending.is_set():
+                    begin_s = time.monotonic()
+                    pointer = client.write(topic, [b"m"] * 100)
+                    assert client.read(topic, pointer - 1, 1) == [(pointer, b"m")]
+                    self.slowest_s = max(self.slowest_s, time.monotonic() - begin_s)
+                    self.rounds_count += 1
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a failure
+            self.failures.append(error)
+
+    def end(self):
+        self._is_ending.set()
+        self._thread.join()
+
+
+@pytest.mark.slow
+def test_a_hundred_reloads_disturb_nobody_but_who_is_revoked(serve, users):
+    """Each second file is broken; each tenth ends the connection of somebody who waits."""
+    for number in range(1000):
+        users.users[f"user{number}"] = []
+    users.write()
+    node = serve(users=users.path, reload_interval=0)
+    node.put("orders.quiet", b"m")
+    busy = [Busy(node, topic) for topic in ("orders", "orders.1", "orders.2")]
+    ended_s = []
+    with ThreadPoolExecutor(1) as pool:
+        for number in range(RELOADS_COUNT):
+            if number % 2:
+                users.path.write_text(f"nonsense {number}")
+                with pytest.raises(SecurityFileError):
+                    node.reload()
+            elif number % 10:
+                users.grants[1] = users.grants[1].replace('"g', f'"g{number}')
+                users.write()
+                node.reload()
+            else:
+                ended_s.append(_revoke(node, users, pool))
+    for each in busy:
+        each.end()
+    assert [each.failures for each in busy] == [[], [], []]
+    assert max(ended_s) < REVOKED_WITHIN_S, ended_s
+    assert min(each.rounds_count for each in busy) > RELOADS_COUNT
+    with connect_as(node, None) as admin:
+        told = admin.control("security")
+    half = RELOADS_COUNT // 2
+    assert told["reload_failed_count"] == half
+    assert told["revoked_count"] == len(ended_s)
+
+
+def _revoke(node, users, pool):
+    """Let somebody in who waits for a minute, then remove them; tell how long that took."""
+    token = users.token("guest", "ticket")
+    users.grant("guest", "read", topics="orders.quiet")
+    users.write()
+    node.reload()
+    with connect_as(node, token) as guest:
+        wanted = {"topic": "orders.quiet", "pointer": 2**55, "timeout_s": 60}
+        waiting = pool.submit(guest.control, "wait", **wanted)
+        time.sleep(0.05)  # mostly it waits by then
+        users.remove("guest")
+        users.grants.pop()
+        users.write()
+        begin_s = time.monotonic()
+        node.reload()
+        with pytest.raises((NotAuthorized, AuthenticationExpired, ConnectionClosed)):
+            waiting.result(20)
+        return time.monotonic() - begin_s
