@@ -1,5 +1,7 @@
 """How much a principal may do, over all its connections: who does more is served later."""
 
+import json
+import logging
 import time
 
 import pytest
@@ -34,7 +36,7 @@ def clock():
     ],
 )
 def test_what_was_used_beyond_a_second_is_owed(clock, quota, use):
-    meter = Meter(Quota(**quota), clock)
+    meter = Meter("alice", Quota(**quota), clock)
     use(meter)
     assert meter.owed_s() == pytest.approx(2)
     clock.now_s += 2
@@ -42,10 +44,23 @@ def test_what_was_used_beyond_a_second_is_owed(clock, quota, use):
 
 
 def test_what_has_no_limit_is_never_owed(clock):
-    meter = Meter(Quota(requests_s=10), clock)
+    meter = Meter("alice", Quota(requests_s=10), clock)
     meter.wrote(10**9)
     meter.read(10**9)
     assert meter.owed_s() == 0
+
+
+def test_who_is_throttled_is_told_once_a_minute(clock, caplog):
+    meter = Meter("alice", Quota(requests_s=10), clock)
+    with caplog.at_level(logging.INFO, "poe.audit"):
+        for _ in range(61):
+            meter.throttled(0.5)
+            clock.now_s += 1
+    told = [json.loads(each.message) for each in caplog.records]
+    assert [(each["event"], each["principal"], each["throttled_s"]) for each in told] == [
+        ("throttled", "alice", 0.5),
+        ("throttled", "alice", 30.5),
+    ]
 
 
 # ---- at a node ----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from poe.actors import ActorRef
 from poe.broker.access.audit_trail import AuditTrail
-from poe.broker.access.authentication import Channel, bearer
+from poe.broker.access.authentication import MECHANISMS, Channel, bearer
 from poe.broker.access.failure_delays import FailureDelays
 from poe.broker.access.identity import Identity
 from poe.broker.access.meter import Meter
@@ -129,7 +129,7 @@ class Access:
             return None
         meter = self._meters.get(principal)
         if meter is None or meter.quota != user.quota:
-            meter = self._meters[principal] = Meter(user.quota, self.now_s)
+            meter = self._meters[principal] = Meter(principal, user.quota, self.now_s)
         return meter
 
     def sessions(self) -> Iterator[Entrant]:
@@ -140,15 +140,19 @@ class Access:
     def failed(self, channel: Channel, mechanism: str, error: AuthenticationFailed) -> float:
         """Note that a peer has not proved who it is; return the seconds that its answer waits."""
         self.counters.authentication_failed_count += 1
-        audit(
-            "authentication failed", peer=channel.address, mechanism=mechanism, reason=error.reason
-        )
+        # What is given as one may be anything, a secret in the wrong place as well.
+        known = mechanism if mechanism in MECHANISMS else "another"
+        audit("authentication failed", peer=channel.address, mechanism=known, reason=error.reason)
         return self._delays.failed(channel.address, self.now_s())
 
     def denied(self, principal: str, need: Need) -> None:
         """Note that a request was refused."""
         self.counters.denied_count += 1
         self._trail.denied(principal, need, self.now_s())
+
+    def admitted(self, principal: str, op: str, need: Need) -> None:
+        """Note that somebody may do what others may want to know of."""
+        audit("admitted", principal=principal, op=op, kind=need.kind, name=need.name)
 
     # ---- who asks on behalf of others -----------------------------------------------------------
 

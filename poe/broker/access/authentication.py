@@ -25,6 +25,7 @@ from poe.security.users import Users
 
 BEARER: Final = "BEARER"
 EXTERNAL: Final = "EXTERNAL"
+MECHANISMS: Final = frozenset({SCRAM, SCRAM_PLUS, BEARER, EXTERNAL})
 
 _NO_DIGEST: Final = "0" * 64
 
@@ -108,8 +109,8 @@ class Authentication:
             return self._finish(scram, mechanism, data) if scram else self._begin(mechanism, data)
         if scram is not None:
             refuse("another mechanism in the midst of one")
-        if mechanism not in {BEARER, EXTERNAL}:
-            refuse(f"there is no mechanism {mechanism[:40]!r}")
+        if mechanism not in MECHANISMS:
+            refuse("there is no such mechanism")
         is_token = mechanism == BEARER
         return Answer(None, self._bearer(data, now_s) if is_token else self._external(now_s))
 

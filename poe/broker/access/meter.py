@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import Final
 
+from poe.security.audit import audit
 from poe.security.bucket import TokenBucket
 from poe.security.users import Quota
 
 _BURST_S: Final = 1.0
 """What was not used in so long a time may be used at once."""
+_PERIOD_S: Final = 60.0
 
 
 class Meter:
@@ -16,9 +18,20 @@ class Meter:
     What was used is taken afterwards, so one request may go into debt: who owes is served later.
     """
 
-    __slots__ = ("_now_s", "_read", "_requests", "_write", "quota", "throttled_s")
+    __slots__ = (
+        "_now_s",
+        "_principal",
+        "_read",
+        "_requests",
+        "_told_s",
+        "_write",
+        "quota",
+        "throttled_s",
+    )
 
-    def __init__(self, quota: Quota, now_s: Callable[[], float]) -> None:
+    def __init__(self, principal: str, quota: Quota, now_s: Callable[[], float]) -> None:
+        self._principal = principal
+        self._told_s: float | None = None
         self.quota = quota
         self._now_s = now_s
         self._requests = _bucket(quota.requests_s)
@@ -28,8 +41,12 @@ class Meter:
         """How long its connections have waited, in all."""
 
     def throttled(self, seconds: float) -> None:
-        """Count what a connection waits."""
+        """Count what a connection is to wait; the audit log is told once a minute."""
         self.throttled_s += seconds
+        now_s = self._now_s()
+        if self._told_s is None or now_s - self._told_s >= _PERIOD_S:
+            self._told_s = now_s
+            audit("throttled", principal=self._principal, throttled_s=round(self.throttled_s, 3))
 
     def asked(self, count: int = 1) -> None:
         """Count requests."""

@@ -16,7 +16,7 @@ from poe.broker.access.identity import Identity
 from poe.broker.access.meter import Meter
 from poe.broker.access.permission import Need
 from poe.broker.requests.arguments import Arguments
-from poe.broker.requests.needs import TopicsOf, needs_of
+from poe.broker.requests.needs import AUDITED, TopicsOf, needs_of
 from poe.errors import (
     AuthenticationExpired,
     AuthenticationFailed,
@@ -24,6 +24,7 @@ from poe.errors import (
     RemoteProtocolError,
 )
 from poe.protocol import (
+    ControlRequest,
     LeaseRequest,
     PointerRequest,
     PutRequest,
@@ -191,10 +192,13 @@ class Session:
         assert self.identity is not None
         if self._policy is not self._access.policy:
             self._forget()
+        principal = self.identity.principal
         for need in needs_of(request, self._topics_of):
             if not self.may(need):
-                self._access.denied(self.identity.principal, need)
+                self._access.denied(principal, need)
                 raise need.refusal
+            if isinstance(request, ControlRequest) and request.op in AUDITED:
+                self._access.admitted(principal, request.op, need)
         self._remember(request)
 
     def sent(self, size_bytes: int) -> None:

@@ -188,6 +188,20 @@ OPERATION_NEEDS: Final[dict[str, _Needs]] = {
 """The needs of the control operations by name. Who lists something is told what they may describe.
 """
 
+AUDITED: Final = frozenset(
+    {
+        "delete",
+        "group_delete",
+        "group_reset",
+        "pipeline_stop",
+        "reload",
+        "topic_adopt",
+        "topic_alter",
+        "trim",
+    }
+)
+"""Operations of which the audit log is told who has asked for them."""
+
 _REQUESTS: Final[dict[type[Request], Callable[[Any, TopicsOf], Iterable[Need]]]] = {
     PointerRequest: lambda request, _: [_of_topic("read", request.topic)],
     RangeRequest: lambda request, _: [_of_topic("read", request.topic)],
