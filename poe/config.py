@@ -63,6 +63,12 @@ class ServiceOptions:
     Off by default: whoever can connect to loopback can then run code as the server's user.
     """
 
+    thespian_insecure: bool = False
+    """Do so at a node with `users`, too, past whose grants that code then is."""
+
+    thespian_token: Path | None = None
+    """File with a token of the user as whom Thespian programs ask, with `users`."""
+
     def __post_init__(self) -> None:
         """Reject what is none."""
         check_options(self)
@@ -149,6 +155,7 @@ class Config:
             }
             _check_archives(values)
             _check_doors(parts["listener"], parts["security"])
+            _check_thespian(parts["listener"], parts["security"], parts["service"])
         except OptionError as error:
             where, _ = given.get(error.key, (error.key, None))
             raise OptionError(where, error.value, error.allowed) from error
@@ -212,6 +219,31 @@ def _check_doors(listener: ListenerOptions, security: SecurityOptions) -> None:
     is_same = security.tls_port == listener.port and listener.port
     if is_same and security.tls_address == listener.address:
         raise OptionError("tls_port", security.tls_port, "another one than port")
+
+
+def _check_thespian(
+    listener: ListenerOptions, security: SecurityOptions, service: ServiceOptions
+) -> None:
+    """Refuse to open a way past all grants by accident, and one that leads nowhere.
+
+    Raises:
+        OptionError: it is either.
+    """
+    if service.thespian_port is None:
+        return
+    if listener.port is None:
+        raise OptionError("port", "none", "0 to 65535 with thespian_port: its service asks there")
+    if security.users is None:
+        return
+    if not service.thespian_insecure:
+        allowed = (
+            "none with users: whoever can connect to it can run code as the server's user, past "
+            "all grants; or set thespian_insecure as well"
+        )
+        raise OptionError("thespian_port", service.thespian_port, allowed)
+    if service.thespian_token is None:
+        allowed = "the path of a file with a token of user thespian, as `poe user token` makes it"
+        raise OptionError("thespian_token", "none", allowed)
 
 
 def option_types() -> dict[str, Any]:

@@ -71,6 +71,8 @@ def test_defaults_are_those_of_the_design():
         "connections_max": 10_000,
         "isolation": "none",
         "thespian_port": None,
+        "thespian_insecure": False,
+        "thespian_token": None,
         "tls_port": None,
         "tls_host": "127.0.0.1",
         "tls_certificate": None,

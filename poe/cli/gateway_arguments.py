@@ -19,6 +19,8 @@ class GatewayArguments:
     descriptor: int
     """The socket that listens there."""
     log_level: str
+    token_path: str | None
+    """Of the file with what the service logs in by."""
 
     def encode(self) -> str:
         """Return them as an argument of a command."""

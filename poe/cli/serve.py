@@ -76,7 +76,7 @@ def _served(config: Config, log_level: str) -> Served:
     if config.service.isolation == "process":
         node = IsolatedNode(config, log_level)
     if config.service.thespian_port is not None:
-        node = ThespianGateway(node, config.service.thespian_port, log_level)
+        node = ThespianGateway(node, config.service, log_level)
     return node
 
 

@@ -12,6 +12,7 @@ from poe.actors.python_process import python_command
 from poe.broker import BoundPort, ListenerOptions, bind_port
 from poe.cli.gateway_arguments import GatewayArguments
 from poe.cli.service import Served
+from poe.config import ServiceOptions
 from poe.errors import ActorDead
 from poe.node import root_cause
 from poe.supervision import Backoff, ChildSpec, Supervisor, SupervisorFlags
@@ -33,9 +34,11 @@ class ThespianGateway:
     Used by `Service` as a node is; the service ends when the node has given up.
     """
 
-    def __init__(self, node: Served, thespian_port: int, log_level: str) -> None:
+    def __init__(self, node: Served, options: ServiceOptions, log_level: str) -> None:
         self._node = node
-        self._options = ListenerOptions(port=thespian_port)
+        self._options = ListenerOptions(port=options.thespian_port)
+        token = options.thespian_token
+        self._token_path = None if token is None else str(token.expanduser().absolute())
         self._bound = BoundPort()
         self._log_level = log_level
         self._system: LoopSystem | None = None
@@ -65,7 +68,9 @@ class ThespianGateway:
         assert self._bound.port is not None
         assert self._bound.listening is not None
         descriptor = self._bound.listening.fileno()
-        arguments = GatewayArguments(host, port, self._bound.port, descriptor, self._log_level)
+        arguments = GatewayArguments(
+            host, port, self._bound.port, descriptor, self._log_level, self._token_path
+        )
         spec = ChildSpec(
             id="thespian_gateway",
             actor=OsProcess,

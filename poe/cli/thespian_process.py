@@ -36,7 +36,7 @@ def main() -> int:
     start_logging(arguments.log_level)
     port = arguments.thespian_port
     try:
-        node = {NODE_CAPABILITY: (arguments.host, arguments.port)}
+        node = {NODE_CAPABILITY: (arguments.host, arguments.port, arguments.token_path)}
         system = loopback_tcp_system(port, node, listening=arguments.descriptor)
         ended = os.pidfd_open(_pid_of_service(system))
     except (PoeError, OSError) as error:

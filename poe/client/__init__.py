@@ -1,12 +1,14 @@
 """Clients: the asyncio socket, of the shape of the blocking one; producers, and consumers.
 
-Those two are loaded when they are first asked for: producers bring the actor runtime with them.
+What they get in with, `Tls` and credentials, is here, too. Producers and consumers are loaded when
+they are first asked for: producers bring the actor runtime with them.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 from poe.client.async_socket import AsyncSocket, connect
+from poe.security import Certificate, PasswordFile, Scram, Tls, Token, TokenFile
 
 if TYPE_CHECKING:
     from poe.client.consumer.async_consumer import AsyncConsumer
@@ -50,6 +52,7 @@ __all__ = [
     "AsyncQueue",
     "AsyncSocket",
     "Buffered",
+    "Certificate",
     "Consumer",
     "ConsumerStatistics",
     "Delivery",
@@ -58,10 +61,15 @@ __all__ = [
     "GroupWorker",
     "Job",
     "Message",
+    "PasswordFile",
     "Producer",
     "Queue",
     "Received",
+    "Scram",
     "Sent",
+    "Tls",
+    "Token",
+    "TokenFile",
     "TopicInfo",
     "Undelivered",
     "WorkerInfo",

@@ -14,12 +14,15 @@ from thespian.actors import Actor, ActorSystemMessage
 
 from poe import protocol
 from poe.errors import LocalProtocolError, PoeError
+from poe.protocol.client import open_socket
+from poe.protocol.server import Server
+from poe.security import Entry, TokenFile
 
 SERVICE_NAME = "poe"
 """Global name of the actor."""
 
 NODE_CAPABILITY = "poe node"
-"""Capability of the actor system that holds host and port of the node."""
+"""Capability of the actor system that holds host and port of the node, and the path of a token."""
 
 _TIMEOUT_S = 30.0
 _ARGUMENTS: dict[str, set[str]] = {
@@ -53,19 +56,21 @@ class ThespianService(Actor):  # type: ignore[misc]  # Thespian is untyped
     """
 
     def __init__(self, capabilities: dict[str, Any]) -> None:
-        self._host, self._port = capabilities[NODE_CAPABILITY]
+        host, port, token_path = capabilities[NODE_CAPABILITY]
+        credentials = None if token_path is None else TokenFile(token_path)
+        self._node = Server(host, port, Entry(credentials=credentials))
 
     def receiveMessage(self, message: Any, sender: Any) -> None:  # noqa: ANN401, N802
         """Answer whatever is not of Thespian's own making."""
         if not isinstance(message, ActorSystemMessage):
-            self.send(sender, _answer(message, self._host, self._port))
+            self.send(sender, _answer(message, self._node))
 
 
-def _answer(message: Any, host: str, port: int) -> dict[str, Any]:  # noqa: ANN401 - of a client
+def _answer(message: Any, node: Server) -> dict[str, Any]:  # noqa: ANN401 - of a client
     """Serve one request; what is raised here Thespian would try a second time."""
     try:
         request = _request_of(message)
-        with protocol.socket(host, port, timeout_s=_TIMEOUT_S) as connection:
+        with open_socket(node, _TIMEOUT_S) as connection:
             return {"result": request(connection)}
     except PoeError as error:
         told = {

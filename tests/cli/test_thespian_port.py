@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from poe import protocol
+from tests.broker.users_file import UsersFile
 from tests.cli.processes import DEADLINE_S, Server, complaint, poe
 from tests.other_host import other_host
 from tests.process_tree import descendants, is_running, listeners
@@ -257,3 +258,39 @@ def test_nothing_of_thespian_s_listens_by_default(tmp_path):
 def test_the_help_tells_the_risk():
     told = " ".join(poe("serve", "--help").stdout.decode().split())
     assert "can then run code" in told
+
+
+@pytest.fixture
+def users(tmp_path):
+    """Thespian programs may read and write `t` alone."""
+    users = UsersFile(tmp_path / "users.toml")
+    token = tmp_path / "thespian.token"
+    token.write_text(users.token("thespian", "service"))
+    token.chmod(0o600)
+    users.grant("thespian", "read write create", topics="t")
+    users.write()
+    return {"users": users.path, "token": token}
+
+
+@pytest.mark.parametrize(
+    ("more", "missing"), [((), "thespian_insecure"), (("--thespian-insecure",), "poe user token")]
+)
+def test_a_node_with_users_does_not_offer_itself_by_accident(
+    users, tmp_path, thespian_port, more, missing
+):
+    options = ("--users", users["users"], "--thespian-port", thespian_port, *more)
+    run = poe("serve", "--dir", tmp_path / "data", "--port", 0, *options)
+    assert run.returncode == 2
+    assert missing in complaint(run)
+    assert not (tmp_path / "data").exists()
+
+
+def test_programs_may_do_what_the_service_s_user_may(users, tmp_path, thespian_port):
+    options = ("--users", users["users"], "--thespian-port", thespian_port)
+    insecure = ("--thespian-insecure", "--thespian-token", users["token"])
+    with Server(tmp_path / "data", *options, *insecure), Client(thespian_port) as client:
+        assert client.ask({"op": "put", "topic": "t", "messages": [b"m"]})["result"]
+        assert client.ask({"op": "next", "topic": "t", "pointer": 0})["result"][1] == b"m"
+        refused = client.ask({"op": "put", "topic": "other", "messages": [b"m"]})["error"]
+        assert (refused["code"], refused["name"]) == (314, "NotAuthorized")
+        assert client.ask({"op": "sync"})["error"]["name"] == "NotAuthorized"

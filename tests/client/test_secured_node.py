@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 import pickle
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -37,6 +38,7 @@ from poe.errors import (
 from poe.security import Certificate, Scram, Tls, Token, TokenFile
 from poe.testing import wait_until
 from tests.broker.users_file import UsersFile
+from tests.python_process import ROOT
 from tests.tls import Certificates
 
 TOPIC = b"orders"
@@ -430,3 +432,27 @@ def test_credentials_of_files_travel(place, token_file):
     credentials = pickle.loads(pickle.dumps(TokenFile(path)))
     with Producer(place.url, tls=place.tls, credentials=credentials) as producer:
         assert producer.produce_sync(TOPIC, b"m")
+
+
+@pytest.fixture
+def folder(certificates, tmp_path, monkeypatch):
+    """A current folder with the files that the documents name."""
+    (tmp_path / "tls").mkdir()
+    shutil.copy(certificates.file("ca.pem"), tmp_path / "tls")
+    password = tmp_path / "alice.password"
+    password.write_text("canary-password\n")
+    password.chmod(0o600)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("document", ["producer", "consumer", "groups"])
+def test_what_the_documents_show_works(place, document, capfd):
+    text = (ROOT / "docs" / f"{document}.md").read_text().partition("## TLS and credentials")[2]
+    with Producer(place.url, **place.ways) as producer:
+        producer.produce_sync(TOPIC, b"before")
+    code = text.partition("```python\n")[2].partition("```")[0]
+    exec(code.replace("poes://localhost", place.url), {})
+    shown = capfd.readouterr().out
+    assert {"producer": place.values() == [b"before", b"hello"],
+            "consumer": "before" in shown, "groups": "before" in shown}[document]  # fmt: skip
