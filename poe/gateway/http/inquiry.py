@@ -91,23 +91,26 @@ class Inquiry:
         arguments = {"token": token.encode(), **question._asdict(), **asdict(usage)}
         try:
             told = await self._control(arguments)
-        except AuthenticationFailed:
-            return None
         except PoeError as error:
             _log.error("cannot find out who may do what: %s", error, extra=ONCE_A_MINUTE)
             why = "whether this is allowed cannot be found out now; retry later"
             raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, why) from error
+        if told is None:
+            return None
         ttl_s = min(told["ttl_s"], TTL_MAX_S)
         return Ruling(told["principal"], told["allowed"], ttl_s, told["delay_s"])
 
     async def _control(self, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as the op answers
-        """Ask; once more where the connection was lost, or its credentials were over."""
+        """Ask; once more where the connection was lost, or its credentials were over.
+
+        Return None where the token is nobody's. That the gateway itself is not known is an error.
+        """
         connection = await self._connected()
         try:
-            return await connection.control("authorize", **arguments)
+            return await _answer(connection, arguments)
         except (ConnectionClosed, AuthenticationExpired):
             await self._drop(connection)
-            return await (await self._connected()).control("authorize", **arguments)
+            return await _answer(await self._connected(), arguments)
 
     async def _connected(self) -> AsyncSocket:
         async with self._connecting:
@@ -119,3 +122,10 @@ class Inquiry:
         if self._socket is connection:
             self._socket = None
             await connection.close()
+
+
+async def _answer(connection: AsyncSocket, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as above
+    try:
+        return await connection.control("authorize", **arguments)
+    except AuthenticationFailed:
+        return None

@@ -35,7 +35,7 @@ def document(options: GatewayOptions) -> Json:
             _accepted(buffered=array_of(object_of(partition=COUNT, buffered_count=COUNT))),
         ),
     }
-    return {
+    return _secured(options) | {
         "openapi": "3.1.0",
         "info": {
             "title": "Poe's HTTP gateway",
@@ -53,7 +53,9 @@ def document(options: GatewayOptions) -> Json:
                 "patch": _changed("Change what a topic has.", _described(), "404"),
             },
             **group_paths(options),
-            "/healthz": {"get": get("Tell that the gateway runs.", {"200": _status("ok")})},
+            "/healthz": {
+                "get": get("Tell that the gateway runs.", {"200": _status("ok")}) | {"security": []}
+            },
             "/readyz": {
                 "get": get("Tell whether the broker answers.", {"200": _status("ready")}, "503")
             },
@@ -65,13 +67,19 @@ def document(options: GatewayOptions) -> Json:
         "components": {
             "schemas": {"Message": _message(), "Record": _record(), "Error": _error()},
             "responses": {status: _refusal(*row) for status, row in _REFUSALS.items()},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
+def _secured(options: GatewayOptions) -> Json:
+    return {"security": [{"bearer": []}]} if options.authentication == "bearer" else {}
+
+
 _REFUSALS: dict[str, tuple[str, bool]] = {
     "400": ("What is wrong with the request.", False),
-    "403": ("A page of a browser asks whose origin is not allowed.", False),
+    "401": ("The token is missing, or nobody's; only where tokens are asked for.", False),
+    "403": ("The owner of the token may not, or a page whose origin is not allowed.", False),
     "404": ("There is no such topic, partition or group.", False),
     "406": ("Nothing of what is accepted is served.", False),
     "408": ("The body took too long.", False),
@@ -80,7 +88,7 @@ _REFUSALS: dict[str, tuple[str, bool]] = {
     "413": ("The body, or one of its messages, is too large, or there are too many.", False),
     "415": ("The content type, or the content encoding, is not served.", False),
     "421": ("The host is none of this gateway.", False),
-    "429": ("The buffer, or the group, is full; nothing was taken.", True),
+    "429": ("The buffer or the group is full, or a quota used up; nothing was taken.", True),
     "500": ("The edit hook, or the gateway, has failed; nothing was taken.", False),
     "501": ("The transfer encoding, or that on Kafka, is not served.", False),
     "502": ("The broker refuses it.", False),

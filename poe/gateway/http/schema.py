@@ -11,7 +11,7 @@ Json = dict[str, Any]
 TEXT: Json = {"type": "string"}
 COUNT: Json = {"type": "integer", "minimum": 0}
 _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-OF_ALL = ("400", "403", "421")
+OF_ALL = ("400", "401", "403", "421", "429", "503")
 """What any request may be answered with."""
 
 

@@ -33,3 +33,11 @@ async def edit_async(post: Post):
     if post.topic.startswith(b"hang"):
         await asyncio.Event().wait()
     return edit(post)
+
+
+def redirect(post):
+    """Tell whether the token is there, or lead elsewhere."""
+    [message] = post.messages
+    if message == b"headers":
+        return Answer(b"authorization" if "authorization" in post.headers else b"no authorization")
+    return replace(post, topic=message.removeprefix(b"to "))
