@@ -194,6 +194,23 @@ def test_who_waits_is_refused_within_two_seconds(waits, ask, is_removed):
     assert waits(ask, is_removed=is_removed) < 2.2  # as long as a slice
 
 
+def test_a_member_that_waits_to_be_told_is_told_and_then_refused(guarded, users):
+    with logged_in(guarded) as client, ThreadPoolExecutor(1) as pool:
+        join = {"group": "group", "member": MEMBER, "mode": "ordered", "topics": [b"orders"]}
+        joined = client.control("group_join", **join)
+        beat = {"group": "group", "member": MEMBER, "generation": joined["generation"]}
+        kept = client.control("group_heartbeat", **beat, owned=[])["keep"]
+        waiting = pool.submit(client.control, "group_heartbeat", **beat, owned=kept, wait_s=60.0)
+        time.sleep(0.05)
+        users.grants = []
+        users.write()
+        guarded.reload()
+        with contextlib.suppress(NotAuthorized):  # it came later
+            assert waiting.result(4)["keep"] == kept  # it could wait for 5 s, a part of a session
+        with pytest.raises(NotAuthorized):
+            client.control("group_heartbeat", **beat, owned=kept)
+
+
 # ---- what is wrong ------------------------------------------------------------------------------
 
 
