@@ -123,6 +123,7 @@ def test_old_and_new_password_are_let_in_while_both_have_keys():
     refused(authenticate, client("chalk"), server(known={"user": (KEYS, new)}))
 
 
+@pytest.mark.slow
 def test_ten_thousand_wrong_guesses_are_refused():
     seed = random.randrange(2**32)
     print("seed", seed)
