@@ -175,3 +175,21 @@ def test_a_certificate_that_cannot_be_used_changes_nothing(guarded, dial, issued
         told = admin.control("security")
     assert told["reload_failed_count"] == 1
     assert told["handshakes_count"] == 1
+
+
+def test_without_users_a_revoked_certificate_is_hung_up_on_as_well(serve, issued):
+    options = {"tls_client_ca": issued.file("ca.pem"), "tls_client_crl": issued.revoke()}
+    node = serve(**issued.server_options(), **options, reload_interval=0)
+    with contextlib.ExitStack() as closing:
+        alice, bob = (
+            closing.enter_context(
+                RawClient(SecureAddress(node.tls_address, issued.client_context(name)))
+            )
+            for name in ("alice", "bob")
+        )
+        assert alice.write(b"orders", [b"m"]) > 0
+        assert bob.write(b"orders", [b"m"]) > 0
+        issued.revoke("alice")
+        assert node.reload() == {"ended_count": 1}
+        assert hung_up(alice)
+        assert bob.write(b"orders", [b"m"]) > 0

@@ -88,15 +88,20 @@ class Answer(NamedTuple):
     identity: Identity | None = None
 
 
+class _Begun(NamedTuple):
+    mechanism: str
+    scram: ScramServer
+
+
 class Authentication:
     """One peer's attempts to prove who it is; a message after the other."""
 
-    __slots__ = ("_channel", "_known", "_scram")
+    __slots__ = ("_begun", "_channel", "_known")
 
     def __init__(self, known: Known, channel: Channel) -> None:
         self._known = known
         self._channel = channel
-        self._scram: ScramServer | None = None
+        self._begun: _Begun | None = None
 
     def take(self, mechanism: str, data: bytes, now_s: float) -> Answer:
         """Take a message of the peer's.
@@ -104,11 +109,13 @@ class Authentication:
         Raises:
             AuthenticationFailed: it proves nothing; the attempt is over.
         """
-        scram, self._scram = self._scram, None
-        if mechanism in {SCRAM, SCRAM_PLUS}:
-            return self._finish(scram, mechanism, data) if scram else self._begin(mechanism, data)
-        if scram is not None:
+        begun, self._begun = self._begun, None
+        if begun is not None and begun.mechanism != mechanism:
             refuse("another mechanism in the midst of one")
+        if begun is not None:
+            return self._finish(begun, data)
+        if mechanism in {SCRAM, SCRAM_PLUS}:
+            return self._begin(mechanism, data)
         if mechanism not in MECHANISMS:
             refuse("there is no such mechanism")
         is_token = mechanism == BEARER
@@ -120,13 +127,13 @@ class Authentication:
         known = self._known
         scram = ScramServer(known.users.scram_keys, known.secrets.salt, self._channel.binding)
         told = scram.first(data)
-        self._scram = scram
+        self._begun = _Begun(mechanism, scram)
         return Answer(told)
 
-    def _finish(self, scram: ScramServer, mechanism: str, data: bytes) -> Answer:
-        told, user = scram.final(data)
-        assert scram.proved is not None
-        identity = Identity(user, mechanism, Password(scram.proved))
+    def _finish(self, begun: _Begun, data: bytes) -> Answer:
+        told, user = begun.scram.final(data)
+        assert begun.scram.proved is not None
+        identity = Identity(user, begun.mechanism, Password(begun.scram.proved))
         if identity.renewed(self._known.users) is None:
             refuse("the password was changed since the first step")
         return Answer(told, identity)
