@@ -69,11 +69,12 @@ def archive(  # noqa: PLR0913 - options of a command line
     from poe.spark.archive import OpenSegments, archive_topics  # noqa: PLC0415
     from poe.spark.broker_segments import BrokerSegments  # noqa: PLC0415
     from poe.spark.folder_segments import FolderSegments  # noqa: PLC0415
+    from poe.spark.server_options import for_tasks  # noqa: PLC0415
     from poe.spark.session import session  # noqa: PLC0415
 
     open_segments: OpenSegments = partial(
         BrokerSegments,
-        endpoint.server,
+        for_tasks(endpoint.server),
         retry_timeout_s=_RETRY_TIMEOUT_S,
         is_known=False,
     )

@@ -25,6 +25,9 @@ class Endpoint:
     """As producers, consumers and queues take it."""
     server: Server
     """The first one of the url, with the way in."""
+    is_told: bool = False
+    """Whether the command or its environment names it; else it is the last login's, or the one of
+    this machine."""
 
     @property
     def host(self) -> str:

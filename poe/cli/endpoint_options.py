@@ -132,7 +132,8 @@ def endpoint_of(
         if "url" in typed:
             raise OptionError(flag_of(name), typed[name], "--url alone, or --host and --port")
     values = _merged(told, typed)
-    place = place_of(values) if values.keys() & _PLACE else None
+    is_told = not _PLACE.isdisjoint(values)
+    place = place_of(values) if is_told else None
     saved = (logins or SavedLogins()).find(place and place.text)
     values = _merged(saved, values)
     place = place or place_of(values)
@@ -140,7 +141,7 @@ def endpoint_of(
     if not typed.keys() & _PLACE:
         _check(told, place)
     entry = _entry(values, place, may_ask=may_ask)
-    return Endpoint(place.text, replace(place.server, entry=entry))
+    return Endpoint(place.text, replace(place.server, entry=entry), is_told=is_told)
 
 
 def _option_of(name: str, metavar: str, text: str) -> Any:  # noqa: ANN401 - typer's

@@ -72,7 +72,8 @@ def run(  # noqa: PLR0913 - the options of a command
 
     A query that fails is started again from its checkpoint; one that fails too often is given up,
     while the others go on, and the exit code is 1 at the end. The server is told how far it is,
-    and has the topics whose options name no other.
+    and has the topics whose options name no other: the one that the command names, else that of
+    the file.
     """
     if log_level.lower() not in LEVELS:
         raise OptionError("--log-level", log_level, "one of " + ", ".join(LEVELS))
@@ -90,6 +91,7 @@ def run(  # noqa: PLR0913 - the options of a command
     if checkpoint is not None:
         pipeline.checkpoint = checkpoint
     pipeline.py_files += py_files or []
+    is_of_command = endpoint.is_told or not pipeline.server
     progress = Bars() if is_terminal(sys.stdout) else Lines()
 
     def on_look(report: PipelineReport) -> None:
@@ -103,7 +105,7 @@ def run(  # noqa: PLR0913 - the options of a command
             pipeline,
             RunOptions(
                 master=master,
-                server=options_of(endpoint.server),
+                server=options_of(endpoint.server) if is_of_command else {},
                 available_now=available_now,
                 config=config,
                 on_look=on_look,

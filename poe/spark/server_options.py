@@ -61,6 +61,15 @@ def parse_server(options: Mapping[str, str]) -> Server:
     return take_server(option_text.parse(options, PARSERS)) or DEFAULT_SERVER
 
 
+def for_tasks(server: Server) -> Server:
+    """Return a server as it may be handed to tasks: got into by files, whose paths are absolute.
+
+    Raises:
+        OptionError: it is got into by a secret that is in no file.
+    """
+    return parse_server(options_of(server))
+
+
 def options_of(server: Server) -> dict[str, str]:
     """Return the options that name a server; paths in them are absolute.
 
@@ -81,7 +90,7 @@ def options_of(server: Server) -> dict[str, str]:
         case None | Certificate():
             pass
         case _:
-            allowed = "a file that holds it: Spark hands all options to other processes"
+            allowed = "a file that holds it: Spark hands this to processes that nobody can ask"
             raise OptionError("credentials", "(hidden)", allowed)
     return {
         name: str(Path(text).absolute()) if name in FILES else text

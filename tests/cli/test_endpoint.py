@@ -67,6 +67,20 @@ def test_what_is_typed_outdoes_the_environment(endpoint, given, environment, url
     assert endpoint(given, **environment).url == url
 
 
+@pytest.mark.parametrize(
+    ("given", "environment", "is_told"),
+    [
+        ({}, {}, False),
+        ({"token_file": "/t"}, {}, False),
+        ({"port": "5555"}, {}, True),
+        ({"url": "poe://h"}, {}, True),
+        ({}, {"POE_URL": "poe://h"}, True),
+    ],
+)
+def test_it_is_known_whether_anybody_has_named_the_server(endpoint, given, environment, is_told):
+    assert endpoint(given, **environment).is_told is is_told
+
+
 def test_of_several_servers_the_first_is_asked(endpoint):
     found = endpoint({"url": "poe://a:1,b:2"})
     assert (found.url, found.host, found.port) == ("poe://a:1,b:2", "a", 1)

@@ -28,7 +28,7 @@ class SecuredNode:
     def reload(self):
         """Have the node read the users as they are written now."""
         self.users.write()
-        self.node.reload()
+        return self.node.reload()
 
     def add(self, name, grants):
         """Add a user with a token in a file, who may do what (operations, names) say."""

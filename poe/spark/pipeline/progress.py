@@ -12,7 +12,13 @@ from threading import Lock
 from typing import Any, Final
 
 from poe.actors import Down, GenServer, Work
-from poe.errors import PipelineRunning, PoeError
+from poe.errors import (
+    AuthenticationFailed,
+    PipelineRunning,
+    PoeError,
+    SecurityFileError,
+    TlsFailed,
+)
 from poe.protocol import Socket
 from poe.protocol.client import open_socket
 from poe.protocol.pipeline_report import PipelineReport, QueryReport
@@ -75,32 +81,43 @@ class BrokerLink:
         self._is_there = True
         self._lock = Lock()
 
+    def begin(self) -> None:
+        """Tell for the first time: what keeps this client out for good is an error only here.
+
+        Raises:
+            PipelineRunning: another run has the name.
+            AuthenticationFailed, TlsFailed: as it gets in, it never will.
+            SecurityFileError: nor with these files.
+        """
+        self._tell((PipelineRunning, AuthenticationFailed, TlsFailed, SecurityFileError))
+
     def tell(self) -> None:
         """Send a report and take the answer; a server that is not there is logged once.
 
         Raises:
             PipelineRunning: another run has the name.
         """
-        with self._lock:
-            self._tell()
+        self._tell((PipelineRunning,))
 
-    def _tell(self) -> None:
-        try:
-            if self._socket is None or not self._socket.is_usable:
-                self._socket = open_socket(self._server, _CALL_TIMEOUT_S)
-            answer: Any = self._socket.control(
-                "pipeline_report", report=self._known.report().as_map()
-            )
-        except PipelineRunning:
-            raise
-        except PoeError as error:
-            if self._is_there:
-                logger.warning("the pipeline goes on without reports to the server: %s", error)
-            self._is_there = False
-            return
+    def _tell(self, raised: tuple[type[PoeError], ...]) -> None:
+        with self._lock:
+            try:
+                answer = self._report()
+            except raised:
+                raise
+            except PoeError as error:
+                if self._is_there:
+                    logger.warning("the pipeline goes on without reports to the server: %s", error)
+                self._is_there = False
+                return
         self._is_there = True
         if isinstance(answer, dict) and answer.get("stop") is True:
             self._known.is_to_stop = True
+
+    def _report(self) -> Any:  # noqa: ANN401 - what a server answers
+        if self._socket is None or not self._socket.is_usable:
+            self._socket = open_socket(self._server, _CALL_TIMEOUT_S)
+        return self._socket.control("pipeline_report", report=self._known.report().as_map())
 
     def close(self) -> None:
         """Close the connection."""

@@ -80,6 +80,7 @@ def run_pipeline(
         InvalidPipeline: Spark refuses a part of it; nothing was started.
         OptionError: an option of the server is wrong.
         PipelineRunning: another run has its name.
+        AuthenticationFailed, TlsFailed, SecurityFileError: the server does not let it in.
         ConfigError: Spark does not start.
     """
     pipeline.check()
@@ -87,7 +88,7 @@ def run_pipeline(
         raise InvalidPipeline("checkpoint", "is missing; use a folder or URL")
     queries = {name: QueryReport(name=name, state="starting") for name in pipeline.sinks}
     known = Known(pipeline.name, queries)
-    server = dict(options.server or pipeline.server)
+    server = pipeline.located_options(options.server or pipeline.server)
     link = BrokerLink(known, parse_server(server))
     own = None if spark is not None else _start_spark(pipeline, options)
     try:
@@ -144,7 +145,7 @@ def _claim(link: BrokerLink) -> None:
     deadline_s = time.monotonic() + _CLAIM_S
     while True:
         try:
-            link.tell()
+            link.begin()
         except PipelineRunning:
             if time.monotonic() > deadline_s:
                 raise
