@@ -69,7 +69,7 @@ def reload(*, endpoint: Endpoint) -> None:
     changes = [
         f"{', '.join(names)} {word}"
         for word in ("added", "changed", "removed")
-        if (names := told[f"users_{word}"])
+        if (names := told.get(f"users_{word}"))
     ]
     ended = counted(told["ended_count"], "connection")
     write_line("\t".join(["reloaded", *changes, f"{ended} ended"]))

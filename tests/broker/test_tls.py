@@ -5,6 +5,7 @@ import socket
 import ssl
 import struct
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -404,3 +405,20 @@ def test_a_new_context_takes_the_place_of_the_old_one_which_is_left_alone(tmp_pa
         client, _ = shake_hands(each.context, own.client_context())
         assert client.getpeercert(binary_form=True) == each.certificate
     assert older.certificate != newer.certificate
+
+
+def test_a_certificate_that_is_about_to_expire_is_told_at_the_start_and_when_it_is_renewed(
+    serve, tmp_path, caplog
+):
+    own, now = Certificates.make(tmp_path), datetime.now(UTC)
+    own.issue("server", "localhost", not_after=now + timedelta(days=5))
+    node = serve(**own.server_options())
+    assert "server.pem expires in 5.0 days; renew it" in caplog.text
+    caplog.clear()
+    own.issue("server", "localhost", not_after=now + timedelta(hours=12))
+    node.reload()
+    assert "server.pem expires in 0.5 days; renew it" in caplog.text
+    caplog.clear()
+    own.issue("server", "localhost", not_after=now + timedelta(days=90))
+    node.reload()
+    assert "expires" not in caplog.text

@@ -243,6 +243,22 @@ def test_a_reload_takes_what_was_changed(own, home):
     assert poe("put", "t", "x", *who, **home).returncode == ExitCode.FAILURE
 
 
+def test_a_server_without_users_reloads_its_certificate(place, tmp_path, home):
+    poe_here("certificates", tmp_path / "tls", "--host", "localhost")
+    files = (
+        "--tls-certificate",
+        tmp_path / "tls/server.pem",
+        "--tls-key",
+        tmp_path / "tls/server.key",
+    )
+    with Server(tmp_path / "data", "--tls-port", 0, *files, "--reload-interval", 0) as server:
+        poe_here("certificates", tmp_path / "tls", "--host", "localhost", "--renew")
+        run = poe("reload", "--port", server.port, **home)
+        assert run.stdout == b"reloaded\t0 connections ended\n", run.stderr
+        there = ("--url", f"poes://localhost:{server.tls_port}", "--ca", tmp_path / "tls/ca.pem")
+        assert poe("topics", *there, **home).returncode == 0
+
+
 def test_a_reload_of_a_file_that_is_wrong_is_refused_with_its_line(own, home, as_alice):
     own.users.write_text("version = 1\nusrs = {}\n")
     run = poe("reload", "--port", own.port, "--dir", own.data, **home)

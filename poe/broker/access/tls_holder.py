@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from poe.actors import ActorRef
+from poe.security.expiry import ExpiryWarning
 from poe.security.server_tls import ServerContext, ServerTls
 
 
@@ -23,10 +24,11 @@ class TlsHolder:
         SecurityFileError: on construction, when there is none to begin with.
     """
 
-    __slots__ = ("_tls", "failed_count", "now", "shaken_count", "shown")
+    __slots__ = ("_expiry", "_tls", "failed_count", "now", "shaken_count", "shown")
 
     def __init__(self, tls: ServerTls) -> None:
         self._tls = tls
+        self._expiry = ExpiryWarning()
         self.now: ServerContext = tls.build()
         self.shaken_count = 0
         """Handshakes that were done, ever."""
@@ -53,6 +55,10 @@ class TlsHolder:
             return []
         newer_trust = newer.client_trust
         return [ref for ref, der in self.shown.values() if trust.has_lost(der, newer_trust)]
+
+    def warning(self, now_s: float) -> str | None:
+        """Return what is to be said of the certificate's end now; None: nothing, or it was said."""
+        return self._expiry.sentence(self._tls.certificate, self.now.expires_s, now_s)
 
     def as_map(self) -> dict[str, Any]:
         """Return what an administrator may want to know."""

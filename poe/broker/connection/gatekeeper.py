@@ -49,6 +49,8 @@ class GatekeeperParts:
     marks: tuple[Mark | None, ...]
     """The state of the files that the node has started with."""
 
+    clock: Clock
+
 
 @dataclass(frozen=True, slots=True)
 class Guard:
@@ -82,7 +84,7 @@ class Guard:
         access = None
         if self.security is not None:
             access = Access(self.security, clock, self.files.options, Secrets.make(folder))
-        return GatekeeperParts(access, self.files, self.marks)
+        return GatekeeperParts(access, self.files, self.marks, clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,10 @@ class Gatekeeper(GenServer):
         self._files = parts.files
         self._interval_s = parts.files.options.reload_interval
         self._marks = parts.marks
+        self._clock = parts.clock
         self.reload_count = 0
         self.reload_failed_count = 0
+        self._warn_of_expiry()
         self._look_later()
 
     async def handle_call(self, request: tuple[str, Arguments], caller: Call) -> Any:  # noqa: ANN401
@@ -130,6 +134,7 @@ class Gatekeeper(GenServer):
                 self.exit(ref, KILL)
         elif message is _LOOK:
             self._look_later()
+            self._warn_of_expiry()
             if await self.run_blocking(self._files.marks) != self._marks:
                 # What is wrong is told; nothing is tried again before they change once more.
                 with contextlib.suppress(SecurityFileError):
@@ -140,6 +145,11 @@ class Gatekeeper(GenServer):
     def _look_later(self) -> None:
         if self._interval_s:
             self.send_after(self._interval_s, _LOOK)
+
+    def _warn_of_expiry(self) -> None:
+        tls = self._files.tls
+        if tls is not None and (sentence := tls.warning(self._clock.now_us() / 1e6)):
+            logger.warning("%s", sentence)
 
     # ---- reload ---------------------------------------------------------------------------------
 
@@ -162,6 +172,7 @@ class Gatekeeper(GenServer):
         gone: list[ActorRef] = []
         if self._files.tls is not None and found.context is not None:
             gone += self._files.tls.swap(found.context)
+            self._warn_of_expiry()
         if self._access is not None and found.security is not None:
             told = _difference(self._access.users, found.security.users)
             gone += [each.ref for each in self._access.replace(found.security)]

@@ -9,18 +9,15 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
 
 from prometheus_client import Counter, Gauge
 
 from poe.errors import SecurityFileError
+from poe.security.expiry import ExpiryWarning, days_left
 from poe.security.server_tls import ServerTls
 
 _log = logging.getLogger("poe.gateway.tls")
 
-WARN_DAYS: Final = (1, 7, 21)
-"""So many days before it expires that is told, once each."""
-_DAY_S = 86_400.0
 _EXPIRES = Gauge("poe_gateway_certificate_days", "Days until the certificate expires.")
 _RELOADS = Counter(
     "poe_gateway_reloads", "Looks at changed files by what came of them.", ["outcome"]
@@ -37,7 +34,7 @@ class Certificate:
     def __init__(self, tls: ServerTls, clock: Callable[[], float] = time.time) -> None:
         self._tls = tls
         self._clock = clock
-        self._warned_days: int | None = None
+        self._warning = ExpiryWarning()
         self._seen = _stamps(tls.files)
         self._now = tls.build()
         self._tell_expiry()
@@ -65,17 +62,14 @@ class Certificate:
             _log.error("the certificate stays as it was: %s", error)
         else:
             _RELOADS.labels("done").inc()
-            self._warned_days = None
             _log.info("new connections use the certificate of %s", self._tls.certificate)
         self._tell_expiry()
 
     def _tell_expiry(self) -> None:
-        left_days = (self._now.expires_s - self._clock()) / _DAY_S
-        _EXPIRES.set(left_days)
-        passed = next((each for each in WARN_DAYS if left_days <= each), None)
-        if passed is not None and passed != self._warned_days:
-            _log.warning("%s expires in %.1f days; renew it", self._tls.certificate, left_days)
-        self._warned_days = passed
+        expires_s, now_s = self._now.expires_s, self._clock()
+        _EXPIRES.set(days_left(expires_s, now_s))
+        if told := self._warning.sentence(self._tls.certificate, expires_s, now_s):
+            _log.warning("%s", told)
 
 
 def _stamps(paths: Sequence[Path]) -> list[tuple[int, int, int] | None]:
