@@ -6,6 +6,7 @@ line `ready on HOST:PORT` for Poe and an accepted connection for the others.
 
 import contextlib
 import os
+import re
 import resource
 import signal
 import socket
@@ -33,6 +34,13 @@ class Running:
     pid: int
     port: int
     ready_after_s: float
+    tls_port: int = 0
+    """Of a node with TLS."""
+
+    def cpu_s(self) -> float:
+        """Processor time of all its threads so far."""
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
     def memory_bytes(self, field: str = "VmRSS") -> int:
         """A line of the kernel's process status: VmRSS, RssAnon, RssFile."""
@@ -130,12 +138,12 @@ def _ready(command: Sequence[str]) -> Iterator[Running]:
         tempfile.TemporaryFile("w+") as log,
         started(command, env=environment, stdout=subprocess.PIPE, stderr=log) as process,
     ):
-        port = _port_of_readiness_line(process)
-        if port is None:
+        ports = _ports_of_readiness_line(process)
+        if not ports:
             log.seek(0)
             msg = f"poe ended before it was ready: {log.read()[-1000:]}"
             raise RuntimeError(msg)
-        yield Running(process.pid, port, time.perf_counter() - before)
+        yield Running(process.pid, ports[0], time.perf_counter() - before, ports[-1])
 
 
 @contextlib.contextmanager
@@ -196,11 +204,12 @@ def _check_alive(process: subprocess.Popen[str], started_at: float) -> None:
         raise RuntimeError(msg)
 
 
-def _port_of_readiness_line(process: subprocess.Popen[str]) -> int | None:
+def _ports_of_readiness_line(process: subprocess.Popen[str]) -> list[int]:
+    """Where a program listens: in plaintext, then with TLS; nowhere, if it has ended."""
     for line in process.stdout or ():
         if line.startswith("ready on "):
-            return int(line.rpartition(":")[2])
-    return None
+            return [int(port) for port in re.findall(r":(\d+)", line)]
+    return []
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -41,6 +41,7 @@ SCRIPTS = (
     "large",
     "producer",
     "groups",
+    "security",
 )
 
 
@@ -186,6 +187,8 @@ def missing_line(not_built: dict[str, str], without: dict[str, str]) -> str:
     """What is left out or replaced, and why; empty if everything is here."""
     parts = [f"{server} ({reason})" for server, reason in without.items()]
     line = f"Left out: {', '.join(parts)}." if parts else ""
+    if "poeload_tls" in not_built:
+        line += f" No rates by TLS ({not_built['poeload_tls']})."
     if "poeload" in not_built:
         line += f" Poe is loaded by bench/load.py ({not_built['poeload']})."
     return line.strip()
