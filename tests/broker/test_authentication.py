@@ -122,6 +122,35 @@ def test_who_says_nothing_is_closed_without_a_word(serve, users):
         assert stranger.recv(1) == b""
 
 
+def test_only_so_many_strangers_of_an_address_have_a_place_until_they_are_known(serve, users):
+    node = serve(users=users.path, unauthenticated_per_address_max=2)
+    with connect(node) as client, socket.create_connection(address(node)):
+        with socket.create_connection(address(node)) as third:
+            third.settimeout(10)
+            assert third.recv(1) == b""
+        log_in(client, "alice", "secret")
+        with connect(node) as other:
+            log_in(other, "bob", "other")
+            assert client.control("topics") == other.control("topics") == []
+
+
+def test_who_goes_gives_its_place_back(serve, users):
+    node = serve(users=users.path, unauthenticated_per_address_max=1)
+    for _ in range(3):
+        with socket.create_connection(address(node)) as stranger:
+            stranger.sendall(PutRequest(b"t", [b"m"]).encode())
+            assert is_closed(stranger)
+        wait_until(lambda: _may_come(node), 10)
+
+
+def _may_come(node):
+    try:
+        with connect(node) as client:
+            return bool(log_in(client, "alice", "secret"))
+    except (ConnectionClosed, ConnectionResetError):
+        return False
+
+
 @pytest.mark.parametrize("arguments", [{}, {"mechanism": 1}, {"mechanism": "BEARER", "data": "x"}])
 def test_a_step_that_is_none_is_refused(guarded, arguments):
     with connect(guarded) as client, pytest.raises(RemoteProtocolError):

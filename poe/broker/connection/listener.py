@@ -13,6 +13,7 @@ import logging
 import resource
 import socket
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar
@@ -460,32 +461,30 @@ class Acceptor(GenServer):
         self, client: socket.socket, address: str, until_handed_over: contextlib.ExitStack
     ) -> bool:
         """Start a connection for a client; False: it has gone, or there are strangers enough."""
-        leaving = contextlib.ExitStack()
-        leaving.callback(self._clients.all.leave, address)
+        leave = partial(self._clients.all.leave, address)
         way, place = self._door.tls, None
         if way is not None or self._shared.access is not None:
             place = self._clients.strangers.admit(address)
             if place is None:
                 return False
             until_handed_over.callback(place.leave)
-            leaving.callback(place.leave)
+            leave = partial(_each, leave, place.leave)
         if way is None:
-            arguments: tuple[Any, ...] = (PlainPeer(client), self._shared, leaving.close, place)
+            arguments: tuple[Any, ...] = (PlainPeer(client), self._shared, leave, place)
         else:
             context = way.holder.now
             wrap = context.context.wrap_socket
             try:
-                client.getpeername()  # of who has gone already, a wrapped socket would stay open
                 encrypted = wrap(client, server_side=True, do_handshake_on_connect=False)
             except OSError:
                 return False  # it has gone meanwhile
             until_handed_over.enter_context(encrypted)
             peer = TlsPeer(encrypted)
-            leaving.callback(way.holder.forget, peer)
+            leave = partial(_each, leave, partial(way.holder.forget, peer))
             arrive = partial(
                 Arrival, peer=peer, holder=way.holder, context=context, timeout_s=way.timeout_s
             )
-            arguments = peer, self._shared, leaving.close, place, arrive
+            arguments = peer, self._shared, leave, place, arrive
         await start_dynamic_child(self, CONNECTION_SUP, *arguments)
         return True
 
@@ -519,3 +518,9 @@ class Acceptor(GenServer):
             with contextlib.suppress(OSError):
                 peer.recv(_DISCARDED_BYTES)
             peer.close()
+
+
+def _each(*actions: Callable[[], object]) -> None:
+    """Do one after the other."""
+    for action in actions:
+        action()
