@@ -418,3 +418,19 @@ def test_a_file_that_is_wrong_keeps_a_node_from_starting(serve, users, tmp_path)
     assert not (tmp_path / "data").exists()
     users.write()
     serve(dir=tmp_path / "data", users=users.path)
+
+
+@pytest.mark.slow
+def test_a_node_that_stops_waits_for_nobody_who_guesses(guarded, caplog):
+    guess = ControlRequest("auth", 1, {"mechanism": "BEARER", "data": b"x"}).encode()
+    guessers = [socket.create_connection(address(guarded)) for _ in range(8)]
+    for each in guessers:
+        each.sendall(guess)
+    with connect_as(guarded, None) as admin:
+        wait_until(lambda: admin.control("security")["authentication_failed_count"] == 8, 10)
+    begin_s = time.monotonic()
+    guarded.stop()
+    assert time.monotonic() - begin_s < 2  # a connection may take 3 s to be drained
+    assert "cut off" not in caplog.text
+    for each in guessers:
+        each.close()

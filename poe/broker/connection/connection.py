@@ -81,7 +81,7 @@ _TOLD: Final = (RemoteProtocolError, SecurityError, Overloaded)
 """What ends a connection, and its peer is told of."""
 _ENDINGS: Final = (*_TOLD, ConnectionClosed, OSError)
 
-_PAYMENT_S: Final = 5.0
+_PAYMENT_S: Final = 0.5
 """How long a peer that has used too much waits at once; then it is looked whether it still does."""
 
 _TURN = range(32)
@@ -216,7 +216,9 @@ class Connection(GenServer):
 
     def terminate(self, reason: Reason) -> Waiting | None:
         """Close the socket; where the node stops, what has come is served before."""
-        if reason == SHUTDOWN and self._arrival is None:
+        session = self._session
+        is_served = self._arrival is None and (session is None or session.is_served)
+        if reason == SHUTDOWN and is_served:
             return self._drain()
         self._peer.close_notify()
         self._watch.close()
@@ -240,7 +242,7 @@ class Connection(GenServer):
                 self._stream.release()
         except _ENDINGS as error:
             ending = self._give_up(error)
-            if not isinstance(ending, Stop):
+            if isinstance(ending, Coroutine):
                 await ending
         else:
             self._stream.discard()
@@ -338,7 +340,7 @@ class Connection(GenServer):
                 waiting = self._serve_frames()
         except _ENDINGS as error:
             ending = self._give_up(error)
-            return ending if isinstance(ending, Stop) else await ending
+            return await ending if isinstance(ending, Coroutine) else ending
         self._deadline.quiet_parts = 0  # a long poll is no silence of the peer's
         self._await_more()
         return None
@@ -373,8 +375,11 @@ class Connection(GenServer):
             self._look_at_record(self._encrypted)
         return has_more
 
-    def _give_up(self, error: Exception | None) -> Stop | Ending:
-        """End the connection: the peer is gone, or has broken the protocol and is told so."""
+    def _give_up(self, error: Exception | None) -> Stop | Ending | None:
+        """End the connection: the peer is gone, or has broken the protocol and is told so.
+
+        Return None where it is told later.
+        """
         if self._last_lease is not None:
             is_refused = isinstance(error, BrokenPipeError | ConnectionClosed)
             if is_refused or (error is None and self._peer.is_reset()):
@@ -384,6 +389,9 @@ class Connection(GenServer):
         self._stream.release()
         if error is not None:
             drop_tracebacks(error)  # their frames hold what was received
+        if isinstance(error, AuthenticationFailed) and self._session is not None:
+            self._punish(self._session)
+            return None
         return self._hang_up(error) if isinstance(error, _TOLD) else Stop("normal")
 
     def _serve_frames(self) -> Waiting | None:
@@ -437,25 +445,25 @@ class Connection(GenServer):
             return self._reply(error_reply(error, request))
         return self._serve(request)
 
-    async def _authenticate(self, session: Session, request: ControlRequest) -> None:
-        """Take a step of finding out who the peer is. Who fails waits for the answer.
+    def _authenticate(self, session: Session, request: ControlRequest) -> Waiting | None:
+        """Take a step of finding out who the peer is.
 
         Raises:
-            AuthenticationFailed, AuthenticationExpired, Overloaded: it cannot be served.
-            ConnectionClosed, OSError: the reply cannot be sent.
+            AuthenticationFailed, Overloaded, RemoteProtocolError: it is not to be served.
+            OSError: the reply cannot be sent.
         """
-        self._stream.release()
-        try:
-            told = session.authenticate(request.arguments)
-        except AuthenticationFailed:
-            await self.sleep(session.penalty_s)
-            raise
+        told = session.authenticate(request.arguments)
         if not session.is_stranger:
             self._let_in()
             self._await_expiry(session)
-        rest = self._reply(ControlReply(request.id, told).encode())
-        if rest is not None:
-            await rest
+        return self._reply(ControlReply(request.id, told).encode())
+
+    def _punish(self, session: Session) -> None:
+        """Hear no more of who did not prove who it is; it is told later, and keeps its place."""
+        self._deadline.unfinished_since_s = None
+        self._stream.discard()
+        self._watch.pause()
+        self.send_after(session.penalty_s, SessionAlarm.PUNISHED)
 
     def _serve_metered(
         self, meter: Meter, request: Request, size_bytes: int, waiting: Waiting | None
@@ -470,7 +478,7 @@ class Connection(GenServer):
         if waiting is not None:
             await waiting
         self._stream.release()
-        while (owed_s := min(meter.owed_s(), _PAYMENT_S)) and self._peer.is_open():
+        while (owed_s := min(meter.owed_s(), _PAYMENT_S)) and self._handler.is_wanted:
             meter.throttled(owed_s)
             await self.sleep(owed_s)
 
@@ -587,12 +595,15 @@ class Connection(GenServer):
         session = self._session
         if session is None:
             return None
-        if alarm is SessionAlarm.STRANGE and session.is_stranger:
-            return Stop("normal")
-        if alarm is SessionAlarm.EXPIRED:
-            if session.has_expired():
+        match alarm:
+            case SessionAlarm.STRANGE:
+                return Stop("normal") if session.is_stranger and not session.is_over else None
+            case SessionAlarm.PUNISHED:
+                return self._hang_up(AuthenticationFailed())
+            case SessionAlarm.EXPIRED if session.has_expired():
                 return self._hang_up(AuthenticationExpired())
-            self._await_expiry(session)
+            case SessionAlarm.EXPIRED:
+                self._await_expiry(session)
         return None
 
     def _await_expiry(self, session: Session) -> None:

@@ -50,6 +50,7 @@ class SessionAlarm(Enum):
 
     STRANGE = "the time to prove who the peer is is over"
     EXPIRED = "the time of what has proved it may be over"
+    PUNISHED = "who has not proved it has waited for long enough to be told"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ class Session:
         self.identity: Identity | None = None
         self.meter: Meter | None = None
         """What measures its peer; None where nothing limits it."""
-        self._has_ended = False
+        self.is_over = False
+        """Whether the peer is to be served no more."""
         self._policy = access.policy
         self._readable: set[bytes] = set()
         self._writable: set[bytes] = set()
@@ -88,6 +90,11 @@ class Session:
     def is_stranger(self) -> bool:
         """Whether nobody knows who the peer is."""
         return self.identity is None
+
+    @property
+    def is_served(self) -> bool:
+        """Whether somebody is known, and did not do what ends the connection."""
+        return self.identity is not None and not self.is_over
 
     @property
     def patience_s(self) -> float:
@@ -122,6 +129,7 @@ class Session:
                 return {"data": step.data, "principal": None, "expires_s": None}
             self._enter(step.identity)
         except AuthenticationFailed as error:
+            self.is_over = True
             self.penalty_s = self._access.failed(self._channel, mechanism, error)
             raise
         left_s = step.identity.left_s(now_s)
@@ -138,7 +146,7 @@ class Session:
 
     def _enter(self, identity: Identity) -> None:
         """Take note of who the peer is."""
-        if self._has_ended:
+        if self.is_over:
             refuse("it was hung up on")
         if self.identity is None:
             self.meter = self._access.enter(self, identity, self._channel)
@@ -157,7 +165,7 @@ class Session:
 
     def end(self) -> None:
         """Serve the peer no more: what it has proved holds no more."""
-        self._has_ended = True
+        self.is_over = True
 
     def leave(self) -> None:
         """Take note that the connection is closed."""
@@ -216,7 +224,7 @@ class Session:
     def _is_valid(self) -> bool:
         """Return whether who the peer is is known, and holds."""
         identity = self.identity
-        if identity is None or self._has_ended:
+        if identity is None or self.is_over:
             return False
         return identity.expires_s is None or not identity.is_expired(self._access.now_s())
 
