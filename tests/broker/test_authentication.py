@@ -320,6 +320,8 @@ def test_a_connection_ends_with_the_time_of_its_token(timed, clock):
             client.write(b"orders", [b"m"])
         with pytest.raises(ConnectionClosed):
             client.write(b"orders", [b"m"])
+    with connect_as(node, None) as admin:
+        wait_until(lambda: admin.control("security")["expired_count"] == 1, 10)
 
 
 def test_who_waits_does_so_no_longer_than_its_token_is_valid(timed, clock):

@@ -264,6 +264,27 @@ def test_a_changed_file_is_gone_by_after_a_while(serve, users):
         pass
 
 
+def test_a_link_that_leads_elsewhere_is_a_change(serve, users, tmp_path):
+    """So files are replaced together where they are mounted into a container."""
+    link = tmp_path / "current"
+    for name in ("old", "new"):
+        if name == "new":
+            users.password("carol", "new")
+            users.write()
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "users.toml").write_bytes(users.path.read_bytes())
+        (tmp_path / name / "users.toml").chmod(0o600)
+    link.symlink_to("old")
+    node = serve(users=link / "users.toml", reload_interval=0.05)
+    swapped = tmp_path / "swapped"
+    swapped.symlink_to("new")
+    swapped.replace(link)
+    with connect_as(node, None) as admin:
+        wait_until(lambda: admin.control("security")["reload_count"] == 1, 10)
+    with logged_in(node, "carol", "new"):
+        pass
+
+
 def test_a_file_that_nobody_touches_is_not_read_again(serve, users):
     node = serve(users=users.path, reload_interval=0.01)
     with connect_as(node, None) as admin:

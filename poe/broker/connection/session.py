@@ -171,6 +171,8 @@ class Session:
         """Take note that the connection is closed."""
         if self.identity is not None:
             self._access.leave(self, self.identity)
+            if self.has_expired():
+                self._access.counters.expired_count += 1
 
     # ---- requests -------------------------------------------------------------------------------
 
