@@ -40,6 +40,7 @@ from poe.errors import (
     PropertyMismatch,
     RemoteProtocolError,
     SecurityError,
+    TlsFailed,
 )
 from poe.protocol import (
     FRAME_MAX,
@@ -56,7 +57,7 @@ from poe.protocol.exchange import Exchange
 from poe.protocol.original import ReplyReader
 from poe.protocol.put import put_frame
 from poe.protocol.server import Server
-from poe.protocol.wire import Wire, find_cause, open_wire
+from poe.protocol.wire import Wire, connect_failure, find_cause, open_wire
 from poe.topic_name import is_plain
 
 _log = logging.getLogger(__name__)
@@ -158,20 +159,20 @@ class PoeTransport:
         """Connect to the first address that answers.
 
         Raises:
-            ConnectFailed: none does; it tells of the last one.
+            ConnectFailed, TlsFailed: none does as it should; it tells of the last one.
+            SecurityError, ConfigError: the producer is not let in.
             PropertyMismatch: the options contradict what a topic has, about which nobody could be
                 asked before.
         """
         del broker  # several addresses are ways to one server
-        failure: ConnectFailed | None = None
+        failure: ConnectFailed | TlsFailed | None = None
         for server in self._servers:
             try:
                 await self._check_server(server)
                 if self._asked > self._known.keys():
                     await self._learn(server, self._asked - self._known.keys())
-                opening = partial(open_wire, server, _CONNECT_TIMEOUT_S)
-                wire = await in_thread(opening, "poe-connect", _drop)
-            except ConnectFailed as error:
+                wire = await _open(server)
+            except (ConnectFailed, TlsFailed) as error:
                 failure = error
                 continue
             link = PoeLink(wire, server, self._options, self._known, on_lost)
@@ -201,6 +202,20 @@ class PoeTransport:
 
     def close(self) -> None:
         """Do nothing: there is nothing but links."""
+
+
+async def _open(server: Server) -> Wire:
+    """Connect, and log in, in a thread: a name, a file or a function may take their time.
+
+    Raises:
+        PoeError: as `open_wire`; ConnectFailed also where it takes too long.
+    """
+    opening = partial(open_wire, server, _CONNECT_TIMEOUT_S)
+    try:
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            return await in_thread(opening, "poe-connect", _drop)
+    except TimeoutError as error:
+        raise server.unreachable(connect_failure(error)) from error
 
 
 def _drop(wire: Wire) -> None:

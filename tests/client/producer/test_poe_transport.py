@@ -1,8 +1,10 @@
 import asyncio
+import contextlib
 import socket
 import threading
 from struct import pack
 
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
 
 from poe.client.producer.delivery import Outcome
@@ -12,7 +14,8 @@ from poe.client.producer.producer_options import ProducerOptions
 from poe.client.producer.transport import Broker, OutgoingBatch, Partition, transport_of
 from poe.errors import ConnectFailed, ConnectionClosed, LocalProtocolError, OptionError
 from poe.protocol import PutId
-from poe.security import Tls
+from poe.security import Tls, Token
+from poe.security.token import make_token
 from tests.client.producer.test_producer import free_port
 from tests.protocol.scripted_server import Peer, ScriptedServer, pointer_body
 
@@ -214,6 +217,108 @@ async def test_who_waits_in_a_thread_is_woken_when_the_connection_is_closed():
         await asyncio.to_thread(thread.join, 5)
         assert not thread.is_alive()
         assert isinstance((await answers.wait(1))[0], ConnectionClosed)
+
+
+async def test_a_large_reply_with_another_one_behind_it_holds_nothing_back():
+    """OpenSSL decrypts both together, and the second is nothing that the kernel tells of."""
+
+    def script(peer: Peer) -> None:
+        peer.receive()
+        peer.receive()
+        text = "x" * 300_000
+        fields = {"code": 401, "name": "UnknownTopic", "message": text, "values": {"topic": b"t"}}
+        error = msgpack.packb(fields)
+        peer.send_bytes(
+            pack(">IH", 2 + len(error), 18) + error + pack(">IH", 9, 3) + pointer_body(9)
+        )
+        peer.wait_closed()
+
+    answers = Answers()
+    with ScriptedServer(script) as server:
+        link = await link_to(server)
+        link.send(outgoing(b"a"), answers)
+        link.send(outgoing(b"b"), answers)
+        assert (await answers.wait(2))[1] == 9
+        link.close()
+
+
+async def test_a_server_that_reads_slowly_gets_every_byte():
+    batches = [bytes([number]) * 3_000_000 for number in range(4)]
+
+    def script(peer: Peer) -> None:
+        for number, batch in enumerate(batches):
+            _, body = peer.receive()
+            assert body.endswith(batch)
+            peer.send(3, pointer_body(number))
+        peer.wait_closed()
+
+    answers = Answers()
+    with ScriptedServer(script) as server:
+        link = await link_to(server)
+        for batch in batches:
+            link.send(outgoing(batch), answers)
+        assert await answers.wait(4) == [0, 1, 2, 3]
+        link.close()
+
+
+async def test_a_login_is_renewed_between_batches_that_are_under_way(monkeypatch):
+    monkeypatch.setattr("poe.protocol.renewal._PAUSE_MIN_S", 0.02)
+    logins = []
+
+    def script(peer: Peer) -> None:
+        number = 0
+        with contextlib.suppress(EOFError):
+            while True:
+                kind, body = peer.receive()
+                if kind == 16:
+                    request = msgpack.unpackb(body)
+                    logins.append(request["data"])
+                    told = {"data": None, "principal": "ci", "expires_s": 0.05}
+                    peer.send_control(request["id"], told)
+                else:
+                    number += 1
+                    peer.send(3, pointer_body(number))
+
+    token, _ = make_token("ci")
+    answers, sent = Answers(), 0
+    with ScriptedServer(script) as server:
+        link = await link_to(server, credentials=Token(token))
+        while len(logins) < 4:
+            for _ in range(20):
+                link.send(outgoing(b"m"), answers)
+            sent += 20
+            await answers.wait(sent)
+        assert answers.values == list(range(1, sent + 1))
+        link.close()
+
+
+async def test_a_reply_of_another_kind_ends_the_connection():
+    def script(peer: Peer) -> None:
+        peer.receive()
+        peer.send_control(1, None)
+        peer.wait_closed()
+
+    answers = Answers()
+    with ScriptedServer(script) as server:
+        link = await link_to(server)
+        link.send(outgoing(b"a"), answers)
+        (error,) = await answers.wait(1)
+        assert isinstance(error, ConnectionClosed)
+        link.close()
+
+
+async def test_a_function_that_hangs_holds_no_worker_for_ever(monkeypatch):
+    monkeypatch.setattr("poe.client.producer.poe_transport._CONNECT_TIMEOUT_S", 0.2)
+    over = threading.Event()
+
+    def hang():
+        over.wait(10)
+        return make_token("ci")[0]
+
+    with ScriptedServer(Peer.wait_closed) as server:
+        with pytest.raises(ConnectFailed, match="timed out"):
+            await link_to(server, credentials=Token(hang))
+        over.set()
 
 
 @pytest.mark.parametrize("url", ["poe:/x", "nats://h:1", "poe://h:x", "poe://"])
