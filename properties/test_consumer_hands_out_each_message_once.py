@@ -22,11 +22,15 @@ CUTS_MAX = 2
 class ConsumerAgreement(RuleBasedStateMachine):
     """A consumer of three partitions against the model."""
 
+    def make_broker(self):
+        """Return what it reads from, and how it gets in."""
+        return broker(), {}
+
     @initialize(batch=st.integers(1, 5), fetch_bytes=st.sampled_from([1, 60, 1 << 20]))
     def begin(self, batch, fetch_bytes):
-        self.broker = broker()
+        self.broker, ways = self.make_broker()
         self.batch = batch
-        self.options = {"partitions": 3, "batch": batch, "fetch_bytes": fetch_bytes}
+        self.options = {"partitions": 3, "batch": batch, "fetch_bytes": fetch_bytes, **ways}
         self.consumer = Consumer(self.broker.url, "t", **self.options)
         self.stored: list[list[tuple[int, bytes]]] = [[], [], []]
         self.begins = [0, 0, 0]
