@@ -41,6 +41,9 @@ STRANGER_FRAME_MAX: Final = 4096 + TYPE_SIZE
 STEPS_MAX: Final = 4
 """Frames until it must be known."""
 
+_READS: Final = (PointerRequest, RangeRequest)
+# Made once: `PointerRequest | RangeRequest` would be made anew for each request.
+
 _FOUND_MAX: Final = 4096
 """Topics that are remembered; then all are forgotten."""
 
@@ -64,6 +67,23 @@ class Session:
     Life: a stranger's, who may do nothing; once `authenticate` has found out who the peer is, its
     peer's; for nobody again when it has ended, or its time is over.
     """
+
+    __slots__ = (
+        "_access",
+        "_authentication",
+        "_channel",
+        "_leasable",
+        "_policy",
+        "_readable",
+        "_steps_count",
+        "_topics_of",
+        "_writable",
+        "identity",
+        "is_over",
+        "meter",
+        "penalty_s",
+        "ref",
+    )
 
     def __init__(self, access: Access, topics_of: TopicsOf, ref: ActorRef) -> None:
         self.ref = ref
@@ -180,7 +200,7 @@ class Session:
         """Return whether a request is known to be allowed; what is not, `check` decides."""
         if self._policy is not self._access.policy or not self._is_valid():
             return False
-        if isinstance(request, PointerRequest | RangeRequest):
+        if isinstance(request, _READS):
             return request.topic in self._readable
         if isinstance(request, PutRequest):
             return request.topic in self._writable
@@ -241,7 +261,7 @@ class Session:
         if isinstance(request, PutRequest):
             found = self._writable
             found.add(request.topic)
-        elif isinstance(request, PointerRequest | RangeRequest):
+        elif isinstance(request, _READS):
             found = self._readable
             found.add(request.topic)
         elif isinstance(request, LeaseRequest):
