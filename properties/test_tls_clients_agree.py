@@ -45,7 +45,7 @@ TestTlsConsumerAgreement.settings = FEWER
 @FEWER
 @given(steps=STEPS, linger_s=st.sampled_from([0.0, 0.002]))
 def test_each_message_is_stored_once_and_in_order(steps, linger_s):
-    sent = []
+    sent: list[bytes] = []
     with TlsBroker(certificates()) as broker:
         with Producer(
             broker.url, linger_s=linger_s, reconnect_min_s=0.01, **broker.ways
