@@ -3,20 +3,28 @@
 Each connection sends its next post when the last one is answered, on raw sockets: a client library
 would be slower than the gateway. This process is the load, so that two processors are shared by
 load, gateway and node.
+
+It is measured in plaintext, and with all there is: TLS to the gateway, a bearer token of which the
+node says what it may, and TLS from there to the node.
 """
 
 import asyncio
 import json
+import ssl
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import uvloop
 
 from bench import rounds
-from bench.processes import HOST, Running, gateway, poe
+from bench.build import ROOT
+from bench.processes import HOST, Running, free_port, gateway, poe
 from bench.row import Sample
 
 CONNECTIONS = 50
@@ -26,6 +34,46 @@ SECONDS, QUICK_SECONDS = 5.0, 1.0
 WARM_UP_S = 0.5
 BARS = {"/async/bench": (8000, 25), "/sync/bench": (0, 1000)}
 """Requests per second at least, and ms of the slowest one in a hundred at most."""
+SECURED_BARS = {"/async/bench": (0, 1000)}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How clients get to the gateway, and the gateway to the node."""
+
+    title: str = ""
+    node_options: Sequence[str] = ()
+    gateway_options: Sequence[str] = ()
+    head: str = ""
+    """What a request has among its headers."""
+    context: ssl.SSLContext | None = None
+
+
+PLAIN = Way()
+
+
+def secured(folder: Path) -> Way:
+    """With TLS on both ways, and the token of somebody who may post."""
+    tls, users = folder / "tls", folder / "users.toml"
+    certificate = ["--tls-certificate", f"{tls}/server.pem", "--tls-key", f"{tls}/server.key"]
+    for command in (
+        ("certificates", tls, "--host", "localhost"),
+        ("user", "add", "gateway", "--prefix", "", "--to", folder / "password", "--users", users),
+        ("grant", "gateway", "--operations", "authorize", "--users", users),
+        ("user", "add", "alice", "--topic", "bench", "--to", folder / "other", "--users", users),
+        ("user", "token", "alice", "--to", folder / "token", "--users", users),
+    ):
+        line = [sys.executable, "-m", "poe", *map(str, command)]
+        subprocess.run(line, check=True, capture_output=True, cwd=ROOT)
+    entry = ["--ca", f"{tls}/ca.pem", "--user", "gateway", "--password-file", f"{folder}/password"]
+    port = free_port()
+    return Way(
+        ", TLS and a token",
+        ["--users", str(users), "--tls-port", str(port), *certificate],
+        ["--broker", f"poes://{HOST}:{port}", "--authentication", "bearer", *entry, *certificate],
+        f"Authorization: Bearer {(folder / 'token').read_text().strip()}\r\n",
+        ssl.create_default_context(cafile=f"{tls}/ca.pem"),
+    )
 
 
 class Load(asyncio.Protocol):
@@ -72,40 +120,49 @@ def _length_in(head: bytes) -> int:
 
 def measure_rounds(count: int, *, quick: bool) -> Iterator[list[Sample]]:
     """Start node and gateway, round by round."""
-    for _ in range(count):
-        with (
-            tempfile.TemporaryDirectory(prefix="poe-bench-") as folder,
-            poe(Path(folder)) as node,
-            gateway(node) as front,
-        ):
-            yield [each for path in BARS for each in measure(front, path, quick=quick)]
+    with tempfile.TemporaryDirectory(prefix="poe-bench-") as folder:
+        ways = [(PLAIN, BARS), (secured(Path(folder)), SECURED_BARS)]
+        for _ in range(count):
+            samples = []
+            for way, bars in ways:
+                with (
+                    tempfile.TemporaryDirectory(prefix="poe-bench-") as data,
+                    poe(Path(data), way.node_options) as node,
+                    gateway(node, way.gateway_options) as front,
+                ):
+                    for path, bar in bars.items():
+                        samples += measure(front, path, way, bar, quick=quick)
+            yield samples
 
 
-def measure(front: Running, path: str, *, quick: bool) -> list[Sample]:
+def measure(
+    front: Running, path: str, way: Way, bar: tuple[int, int], *, quick: bool
+) -> list[Sample]:
     """Requests per second, and the slowest one in a hundred."""
-    rate_bar, slow_bar_ms = BARS[path]
+    rate_bar, slow_bar_ms = bar
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(load(front.port, path, WARM_UP_S))
+        runner.run(load(front.port, path, WARM_UP_S, way))
         seconds = QUICK_SECONDS if quick else SECONDS
-        times_s = sorted(runner.run(load(front.port, path, seconds)))
+        times_s = sorted(runner.run(load(front.port, path, seconds, way)))
     slow_s = times_s[len(times_s) * 99 // 100]
-    name = f"POST {path.rpartition('/')[0]}, 1 KB, {CONNECTIONS} connections"
+    name = f"POST {path.rpartition('/')[0]}, 1 KB, {CONNECTIONS} connections{way.title}"
     return [
         Sample.at_least(name, len(times_s) / seconds, "requests/s", rate_bar),
         Sample.at_most(f"{name}, p99", slow_s * 1e3, "ms", slow_bar_ms),
     ]
 
 
-async def load(port: int, path: str, seconds: float) -> list[float]:
+async def load(port: int, path: str, seconds: float, way: Way = PLAIN) -> list[float]:
     """Post for so long, and return the time of each request."""
     head = f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
+    head += way.head
     request = f"{head}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY
     until_s, times_s = time.perf_counter() + seconds, list[float]()
     loop = asyncio.get_running_loop()
     protocols = []
     for _ in range(CONNECTIONS):
         _, protocol = await loop.create_connection(
-            lambda: Load(request, until_s, times_s), HOST, port
+            lambda: Load(request, until_s, times_s), HOST, port, ssl=way.context
         )
         protocols.append(protocol)
     for protocol in protocols:

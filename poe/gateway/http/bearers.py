@@ -17,6 +17,8 @@ from poe.gateway.http.inquiry import Question, Ruling, Usage
 BEARERS_MAX = 4096
 RULINGS_MAX = 64
 """What is kept of one bearer; then all of it is forgotten."""
+NAMES_MAX = 1000
+"""Of one question, so that the broker serves others between two."""
 _NAME_MAX = 64
 """Bytes of a name that are kept; a longer one is known by its digest."""
 
@@ -137,9 +139,15 @@ class Bearers:
         Raises:
             RequestRefused: 503, nobody says so.
         """
-        ruling = await self._ask(shown, Question(operation, kind, names))
-        allowed = [False] * len(names) if ruling is None else ruling.allowed
-        return [name for name, is_allowed in zip(names, allowed, strict=True) if is_allowed]
+        found: list[bytes] = []
+        for begin in range(0, len(names), NAMES_MAX):
+            some = names[begin : begin + NAMES_MAX]
+            ruling = await self._ask(shown, Question(operation, kind, some))
+            if ruling is not None:
+                found += [
+                    each for each, allowed in zip(some, ruling.allowed, strict=True) if allowed
+                ]
+        return found
 
     async def _ask_one(self, shown: Shown, need: Need) -> Held | None:
         asked_s = self._clock()

@@ -10,18 +10,17 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from poe.broker.log_limit import ONCE_A_MINUTE, LogLimit
-from poe.client import AsyncSocket
 from poe.errors import (
     AuthenticationExpired,
     AuthenticationFailed,
+    CallTimeout,
     ConnectionClosed,
     PoeError,
     RequestRefused,
 )
-from poe.gateway.http.brokers import Brokers
 
 _log = logging.getLogger("poe.gateway.access")
 _log.addFilter(LogLimit())
@@ -67,20 +66,36 @@ class Usage:
         self.write_bytes += other.write_bytes
 
 
+class Line(Protocol):
+    """A connection to the broker, as `AsyncSocket` is one."""
+
+    async def control(self, op: str, **arguments: object) -> Any:  # noqa: ANN401 - any msgpack value
+        """Return the result of a control request."""
+
+    async def close(self) -> None:
+        """Close it."""
+
+
+class Lines(Protocol):
+    """Whoever makes connections, as `Brokers` does."""
+
+    async def connect(self, timeout_s: float) -> Line:
+        """Return a new one."""
+
+
 class Inquiry:
     """Puts questions to the broker; belongs to one event loop."""
 
-    def __init__(self, brokers: Brokers, timeout_s: float) -> None:
+    def __init__(self, brokers: Lines, timeout_s: float) -> None:
         """Ask over a connection that is made by the first question."""
         self._brokers = brokers
         self._timeout_s = timeout_s
-        self._socket: AsyncSocket | None = None
-        self._connecting = asyncio.Lock()
+        self._opened: asyncio.Task[Line] | None = None
 
     async def close(self) -> None:
         """Close the connection; the next question makes another one."""
-        if self._socket is not None:
-            await self._drop(self._socket)
+        if self._opened is not None:
+            await self._drop(self._opened)
 
     async def ask(self, token: str, question: Question, usage: Usage) -> Ruling | None:
         """Return what the broker says; None: the token is nobody's.
@@ -105,26 +120,35 @@ class Inquiry:
 
         Return None where the token is nobody's. That the gateway itself is not known is an error.
         """
-        connection = await self._connected()
+        opened = self._open()
         try:
-            return await _answer(connection, arguments)
+            return await _answer(await asyncio.shield(opened), arguments)
         except (ConnectionClosed, AuthenticationExpired):
-            await self._drop(connection)
-            return await _answer(await self._connected(), arguments)
+            await self._drop(opened)
+        except CallTimeout:
+            await self._drop(opened)
+            raise
+        return await _answer(await asyncio.shield(self._open()), arguments)
 
-    async def _connected(self) -> AsyncSocket:
-        async with self._connecting:
-            if self._socket is None:
-                self._socket = await self._brokers.connect(self._timeout_s)
-            return self._socket
+    def _open(self) -> asyncio.Task[Line]:
+        """Return the connection, or the attempt to make one, which all wait for together."""
+        if self._opened is None:
+            self._opened = asyncio.ensure_future(self._brokers.connect(self._timeout_s))
+            self._opened.add_done_callback(self._forget_failure)
+        return self._opened
 
-    async def _drop(self, connection: AsyncSocket) -> None:
-        if self._socket is connection:
-            self._socket = None
-            await connection.close()
+    def _forget_failure(self, opened: asyncio.Task[Line]) -> None:
+        has_failed = opened.cancelled() or opened.exception() is not None
+        if has_failed and self._opened is opened:
+            self._opened = None
+
+    async def _drop(self, opened: asyncio.Task[Line]) -> None:
+        if self._opened is opened:
+            self._opened = None
+            await (await opened).close()
 
 
-async def _answer(connection: AsyncSocket, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as above
+async def _answer(connection: Line, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as above
     try:
         return await connection.control("authorize", **arguments)
     except AuthenticationFailed:

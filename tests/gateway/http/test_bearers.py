@@ -171,3 +171,9 @@ async def test_a_list_is_asked_at_once_and_not_kept(bearers, judge):
     assert [each.names for each in judge.questions] == [names, names]
     assert bearers.find(ALICE).size == 0
     assert await bearers.permitted(Shown("poe_x", "x"), "write", "topic", names) == []
+
+
+async def test_a_long_list_is_asked_in_parts(bearers, judge):
+    names = [b"%d" % number for number in range(2500)]
+    assert await bearers.permitted(ALICE, "write", "topic", names) == names
+    assert [len(each.names) for each in judge.questions] == [1000, 1000, 500]
