@@ -7,7 +7,9 @@ from poe.broker import SecurityOptions
 Address = tuple[str, int]
 
 
-def doors(plain: Address | None, tls: Address | None, security: SecurityOptions) -> Iterator[str]:
+def doors(
+    plain: Address | None, tls: Address | None, thespian_port: int | None, security: SecurityOptions
+) -> Iterator[str]:
     """Yield a sentence for each port, with who gets in."""
     whom = "anybody who can reach it, for there are no users"
     if security.users is not None:
@@ -18,6 +20,9 @@ def doors(plain: Address | None, tls: Address | None, security: SecurityOptions)
         if security.users is None and security.tls_client_ca is not None:
             whom = f"whoever has a certificate of {security.tls_client_ca}"
         yield f"open: {address_text(tls)}, by TLS {security.tls_min} or newer, to {whom}"
+    if thespian_port is not None:
+        whom = "whoever can connect, and then can run code as this server's user"
+        yield f"open: 127.0.0.1:{thespian_port}, to Thespian programs, that is to {whom}"
 
 
 def address_text(address: Address) -> str:

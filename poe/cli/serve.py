@@ -64,7 +64,9 @@ def serve(
 
     def on_ready(address: str) -> None:
         _tell_ready(address)
-        for door in doors(served.address, served.tls_address, node_config.security):
+        thespian_port = node_config.service.thespian_port
+        opened = served.address, served.tls_address, thespian_port, node_config.security
+        for door in doors(*opened):
             _log.info("%s", door)
 
     return Service(served, on_ready).run()

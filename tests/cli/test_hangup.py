@@ -56,8 +56,7 @@ def test_a_server_goes_on_in_all_its_processes_and_says_so(tmp_path, options):
         pids = [server.process.pid, *descendants(server.process.pid)]
         for pid in pids * 2:
             os.kill(pid, signal.SIGHUP)
-        told = b"SIGHUP: this node has no users"
-        assert server.read_until(told, pipe=server.process.stderr)
+        assert server.read_until(TOLD, pipe=server.process.stderr)
         assert serves(server.port)
         assert all(map(is_running, pids))
         assert server.end()[0] == 0
