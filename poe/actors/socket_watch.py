@@ -106,6 +106,12 @@ class SocketWatch:
                 if not (is_there and self._socket.recv(_DISCARDED_BYTES)):
                     return
 
+    async def wait_turn(self) -> None:
+        """Wait until it is this actor's turn to do something that takes long."""
+        wait = Wait(self.cell)
+        self._turns.add(partial(self._run_queue.run_outside, partial(wait.finish, None)))
+        await wait
+
     async def wait_writable(self, timeout_s: float) -> bool:
         """Wait until the descriptor takes bytes again; False when it did not in time.
 

@@ -28,13 +28,9 @@ class ArrivalAlarm(Enum):
 class Step(Enum):
     """What a handshake waits for."""
 
-    BEGIN = "the client's first bytes"
-    RECEIVE = "more of them"
-    SEND = "room for ours"
+    RECEIVE = "bytes of the client"
+    SEND = "room for our bytes"
     DONE = "nothing"
-
-
-WAITS_FOR_TURN = frozenset({Step.BEGIN, Step.SEND})
 
 
 class Arrival:
@@ -70,7 +66,7 @@ class Arrival:
         self._context = context
         self._timer = actor.send_after(timeout_s, ArrivalAlarm.LATE)
         self.timeout_s = timeout_s
-        self.step = Step.BEGIN
+        self.step = Step.RECEIVE
 
     def shake_hands(self) -> None:
         """Go on with the handshake, as far as what has come allows.

@@ -22,7 +22,7 @@ from poe.broker.access.meter import Meter
 from poe.broker.access.permission import ALL_PERMISSIONS
 from poe.broker.access.strangers import Place
 from poe.broker.appendix.message import Get, Put
-from poe.broker.connection.arrival import WAITS_FOR_TURN, Arrival, ArrivalAlarm, Step
+from poe.broker.connection.arrival import Arrival, ArrivalAlarm, Step
 from poe.broker.connection.input_deadline import TURN, InputAlarm, InputDeadline
 from poe.broker.connection.peer import Peer, TlsPeer, cut_short
 from poe.broker.connection.reply import error_reply, make_reply
@@ -271,12 +271,12 @@ class Connection(GenServer):
     async def _arrive(self, arrival: Arrival) -> Stop | None:
         """Shake hands as far as the client has got; who is through is served from now on."""
         try:
-            while arrival.step in WAITS_FOR_TURN:
-                # What follows a client's first bytes is dear: thousands who come take turns.
+            # A handshake is dear: thousands who come at once take turns with each part of it.
+            await self._watch.wait_turn()
+            arrival.shake_hands()
+            while arrival.step is Step.SEND:
                 if not await self._watch.wait_writable(arrival.timeout_s):
                     return arrival.refuse("it does not read")
-                arrival.shake_hands()
-            if arrival.step is Step.RECEIVE:
                 arrival.shake_hands()
         except OSError as error:
             # OpenSSL has told the peer by an alert, which a reset would take away again.

@@ -62,6 +62,7 @@ TLS_ACCEPTORS_COUNT = 2
 """Fewer: what comes after the accept takes longer, and others are to be served between."""
 
 _ACCEPTS_PER_TURN = 16
+_TLS_ACCEPTS_PER_TURN = 4
 _PAUSE_S = 0.2
 _FILES_RESERVED = 16
 """Descriptors that clients leave to segments: what one needs to be opened, a few times over."""
@@ -364,6 +365,11 @@ class Door:
     tls: TlsWay | None = None
     """None: in plaintext."""
 
+    @property
+    def accepts_per_turn(self) -> int:
+        """How many clients an acceptor takes before others have their turn."""
+        return _ACCEPTS_PER_TURN if self.tls is None else _TLS_ACCEPTS_PER_TURN
+
     def refuse(self, client: socket.socket, refusal: PoeError) -> None:
         """Tell a client why it is not served, where it would understand that.
 
@@ -405,7 +411,7 @@ class Acceptor(GenServer):
         if message is not READABLE:
             super().handle_info(message)
             return
-        for _ in range(_ACCEPTS_PER_TURN):
+        for _ in range(self._door.accepts_per_turn):
             if not await self._accept():
                 break
         self._watch.resume()
