@@ -44,7 +44,15 @@ def sslyze(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("sslyze")
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python: Path = folder / "bin" / "python"
-    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", SSLYZE]
+    command = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        SSLYZE,
+    ]
     run = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     if run.returncode:
         pytest.skip(f"{SSLYZE} cannot be installed: {run.stderr.strip()[-200:]}")
