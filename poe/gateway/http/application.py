@@ -25,9 +25,9 @@ from poe.client.producer.async_producer import AsyncProducer
 from poe.client.producer.producer_options import ProducerOptions
 from poe.client.producer.topic_info import TopicInfo, Undelivered
 from poe.errors import PoeError, RequestRefused, SecurityError
+from poe.gateway.http.admission import Admission, Denied
 from poe.gateway.http.bearers import Bearers
 from poe.gateway.http.brokers import Brokers
-from poe.gateway.http.door import Denied, Door
 from poe.gateway.http.groups import GroupRoutes
 from poe.gateway.http.guard import Guard, preflight_headers
 from poe.gateway.http.health import HealthRoutes
@@ -76,13 +76,13 @@ class Gateway:
         self._guard = Guard(options.host, options.allowed_hosts, options.allowed_origins)
         self._inquiry = Inquiry(brokers, options.read_timeout_s)
         has_bearers = options.authentication == "bearer"
-        self._door = Door(Bearers(self._inquiry) if has_bearers else None, OPEN_PATHS)
+        self._admission = Admission(Bearers(self._inquiry) if has_bearers else None, OPEN_PATHS)
         inflow = Inflow(options)
         self._to = Handlers(
-            ProduceRoutes(options, brokers, inflow, self._door, self._running_producer),
-            ReadRoutes(options, brokers, self._door),
-            PropertyRoutes(options, brokers, inflow, self._door),
-            GroupRoutes(options, brokers, inflow, self._door),
+            ProduceRoutes(options, brokers, inflow, self._admission, self._running_producer),
+            ReadRoutes(options, brokers, self._admission),
+            PropertyRoutes(options, brokers, inflow, self._admission),
+            GroupRoutes(options, brokers, inflow, self._admission),
             HealthRoutes(options, brokers),
             self._get_openapi,
             self._get_docs,
@@ -165,13 +165,13 @@ class Gateway:
                 application = Response(status_code=HTTPStatus.NO_CONTENT)
                 application.raw_headers.extend(granted)
             else:
-                self._door.enter(scope)
+                self._admission.enter(scope)
         except RequestRefused as error:
             application = error_reply(error, 0)
         except Denied as denied:
             application = denied_reply(denied)
         try:
-            await application(scope, *self._door.metered(scope, receive, counted))
+            await application(scope, *self._admission.metered(scope, receive, counted))
         finally:
             route = self._paths.get(scope.get("endpoint"), "other")
             _REQUESTS.labels(scope["method"], route, status).inc()
@@ -208,7 +208,7 @@ class Gateway:
     async def _on_http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         try:
-            await self._door.identify(request)
+            await self._admission.identify(request)
         except Denied as denied:
             return denied_reply(denied)
         except RequestRefused as refused:
@@ -223,7 +223,7 @@ class Gateway:
         return error_reply(RequestRefused(HTTPStatus.INTERNAL_SERVER_ERROR, why), 0)
 
     def _route(self, row: Row) -> Route:
-        endpoint = self._door.guarded(row.endpoint(self._to), row.needs)
+        endpoint = self._admission.guarded(row.endpoint(self._to), row.needs)
         return Route(row.path, endpoint, methods=list(row.needs))
 
     async def _get_openapi(self, _request: Request) -> Response:

@@ -30,7 +30,7 @@ class Asked(Protocol):
         """Return what there is to say; None: the token is nobody's."""
 
 
-class Shown(NamedTuple):
+class ShownToken(NamedTuple):
     """A token that a client has shown; whose it is, or whether anybody's, is another question."""
 
     text: str
@@ -100,7 +100,7 @@ class Bearers:
         """Return how many there are."""
         return len(self._bearers)
 
-    def find(self, shown: Shown) -> Bearer | None:
+    def find(self, shown: ShownToken) -> Bearer | None:
         """Return who has shown a token lately."""
         return self._bearers.get(shown.digest)
 
@@ -112,7 +112,7 @@ class Bearers:
         """Return how long a ruling holds from now on."""
         return max(0.0, held.until_s - self._clock())
 
-    async def rule(self, shown: Shown, need: Need) -> Held | None:
+    async def rule(self, shown: ShownToken, need: Need) -> Held | None:
         """Return whether a bearer meets a need; None: the token is nobody's.
 
         Raises:
@@ -132,7 +132,7 @@ class Bearers:
         return await asyncio.shield(self._asking[key])
 
     async def permitted(
-        self, shown: Shown, operation: str, kind: str, names: Sequence[bytes]
+        self, shown: ShownToken, operation: str, kind: str, names: Sequence[bytes]
     ) -> list[bytes]:
         """Return with which of these names a bearer may do something.
 
@@ -149,12 +149,12 @@ class Bearers:
                 ]
         return found
 
-    async def _ask_one(self, shown: Shown, need: Need) -> Held | None:
+    async def _ask_one(self, shown: ShownToken, need: Need) -> Held | None:
         asked_s = self._clock()
         ruling = await self._ask(shown, Question(need.operation, need.kind, [need.name]))
         return None if ruling is None else Held(ruling.allowed[0], asked_s + ruling.ttl_s)
 
-    async def _ask(self, shown: Shown, question: Question) -> Ruling | None:
+    async def _ask(self, shown: ShownToken, question: Question) -> Ruling | None:
         bearer = self._bearers.get(shown.digest)
         used = Usage()
         if bearer is not None:

@@ -42,8 +42,8 @@ from poe.errors import (
     UnknownGroup,
 )
 from poe.gateway.http import group_fields as field
+from poe.gateway.http.admission import Admission
 from poe.gateway.http.brokers import Brokers
-from poe.gateway.http.door import Door
 from poe.gateway.http.group_fields import Field, fields_of, member_of, name_text, refuse, told_of
 from poe.gateway.http.inflow import Inflow
 from poe.gateway.http.inquiry import TTL_MAX_S
@@ -75,12 +75,12 @@ class GroupRoutes:
     """Turns requests into what a broker is asked of its groups; belongs to one event loop."""
 
     def __init__(
-        self, options: GatewayOptions, brokers: Brokers, inflow: Inflow, door: Door
+        self, options: GatewayOptions, brokers: Brokers, inflow: Inflow, admission: Admission
     ) -> None:
         self._options = options
         self._brokers = brokers
         self._inflow = inflow
-        self._door = door
+        self._admission = admission
         self._servers = options.broker_url.servers
         self._count = field.whole(1, options.read_count_max)
         self._waiting: set[asyncio.Task[Any]] = set()
@@ -99,7 +99,7 @@ class GroupRoutes:
         parameters_of(request, set())
         groups = await self._ask("groups")
         names = [each["group"].encode() for each in groups]
-        known = set(await self._door.permitted(request, "describe", GROUP, names))
+        known = set(await self._admission.permitted(request, "describe", GROUP, names))
         return json_reply(
             {"groups": told_of([each for each in groups if each["group"].encode() in known])}
         )
@@ -362,7 +362,7 @@ class GroupRoutes:
         task = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(_gone(request))
         read = Need.of_group("read", _group(request).encode())
-        denied = asyncio.ensure_future(self._door.until_denied(request, read))
+        denied = asyncio.ensure_future(self._admission.until_denied(request, read))
         self._waiting.add(task)
         try:
             await asyncio.wait({task, gone, denied}, return_when=asyncio.FIRST_COMPLETED)
@@ -394,14 +394,14 @@ class GroupRoutes:
         Raises:
             Denied: the client does not.
         """
-        if not self._door.is_guarded:
+        if not self._admission.is_guarded:
             return
         group = _group(request)
         topics = await self._topics_of(group)
-        await self._door.require(request, needs_of(asked, lambda _: topics or ()))
+        await self._admission.require(request, needs_of(asked, lambda _: topics or ()))
         makes = isinstance(asked, ControlRequest) and "mode" in asked.arguments
         if makes and topics is None:
-            await self._door.require(request, [Need.of_group("create", group.encode())])
+            await self._admission.require(request, [Need.of_group("create", group.encode())])
 
     async def _topics_of(self, group: str) -> list[bytes] | None:
         """Return the topics of a group; None where there is no such group."""

@@ -28,9 +28,9 @@ from poe.client.producer.delivery import Buffered, Delivery, Failed, Result, Sen
 from poe.client.producer.payload import Messages
 from poe.client.producer.topic_info import TopicState
 from poe.errors import BrokerDown, RequestRefused
+from poe.gateway.http.admission import Admission
 from poe.gateway.http.body import messages_of, once, shown
 from poe.gateway.http.brokers import Brokers
-from poe.gateway.http.door import Door
 from poe.gateway.http.edit import Answer, EditHook, Post
 from poe.gateway.http.inflow import Inflow
 from poe.gateway.http.inquiry import TTL_MAX_S
@@ -53,7 +53,7 @@ class ProduceRoutes:
         options: GatewayOptions,
         brokers: Brokers,
         inflow: Inflow,
-        door: Door,
+        admission: Admission,
         producer: Callable[[], AsyncProducer],
     ) -> None:
         """Produce with what `producer` returns, which exists once the gateway has started."""
@@ -61,7 +61,7 @@ class ProduceRoutes:
         self._later = LaterPuts(options, brokers)
         self._producer = producer
         self._inflow = inflow
-        self._door, self._brokers = door, brokers
+        self._admission, self._brokers = admission, brokers
         edit = options.edit
         self._hook = None if edit is None else EditHook(edit, options.edit_timeout_s)
         self._is_proven: dict[bytes, bool] = {}
@@ -113,7 +113,7 @@ class ProduceRoutes:
                     return Response(result.body, result.status, media_type=result.content_type)
                 if result.topic != topic:
                     topic = result.topic
-                    await self._door.require(request, [Need.of_topic("write", topic)])
+                    await self._admission.require(request, [Need.of_topic("write", topic)])
                     await self._check_may_make(request, topic)
                 messages = result.messages
             self._check_topic(topic)
@@ -129,10 +129,13 @@ class ProduceRoutes:
         The gateway's own puts would make it, whoever they are for.
         """
         create, now_s = Need.of_topic("create", topic), time.monotonic()
-        if await self._door.meets(request, create) or self._known_until_s.get(topic, 0.0) > now_s:
+        if (
+            await self._admission.meets(request, create)
+            or self._known_until_s.get(topic, 0.0) > now_s
+        ):
             return
         if await self._brokers.find(topic, self._options.read_timeout_s) is None:
-            await self._door.require(request, [create])
+            await self._admission.require(request, [create])
         if len(self._known_until_s) >= self._options.topics_max:
             self._known_until_s.clear()
         self._known_until_s[topic] = now_s + TTL_MAX_S

@@ -14,9 +14,9 @@ from starlette.responses import Response
 from poe.broker.requests.needs import needs_of
 from poe.client import AsyncSocket
 from poe.errors import OptionError, RequestRefused
+from poe.gateway.http.admission import Admission
 from poe.gateway.http.body import options_in, parsed
 from poe.gateway.http.brokers import Brokers
-from poe.gateway.http.door import Door
 from poe.gateway.http.inflow import Inflow
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.produce import topic_of
@@ -31,11 +31,11 @@ class PropertyRoutes:
     """Answers for `/topics/{topic}/properties`."""
 
     def __init__(
-        self, options: GatewayOptions, brokers: Brokers, inflow: Inflow, door: Door
+        self, options: GatewayOptions, brokers: Brokers, inflow: Inflow, admission: Admission
     ) -> None:
         self._brokers = brokers
         self._inflow = inflow
-        self._door = door
+        self._admission = admission
         self._timeout_s = options.read_timeout_s
 
     async def serve(self, request: Request) -> Response:
@@ -46,7 +46,7 @@ class PropertyRoutes:
         properties = await self._properties(request)
         op = "topic_alter" if request.method == "PATCH" else "topic_create"
         asked = ControlRequest(op, 0, {"topic": topic, "properties": properties})
-        await self._door.require(request, needs_of(asked, lambda _: ()))
+        await self._admission.require(request, needs_of(asked, lambda _: ()))
         if request.method == "PATCH":
             return await self._answer(lambda socket: socket.alter_topic(topic, **properties))
         made = await self._answer(lambda socket: socket.create_topic(topic, **properties))

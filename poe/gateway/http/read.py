@@ -34,9 +34,9 @@ from poe.errors import (
     RequestRefused,
     UnknownTopic,
 )
+from poe.gateway.http.admission import Admission
 from poe.gateway.http.body import RAW
 from poe.gateway.http.brokers import Brokers
-from poe.gateway.http.door import Door
 from poe.gateway.http.options import DOWN_WAIT_S, GatewayOptions
 from poe.gateway.http.parameters import parameters_of
 from poe.gateway.http.position import position_text, start_of
@@ -61,10 +61,10 @@ _BEAT_S = 15.0
 class ReadRoutes:
     """Turns gets into reads of consumers; belongs to one event loop."""
 
-    def __init__(self, options: GatewayOptions, brokers: Brokers, door: Door) -> None:
+    def __init__(self, options: GatewayOptions, brokers: Brokers, admission: Admission) -> None:
         self._options = options
         self._brokers = brokers
-        self._door = door
+        self._admission = admission
         self._producer_options = ProducerOptions.load(options.producer)
         self._followers: set[AsyncConsumer] = set()
         # librdkafka takes longer to say that it has found nobody, and tries by itself.
@@ -80,7 +80,7 @@ class ReadRoutes:
         """List the topics that there are."""
         parameters_of(request, set())
         topics = await self._brokers.topics(self._options.read_timeout_s)
-        known = await self._door.permitted(request, "describe", TOPIC, topics)
+        known = await self._admission.permitted(request, "describe", TOPIC, topics)
         return json_reply({"topics": [_topic(each) for each in known]})
 
     async def get_messages(self, request: Request) -> Response:
@@ -188,7 +188,7 @@ class ReadRoutes:
     ) -> None:
         """Close a consumer when its client may not read any more, and leave why."""
         read = Need.of_topic("read", topic_of(request))
-        why.append((await self._door.until_denied(request, read)).error)
+        why.append((await self._admission.until_denied(request, read)).error)
         await consumer.close()
 
     def _consumer(

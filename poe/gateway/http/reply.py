@@ -46,7 +46,7 @@ from poe.errors import (
     UnknownTopic,
 )
 from poe.errors.delivery import NEVER_SENT
-from poe.gateway.http.door import Denied
+from poe.gateway.http.admission import Denied
 
 JSON = "application/json"
 

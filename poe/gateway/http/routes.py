@@ -7,7 +7,7 @@ need. Paths are matched as they were sent, percent-encoded.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from poe.gateway.http.door import Endpoint
+from poe.gateway.http.admission import Endpoint
 from poe.gateway.http.groups import GroupRoutes
 from poe.gateway.http.health import HealthRoutes
 from poe.gateway.http.need import ALL_TOPICS, Anybody, Needs, PathNeed

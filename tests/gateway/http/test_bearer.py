@@ -357,6 +357,18 @@ def test_what_the_gateway_may_not_is_no_fault_of_the_clients(tmp_path, what):
     assert b"cannot find out who may do what" in told
 
 
+def test_what_the_gateway_has_no_grant_for_is_502(tmp_path):
+    house = House(tmp_path)
+    del house.users.grants[1]
+    house.users.write()
+    with house, house.as_user("alice") as alice:
+        reply = alice.get("/topics/shared")
+        assert reply.status_code == 502
+        assert "its log tells more" in error_of(reply)["message"]
+        _, _, told = house.front.end()
+    assert b"the broker refuses this gateway: not authorized" in told
+
+
 def test_by_https_it_is_the_same(tmp_path, certificates):
     with House(tmp_path) as house, contextlib.ExitStack() as stack:
         token_file = tmp_path / "gateway.token"

@@ -7,11 +7,11 @@ import pytest
 from poe.broker.access.permission import Need
 from poe.errors import RequestRefused
 from poe.gateway.http import bearers as bearers_module
-from poe.gateway.http.bearers import Bearers, Shown
+from poe.gateway.http.bearers import Bearers, ShownToken
 from poe.gateway.http.inquiry import Ruling, Usage
 
 WRITE = Need.of_topic("write", b"orders")
-ALICE = Shown("poe_alice", "digest of alice's")
+ALICE = ShownToken("poe_alice", "digest of alice's")
 
 
 class Judge:
@@ -112,7 +112,7 @@ async def test_no_answer_is_kept_where_there_was_none(bearers, judge):
 async def test_wrong_tokens_take_no_place(bearers, judge):
     await bearers.rule(ALICE, WRITE)
     for number in range(10_000):
-        assert await bearers.rule(Shown(f"poe_{number}", str(number)), WRITE) is None
+        assert await bearers.rule(ShownToken(f"poe_{number}", str(number)), WRITE) is None
     assert (await bearers.rule(ALICE, WRITE)).is_allowed
     assert judge.questions.count(judge.questions[0]) == 10_001  # alice's own was kept
     assert bearers.size == 1
@@ -122,7 +122,7 @@ async def test_bearers_and_their_rulings_are_bounded(bearers, judge, monkeypatch
     monkeypatch.setattr(bearers_module, "BEARERS_MAX", 3)
     monkeypatch.setattr(bearers_module, "RULINGS_MAX", 4)
     for number in range(10):
-        shown = Shown(f"poe_{number}", str(number))
+        shown = ShownToken(f"poe_{number}", str(number))
         judge.tokens.add(shown.text)
         for topic in range(10):
             await bearers.rule(shown, Need.of_topic("write", b"%d" % topic))
@@ -170,7 +170,7 @@ async def test_a_list_is_asked_at_once_and_not_kept(bearers, judge):
     assert await bearers.permitted(ALICE, "read", "topic", names) == []
     assert [each.names for each in judge.questions] == [names, names]
     assert bearers.find(ALICE).size == 0
-    assert await bearers.permitted(Shown("poe_x", "x"), "write", "topic", names) == []
+    assert await bearers.permitted(ShownToken("poe_x", "x"), "write", "topic", names) == []
 
 
 async def test_a_long_list_is_asked_in_parts(bearers, judge):

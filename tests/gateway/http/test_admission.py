@@ -12,8 +12,8 @@ from starlette.types import ASGIApp
 
 from poe.broker.access.permission import Need
 from poe.errors import RequestRefused
+from poe.gateway.http.admission import Admission, Denied
 from poe.gateway.http.bearers import Bearers
-from poe.gateway.http.door import Denied, Door
 from poe.gateway.http.inquiry import Ruling
 from poe.gateway.http.openapi import document
 from poe.gateway.http.options import GatewayOptions
@@ -54,14 +54,16 @@ class Judge:
 
 
 class Rooms:
-    """An application behind a door, with an endpoint for each row of the table of routes."""
+    """An application with an admission, and an endpoint for each row of the table of routes."""
 
     def __init__(self, judge):
-        self.door = Door(None if judge is None else Bearers(judge), OPEN_PATHS)
+        self.admission = Admission(None if judge is None else Bearers(judge), OPEN_PATHS)
         self.requests = []
         self.application = Starlette(
             routes=[
-                Route(row.path, self.door.guarded(self.run, row.needs), methods=list(row.needs))
+                Route(
+                    row.path, self.admission.guarded(self.run, row.needs), methods=list(row.needs)
+                )
                 for row in ROUTES
             ],
             exception_handlers={
@@ -78,12 +80,12 @@ class Rooms:
         scope["path"] = scope["raw_path"].decode("latin-1")
         application: ASGIApp = self.application
         try:
-            self.door.enter(scope)
+            self.admission.enter(scope)
         except Denied as denied:
             application = denied_reply(denied)
         except RequestRefused as error:
             application = error_reply(error, 0)
-        await application(scope, *self.door.metered(scope, receive, send))
+        await application(scope, *self.admission.metered(scope, receive, send))
 
 
 @asynccontextmanager
@@ -286,7 +288,7 @@ async def test_whoever_waits_is_told_when_it_may_no_longer(rooms, judge):
         await client.get("/topics/orders")
     [request] = rooms.requests
     waiting = asyncio.ensure_future(
-        rooms.door.until_denied(request, Need.of_topic("read", b"orders"))
+        rooms.admission.until_denied(request, Need.of_topic("read", b"orders"))
     )
     await asyncio.sleep(0)
     assert not waiting.done()
@@ -300,7 +302,7 @@ async def test_lists_hold_what_may_be_described(rooms):
         await client.get("/topics")
     [request] = rooms.requests
     names = [b"orders", b"orders-1", b"secret", b"a/b"]
-    found = await rooms.door.permitted(request, "describe", "topic", names)
+    found = await rooms.admission.permitted(request, "describe", "topic", names)
     assert found == [b"orders", b"orders-1", b"a/b"]
 
 
@@ -311,4 +313,4 @@ async def test_without_bearers_everybody_may_everything():
             assert (await client.request(method, path)).status_code == 200
         await client.get("/topics/orders", headers={"Authorization": "Bearer of news"})
     assert rooms.requests[-1].headers["authorization"] == "Bearer of news"
-    await rooms.door.require(rooms.requests[0], [Need.of_topic("delete", b"secret")])
+    await rooms.admission.require(rooms.requests[0], [Need.of_topic("delete", b"secret")])

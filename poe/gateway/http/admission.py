@@ -1,6 +1,6 @@
 """Lets requests in: all of them, or with a bearer token those that its owner may make.
 
-The token is taken out of a request at the door: no handler, hook or log sees it.
+The token is taken out of a request on the way in: no handler, hook or log sees it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from poe.broker.access.permission import Need
 from poe.errors import AuthenticationFailed, PoeError, RequestRefused
-from poe.gateway.http.bearers import Bearer, Bearers, Held, Shown
+from poe.gateway.http.bearers import Bearer, Bearers, Held, ShownToken
 from poe.gateway.http.body import query_of
 from poe.gateway.http.need import Anybody, Needs, PathNeed
 from poe.security.policy import NODE
@@ -49,7 +49,7 @@ class Denied(Exception):
         self.headers = headers
 
 
-class Door:
+class Admission:
     """Says who gets in; belongs to one event loop."""
 
     def __init__(self, bearers: Bearers | None, open_paths: frozenset[str]) -> None:
@@ -89,7 +89,7 @@ class Door:
         split = split_token(token)
         if split is None:
             raise _nobody()
-        scope[_SHOWN] = Shown(token, split[1])
+        scope[_SHOWN] = ShownToken(token, split[1])
 
     def guarded(self, endpoint: Endpoint, needs: Needs) -> Endpoint:
         """Return an endpoint that is reached by those alone who are allowed what it needs."""
