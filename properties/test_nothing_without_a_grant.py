@@ -25,7 +25,6 @@ from hypothesis.stateful import (
 
 from poe import Node
 from poe.broker.access import failure_delays
-from poe.broker.connection.session import STEPS_MAX
 from poe.errors import (
     AuthenticationExpired,
     AuthenticationFailed,
@@ -123,7 +122,6 @@ class Peer:
     proof: str | None = None
     """The digest of a token, or "password"."""
     begun: Begun | None = None
-    steps_count: int = 0
     is_over: bool = False
     """What it has proved holds no more, since a reload."""
 
@@ -304,12 +302,11 @@ class Sessions(RuleBasedStateMachine):
         """Take the last step of an authentication."""
         is_same = peer.user in {None, name}
         if self.step(peer, sent, is_good=is_good and is_same) is not None:
-            peer.user, peer.proof, peer.steps_count = name, proof, 0
+            peer.user, peer.proof = name, proof
 
     def step(self, peer, sent, *, is_good):
         """Take a step of which the model knows how it ends; None: the connection has ended."""
-        peer.steps_count += 1
-        is_good = is_good and not peer.is_over and peer.steps_count <= STEPS_MAX
+        is_good = is_good and not peer.is_over
         try:
             told = step(peer.client, *sent)
         except ENDINGS:

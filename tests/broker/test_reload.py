@@ -16,8 +16,9 @@ from poe.errors import (
     SecurityFileError,
 )
 from poe.protocol import Done, LeaseRequest
-from tests.broker.nodes import connect
+from tests.broker.nodes import address, connect
 from tests.broker.users_file import UsersFile, connect_as, log_in
+from tests.scenarios.clients import RawClient
 from tests.waiting import wait_until
 
 MEMBER = bytes(16)
@@ -86,6 +87,21 @@ def test_a_removed_user_is_hung_up_on_and_nobody_else(guarded, users):
         assert len(alice.read("orders", 0, 10)) == 2
     with connect(guarded) as client, pytest.raises(AuthenticationFailed):
         log_in(client, "bob", "other")
+
+
+def test_who_says_nothing_is_told_at_once_and_in_good_order(guarded, users, caplog):
+    with RawClient(address(guarded)) as bob:
+        log_in(bob, "bob", "other")
+        users.remove("bob")
+        users.write()
+        begin_s = time.monotonic()
+        guarded.reload()
+        assert isinstance(bob.error(), AuthenticationExpired)
+        assert time.monotonic() - begin_s < 1  # long before it would be cut off
+        bob.assert_closed()
+    with connect_as(guarded, None) as admin:
+        wait_until(lambda: "bob" not in admin.control("security")["sessions"], 10)
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
 def test_another_password_ends_what_the_old_one_has_begun(guarded, users):

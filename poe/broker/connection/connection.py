@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeAlias
 from poe.actors import SHUTDOWN, Call, Exit, GenServer, Reason, Stop
 from poe.actors.server_cell import ServerCell, cell_of_actor
 from poe.actors.socket_watch import READABLE, SocketWatch
-from poe.broker.access.access import Access
+from poe.broker.access.access import GATEKEEPER, Access
 from poe.broker.access.authentication import Channel
 from poe.broker.access.meter import Meter
 from poe.broker.access.permission import ALL_PERMISSIONS
@@ -29,6 +29,7 @@ from poe.broker.connection.reply import error_reply, make_reply
 from poe.broker.connection.session import (
     AUTH,
     STRANGER_FRAME_MAX,
+    ServesNothing,
     Session,
     SessionAlarm,
     SessionEnded,
@@ -588,6 +589,7 @@ class Connection(GenServer):
     def handle_cast(self, message: SessionEnded) -> Any:  # noqa: ANN401 - a coroutine
         """Hang up on a peer that is not to be served any more."""
         del message
+        self.cast(GATEKEEPER, ServesNothing(self.ref))
         return self._hang_up(AuthenticationExpired())
 
     def _check_session(self, alarm: SessionAlarm) -> Stop | Ending | None:

@@ -18,7 +18,7 @@ from poe.broker.access.options import SecurityOptions
 from poe.broker.access.secrets import Secrets
 from poe.broker.access.tls_holder import TlsHolder
 from poe.broker.appendix.message import ReleaseWaiting
-from poe.broker.connection.session import SessionEnded
+from poe.broker.connection.session import ServesNothing, SessionEnded
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.groups import GROUPS
@@ -106,6 +106,8 @@ class Gatekeeper(GenServer):
         self._interval_s = parts.files.options.reload_interval
         self._marks = parts.marks
         self._clock = parts.clock
+        self._ending: set[ActorRef] = set()
+        """Connections that have not said that they serve nothing any more."""
         self.reload_count = 0
         self.reload_failed_count = 0
         self._warn_of_expiry()
@@ -127,11 +129,16 @@ class Gatekeeper(GenServer):
         except PoeError as error:
             return Error(error)
 
+    def handle_cast(self, message: ServesNothing) -> None:
+        """Hear that a connection has stopped to serve; it may still say goodbye."""
+        self._ending.discard(message.connection)
+
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Look whether the files have changed, and cut those who should have gone."""
         if isinstance(message, _Overdue):
-            for ref in message.refs:
+            for ref in self._ending.intersection(message.refs):
                 self.exit(ref, KILL)
+            self._ending.difference_update(message.refs)
         elif message is _LOOK:
             self._look_later()
             self._warn_of_expiry()
@@ -188,6 +195,7 @@ class Gatekeeper(GenServer):
     def _hang_up(self, refs: list[ActorRef]) -> None:
         for ref in refs:
             self.cast(ref, SessionEnded())
+        self._ending.update(refs)
         if refs:
             self.send_after(_PATIENCE_S, _Overdue(tuple(refs)))
 

@@ -37,9 +37,8 @@ from poe.protocol.maps import take_text
 AUTH: Final = "auth"
 """The control operation that a connection carries out itself."""
 STRANGER_FRAME_MAX: Final = 4096 + TYPE_SIZE
-"""Bytes of a frame before it is known who the peer is."""
-STEPS_MAX: Final = 4
-"""Frames until it must be known."""
+"""Bytes of a frame before it is known who the peer is. There are two of these at most: no mechanism
+has more steps, and one that fails ends the connection."""
 
 _READS: Final = (PointerRequest, RangeRequest)
 # Made once: `PointerRequest | RangeRequest` would be made anew for each request.
@@ -61,6 +60,13 @@ class SessionEnded:
     """Cast to a connection whose peer is not to be served any more."""
 
 
+@dataclass(frozen=True, slots=True)
+class ServesNothing:
+    """Cast to the gatekeeper, in answer to that."""
+
+    connection: ActorRef
+
+
 class Session:
     """What one connection may do; the connection alone calls it, but for `end`.
 
@@ -75,7 +81,6 @@ class Session:
         "_leasable",
         "_policy",
         "_readable",
-        "_steps_count",
         "_topics_of",
         "_writable",
         "identity",
@@ -92,7 +97,6 @@ class Session:
         self._topics_of = topics_of
         self._channel = Channel("", is_local=False)
         self._authentication = Authentication(access, self._channel)
-        self._steps_count = 0
         self.penalty_s = 0.0
         """How long the answer to the last failure waits."""
         self.identity: Identity | None = None
@@ -143,7 +147,6 @@ class Session:
             raise RemoteProtocolError(msg)
         now_s = self._access.now_s()
         try:
-            self._count_step()
             step = self._authentication.take(mechanism, data, now_s)
             if step.identity is None:
                 return {"data": step.data, "principal": None, "expires_s": None}
@@ -159,11 +162,6 @@ class Session:
             "expires_s": None if left_s == math.inf else left_s,
         }
 
-    def _count_step(self) -> None:
-        self._steps_count += 1
-        if self._steps_count > STEPS_MAX:
-            refuse("too many steps")
-
     def _enter(self, identity: Identity) -> None:
         """Take note of who the peer is."""
         if self.is_over:
@@ -173,7 +171,6 @@ class Session:
         elif self.identity.principal != identity.principal:
             refuse("another principal on the same connection")
         self.identity = identity
-        self._steps_count = 0
 
     def left_s(self) -> float:
         """Return the seconds until the peer has to prove anew who it is."""
