@@ -32,7 +32,11 @@ class BrokerSegments:
 
     def partitions(self, topic: str) -> list[str]:
         """Return the topics that hold the partitions of a topic."""
-        found = self._server.call(Socket.find_topic, topic)
+        try:
+            found = self._server.call(Socket.find_topic, topic)
+        except NotAuthorized as refused:
+            # Whoever may read a topic may describe it.
+            raise NotAuthorized("read", refused.resource) from refused
         if found is None or not found.is_told:
             return [topic]
         return [each.topic.decode() for each in found.partitions]

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterable, Iterator
 
+from poe.errors import NotAuthorized
 from poe.protocol import DescribedTopic, JoinedBatch, Messages, Socket
 from poe.protocol.envelope import encode_all
 from poe.spark.retrying_socket import RetryingSocket
@@ -28,7 +29,7 @@ class Targets:
         """
         for topic, batch in puts:
             if topic not in self._known:
-                self._known[topic] = self._server.call(Socket.find_topic, topic)
+                self._known[topic] = self._find(topic)
             found = self._known[topic]
             if found is None or not found.is_told:
                 yield topic, batch
@@ -36,6 +37,13 @@ class Targets:
             self._turn += 1
             target = found.partitions[self._turn % len(found.partitions)].topic
             yield target, _enveloped(batch) if found.properties.envelope else batch
+
+    def _find(self, topic: bytes) -> DescribedTopic | None:
+        try:
+            return self._server.call(Socket.find_topic, topic)
+        except NotAuthorized as refused:
+            # Whoever may write a topic may describe it.
+            raise NotAuthorized("write", refused.resource) from refused
 
 
 def _enveloped(batch: JoinedBatch) -> list[bytes]:

@@ -17,10 +17,11 @@ class SecuredNode:
         self.certificates = certificates
         self.users = UsersFile(folder / "users.toml")
 
-    def start(self):
+    def start(self, **options):
         self.users.write()
         place = {"dir": self.folder / "data", "port": 0, **self.certificates.server_options()}
-        self.node = Node({**place, "users": self.users.path, "reload_interval": 0}).start()
+        self.node = Node({**place, "users": self.users.path, "reload_interval": 0, **options})
+        self.node.start()
 
     def stop(self):
         self.node.stop()
@@ -32,7 +33,9 @@ class SecuredNode:
 
     def add(self, name, grants):
         """Add a user with a token in a file, who may do what (operations, names) say."""
-        (self.folder / name).write_text(self.users.token(name, name) + "\n")
+        path = self.folder / name
+        path.touch(0o600)
+        path.write_text(self.users.token(name, name) + "\n")
         for operations, names in grants:
             self.users.grant(name, operations, **names)
 

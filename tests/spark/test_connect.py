@@ -10,7 +10,9 @@ from pyspark.sql.connect.session import SparkSession
 
 from poe.spark import register
 from poe.spark.data_source import SCHEMA
+from tests.spark.secured import SecuredNode
 from tests.spark.standalone import connect_server
+from tests.spark.test_grants import STAGING
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -66,6 +68,23 @@ def test_a_stream_goes_from_topic_to_topic_and_on_from_its_checkpoint(
         node.put("t", message)
         copy()
     assert load(spark, options, "copy") == [b"1", b"2"]
+
+
+def test_a_node_with_users_is_read_and_written(spark, tmp_path, certificates):
+    node = SecuredNode(tmp_path, certificates)
+    flow = [("read write create", {"topics": "in out"}), *STAGING]
+    node.add("flow", flow)
+    node.start()
+    try:
+        node.node.put("in", b"1")
+        options = node.options("flow")
+        rows = spark.read.format("poe").options(**options, topic="in").load().select("message")
+        rows.write.format("poe").options(**options, topic="out").mode("append").save()
+        assert load(spark, options, "out") == [b"1"]
+        with pytest.raises(PySparkException, match=r"not authorized to read topic 'other'"):
+            load(spark, options, "other")
+    finally:
+        node.stop()
 
 
 def test_a_mistyped_option_is_told_with_the_nearest(spark, options):

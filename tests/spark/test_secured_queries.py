@@ -56,7 +56,7 @@ def test_tables_are_read_and_written_by_who_may(spark, secured):
     rows.select("message").write.format("poe").options(**options, topic="out").mode("append").save()
     assert has(secured, b"1", b"2")
     options = secured.options("reader")
-    with pytest.raises(PySparkException, match="not authorized to describe topic 'out'"):
+    with pytest.raises(PySparkException, match="not authorized to write topic 'out'"):
         rows.select("message").write.format("poe").options(**options, topic="out").mode(
             "append"
         ).save()
@@ -82,7 +82,7 @@ def test_a_stream_goes_on_with_the_token_that_has_taken_the_place_of_another(
 
 def test_a_query_that_may_not_write_fails_at_once_and_says_what_it_lacks(start):
     query = start("reader")
-    with pytest.raises(PySparkException, match="not authorized to describe topic 'out'"):
+    with pytest.raises(PySparkException, match="not authorized to write topic 'out'"):
         query.awaitTermination(DEADLINE_S)
     assert not query.isActive
 

@@ -1,6 +1,8 @@
 """Reads and writes have the same options for which server they ask, and how they get in."""
 
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -18,6 +20,7 @@ from poe.spark.server_options import (
     parse_server,
 )
 from poe.spark.write_options import WriteOptions
+from tests.python_process import environment
 
 pytestmark = pytest.mark.spark
 
@@ -166,3 +169,11 @@ def test_all_files_are_looked_at(tmp_path, certificates):
     with pytest.raises(SecurityFileError, match=f"{token}: it holds no certificate"):
         check_files(parse_server({**options, "caFile": str(token)}))
     check_files(DEFAULT_SERVER)
+
+
+def test_an_executor_needs_nothing_more_to_get_in():
+    """It has numpy, PyArrow, msgpack and xxhash; files of users and new certificates it has not."""
+    program = "import sys, poe.spark.data_source, poe.spark.broker_segments; print(*sys.modules)"
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, env=environment(), check=True, capture_output=True, text=True)
+    assert not {"tomlkit", "cryptography", "uvloop", "thespian", "typer"} & {*run.stdout.split()}

@@ -95,11 +95,11 @@ def test_who_may_not_be_listed_runs_all_the_same(run, secured, caplog):
     assert secured.node.control("pipelines") == []
 
 
-@pytest.mark.parametrize(("number", "topic"), [(0, "in"), (1, "out")])
-def test_a_query_that_lacks_a_grant_is_given_up_and_says_which(run, secured, number, topic):
+@pytest.mark.parametrize(("number", "deed"), [(0, "read topic 'in'"), (1, "write topic 'out'")])
+def test_a_query_that_lacks_a_grant_is_given_up_and_says_which(run, secured, number, deed):
     query = run(**secured.options(f"lacks{number}"))
     assert query.state == "failed"
-    assert f"not authorized to describe topic '{topic}'" in query.last_error
+    assert f"not authorized to {deed}" in query.last_error
     assert written(secured) == []
 
 
