@@ -187,7 +187,13 @@ class GatewayOptions:
             OptionError: nowhere, or to others who would not be asked who they are.
         """
         is_safe = self.tls_certificate is not None and self.authentication == "bearer"
-        return ListenAddress.of(self.host, is_public=self.insecure or is_safe)
+        if self.insecure or is_safe:
+            return ListenAddress.of(self.host, is_public=True)
+        try:
+            return ListenAddress.of(self.host, is_public=False)
+        except OptionError as error:
+            allowed = f"{error.allowed}; safe is tls_certificate with authentication=bearer"
+            raise OptionError("host", self.host, allowed) from error
 
     @cached_property
     def entry(self) -> Entry:

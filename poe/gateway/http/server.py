@@ -48,6 +48,8 @@ def serve(options: GatewayOptions, on_ready: Callable[[str], object]) -> list[Un
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     gateway = Gateway(options)
     certificate = None if options.tls is None else Certificate(options.tls)
+    if certificate is None and options.authentication == "bearer" and options.address.is_public:
+        _log.warning("tokens travel in plaintext, for all on the way to read; use tls_certificate")
     with options.address.listen(options.port) as listening:
         loop = gateway.start()
         try:

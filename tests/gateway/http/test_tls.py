@@ -336,7 +336,7 @@ def test_others_are_let_in_by_tls_and_tokens_or_when_that_is_meant(certificates)
     tls: dict[str, Any] = {"tls_certificate": certificates.file("server.pem")}
     bearer: dict[str, Any] = {"authentication": "bearer"}
     for options in ({}, tls, bearer):
-        with pytest.raises(OptionError, match="insecure"):
+        with pytest.raises(OptionError, match=r"insecure.*tls_certificate with auth.*=bearer"):
             GatewayOptions(host=EVERYWHERE, **options)
     GatewayOptions(host=EVERYWHERE, **tls, **bearer)
     GatewayOptions(host=EVERYWHERE, insecure=True)
