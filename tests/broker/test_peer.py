@@ -1,5 +1,6 @@
 """What a client behind TLS sends is found, and what is sent to it arrives whole."""
 
+import gc
 import os
 import select
 import socket
@@ -109,6 +110,16 @@ def test_a_reset_ends_a_stream(either):
     socket.socket(fileno=client.detach()).close()
     wait_until(lambda: not peer.is_open())
     assert not peer.has_more()
+
+
+def test_one_who_is_gone_before_its_handshake_leaves_nothing_open(certificates):
+    """What is not closed warns when it is collected, which fails the test."""
+    server, client = connected_pair()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    client.close()
+    with server, pytest.raises(OSError, match="not connected"):
+        TlsPeer.of(server, certificates.server_context())
+    gc.collect()
 
 
 def test_what_lies_decrypted_is_told(encrypted):

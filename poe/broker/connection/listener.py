@@ -479,13 +479,11 @@ class Acceptor(GenServer):
             arguments: tuple[Any, ...] = (PlainPeer(client), self._shared, leave, place)
         else:
             context = way.holder.now
-            wrap = context.context.wrap_socket
             try:
-                encrypted = wrap(client, server_side=True, do_handshake_on_connect=False)
+                peer = TlsPeer.of(client, context.context)
             except OSError:
                 return False  # it has gone meanwhile
-            until_handed_over.enter_context(encrypted)
-            peer = TlsPeer(encrypted)
+            until_handed_over.enter_context(peer.client)
             leave = partial(_each, leave, partial(way.holder.forget, peer))
             arrive = partial(
                 Arrival, peer=peer, holder=way.holder, context=context, timeout_s=way.timeout_s

@@ -19,7 +19,7 @@ from array import array
 from collections.abc import Callable
 from fcntl import ioctl
 from termios import FIONREAD
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 from poe.errors import ConnectionClosed
 from poe.storage import OpenFile
@@ -214,6 +214,18 @@ class TlsPeer(Peer):
         """Whether that is so, or `has_pending` may be true: else nobody has to ask."""
 
     # ---- arriving -----------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, client: socket.socket, context: ssl.SSLContext) -> Self:
+        """Take over an accepted client, which is to shake hands with a context.
+
+        Raises:
+            OSError: it has gone meanwhile.
+        """
+        # Asked first: the socket of one who has gone would be wrapped, and stay open when that
+        # fails.
+        client.getpeername()
+        return cls(context.wrap_socket(client, server_side=True, do_handshake_on_connect=False))
 
     def shake_hands(self) -> None:
         """Go on with the handshake; done when this returns.
