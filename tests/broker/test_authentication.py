@@ -124,12 +124,11 @@ def test_who_says_nothing_is_closed_without_a_word(serve, users):
 
 def test_only_so_many_strangers_of_an_address_have_a_place_until_they_are_known(serve, users):
     node = serve(users=users.path, unauthenticated_per_address_max=2)
-    with connect(node) as client, socket.create_connection(address(node)):
-        with socket.create_connection(address(node)) as third:
-            third.settimeout(10)
-            assert third.recv(1) == b""
+    with socket.create_connection(address(node)) as first, connect(node) as client:
         log_in(client, "alice", "secret")
-        with connect(node) as other:
+        with socket.create_connection(address(node)), connect(node) as other:
+            first.settimeout(10)
+            assert first.recv(1) == b""
             log_in(other, "bob", "other")
             assert client.control("topics") == other.control("topics") == []
 

@@ -140,8 +140,7 @@ def test_a_thousand_half_hellos_take_little_and_a_good_client_connects_at_once(s
     node = serve(port=None, **certificates.server_options())
     half = hello(certificates)[:200]
     before_bytes = rss_bytes()
-    with contextlib.ExitStack() as closing, socket.create_connection(node.tls_address) as first:
-        wait_until(lambda: connections(node) == 1)
+    with contextlib.ExitStack() as closing:
         for number in range(1000):
             source = (f"127.1.0.{number % 100 + 1}", 0)
             client = closing.enter_context(socket.socket())
@@ -150,12 +149,8 @@ def test_a_thousand_half_hellos_take_little_and_a_good_client_connects_at_once(s
             client.connect(node.tls_address)
             with contextlib.suppress(ConnectionError):
                 client.sendall(half)
-        assert received_until_end(client) == b""  # the last one, so that nobody waits any more
-        assert connections(node) == 256
+        wait_until(lambda: connections(node) == 256)
         assert rss_bytes() - before_bytes < 32 << 20
-        # One of them leaves, and so there is a place.
-        first.close()
-        wait_until(lambda: connections(node) == 255)
         began_s = time.monotonic()
         address = SecureAddress(node.tls_address, certificates.client_context())
         with RawClient(address) as good:
@@ -164,14 +159,16 @@ def test_a_thousand_half_hellos_take_little_and_a_good_client_connects_at_once(s
 
 
 @pytest.mark.slow
-def test_a_crowd_of_one_address_keeps_nobody_else_out(serve, certificates):
+@pytest.mark.parametrize("crowd", ["127.1.0.1", "127.0.0.1"])
+def test_a_crowd_of_one_address_keeps_nobody_out(serve, certificates, crowd):
+    """Nor one of its own address, as long as that is quick."""
     node = serve(port=None, **certificates.server_options())
     half = hello(certificates)[:200]
     with contextlib.ExitStack() as closing:
         for _ in range(300):
             client = closing.enter_context(socket.socket())
             client.settimeout(10)
-            client.bind(("127.1.0.1", 0))
+            client.bind((crowd, 0))
             client.connect(node.tls_address)
             with contextlib.suppress(ConnectionError):
                 client.sendall(half)

@@ -1,4 +1,4 @@
-"""Who is not let in yet is counted, in all and for each network, and the newest have no place."""
+"""Who is not let in yet is counted, in all and for each network; those that crowd give way."""
 
 import random
 
@@ -6,26 +6,49 @@ from poe.broker.access.strangers import Place, Strangers, network_of
 
 
 def placed(strangers: Strangers, address: str) -> Place:
-    place = strangers.admit(address)
-    assert place is not None
+    place, taken = strangers.admit(address)
+    assert taken is None
     return place
 
 
-def test_the_newest_has_no_place():
+def test_where_all_places_are_taken_the_oldest_of_the_largest_crowd_gives_way():
+    strangers = Strangers(4, 3)
+    lonely = placed(strangers, "10.0.0.1")
+    crowd = [placed(strangers, "10.0.0.2") for _ in range(3)]
+    place, taken = strangers.admit("10.0.0.3")
+    assert taken is crowd[0]
+    assert taken.is_taken_away
+    assert not lonely.is_taken_away
+    assert not place.is_taken_away
+    assert (strangers.count, strangers.taken_count) == (4, 1)
+
+
+def test_who_leaves_makes_room():
     strangers = Strangers(3, 3)
     places = [placed(strangers, "10.0.0.1") for _ in range(3)]
-    assert strangers.admit("10.0.0.2") is None
-    assert strangers.refused_count == 1
     places[1].leave()
-    assert strangers.admit("10.0.0.2") is not None
+    placed(strangers, "10.0.0.2")
     assert strangers.count == 3
 
 
 def test_one_address_does_not_take_the_places_of_others():
     strangers = Strangers(100, 2)
-    assert all(strangers.admit("10.0.0.1") for _ in range(2))
-    assert strangers.admit("10.0.0.1") is None
-    assert strangers.admit("10.0.0.2") is not None
+    first = placed(strangers, "10.0.0.1")
+    placed(strangers, "10.0.0.1")
+    assert strangers.admit("10.0.0.1")[1] is first
+    placed(strangers, "10.0.0.2")
+
+
+def test_a_place_is_taken_away_once():
+    strangers = Strangers(1, 1)
+    first = placed(strangers, "10.0.0.1")
+    second, taken = strangers.admit("10.0.0.1")
+    assert taken is first
+    first.leave()
+    assert strangers.count == 1
+    second.leave()
+    assert strangers.count == 0
+    assert not second.is_taken_away
 
 
 def test_a_machine_has_a_whole_network_of_ipv6():
@@ -56,10 +79,12 @@ def test_whatever_comes_and_goes_nothing_is_left():
     for _ in range(2000):
         if places and chance.random() < 0.5:
             places.pop(chance.randrange(len(places))).leave()
-        elif place := strangers.admit(f"10.0.0.{chance.randrange(8)}"):
-            places.append(place)
+        else:
+            place, taken = strangers.admit(f"10.0.0.{chance.randrange(8)}")
+            places = [each for each in places if each is not taken] + [place]
         assert strangers.count == len(places) <= 20
     for place in places:
         place.leave()
     assert strangers.count == 0
-    assert all(strangers.admit("10.0.0.1") for _ in range(5))
+    for _ in range(5):
+        placed(strangers, "10.0.0.1")

@@ -328,7 +328,7 @@ def test_a_handshake_that_trickles_is_closed_as_well(start):
 
 
 def test_strangers_take_the_places_of_strangers_only(start, open_client):
-    """The newest one is closed without a word; who is let in counts no more."""
+    """The oldest one is closed without a word; who is let in counts no more."""
     node = start(unauthenticated_per_address_max=3)
     clients = [open_client(node) for _ in range(5)]
     for client in clients:
@@ -338,24 +338,26 @@ def test_strangers_take_the_places_of_strangers_only(start, open_client):
             closing.enter_context(socket.create_connection(node.tls_address, 10)) for _ in range(3)
         ]
         wait_until(lambda: connections(node) == 8)
-        with socket.create_connection(node.tls_address, 10) as newest:
-            assert everything_from(newest) == b""
+        assert open_client(node).control("health")["status"] == "ok"
+        assert everything_from(waiting[0]) == b""
         for client in clients:
             client.control("health")
-        waiting.pop().close()
-        wait_until(lambda: connections(node) == 7)
-        assert open_client(node).control("health")["status"] == "ok"
+        wait_until(lambda: connections(node) == 8)
 
 
 def test_strangers_are_no_more_than_there_is_room_for(start):
     node = start(unauthenticated_max=2, unauthenticated_per_address_max=16)
     with contextlib.ExitStack() as closing:
-        for number in range(2):
-            source = (f"127.0.0.{number + 2}", 0)
-            closing.enter_context(socket.create_connection(node.tls_address, 10, source))
+        waiting = [
+            closing.enter_context(
+                socket.create_connection(node.tls_address, 10, (f"127.0.0.{number + 2}", 0))
+            )
+            for number in range(2)
+        ]
         wait_until(lambda: connections(node) == 2)
-        with socket.create_connection(node.tls_address, 10) as newest:
-            assert everything_from(newest) == b""
+        with socket.create_connection(node.tls_address, 10):
+            assert everything_from(waiting[0]) == b""
+            wait_until(lambda: connections(node) == 2)
 
 
 def test_a_node_that_stops_waits_for_nobodys_handshake(start):

@@ -44,7 +44,7 @@ class SecurityOptions:
     """Seconds that a client may take for its handshake, from when it has connected."""
 
     unauthenticated_max: Annotated[int, Range(1, unit="connections")] = 256
-    """Clients at a time that are not let in yet; more are closed without a word."""
+    """Clients at a time that are not let in yet; for one more, the oldest of a crowd is closed."""
 
     unauthenticated_per_address_max: Annotated[int, Range(1, unit="connections")] = 16
     """The same for each address (of IPv6: for each /64) that they come from."""

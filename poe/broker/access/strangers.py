@@ -1,12 +1,14 @@
 """How many clients there are that are not let in yet: shaking hands, or to say who they are.
 
-They cost memory and time, and nobody knows them. Beyond a number, the newest ones are closed
-without a word; those that are let in count no longer.
+They cost memory and time, and nobody knows them. Beyond a number, one of them is closed without a
+word for each that comes: the oldest one of those who crowd the most. So half-open connections, be
+there ever so many, keep out nobody who is quick; those that are let in count no longer.
 """
 
 import ipaddress
-from collections import Counter
 from collections.abc import Hashable
+
+from poe.actors import ActorRef
 
 
 class Strangers:
@@ -18,50 +20,65 @@ class Strangers:
         clients of a network <= per_network_max
     """
 
-    __slots__ = ("_by_network", "_count_max", "_per_network_max", "count", "refused_count")
+    __slots__ = ("_by_network", "_count_max", "_per_network_max", "count", "taken_count")
 
     def __init__(self, count_max: int, per_network_max: int) -> None:
         self.count = 0
-        self.refused_count = 0
-        """Those that were closed, ever."""
-        self._by_network: Counter[Hashable] = Counter()
+        self.taken_count = 0
+        """Places that were taken from one for another, ever."""
+        self._by_network: dict[Hashable, dict[Place, None]] = {}
+        """Their places, the oldest first."""
         self._count_max = count_max
         self._per_network_max = per_network_max
 
-    def admit(self, address: str) -> "Place | None":
-        """Count one more client; None: there is no place for it."""
-        network = network_of(address)
-        if self.count >= self._count_max or self._by_network[network] >= self._per_network_max:
-            if not self._by_network[network]:
-                del self._by_network[network]
-            self.refused_count += 1
-            return None
-        self.count += 1
-        self._by_network[network] += 1
-        return Place(self, network)
+    def admit(self, address: str) -> "tuple[Place, Place | None]":
+        """Return a place for one more client, and the one that was taken from another for it.
 
-    def leave(self, network: Hashable) -> None:
+        Whose place was taken has to be closed.
+        """
+        network = network_of(address)
+        taken = None
+        if len(self._by_network.get(network, ())) >= self._per_network_max:
+            taken = next(iter(self._by_network[network]))
+        elif self.count >= self._count_max:
+            crowd = max(self._by_network.values(), key=len)
+            taken = next(iter(crowd))
+        if taken is not None:
+            taken.is_taken_away = True
+            taken.leave()
+            self.taken_count += 1
+        place = Place(self, network)
+        self._by_network.setdefault(network, {})[place] = None
+        self.count += 1
+        return place, taken
+
+    def leave(self, place: "Place", network: Hashable) -> None:
         """Count one client less."""
         self.count -= 1
-        self._by_network[network] -= 1
-        if not self._by_network[network]:
+        places = self._by_network[network]
+        del places[place]
+        if not places:
             del self._by_network[network]
 
 
 class Place:
     """What one client takes among the strangers, until it leaves them, one way or the other."""
 
-    __slots__ = ("_network", "_strangers")
+    __slots__ = ("_network", "_strangers", "connection", "is_taken_away")
 
     def __init__(self, strangers: Strangers, network: Hashable) -> None:
         self._strangers: Strangers | None = strangers
         self._network = network
+        self.connection: ActorRef | None = None
+        """Whose it is, once that was started."""
+        self.is_taken_away = False
+        """Whether another client has it now, and its own is to be closed."""
 
     def leave(self) -> None:
         """Count no more; twice is harmless."""
         strangers, self._strangers = self._strangers, None
         if strangers is not None:
-            strangers.leave(self._network)
+            strangers.leave(self, self._network)
 
 
 def network_of(address: str) -> Hashable:

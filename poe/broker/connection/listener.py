@@ -23,7 +23,7 @@ from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.broker.access.access import Access
 from poe.broker.access.listen_address import ListenAddress
 from poe.broker.access.options import SecurityOptions
-from poe.broker.access.strangers import Strangers
+from poe.broker.access.strangers import Place, Strangers
 from poe.broker.access.tls_holder import TlsHolder
 from poe.broker.appendix.message import ReleaseWaiting
 from poe.broker.connection.arrival import Arrival
@@ -466,14 +466,14 @@ class Acceptor(GenServer):
     async def _let_in(
         self, client: socket.socket, address: str, until_handed_over: contextlib.ExitStack
     ) -> bool:
-        """Start a connection for a client; False: it has gone, or there are strangers enough."""
+        """Start a connection for a client; False: it has gone."""
         leave = partial(self._clients.all.leave, address)
         way, place = self._door.tls, None
         if way is not None or self._shared.access is not None:
-            place = self._clients.strangers.admit(address)
-            if place is None:
-                return False
+            place, taken = self._clients.strangers.admit(address)
             until_handed_over.callback(place.leave)
+            if taken is not None:
+                self._turn_out(taken)
             leave = partial(_each, leave, place.leave)
         if way is None:
             arguments: tuple[Any, ...] = (PlainPeer(client), self._shared, leave, place)
@@ -489,8 +489,17 @@ class Acceptor(GenServer):
                 Arrival, peer=peer, holder=way.holder, context=context, timeout_s=way.timeout_s
             )
             arguments = peer, self._shared, leave, place, arrive
-        await start_dynamic_child(self, CONNECTION_SUP, *arguments)
+        connection = await start_dynamic_child(self, CONNECTION_SUP, *arguments)
+        if place is not None:
+            place.connection = connection
+            if place.is_taken_away:
+                self._turn_out(place)
         return True
+
+    def _turn_out(self, stranger: Place) -> None:
+        """Close a client without a word whose place another one has now."""
+        if stranger.connection is not None:
+            self.exit(stranger.connection, "normal")
 
     def _refuse_waiting(self) -> None:
         """Without a descriptor to serve them, tell the clients that wait, and close them."""
