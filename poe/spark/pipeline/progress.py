@@ -7,13 +7,16 @@ told by a thread, and its absence changes nothing.
 import logging
 import os
 import socket
+import time
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Final
 
 from poe.actors import Down, GenServer, Work
+from poe.client.patience import NOT_LET_IN, Gate
 from poe.errors import (
     AuthenticationFailed,
+    NotAuthorized,
     PipelineRunning,
     PoeError,
     SecurityFileError,
@@ -79,6 +82,7 @@ class BrokerLink:
         self._server = server
         self._socket: Socket | None = None
         self._is_there = True
+        self._gate = Gate()
         self._lock = Lock()
 
     def begin(self) -> None:
@@ -94,6 +98,8 @@ class BrokerLink:
     def tell(self) -> None:
         """Send a report and take the answer; a server that is not there is logged once.
 
+        One that refuses whoever tells is asked again after a second, later after half a minute.
+
         Raises:
             PipelineRunning: another run has the name.
         """
@@ -102,7 +108,7 @@ class BrokerLink:
     def _tell(self, raised: tuple[type[PoeError], ...]) -> None:
         with self._lock:
             try:
-                answer = self._report()
+                answer = self._report(time.monotonic())
             except raised:
                 raise
             except PoeError as error:
@@ -114,10 +120,18 @@ class BrokerLink:
         if isinstance(answer, dict) and answer.get("stop") is True:
             self._known.is_to_stop = True
 
-    def _report(self) -> Any:  # noqa: ANN401 - what a server answers
-        if self._socket is None or not self._socket.is_usable:
-            self._socket = open_socket(self._server, _CALL_TIMEOUT_S)
-        return self._socket.control("pipeline_report", report=self._known.report().as_map())
+    def _report(self, now_s: float) -> Any:  # noqa: ANN401 - what a server answers
+        self._gate.check(now_s)
+        try:
+            if self._socket is None or not self._socket.is_usable:
+                self._socket = open_socket(self._server, _CALL_TIMEOUT_S)
+            report = self._known.report().as_map()
+            answer = self._socket.control("pipeline_report", report=report)
+        except (*NOT_LET_IN, NotAuthorized) as refusal:
+            self._gate.shut(refusal, now_s)
+            raise
+        self._gate.open()
+        return answer
 
     def close(self) -> None:
         """Close the connection."""

@@ -2,13 +2,16 @@
 
 import json
 import logging
+from types import SimpleNamespace
 
 import pytest
 
 from poe.actors import LoopSystem
+from poe.errors import AuthenticationFailed, NotAuthorized
 from poe.protocol.pipeline_report import QueryReport
 from poe.protocol.server import Server
 from poe.spark import Pipeline
+from poe.spark.pipeline import progress as progress_module
 from poe.spark.pipeline import query
 from poe.spark.pipeline.plan import reason_of
 from poe.spark.pipeline.progress import BrokerLink, Known
@@ -147,3 +150,30 @@ def test_a_query_that_goes_on_is_stopped_with_its_pipeline(supervise):
     stop()
     assert known.queries["q"].state == "stopped"
     assert spark.notes == ["start 1", "stop 1"]
+
+
+class RefusingServer:
+    """Counts who connects, and lets nobody in."""
+
+    def __init__(self, refusal):
+        self.refusal = refusal
+        self.count = 0
+
+    def open_socket(self, server, timeout_s):
+        self.count += 1
+        raise self.refusal
+
+
+@pytest.mark.parametrize(
+    "refusal", [AuthenticationFailed(), NotAuthorized("admin", "the node")], ids=["in", "may"]
+)
+def test_a_server_that_refuses_reports_is_not_asked_each_second(monkeypatch, caplog, refusal):
+    server, now_s = RefusingServer(refusal), 1000.0
+    monkeypatch.setattr(progress_module, "open_socket", server.open_socket)
+    monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: now_s))
+    link = BrokerLink(Known("p", {}), Server("127.0.0.1", 1))
+    for _ in range(600):
+        link.tell()
+        now_s += 1.0
+    assert 10 < server.count < 30
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
