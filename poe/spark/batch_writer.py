@@ -41,9 +41,11 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
         self._epoch = options.epoch or 0
         if options.producer_id is None:
-            self._staging = Staging.of_one_write()
+            self._staging = Staging.of_one_write(options.staging_prefix)
         else:
-            self._staging = Staging.of_producer(options.producer_id, options.topic)
+            self._staging = Staging.of_producer(
+                options.producer_id, options.topic, options.staging_prefix
+            )
         with connect(options) as server:
             self._staging.open(server)
 

@@ -58,20 +58,23 @@ class Staging:
     is_temporary: bool = False
     """Whether it serves one write only, and is deleted with it."""
 
-    @classmethod
-    def of_one_write(cls) -> "Staging":
-        """Return the staging of a write that nobody repeats."""
-        return cls(uuid4().bytes, is_temporary=True)
+    prefix: str = ""
+    """Stands before the producer in the topic's name, where not everybody may read it."""
 
     @classmethod
-    def of_producer(cls, name: str, topic: str | None) -> "Staging":
+    def of_one_write(cls, prefix: str = "") -> "Staging":
+        """Return the staging of a write that nobody repeats."""
+        return cls(uuid4().bytes, is_temporary=True, prefix=prefix)
+
+    @classmethod
+    def of_producer(cls, name: str, topic: str | None, prefix: str = "") -> "Staging":
         """Return the staging of writes that name their producer; each topic has its own."""
-        return cls(uuid5(NAMESPACE_URL, f"poe:{name}\0{topic or ''}").bytes)
+        return cls(uuid5(NAMESPACE_URL, f"poe:{name}\0{topic or ''}").bytes, prefix=prefix)
 
     @property
     def topic(self) -> bytes:
         """Name of the staging topic."""
-        return f"{STAGING_PREFIX}{self.producer.hex()}".encode()
+        return f"{STAGING_PREFIX}{self.prefix}{self.producer.hex()}".encode()
 
     def open(self, server: RetryingSocket) -> None:
         """Make the topic, where it is not there; for one write the driver does it once.

@@ -42,7 +42,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         assert context is not None
         query_id = context.getLocalProperty(_QUERY_ID)
         assert query_id is not None
-        staging = Staging(UUID(query_id).bytes)
+        staging = Staging(UUID(query_id).bytes, prefix=self._options.staging_prefix)
         with connect(self._options) as server:
             staging.open(server)
             puts = Targets(server).of(put_batches(iterator, self._options.topic))

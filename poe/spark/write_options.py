@@ -1,5 +1,6 @@
 """What a write is told: the options of `df.write` and `df.writeStream`, checked."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
@@ -10,6 +11,7 @@ from poe.spark import option_text, server_options
 from poe.spark.server_options import DEFAULT_SERVER, take_server
 
 _EPOCH_MAX = 2**32 - 1
+_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,9 @@ class WriteOptions:
 
     epoch: int | None = None
     """Number of the batch of this producer; each one must be greater than the one before."""
+
+    staging_prefix: str = ""
+    """Of the staging topic's name, behind `poe.staging.`: so that it can be granted apart."""
 
     retry_timeout: float = 60.0
     """Seconds that a server may be away for, until the task or the commit fails."""
@@ -63,10 +68,17 @@ class WriteOptions:
         return cls(server=take_server(values) or DEFAULT_SERVER, **values)
 
 
+def _prefix(name: str, text: str) -> str:
+    if not _PREFIX.fullmatch(text):
+        raise OptionError(name, text, "1 to 100 of A-Z a-z 0-9 . _ -, as in team-a.")
+    return text
+
+
 PARSERS: Final[option_text.Parsers] = {
     **server_options.PARSERS,
     "topic": ("topic", option_text.any_text),
     "producerId": ("producer_id", option_text.any_text),
     "epoch": ("epoch", option_text.number(0, _EPOCH_MAX)),
+    "stagingPrefix": ("staging_prefix", _prefix),
     "retryTimeout": ("retry_timeout", option_text.seconds),
 }

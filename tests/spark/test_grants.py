@@ -33,6 +33,7 @@ AT_ONCE_S = 20.0
 """A third of how long a server that is away is waited for."""
 
 STAGING = [(each, {"prefixes": "poe.staging."}) for each in ("read", "write", "create", "delete")]
+APART = [(each, {"prefixes": "poe.staging.team-a."}) for each, _ in STAGING]
 NEEDS = {
     "read": [("read", {"topics": "in"})],
     "read by pattern": [("read", {"prefixes": "i"})],
@@ -41,6 +42,7 @@ NEEDS = {
     "write": [("write", {"topics": "out"}), *STAGING],
     "write partitions": [("write", {"topics": "parted"}), *STAGING],
     "write as one producer": [("write", {"topics": "out"}), *STAGING],
+    "write apart": [("write", {"topics": "out"}), *APART],
     "make": [("write", {"topics": "new"}), ("create", {"topics": "new"}), *STAGING],
 }
 """Operations and names, by what somebody does."""
@@ -97,6 +99,7 @@ DEEDS = {
     "write": writes(topic="out"),
     "write partitions": writes(topic="parted"),
     "write as one producer": write_as_one_producer,
+    "write apart": writes(topic="out", stagingPrefix="team-a."),
     "make": writes(topic="new"),
 }
 
@@ -140,6 +143,7 @@ def test_who_has_these_grants_writes_and_leaves_nothing_behind(node):
         "write": ["out"],
         "write partitions": ["parted-0", "parted-1"],
         "write as one producer": ["out"],
+        "write apart": ["out"],
         "make": ["new"],
     }.items():
         before = staging_topics(node)
@@ -168,6 +172,11 @@ def test_who_lacks_one_of_them_is_told_at_once_what_it_is(node, name, number):
     assert str(refused.value).startswith(told)
     if "producer" not in name:
         assert staging_topics(node) == before
+
+
+def test_who_stages_apart_may_not_stage_where_all_do(node):
+    with pytest.raises(NotAuthorized, match=r"topic 'poe\.staging\.[0-9a-f]{32}'"):
+        DEEDS["write"](node.options("write-apart"))
 
 
 def test_who_may_write_a_topic_is_told_that_reading_it_is_another_thing(node):

@@ -18,7 +18,8 @@ def secured(tmp_path, certificates):
     """A node where `flow` goes from `in` to `out`, and `reader` may not write."""
     node = SecuredNode(tmp_path, certificates)
     to_out = [("write", {"topics": "out"}), ("create", {"topics": "out"})]
-    node.add("flow", [("read", {"topics": "in out"}), *to_out, *STAGING])
+    own = [(each, {"prefixes": "poe.staging.flow."}) for each, _ in STAGING]
+    node.add("flow", [("read", {"topics": "in out"}), *to_out, *own])
     node.add("reader", [("read", {"topics": "in"}), *STAGING])
     node.start()
     node.node.put_many("in", [b"1", b"2"])
@@ -34,7 +35,7 @@ def start(spark, secured, tmp_path):
     def started(user):
         stream = spark.readStream.format("poe").options(**secured.options(user), topic="in").load()
         writer = stream.select("message").writeStream.format("poe")
-        writer = writer.options(**secured.options(user), topic="out")
+        writer = writer.options(**secured.options(user), topic="out", stagingPrefix=f"{user}.")
         queries.append(writer.option("checkpointLocation", str(tmp_path / "state")).start())
         return queries[-1]
 
@@ -53,13 +54,13 @@ def has(node, *messages):
 def test_tables_are_read_and_written_by_who_may(spark, secured):
     options = secured.options("flow")
     rows = spark.read.format("poe").options(**options, topic="in").load()
-    rows.select("message").write.format("poe").options(**options, topic="out").mode("append").save()
+    writer = rows.select("message").write.format("poe").options(**options, topic="out")
+    writer.option("stagingPrefix", "flow.").mode("append").save()
     assert has(secured, b"1", b"2")
     options = secured.options("reader")
+    writer = rows.select("message").write.format("poe").options(**options, topic="out")
     with pytest.raises(PySparkException, match="not authorized to write topic 'out'"):
-        rows.select("message").write.format("poe").options(**options, topic="out").mode(
-            "append"
-        ).save()
+        writer.mode("append").save()
 
 
 def test_a_stream_goes_on_with_the_token_that_has_taken_the_place_of_another(

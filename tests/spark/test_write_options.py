@@ -33,6 +33,8 @@ def test_unknown_option_tells_which_there_are():
         ({"producerId": "p"}, "together"),
         ({"epoch": "0"}, "together"),
         ({"producerId": "p", "epoch": "-1"}, "0 to 4294967295"),
+        ({"stagingPrefix": ""}, "as in team-a"),
+        ({"stagingPrefix": "a/b"}, "as in team-a"),
         ({"retryTimeout": "-1"}, "0 to 86400"),
         ({"retryTimeout": "nan"}, "0 to 86400"),
     ],
