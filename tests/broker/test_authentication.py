@@ -345,6 +345,16 @@ def test_who_says_nothing_is_hung_up_on_when_its_token_expires(serve, users):
         assert b"AuthenticationExpired" in client.recv(65536)
 
 
+def test_who_proves_it_again_and_again_leaves_no_timers(timed):
+    node, token = timed
+    with connect_as(node, token) as client:
+        timers = node.system.run_queue.timers
+        count = len(timers)
+        for _ in range(50):
+            step(client, "BEARER", token.encode())
+        assert len(timers) < count + 25
+
+
 def test_a_connection_outlives_its_token_with_another_proof(timed, clock):
     node, token = timed
     with connect_as(node, token) as client:

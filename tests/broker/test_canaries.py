@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import tracemalloc
 from contextlib import suppress
 
 import pytest
@@ -138,3 +139,45 @@ def test_a_refusal_that_comes_in_masses_is_told_once_a_minute_with_its_count(cap
         ("alice", 60),
         ("bob", 1),
     ]
+
+
+def test_refusals_under_ever_other_names_fill_neither_the_log_nor_the_memory(caplog):
+    trail = AuditTrail()
+    with caplog.at_level(logging.INFO, "poe.audit"):
+        for number in range(5000):
+            trail.denied("mallory", Need.of_topic("read", b"%d" % number), number / 1000)
+        trail.denied("bob", Need.of_topic("read", b"t"), 5)
+        trail.denied("mallory", Need.of_topic("read", b"another"), 61)
+        trail.denied("mallory", Need.of_topic("read", b"x"), 70)
+    told = [json.loads(each.message) for each in caplog.records]
+    names = [(each["principal"], each["name"], each["count"]) for each in told[100:]]
+    assert names == [
+        ("mallory", "*", 1),
+        ("bob", "t", 1),
+        ("mallory", "another", 1),
+        ("mallory", "x", 1),
+    ]
+
+
+def test_a_name_of_megabytes_is_not_kept(caplog):
+    trail = AuditTrail()
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            trail.denied("mallory", Need.of_topic("read", bytes([65 + number]) * 1_000_000), 0)
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_connection_remembers_no_name_that_no_topic_can_have(guarded):
+    node, token, _ = guarded
+    with connect_as(node, token) as client:
+        tracemalloc.start()
+        try:
+            for number in range(20):
+                with suppress(PoeError):
+                    client.read(bytes([65 + number]) * 1_000_000, 0, 1)
+            assert tracemalloc.get_traced_memory()[0] < 5_000_000
+        finally:
+            tracemalloc.stop()

@@ -38,10 +38,14 @@ class Need(NamedTuple):
         return cls(operation, NODE)
 
     @property
+    def shown_name(self) -> bytes:
+        """Return the name for people, who write a `*` for whatever may follow."""
+        return self.name.replace(ANYTHING, b"*")
+
+    @property
     def refusal(self) -> NotAuthorized:
         """Return the error for who may not."""
-        shown = self.name.replace(ANYTHING, b"*")
-        return NotAuthorized(self.operation, resource_text(self.kind, shown))
+        return NotAuthorized(self.operation, resource_text(self.kind, self.shown_name))
 
 
 class Permissions(Protocol):

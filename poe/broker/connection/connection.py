@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
-from poe.actors import SHUTDOWN, Call, Exit, GenServer, Reason, Stop
+from poe.actors import SHUTDOWN, Call, Exit, GenServer, Reason, Stop, Timer
 from poe.actors.server_cell import ServerCell, cell_of_actor
 from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.broker.access.access import GATEKEEPER, Access
@@ -195,6 +195,7 @@ class Connection(GenServer):
         self._handler = RequestHandler(
             self, parts.routes, is_open, put_timeout_s, self._room, permissions
         )
+        self._expiry_timer: Timer | None = None
         self._place = place
         self._arrival = None if arrive is None else arrive(self)
         if self._arrival is None:
@@ -609,8 +610,12 @@ class Connection(GenServer):
         return None
 
     def _await_expiry(self, session: Session) -> None:
+        """Be told when the time of what has proved who the peer is is over; only of the last."""
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()  # else each proof would leave one until the end of its time
+            self._expiry_timer = None
         if session.left_s() < math.inf:
-            self.send_after(session.left_s(), SessionAlarm.EXPIRED)
+            self._expiry_timer = self.send_after(session.left_s(), SessionAlarm.EXPIRED)
 
     def _check_peer(self, alarm: InputAlarm) -> Stop | Ending | None:
         """Look whether the peer has had enough of our patience."""

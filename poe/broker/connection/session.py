@@ -45,6 +45,8 @@ _READS: Final = (PointerRequest, RangeRequest)
 
 _FOUND_MAX: Final = 4096
 """Topics that are remembered; then all are forgotten."""
+_NAME_BYTES_MAX: Final = 255
+"""Of a name that is remembered: no topic has a longer one, but a request may be all name."""
 
 
 class SessionAlarm(Enum):
@@ -254,20 +256,19 @@ class Session:
             raise AuthenticationExpired
 
     def _remember(self, request: Request) -> None:
-        found: dict[Any, object] | set[bytes]
-        if isinstance(request, PutRequest):
-            found = self._writable
-            found.add(request.topic)
-        elif isinstance(request, _READS):
-            found = self._readable
-            found.add(request.topic)
-        elif isinstance(request, LeaseRequest):
-            found = self._leasable
-            found[request.group] = self._topics_of(request.group)
-        else:
+        if isinstance(request, LeaseRequest):
+            topics = self._topics_of(request.group)
+            if topics:  # else there is no such group
+                self._leasable[request.group] = topics
+        elif isinstance(request, ControlRequest) or len(request.topic) > _NAME_BYTES_MAX:
             return
-        if len(found) > _FOUND_MAX:
-            found.clear()
+        elif isinstance(request, PutRequest):
+            self._writable.add(request.topic)
+        else:
+            self._readable.add(request.topic)
+        for found in (self._readable, self._writable, self._leasable):
+            if len(found) > _FOUND_MAX:
+                found.clear()
 
     def _forget(self) -> None:
         """Decide all anew, by other grants and quotas."""
