@@ -1,11 +1,13 @@
 """SIGHUP: services go on, whatever process of theirs it reaches and however early; clients end."""
 
+import ctypes
 import os
 import pty
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -102,6 +104,17 @@ def test_the_gateway_goes_on_and_says_so(server):
             client.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             assert client.recv(1000).startswith(b"HTTP/1.1 200 ")
         assert gateway.end()[0] == 0
+
+
+def test_the_gateway_ends_by_a_signal_that_its_waiting_thread_has_not_seen(server):
+    """The kernel gives it to any thread, and to the main one just before that waits, too."""
+    broker = f"poe://127.0.0.1:{server.port}"
+    with Background("gateway", "--port", 0, "--broker", broker) as gateway:
+        gateway.read_until(b"\n")
+        pid = gateway.process.pid
+        other = next(each for each in Path(f"/proc/{pid}/task").iterdir() if each.name != str(pid))
+        assert ctypes.CDLL(None).tgkill(pid, int(other.name), signal.SIGTERM) == 0
+        assert gateway.process.wait(DEADLINE_S) == 0
 
 
 @pytest.mark.parametrize("service", SERVICES, ids=" ".join)

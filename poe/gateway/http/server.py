@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 
 import uvicorn
@@ -29,6 +30,7 @@ _log = logging.getLogger("poe.gateway")
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SIGNAL_EXIT_CODE_BASE = 128
+_LOOK_S = 0.5
 
 
 def serve(options: GatewayOptions, on_ready: Callable[[str], object]) -> list[Undelivered]:
@@ -66,10 +68,21 @@ def serve(options: GatewayOptions, on_ready: Callable[[str], object]) -> list[Un
             on_ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
             # What is there now stays: the collector need not walk it while requests wait.
             gc.freeze()
-            asyncio.run_coroutine_threadsafe(server.serve([listening]), loop).result()
+            _await_end(asyncio.run_coroutine_threadsafe(server.serve([listening]), loop))
         finally:
             asyncio.run(gateway.close())
     return gateway.undelivered
+
+
+def _await_end(serving: Future[None]) -> None:
+    """Wait until nobody is served any more; signals are taken meanwhile.
+
+    In steps: a signal that another thread gets, or this one right before it waits, does not end the
+    wait, and its handler runs behind that.
+    """
+    while not wait([serving], _LOOK_S).done:
+        pass
+    serving.result()
 
 
 def _config(gateway: Gateway, options: GatewayOptions) -> uvicorn.Config:
