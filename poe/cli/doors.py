@@ -17,8 +17,11 @@ def doors(
     if plain is not None:
         yield f"open: {address_text(plain)}, in plaintext, to {whom}"
     if tls is not None:
-        if security.users is None and security.tls_client_ca is not None:
-            whom = f"whoever has a certificate of {security.tls_client_ca}"
+        if security.tls_client_ca is not None:
+            certificate = f"a certificate of {security.tls_client_ca}"
+            whom = f"{whom}, for which {certificate} may do"
+            if security.users is None:
+                whom = f"whoever has {certificate}"
         yield f"open: {address_text(tls)}, by TLS {security.tls_min} or newer, to {whom}"
     if thespian_port is not None:
         whom = "whoever can connect, and then can run code as this server's user"

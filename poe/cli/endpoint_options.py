@@ -17,6 +17,7 @@ from poe.cli.endpoint import Endpoint
 from poe.cli.parameters import option, with_parameters
 from poe.cli.saved_login import SavedLogins
 from poe.cli.secret import STDIN, ask_password, piped_secret, warn_of_readers
+from poe.cli.sentence import WAYS_IN
 from poe.errors import ConfigError, OptionError, PoeError
 from poe.protocol.server import Server
 from poe.security.credentials import Certificate, Credentials, PasswordFile, Scram, Token, TokenFile
@@ -50,6 +51,7 @@ _OPTIONS: Final = {
 _PLACE: Final = frozenset({"url", "host", "port"})
 _TLS: Final = frozenset({"ca", "certificate", "key", "server_name"})
 _SAYS_WHO: Final = frozenset({"user", "password_file", "token_file"})
+_PROVES: Final = _SAYS_WHO | {"certificate", "key"}
 
 
 def asks_server(command: Callable[..., T]) -> Callable[..., T]:
@@ -106,7 +108,7 @@ def endpoint_of(
     """Return what the options of a command, the environment and a login name, in this order.
 
     A place that is given outdoes any later one: with --host, POE_URL is passed over, and so is
-    what was saved for another url.
+    what was saved for another url. With --dir it is the server of this machine, as its owner.
 
     Args:
         given: the options by name; None, where one was not given.
@@ -132,9 +134,11 @@ def endpoint_of(
         if "url" in typed:
             raise OptionError(flag_of(name), typed[name], "--url alone, or --host and --port")
     values = _merged(told, typed)
-    is_told = not _PLACE.isdisjoint(values)
+    is_told = "dir" in typed or not _PLACE.isdisjoint(values)
     place = place_of(values) if is_told else None
     saved = (logins or SavedLogins()).find(place and place.text)
+    if "dir" in typed:
+        saved = {name: value for name, value in saved.items() if name not in _PROVES}
     values = _merged(saved, values)
     place = place or place_of(values)
     _check(typed, place)
@@ -214,7 +218,9 @@ def place_of(values: Mapping[str, str]) -> Place:
     try:
         found = parse_url(url)
     except OptionError as error:
-        raise OptionError(flag, url, error.allowed) from error
+        is_hidden = error.value != url  # a user, and what stands beside it
+        wanted = f"no user in a url, where secrets are seen: give {WAYS_IN}"
+        raise OptionError(flag, error.value, wanted if is_hidden else error.allowed) from None
     if found.scheme == "kafka":
         raise OptionError(flag, url, "poe://host:port, or poes:// for TLS")
     scheme = url.partition("://")[0]

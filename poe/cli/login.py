@@ -8,10 +8,12 @@ import typer
 
 from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server, place_of
+from poe.cli.exit_code import ExitCode
 from poe.cli.node_place import TOKEN_FILE
-from poe.cli.output import counted, write_line
+from poe.cli.output import counted, write_error, write_line
 from poe.cli.saved_login import SavedLogins
-from poe.errors import ConfigError
+from poe.cli.sentence import sentence_of
+from poe.errors import ConfigError, SecurityFileError
 from poe.security.credentials import Scram, Token, TokenFile
 from poe.security.small_file import read_small
 from poe.security.tls import Tls
@@ -58,14 +60,18 @@ def logout(
 
 
 @asks_server
-def reload(*, endpoint: Endpoint) -> None:
+def reload(*, endpoint: Endpoint) -> ExitCode:
     """Have a server read users, grants and certificates anew.
 
-    All of it, or nothing: where a file is wrong the old ones hold, and the exit code is not 0.
+    All of it, or nothing: where a file is wrong the old ones hold, and the exit code is 1.
     Connections end whose user, credential or authority is gone; others go on.
     """
     with endpoint.connect() as connection:
-        told = connection.control("reload")
+        try:
+            told = connection.control("reload")
+        except SecurityFileError as error:  # a file of the server, not one that was named here
+            write_error(sentence_of(error))
+            return ExitCode.FAILURE
     changes = [
         f"{', '.join(names)} {word}"
         for word in ("added", "changed", "removed")
@@ -73,6 +79,7 @@ def reload(*, endpoint: Endpoint) -> None:
     ]
     ended = counted(told["ended_count"], "connection")
     write_line("\t".join(["reloaded", *changes, f"{ended} ended"]))
+    return ExitCode.OK
 
 
 def _to_keep(endpoint: Endpoint) -> tuple[dict[str, str], dict[str, bytes]]:

@@ -1,6 +1,20 @@
 """Turns an error into the sentence for a person at a command line."""
 
-from poe.errors import ConnectionClosed, PoeError, ProcessStartFailed
+import re
+from typing import Final
+
+from poe.cli.argument import flag_of
+from poe.errors import (
+    AuthenticationRequired,
+    ConnectionClosed,
+    PoeError,
+    ProcessStartFailed,
+    TlsFailed,
+)
+
+WAYS_IN: Final = "--user with --password-file, or --token-file"
+_ARGUMENT: Final = re.compile("`(ca|certificate|server_name)`")
+"""Of a program, for which a command has an option."""
 
 
 def sentence_of(error: PoeError | OSError) -> str:
@@ -12,4 +26,8 @@ def sentence_of(error: PoeError | OSError) -> str:
         return error.report
     if isinstance(error, ConnectionClosed):
         return "the connection to the server was lost (does it still run?)"
+    if isinstance(error, AuthenticationRequired):
+        return f"authenticate first: give {WAYS_IN}, or use poe login; or --dir on its own machine"
+    if isinstance(error, TlsFailed):
+        return _ARGUMENT.sub(lambda found: flag_of(found[1]), str(error))
     return str(error)

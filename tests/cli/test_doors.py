@@ -18,7 +18,7 @@ USERS = "whoever proves to be a user of u.toml"
         (None, None, NOBODY, NOBODY),
         ("u.toml", None, USERS, USERS),
         (None, "ca.pem", NOBODY, "whoever has a certificate of ca.pem"),
-        ("u.toml", "ca.pem", USERS, USERS),
+        ("u.toml", "ca.pem", USERS, f"{USERS}, for which a certificate of ca.pem may do"),
     ],
 )
 def test_each_port_is_told_with_who_gets_in(users, client_ca, plain, tls):

@@ -266,6 +266,24 @@ def test_the_last_login_is_the_current_one_and_each_url_keeps_its_own(logins):
     assert logins.find(None) == {"url": "poes://there:5556"}, "nothing of the one before"
 
 
+def test_a_folder_that_is_typed_is_the_server_of_this_machine(endpoint, logins, tmp_path):
+    logins.save(THERE, THERE_FILES)
+    found = endpoint({"dir": str(tmp_path)})
+    assert (found.url, found.entry) == ("poe://127.0.0.1:5555", Entry())
+    there = endpoint({"dir": str(tmp_path), "url": THERE["url"]})
+    assert there.entry.credentials is None
+    assert there.entry.tls.ca, "what a login says of the server holds"
+    assert endpoint(POE_DIR=str(tmp_path)).url == THERE["url"]
+
+
+@pytest.mark.parametrize("url", ["poe://bob:pencil@host", "poes://bob:pencil@host:1,other"])
+def test_a_user_in_a_url_is_hidden_and_the_way_of_commands_named(endpoint, url):
+    with pytest.raises(OptionError, match=r"hidden.*--user with --password") as raised:
+        endpoint({"url": url})
+    assert "pencil" not in str(raised.value)
+    assert "credentials" not in str(raised.value)
+
+
 def test_a_login_is_for_its_owner_alone(logins, tmp_path):
     logins.save(THERE, THERE_FILES)
     for path in (tmp_path / "configuration" / "logins").rglob("*"):

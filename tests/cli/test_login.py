@@ -72,7 +72,13 @@ def test_a_secret_is_piped_in_and_what_follows_is_put(place, node, home):
 def test_who_shows_nothing_does_not_get_in(node, home):
     run = poe("put", "orders", "x", "--port", node.port, **home)
     assert run.returncode == ExitCode.FAILURE
-    assert "authenticate first" in complaint(run)
+    assert "authenticate first: give --user with --password-file" in complaint(run)
+
+
+def test_who_trusts_another_authority_is_told_of_the_option(node, home, as_alice):
+    run = poe("topics", "--url", node.url, *as_alice, **home)
+    assert run.returncode == ExitCode.UNREACHABLE
+    assert "not known here; give that as --ca" in complaint(run)
 
 
 @pytest.mark.parametrize(
@@ -179,6 +185,13 @@ def test_who_has_logged_in_says_nothing_more(place, node, home, as_alice, tmp_pa
     assert not [path for path in (tmp_path / "configuration").rglob("*") if path.is_file()]
 
 
+def test_who_names_the_folder_is_the_administrator_in_spite_of_a_login(place, node, home, as_alice):
+    run = poe("login", node.url, "--ca", place / "ca.pem", *as_alice, **home)
+    assert run.returncode == 0, run.stderr
+    for there in ("--port", node.port), ("--url", node.url):
+        assert poe("tree", *there, "--dir", place / "data", **home).returncode == 0, there
+
+
 def test_a_token_and_a_certificate_are_kept_too(place, node, home):
     there = node.url, "--ca", place / "ca.pem"
     run = poe("login", *there, "--token-file", place / "alice.token", **home)
@@ -262,7 +275,7 @@ def test_a_server_without_users_reloads_its_certificate(place, tmp_path, home):
 def test_a_reload_of_a_file_that_is_wrong_is_refused_with_its_line(own, home, as_alice):
     own.users.write_text("version = 1\nusrs = {}\n")
     run = poe("reload", "--port", own.port, "--dir", own.data, **home)
-    assert run.returncode != 0
+    assert run.returncode == ExitCode.FAILURE
     assert "users.toml, line 2: 'usrs' is not known" in complaint(run)
     assert poe("put", "orders", "x", "--port", own.port, *as_alice, **home).returncode == 0
 
