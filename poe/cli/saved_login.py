@@ -20,6 +20,7 @@ from typing import Final
 from platformdirs import user_config_path
 
 from poe.errors import ConfigError
+from poe.security.replacement import replace_secret
 
 SAID: Final = ("url", "user", "server_name")
 FILES: Final = ("ca", "certificate", "key", "password_file", "token_file")
@@ -66,10 +67,7 @@ class SavedLogins:
             folder.rename(old)
         new.rename(folder)
         shutil.rmtree(old, ignore_errors=True)
-        current = self._folder / "current.new"
-        current.unlink(missing_ok=True)
-        _write(current, name.encode())
-        current.replace(self._folder / "current")
+        replace_secret(str(self._folder / "current"), name.encode())
 
     def remove(self, url: str | None) -> bool:
         """Forget a login, None for the current one; return whether there was one."""

@@ -58,12 +58,28 @@ def replace_file(path: str, content: bytes, calls: Calls = os) -> None:
         OSError: as reported by the system; nothing was replaced, unless the folder could not be
             synced.
     """
-    path = os.path.realpath(path)
+    _put(os.path.realpath(path), content, calls, is_like_before=True)
+
+
+def replace_secret(path: str, content: bytes) -> None:
+    """Likewise, for its owner alone whatever was there before; a link is replaced, not followed.
+
+    Raises:
+        OSError: as `replace_file`.
+    """
+    _put(path, content, os, is_like_before=False)
+
+
+def _put(path: str, content: bytes, calls: Calls, *, is_like_before: bool) -> None:
     with contextlib.suppress(FileNotFoundError):
         calls.unlink(path + SUFFIX)
     fd = calls.open(path + SUFFIX, _NEW, 0o600)
     try:
-        _fill(fd, path, content, calls)
+        if is_like_before:
+            _be_like(fd, path, calls)
+        while content:
+            content = content[calls.write(fd, content) :]
+        calls.fsync(fd)
         calls.rename(path + SUFFIX, path)
     except OSError:
         calls.unlink(path + SUFFIX)
@@ -77,12 +93,10 @@ def replace_file(path: str, content: bytes, calls: Calls = os) -> None:
         os.close(folder)
 
 
-def _fill(fd: int, path: str, content: bytes, calls: Calls) -> None:
+def _be_like(fd: int, path: str, calls: Calls) -> None:
+    """Give a new file the owner and the mode of the one in whose place it comes."""
     with contextlib.suppress(FileNotFoundError):
         old = Path(path).stat()
         if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
             calls.fchown(fd, old.st_uid, old.st_gid)
         calls.fchmod(fd, old.st_mode & 0o777)
-    while content:
-        content = content[calls.write(fd, content) :]
-    calls.fsync(fd)

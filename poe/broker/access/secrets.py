@@ -5,18 +5,20 @@ admin.token   text      made at each start, and removed at the end: who may read
 """
 
 import contextlib
-import os
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
 from poe.errors import SecurityFileError
+from poe.security.replacement import replace_secret
+from poe.security.small_file import read_small
 from poe.security.token import make_token
 
 ADMIN_FILE: Final = "admin.token"
 SALT_FILE: Final = "scram.secret"
 _SALT_BYTES: Final = 32
+_FILE_BYTES_MAX: Final = 4096
 _ID: Final = "admin"
 
 
@@ -49,12 +51,7 @@ def remove_admin_token(folder: Path) -> None:
 
 
 def _salt(path: Path) -> bytes:
-    try:
-        found = path.read_bytes()
-    except FileNotFoundError:
-        found = b""
-    except OSError as error:
-        raise SecurityFileError(str(path), None, f"cannot be read ({error.strerror})") from error
+    found = read_small(str(path), _FILE_BYTES_MAX)[0] if path.exists() else b""
     if len(found) == _SALT_BYTES:
         return found
     made = secrets.token_bytes(_SALT_BYTES)
@@ -63,16 +60,7 @@ def _salt(path: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Put a file in place that its owner alone may read, whole or not at all."""
-    new = path.with_name(f".{path.name}.new")
     try:
-        with contextlib.suppress(FileNotFoundError):
-            new.unlink()  # of one who may have been killed; never somebody else's link
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with os.fdopen(os.open(new, flags, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
+        replace_secret(str(path), content)
     except OSError as error:
         raise SecurityFileError(str(path), None, f"cannot be written ({error.strerror})") from error
