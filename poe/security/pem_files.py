@@ -55,7 +55,7 @@ def read_file(path: PathText) -> bytes:
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        _refuse(path, getattr(error, "strerror", None) or str(error))
+        _refuse(path, f"cannot be read ({words_of(error)})")
 
 
 def words_of(error: Exception) -> str:

@@ -5,20 +5,17 @@ or a client of something else. Files are looked at when a context is asked for, 
 replaces a certificate restarts nothing.
 """
 
-import os
 import ssl
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
-from poe.errors import SecurityFileError, TlsFailed
+from poe.errors import TlsFailed
 from poe.security.binding import endpoint_binding
+from poe.security.file_mark import Marks, marks_of
 from poe.security.pem_files import PathText, load_authorities, load_certificate, words_of
 
 ALPN: Final = "poe/1"
-
-_Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class Tls:
         Raises:
             SecurityFileError: a file cannot be read, or does not hold what it should.
         """
-        return _context(self, tuple(_stamp(getattr(self, each.name)) for each in fields(self)[:3]))
+        return _context(self, marks_of((self.ca, self.certificate, self.key)))
 
 
 def client_context(tls: Tls | ssl.SSLContext) -> ssl.SSLContext:
@@ -67,21 +64,9 @@ def server_hostname(tls: Tls | ssl.SSLContext, host: str) -> str:
     return host if isinstance(tls, ssl.SSLContext) else tls.server_name or host
 
 
-def _stamp(path: PathText | None) -> _Stamp | None:
-    """Return what differs when a file was changed or replaced."""
-    if path is None:
-        return None
-    try:
-        found = Path(path).stat()
-    except (OSError, ValueError) as error:
-        why = f"cannot be read ({words_of(error)})"
-        raise SecurityFileError(os.fspath(path), None, why) from error
-    return (found.st_mtime_ns, found.st_ino, found.st_size)
-
-
 @lru_cache(maxsize=16)
-def _context(tls: Tls, stamps: tuple[_Stamp | None, ...]) -> ssl.SSLContext:
-    del stamps  # part of what is remembered
+def _context(tls: Tls, marks: Marks) -> ssl.SSLContext:
+    del marks  # part of what is remembered
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION

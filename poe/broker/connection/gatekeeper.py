@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Self
 
 from poe.actors import KILL, ActorRef, Call, Error, GenServer
 from poe.broker.access.access import ACCESS_OPERATIONS, NO_USERS, Access
-from poe.broker.access.files import AccessFiles, Mark
+from poe.broker.access.files import AccessFiles
 from poe.broker.access.options import SecurityOptions
 from poe.broker.access.secrets import Secrets
 from poe.broker.access.tls_holder import TlsHolder
@@ -25,6 +25,7 @@ from poe.broker.requests.groups import GROUPS
 from poe.errors import PoeError, RemoteProtocolError, SecurityError, SecurityFileError
 from poe.protocol.maps import take_text
 from poe.security.audit import audit
+from poe.security.file_mark import Marks
 from poe.security.security import Security
 from poe.security.users import Users
 from poe.storage import Clock
@@ -46,7 +47,7 @@ class GatekeeperParts:
     """None: whoever connects may do everything."""
 
     files: AccessFiles
-    marks: tuple[Mark | None, ...]
+    marks: Marks
     """The state of the files that the node has started with."""
 
     clock: Clock
@@ -58,7 +59,7 @@ class Guard:
 
     files: AccessFiles
     security: Security | None
-    marks: tuple[Mark | None, ...]
+    marks: Marks
 
     @classmethod
     def of(cls, options: SecurityOptions) -> Self | None:

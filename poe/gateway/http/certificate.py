@@ -7,13 +7,13 @@ Connections keep the one that they began with.
 import logging
 import ssl
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 from prometheus_client import Counter, Gauge
 
 from poe.errors import SecurityFileError
 from poe.security.expiry import ExpiryWarning, days_left
+from poe.security.file_mark import marks_of
 from poe.security.server_tls import ServerTls
 
 _log = logging.getLogger("poe.gateway.tls")
@@ -35,7 +35,7 @@ class Certificate:
         self._tls = tls
         self._clock = clock
         self._warning = ExpiryWarning()
-        self._seen = _stamps(tls.files)
+        self._seen = marks_of(tls.files)
         self._now = tls.build()
         self._tell_expiry()
 
@@ -45,8 +45,8 @@ class Certificate:
 
     def look(self) -> None:
         """Read the files anew if they have changed, and tell when the certificate expires."""
-        stamps = _stamps(self._tls.files)
-        if stamps == self._seen:
+        marks = marks_of(self._tls.files)
+        if marks == self._seen:
             self._tell_expiry()
         else:
             self.renew()
@@ -54,7 +54,7 @@ class Certificate:
     def renew(self) -> None:
         """Read the files anew."""
         # Before they are read: what changes meanwhile is seen by the next look.
-        self._seen = _stamps(self._tls.files)
+        self._seen = marks_of(self._tls.files)
         try:
             self._now = self._tls.build()
         except SecurityFileError as error:
@@ -70,16 +70,3 @@ class Certificate:
         _EXPIRES.set(days_left(expires_s, now_s))
         if told := self._warning.sentence(self._tls.certificate, expires_s, now_s):
             _log.warning("%s", told)
-
-
-def _stamps(paths: Sequence[Path]) -> list[tuple[int, int, int] | None]:
-    """Return what changes with the content of files; None of one that is not there."""
-    return [_stamp(each) for each in paths]
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
