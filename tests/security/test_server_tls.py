@@ -101,11 +101,17 @@ def test_tls_1_2_needs_to_be_allowed(made, tls):
 
 def test_a_file_that_is_not_there_is_named(tls, tmp_path):
     gone = tmp_path / "gone.pem"
-    assert refused(replace(tls, certificate=gone)) == f"{gone}: No such file or directory"
-    assert refused(replace(tls, key=gone)) == f"{gone}: No such file or directory"
-    assert refused(replace(tls, client_ca=gone)) == f"{gone}: No such file or directory"
+    assert (
+        refused(replace(tls, certificate=gone))
+        == f"{gone}: cannot be read (No such file or directory)"
+    )
+    assert refused(replace(tls, key=gone)) == f"{gone}: cannot be read (No such file or directory)"
+    assert (
+        refused(replace(tls, client_ca=gone))
+        == f"{gone}: cannot be read (No such file or directory)"
+    )
     crl = replace(tls, client_ca=tls.certificate.with_name("ca.pem"), client_crl=gone)
-    assert refused(crl) == f"{gone}: No such file or directory"
+    assert refused(crl) == f"{gone}: cannot be read (No such file or directory)"
 
 
 def test_the_key_of_another_certificate_is_refused(made, tls):
