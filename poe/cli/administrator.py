@@ -4,7 +4,6 @@ The token is shown to a server of this machine that is run by the owner of the t
 no other: any user of the machine may listen on a port that a node has left.
 """
 
-import ipaddress
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from poe.cli.node_place import TOKEN_FILE, node_folder
 from poe.errors import AuthenticationRequired, OptionError, PoeError
 from poe.protocol.client import open_socket
 from poe.protocol.server import Server
+from poe.security.loopback import is_loopback
 
 _LISTEN = "0A"
 _TIMEOUT_S = 5.0
@@ -50,7 +50,7 @@ def asks_who(server: Server) -> bool:
 
 def _is_loopback(host: str) -> bool:
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or is_loopback(host)
     except ValueError:
         return False
 

@@ -2,7 +2,6 @@
 
 import ssl
 from collections.abc import Generator
-from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
 from poe.errors import PoeError
@@ -10,6 +9,7 @@ from poe.protocol import exchange
 from poe.protocol.exchange import Exchange
 from poe.protocol.server import Server
 from poe.security.entry import login
+from poe.security.loopback import is_loopback
 from poe.security.tls import binding_of
 
 _NOWHERE: Final = "0.0.0.0"  # noqa: S104 - nothing listens there
@@ -39,8 +39,8 @@ def channel_of(
         TlsFailed: the server is no Poe.
     """
     binding = None if tls is None else binding_of(server.host, server.port, tls)
-    host = address[0].partition("%")[0] if isinstance(address, tuple) else _NOWHERE
-    return Channel(binding, ip_address(host).is_loopback)
+    host = address[0] if isinstance(address, tuple) else _NOWHERE
+    return Channel(binding, is_loopback(host))
 
 
 class Login:

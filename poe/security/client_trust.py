@@ -30,7 +30,7 @@ class _Value(NamedTuple):
     content: bytes
 
 
-class Issued(NamedTuple):
+class CertificateId(NamedTuple):
     """What names a certificate: who issued it, and its number with them."""
 
     issuer: bytes
@@ -42,7 +42,7 @@ class ClientTrust:
     """Authorities that are trusted, as DER, and what they have revoked."""
 
     anchors: frozenset[bytes]
-    revoked: frozenset[Issued]
+    revoked: frozenset[CertificateId]
 
     @classmethod
     def of(cls, anchors: frozenset[bytes], revocation_lists: bytes = b"") -> Self:
@@ -106,9 +106,9 @@ def _signed_values(encoded: bytes) -> list[_Value]:
     return values[1:] if values[0].tag == _VERSION else values
 
 
-def _issued(certificate: bytes) -> Issued:
+def _issued(certificate: bytes) -> CertificateId:
     serial, _, issuer, *_ = _signed_values(certificate)
-    return Issued(issuer.content, serial.content)
+    return CertificateId(issuer.content, serial.content)
 
 
 def _subject(certificate: bytes) -> bytes:
@@ -116,7 +116,7 @@ def _subject(certificate: bytes) -> bytes:
     return subject.content
 
 
-def _revoked_by(revocation_list: bytes) -> Iterator[Issued]:
+def _revoked_by(revocation_list: bytes) -> Iterator[CertificateId]:
     values = _signed_values(revocation_list)
     if values[0].tag == _INTEGER:
         values = values[1:]
@@ -124,4 +124,4 @@ def _revoked_by(revocation_list: bytes) -> Iterator[Issued]:
     rest = [each for each in rest if each.tag not in _TIMES]
     if rest and rest[0].tag == _SEQUENCE:
         for each in _values(rest[0].content):
-            yield Issued(issuer.content, next(_values(each.content)).content)
+            yield CertificateId(issuer.content, next(_values(each.content)).content)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from poe.broker import ListenerOptions, bind_port
-from poe.broker.access.listen_address import ListenAddress, is_loopback
+from poe.broker.access.listen_address import ListenAddress
 from poe.errors import OptionError, PortInUse
 from poe.gateway.http import GatewayOptions
 from poe.node import Node
@@ -164,12 +164,3 @@ def test_a_port_that_is_taken_is_told_for_either_family(host):
         pytest.skip("no such family here")
     with first, pytest.raises(PortInUse):
         address.listen(first.getsockname()[1])
-
-
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [("127.255.255.255", True), ("::1", True), ("::ffff:127.0.0.9", True), ("::1%1", True),
-     ("::127.0.0.1", False), ("::ffff:10.0.0.1", False), ("fe80::1%1", False), ("::", False)],
-)  # fmt: skip
-def test_addresses_are_judged_by_their_number(address, expected):
-    assert is_loopback(address) is expected

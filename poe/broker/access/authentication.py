@@ -6,7 +6,6 @@ Whatever is wrong, the peer is told the same; why stands in the error, for the n
 import hmac
 import socket
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
 from typing import Final, NamedTuple, NoReturn, Protocol, Self
 
 from poe.broker.access.identity import (
@@ -18,6 +17,7 @@ from poe.broker.access.identity import (
 )
 from poe.broker.access.secrets import Secrets
 from poe.errors import AuthenticationFailed
+from poe.security.loopback import is_loopback
 from poe.security.names import ADMINISTRATOR
 from poe.security.scram import SCRAM, SCRAM_PLUS, ScramServer
 from poe.security.token import split_token
@@ -64,7 +64,7 @@ class Channel:
     def of(cls, client: socket.socket) -> Self:
         """Return what is known of a client without TLS."""
         address = _address(client)
-        return cls(address, ip_address(address.partition("%")[0]).is_loopback)
+        return cls(address, is_loopback(address))
 
     def encrypted(self, binding: bytes, names: tuple[str, ...], expires_s: float | None) -> Self:
         """Return it as it is by TLS; `names` are those of the client's certificate, none without.

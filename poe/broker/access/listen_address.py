@@ -6,12 +6,12 @@ is: a second look-up might lead elsewhere.
 """
 
 import errno
-import ipaddress
 import socket
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from poe.errors import OptionError, PoeError, PortInUse
+from poe.security.loopback import is_loopback
 
 _BACKLOG = 1024
 _HOST_ERRORS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -110,18 +110,6 @@ class ListenAddress:
                 f"{self.prefix}port", port, f"1024 or more, or 0 for any free one ({reason})"
             )
         return PortInUse(self.text, port, reason)
-
-
-def is_loopback(address: str) -> bool:
-    """Return whether this machine alone can reach an address, which is given as a number.
-
-    Raises:
-        ValueError: it is no address.
-    """
-    found = ipaddress.ip_address(address)
-    # An IPv4 address that is written as one of IPv6; Python looks into it from 3.13 on only.
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return (mapped or found).is_loopback
 
 
 def _look_up(host: str) -> list[tuple[socket.AddressFamily, str, int]]:

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from poe.broker.access.listen_address import is_loopback
 from poe.errors import RequestRefused
 from poe.errors.short_text import short_repr
+from poe.security.loopback import is_loopback
 
 Headers = list[tuple[bytes, bytes]]
 
