@@ -20,6 +20,7 @@ from typing import NamedTuple, Self
 _INTEGER, _SEQUENCE, _VERSION = 0x02, 0x30, 0xA0
 _TIMES = {0x17, 0x18}
 _LONG = 0x80
+_CUT = "what is there is cut short"
 _PEM = re.compile(rb"-----BEGIN ([^-]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 
@@ -82,6 +83,8 @@ def _values(content: bytes) -> Iterator[_Value]:
     """
     offset = 0
     while offset < len(content):
+        if offset + 1 == len(content):
+            raise ValueError(_CUT)
         tag, length = content[offset], content[offset + 1]
         offset += 2
         if length & _LONG:
@@ -89,21 +92,23 @@ def _values(content: bytes) -> Iterator[_Value]:
             length = int.from_bytes(content[offset : offset + size], "big")
             offset += size
         if offset + length > len(content):
-            msg = "what is there is cut short"
-            raise ValueError(msg)
+            raise ValueError(_CUT)
         yield _Value(tag, content[offset : offset + length])
         offset += length
 
 
+def _first(content: bytes) -> _Value:
+    for value in _values(content):
+        return value
+    raise ValueError(_CUT)
+
+
 def _signed_values(encoded: bytes) -> list[_Value]:
     """Return what is signed of a certificate or of a list, without its version."""
-    try:
-        (whole,) = _values(encoded)
-        values = list(_values(next(_values(whole.content)).content))
-    except (StopIteration, IndexError):
-        msg = "what is there is cut short"
-        raise ValueError(msg) from None
-    return values[1:] if values[0].tag == _VERSION else values
+    (whole,) = _values(encoded)
+    content = _first(whole.content).content
+    values = list(_values(content))
+    return values[1:] if _first(content).tag == _VERSION else values
 
 
 def _issued(certificate: bytes) -> CertificateId:
@@ -117,11 +122,11 @@ def _subject(certificate: bytes) -> bytes:
 
 
 def _revoked_by(revocation_list: bytes) -> Iterator[CertificateId]:
-    values = _signed_values(revocation_list)
-    if values[0].tag == _INTEGER:
-        values = values[1:]
-    _, issuer, *rest = values
+    first, *values = _signed_values(revocation_list)
+    if first.tag == _INTEGER:
+        first, *values = values
+    issuer, *rest = values
     rest = [each for each in rest if each.tag not in _TIMES]
     if rest and rest[0].tag == _SEQUENCE:
         for each in _values(rest[0].content):
-            yield CertificateId(issuer.content, next(_values(each.content)).content)
+            yield CertificateId(issuer.content, _first(each.content).content)

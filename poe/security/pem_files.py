@@ -2,12 +2,15 @@
 
 import os
 import ssl
-from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from poe.errors import SecurityFileError
+from poe.security.small_file import read_small
 
 PathText = str | os.PathLike[str]
+
+_BYTES_MAX: Final = 64 << 20
+"""Bytes of a file: the largest are lists of a million revoked certificates."""
 
 
 def load_certificate(context: ssl.SSLContext, certificate: PathText, key: PathText | None) -> None:
@@ -50,12 +53,9 @@ def read_file(path: PathText) -> bytes:
     """Return what a file holds.
 
     Raises:
-        SecurityFileError: it cannot be read.
+        SecurityFileError: it cannot be read, is no file, or is too large.
     """
-    try:
-        return Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        _refuse(path, f"cannot be read ({words_of(error)})")
+    return read_small(os.fspath(path), _BYTES_MAX)[0]
 
 
 def words_of(error: Exception) -> str:

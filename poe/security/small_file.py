@@ -14,14 +14,16 @@ def read_small(path: str, bytes_max: int) -> tuple[bytes, int]:
     """
     try:
         # Without waiting: somebody may have put a pipe there.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            data = file.read(bytes_max + 1) if stat.S_ISREG(mode) else None
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)  # of a folder no file can be made, which would close it
+            raise SecurityFileError(path, None, "it is no file")
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(bytes_max + 1)
     except (OSError, ValueError) as error:  # ValueError: a path with a null byte
         why = f"cannot be read ({getattr(error, 'strerror', None) or error})"
         raise SecurityFileError(path, None, why) from error
-    if data is None:
-        raise SecurityFileError(path, None, "it is no file")
     if len(data) > bytes_max:
         raise SecurityFileError(
             path, None, f"it has more than {bytes_max} bytes, which is the limit"

@@ -1,12 +1,23 @@
 """Whose certificates are no longer trusted, when authorities or their revocations have changed."""
 
 import ssl
+from base64 import b64encode
+from contextlib import suppress
 
 import pytest
 import trustme
+from hypothesis import given
+from hypothesis import strategies as st
 
 from poe.security.client_trust import ClientTrust
 from tests.tls import Certificates
+
+
+def der_of(inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    """Put values of DER around, most of which lists of revocations are made of."""
+    tags = st.sampled_from([0x30, 0x30, 0x02, 0x17, 0xA0])
+    contents = st.lists(inner, max_size=5).map(lambda parts: b"".join(parts)[:100])
+    return st.builds(lambda tag, content: bytes([tag, len(content)]) + content, tags, contents)
 
 
 def der(pem: bytes) -> bytes:
@@ -83,3 +94,10 @@ def test_a_list_that_is_cut_short_is_refused(made, kept):
     cut = ssl.DER_cert_to_PEM_cert(whole[:kept]).replace("CERTIFICATE", "X509 CRL")
     with pytest.raises(ValueError, match="cut short"):
         ClientTrust.of(frozenset(), cut.encode())
+
+
+@given(st.recursive(st.binary(max_size=8), der_of, max_leaves=12))
+def test_what_only_looks_like_a_list_of_revocations_is_refused_as_such(content):
+    pem = f"-----BEGIN X509 CRL-----\n{b64encode(content).decode()}\n-----END X509 CRL-----\n"
+    with suppress(ValueError):
+        ClientTrust.of(frozenset(), pem.encode())

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import logging
+import os
 import ssl
 from dataclasses import replace
 
@@ -112,6 +113,17 @@ def test_a_file_that_is_not_there_is_named(tls, tmp_path):
     )
     crl = replace(tls, client_ca=tls.certificate.with_name("ca.pem"), client_crl=gone)
     assert refused(crl) == f"{gone}: cannot be read (No such file or directory)"
+
+
+def test_what_is_no_file_is_refused_at_once(tls, tmp_path):
+    """A reload would wait for the other end of a pipe, and all that the node is asked behind it."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert refused(replace(tls, certificate=pipe)) == f"{pipe}: it is no file"
+    assert refused(replace(tls, key=pipe)) == f"{pipe}: it is no file"
+    assert refused(replace(tls, client_ca=pipe)) == f"{pipe}: it is no file"
+    crl = replace(tls, client_ca=tls.certificate.with_name("ca.pem"), client_crl=pipe)
+    assert refused(crl) == f"{pipe}: it is no file"
 
 
 def test_the_key_of_another_certificate_is_refused(made, tls):

@@ -1,6 +1,7 @@
 """The files of users and grants: what is in them, and each kind of what is wrong, with its line."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -218,9 +219,21 @@ def test_a_grant_for_nobody_is_warned_of(read):
 
 def test_what_is_no_file_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for name, why in (("pipe", "is no file"), ("absent", "No such file"), (".", "Is a directory")):
+    for name, why in (("pipe", "is no file"), ("absent", "No such file"), (".", "is no file")):
         with pytest.raises(SecurityFileError, match=why):
             read_security(tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_what_is_no_file_leaves_nothing_open(kind, tmp_path):
+    if kind == "pipe":
+        os.mkfifo(tmp_path / kind)
+    else:
+        (tmp_path / kind).mkdir()
+    with pytest.raises(SecurityFileError) as caught:
+        read_security(tmp_path / kind)
+    opened = {each.resolve() for each in Path("/proc/self/fd").iterdir()}
+    assert tmp_path / kind not in opened, caught.value
 
 
 def test_a_huge_file_is_refused_before_it_is_read_whole(read, monkeypatch):
