@@ -3,8 +3,11 @@
 import itertools
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from poe.broker.access.permission import Need, first_refusal
+from poe.broker.groups.options import matches
 from poe.broker.requests.control import _OPERATIONS
 from poe.broker.requests.needs import OPERATION_NEEDS, check_complete, needs_of, pattern_needs
 from poe.errors import LocalProtocolError
@@ -124,6 +127,9 @@ class Granted:
     def may(self, need):
         return self.policy.may("alice", *need)
 
+    def wrote(self, size_bytes):
+        """Have no limit."""
+
 
 def grant_for(need, *, by_prefix):
     """Make the grant that meets one need and no more."""
@@ -200,6 +206,24 @@ def test_the_topics_of_a_group_are_not_looked_up_for_who_may_not_read_it():
 def test_a_pattern_needs_a_prefix_that_covers_all_it_could_stand_for(grant, is_enough):
     permissions = Granted(Grant(principals=("alice",), operations=("read",), **grant))
     assert (first_refusal(permissions, pattern_needs("read", [b"team.*.x"])) is None) == is_enough
+
+
+_NAMES = st.lists(st.sampled_from([b"poe", b".", b"staging", b"a", b"-1", b"p"]), max_size=4)
+
+
+@given(
+    st.lists(st.sampled_from([b"*", b"poe", b".", b"staging", b"a", b"p"]), min_size=1, max_size=4),
+    _NAMES,
+    _NAMES,
+)
+@example([b"*"], [], [b"poe", b".", b"a"])
+def test_who_may_have_a_pattern_may_read_all_that_it_stands_for(pattern, prefix, topic):
+    grant = Grant(principals=("alice",), operations=("read",), prefixes=(b"".join(prefix),))
+    name = b"".join(topic)
+    allowed = Granted(grant)
+    if matches(b"".join(pattern), name):
+        whole = first_refusal(allowed, pattern_needs("read", [b"".join(pattern)])) is None
+        assert not whole or allowed.may(Need.of_topic("read", name))
 
 
 def test_a_table_that_lacks_an_operation_or_has_one_too_many_is_no_table():

@@ -81,6 +81,16 @@ def seconds(action):
     return time.monotonic() - begin_s
 
 
+def put_later(client):
+    client.control("queue_put", topic="t", messages=[bytes(50_000)], due_us=2**55)
+
+
+def copy(client, sequence):
+    [(pointer, _)] = client.read("t", 0, 1)
+    put = {"producer": bytes(16), "epoch": 0, "sequence": sequence}
+    client.control("copy", source="t", pointer=pointer - 1, last=pointer, topic="u", **put)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "use"),
@@ -94,8 +104,16 @@ def seconds(action):
             {"read_bytes_s": 100_000},
             lambda client: [client.read("t", 0, 1) for _ in range(4)],
         ),
+        (
+            {"write_bytes_s": 100_000},
+            lambda client: [put_later(client) for _ in range(4)],
+        ),
+        (
+            {"write_bytes_s": 100_000},
+            lambda client: [copy(client, number) for number in range(4)],
+        ),
     ],
-    ids=["requests", "writes", "reads"],
+    ids=["requests", "writes", "reads", "delayed", "copies"],
 )
 def test_who_uses_too_much_is_served_later_and_nobody_else(serve, users, limits, use):
     users.quota("alice", **limits)
@@ -111,6 +129,15 @@ def test_who_uses_too_much_is_served_later_and_nobody_else(serve, users, limits,
         told = admin.control("security")["throttled_s"]
         assert told.keys() == {"alice"}
         assert 0.4 < told["alice"] < 5
+
+
+@pytest.mark.slow
+def test_proving_anew_who_one_is_counts_as_other_requests_do(serve, users):
+    users.quota("alice", requests_s=20)
+    users.write()
+    with connect(serve(users=users.path)) as client:
+        log_in(client, "alice", "secret")
+        assert seconds(lambda: [log_in(client, "alice", "secret") for _ in range(16)]) > 0.4
 
 
 @pytest.mark.slow

@@ -49,11 +49,14 @@ class Need(NamedTuple):
 
 
 class Permissions(Protocol):
-    """What somebody may do, at the moment when they are asked."""
+    """What somebody may do, at the moment when they are asked, and by their quota how much."""
 
     def may(self, need: Need) -> bool:
         """Return whether a need is met."""
         ...
+
+    def wrote(self, size_bytes: int) -> None:
+        """Count what is put for them in another way than by a put request."""
 
 
 class _AllPermissions:
@@ -61,6 +64,9 @@ class _AllPermissions:
         """Return that it is."""
         del need
         return True
+
+    def wrote(self, size_bytes: int) -> None:
+        """Count nothing: there is no limit."""
 
 
 ALL_PERMISSIONS: Final[Permissions] = _AllPermissions()

@@ -431,7 +431,7 @@ class Connection(GenServer):
         if session.admits(request):
             waiting = self._serve(request)
         elif isinstance(request, ControlRequest) and request.op == AUTH:
-            return self._authenticate(session, request)
+            waiting = self._authenticate(session, request)
         else:
             waiting = self._serve_checked(session, request)
         if session.meter is None:

@@ -235,6 +235,11 @@ class Session:
         if self.meter is not None:
             self.meter.read(size_bytes)
 
+    def wrote(self, size_bytes: int) -> None:
+        """Count what is put for the peer in another way than by a put request."""
+        if self.meter is not None:
+            self.meter.wrote(size_bytes)
+
     def may(self, need: Need) -> bool:
         """Return whether a need is met, by the grants of this moment."""
         identity = self.identity

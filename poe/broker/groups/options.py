@@ -21,6 +21,7 @@ NAME_BYTES_MAX: Final = 255
 """Of topics, patterns, members and instances."""
 
 _TOPICS_COUNT_MAX = 1000
+_OWN = b"poe."
 _GROUP_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}", re.ASCII)
 
 
@@ -217,11 +218,16 @@ def check_bytes(key: str, value: object, least: int, most: int) -> None:
 def matches(pattern: bytes, topic: bytes) -> bool:
     """Return whether a pattern stands for a topic; without a `*` it is the name of one.
 
+    For a name that begins with `poe.` stands only what begins so, too, before its first `*`: what
+    grants cover by a prefix is no more either.
+
     The time it takes grows with the lengths alone, whatever the pattern.
     """
     first, *parts = pattern.split(b"*")
     if not parts:
         return topic == pattern
+    if topic.startswith(_OWN) and not first.startswith(_OWN):
+        return False
     last = parts.pop()
     end = len(topic) - len(last)
     at = len(first)

@@ -60,6 +60,7 @@ async def copy(handler: RequestHandler, wanted: Copy) -> int:
         pointer = found.records.last_pointer
     if sum(map(len, parts)) != count:
         raise RangeGone(source, last - count, last)
+    handler.permissions.wrote(size)
     return await handler.put(topic, _batch(parts), None, put_id)
 
 

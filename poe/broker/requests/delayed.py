@@ -49,6 +49,7 @@ async def queue_put(handler: RequestHandler, arguments: Arguments) -> dict[str, 
             check(handler.permissions, [Need.of_topic("create", topic)])
     due_us = arg.whole(arguments, "due_us", POINTER_MAX)
     later = PutLater(topic, due_us, _messages(arguments))
+    handler.permissions.wrote(sum(map(len, later.messages)))
 
     async def ask() -> Any:  # noqa: ANN401 - how many wait
         return await actor.call(DELAYER, later, timeout_s=None)

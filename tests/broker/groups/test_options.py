@@ -97,3 +97,11 @@ def test_a_pattern_with_many_stars_takes_no_time():
     assert matches(b"web.*", b"web.log")
     assert matches(b"*", b"")
     assert not matches(b"a*a", b"a")
+
+
+def test_what_spark_stages_is_in_no_group_that_does_not_name_it():
+    assert not matches(b"*", b"poe.staging.x")
+    assert not matches(b"poe*", b"poe.staging.x")
+    assert matches(b"poe.*", b"poe.staging.x")
+    assert matches(b"poe.staging.x", b"poe.staging.x")
+    assert matches(b"*", b"poet")
