@@ -18,10 +18,11 @@ from poe.actors import KILL, ActorRef, LoopSystem, Reason
 from poe.broker import (
     MOVED,
     NODE_SUP,
+    AccessFiles,
     ArchiveFolders,
     ArchiverParts,
     BoundPorts,
-    Guard,
+    GatekeeperParts,
     HybridClock,
     ListenerParts,
     LocalClient,
@@ -125,7 +126,8 @@ class Node:
             check_ports_are_free(config.listener, config.security)
         archives = ArchiveFolders.of(config.registry.archive_dir, config.segment.topics)
         adopted = config.store.adopt_folder
-        guard = Guard.of(config.security)
+        files = AccessFiles(config.security) if config.security.files else None
+        security = None if files is None else files.security()
         archiver = ArchiverParts.of(config.dir, archives, config.registry.max_age, adopted=adopted)
         store = Store.open(config.dir, config.segment, config.store)
         logger.info("starting with options: %s", config.as_dict())
@@ -133,7 +135,9 @@ class Node:
         store.reserve.make()
         store.space.measure()  # less what was just reserved
         try:
-            gatekeeper = None if guard is None else guard.gatekeeper(config.dir, self._clock)
+            gatekeeper = None
+            if files is not None:
+                gatekeeper = GatekeeperParts.of(files, security, config.dir, self._clock)
         except SecurityFileError:
             store.close()
             raise
@@ -142,7 +146,7 @@ class Node:
             config.listener,
             config.connection,
             config.security,
-            None if guard is None else guard.files.tls,
+            None if files is None else files.tls,
             None if gatekeeper is None else gatekeeper.access,
             self._bound or BoundPorts(),
         )

@@ -6,6 +6,7 @@ registry is asked only for what the routing table does not know.
 
 import logging
 
+from poe.broker.access.files import AccessFiles
 from poe.broker.access.options import SecurityOptions
 from poe.broker.access.secrets import remove_admin_token
 from poe.broker.access.tls_holder import TlsHolder
@@ -14,7 +15,7 @@ from poe.broker.appendix.message import MOVED, Next, Put, SegmentInfo
 from poe.broker.appendix.scrubber import ScrubberOptions
 from poe.broker.appendix.server import AppendixOptions
 from poe.broker.connection.connection import ConnectionOptions
-from poe.broker.connection.gatekeeper import Guard
+from poe.broker.connection.gatekeeper import GatekeeperParts
 from poe.broker.connection.listener import (
     BoundPort,
     BoundPorts,
@@ -40,13 +41,14 @@ from poe.broker.requests.retry import may_repeat
 __all__ = [
     "MOVED",
     "NODE_SUP",
+    "AccessFiles",
     "AppendixOptions",
     "ArchiveFolders",
     "ArchiverParts",
     "BoundPort",
     "BoundPorts",
     "ConnectionOptions",
-    "Guard",
+    "GatekeeperParts",
     "HybridClock",
     "ListenerOptions",
     "ListenerParts",

@@ -1,13 +1,15 @@
 """What a node goes by, read from its files: all of it, or nothing."""
 
-from dataclasses import dataclass
+import logging
 from typing import NamedTuple
 
 from poe.broker.access.options import SecurityOptions
 from poe.broker.access.tls_holder import TlsHolder
-from poe.security.file_mark import Marks, marks_of
+from poe.security.file_mark import marks_of
 from poe.security.security import Security, read_security
 from poe.security.server_tls import ServerContext
+
+logger = logging.getLogger("poe.broker")
 
 
 class Read(NamedTuple):
@@ -20,12 +22,25 @@ class Read(NamedTuple):
     """None: there is no TLS."""
 
 
-@dataclass(frozen=True, slots=True)
 class AccessFiles:
-    """The files that the options name."""
+    """The files that the options name, as they were when they were last read; one call at a time.
 
-    options: SecurityOptions
-    tls: TlsHolder | None
+    Raises:
+        SecurityFileError: on construction, when there is no TLS to begin with.
+    """
+
+    def __init__(self, options: SecurityOptions) -> None:
+        self.options = options
+        self._look()
+        tls = options.tls
+        self.tls = None if tls is None else TlsHolder(tls)
+
+    def _look(self) -> None:
+        self._seen = marks_of(self.options.files)
+
+    def have_changed(self) -> bool:
+        """Return whether they are others than were read last, or were tried to be."""
+        return marks_of(self.options.files) != self._seen
 
     def read(self) -> Read:
         """Read all files; it may take long, and no actor may wait for it.
@@ -33,17 +48,19 @@ class AccessFiles:
         Raises:
             SecurityFileError: one is wrong, or cannot be read.
         """
+        self._look()  # first: what changes meanwhile has changed
         return Read(self.security(), None if self.tls is None else self.tls.build())
 
     def security(self) -> Security | None:
-        """Read the files of users and grants alone.
+        """Read the files of users and grants alone, and log what somebody should know of them.
 
         Raises:
             SecurityFileError: one is wrong, or cannot be read.
         """
         users = self.options.users
-        return None if users is None else read_security(users, self.options.acl)
-
-    def marks(self) -> Marks:
-        """Return what tells whether one of the files was changed."""
-        return marks_of(self.options.files)
+        if users is None:
+            return None
+        security = read_security(users, self.options.acl)
+        for sentence in security.warnings:
+            logger.warning("%s", sentence)
+        return security

@@ -14,9 +14,7 @@ from typing import Any, ClassVar, Final, Self
 from poe.actors import KILL, ActorRef, Call, Error, GenServer
 from poe.broker.access.access import ACCESS_OPERATIONS, NO_USERS, Access
 from poe.broker.access.files import AccessFiles
-from poe.broker.access.options import SecurityOptions
 from poe.broker.access.secrets import Secrets
-from poe.broker.access.tls_holder import TlsHolder
 from poe.broker.appendix.message import ReleaseWaiting
 from poe.broker.connection.session import ServesNothing, SessionEnded
 from poe.broker.requests import arguments as arg
@@ -25,7 +23,6 @@ from poe.broker.requests.groups import GROUPS
 from poe.errors import PoeError, RemoteProtocolError, SecurityError, SecurityFileError
 from poe.protocol.maps import take_text
 from poe.security.audit import audit
-from poe.security.file_mark import Marks
 from poe.security.security import Security
 from poe.security.users import Users
 from poe.storage import Clock
@@ -47,45 +44,19 @@ class GatekeeperParts:
     """None: whoever connects may do everything."""
 
     files: AccessFiles
-    marks: Marks
-    """The state of the files that the node has started with."""
-
     clock: Clock
 
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """What a node that is to start has read of its files."""
-
-    files: AccessFiles
-    security: Security | None
-    marks: Marks
-
     @classmethod
-    def of(cls, options: SecurityOptions) -> Self | None:
-        """Read the files; None where there are neither users nor TLS.
-
-        Raises:
-            SecurityFileError: one is wrong, or cannot be read.
-        """
-        if not options.files:
-            return None
-        tls = options.tls
-        files = AccessFiles(options, None if tls is None else TlsHolder(tls))
-        marks, security = files.marks(), files.security()
-        _warn(security)
-        return cls(files, security, marks)
-
-    def gatekeeper(self, folder: Path, clock: Clock) -> GatekeeperParts:
-        """Return what the gatekeeper works with; the secrets of the node are in its folder.
+    def of(cls, files: AccessFiles, security: Security | None, folder: Path, clock: Clock) -> Self:
+        """Begin with what the files hold; the secrets of the node are in its folder.
 
         Raises:
             SecurityFileError: they cannot be written.
         """
         access = None
-        if self.security is not None:
-            access = Access(self.security, clock, self.files.options, Secrets.make(folder))
-        return GatekeeperParts(access, self.files, self.marks, clock)
+        if security is not None:
+            access = Access(security, clock, files.options, Secrets.make(folder))
+        return cls(access, files, clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +76,6 @@ class Gatekeeper(GenServer):
         self._access = parts.access
         self._files = parts.files
         self._interval_s = parts.files.options.reload_interval
-        self._marks = parts.marks
         self._clock = parts.clock
         self._ending: set[ActorRef] = set()
         """Connections that have not said that they serve nothing any more."""
@@ -143,7 +113,7 @@ class Gatekeeper(GenServer):
         elif message is _LOOK:
             self._look_later()
             self._warn_of_expiry()
-            if await self.run_blocking(self._files.marks) != self._marks:
+            if await self.run_blocking(self._files.have_changed):
                 # What is wrong is told; nothing is tried again before they change once more.
                 with contextlib.suppress(SecurityFileError):
                     await self._reload()
@@ -167,7 +137,6 @@ class Gatekeeper(GenServer):
         Raises:
             SecurityFileError: one of them is wrong; nothing has changed.
         """
-        self._marks = await self.run_blocking(self._files.marks)
         try:
             found = await self.run_blocking(self._files.read)
         except SecurityFileError as error:
@@ -175,7 +144,6 @@ class Gatekeeper(GenServer):
             logger.error("nothing was reloaded, all goes on as before: %s", error)
             audit("reload failed", reason=str(error))
             raise
-        _warn(found.security)
         told: dict[str, Any] = {}
         gone: list[ActorRef] = []
         if self._files.tls is not None and found.context is not None:
@@ -255,8 +223,3 @@ def _difference(old: Users, new: Users) -> dict[str, list[str]]:
         "users_removed": sorted(before - after),
         "users_changed": sorted(changed),
     }
-
-
-def _warn(security: Security | None) -> None:
-    for sentence in () if security is None else security.warnings:
-        logger.warning("%s", sentence)
