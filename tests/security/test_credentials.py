@@ -48,7 +48,7 @@ def test_a_function_is_called_each_time():
     assert [token.resolve(), token.resolve()] == [Token(TOKEN), Token(OTHER)]
 
 
-@pytest.mark.parametrize("text", ["", "poe_", TOKEN[:-1], TOKEN + "\n", None, 7])
+@pytest.mark.parametrize("text", ["", "poe_", TOKEN[:-1], TOKEN + "\n", None, 7], ids=range(6))
 def test_what_is_no_whole_token_is_refused_without_being_shown(text):
     for action in (lambda: Token(text), lambda: Token(lambda: text).resolve()):
         with pytest.raises(OptionError, match="a whole token") as caught:

@@ -216,6 +216,7 @@ async def test_whoever_may_describe_all_topics_may_see_the_counts(rooms, judge):
         "Bearer " + "a" * 60_000,
         "Bearer poe_a_b_c",
     ],
+    ids=range(12),
 )
 async def test_what_is_no_token_is_no_question(rooms, judge, value):
     async with client_of(rooms, None) as client:
