@@ -199,6 +199,18 @@ def test_others_are_served_while_somebody_guesses(guarded):
         assert select.select([guesser], [], [], 0)[0] == []
 
 
+@pytest.mark.slow
+def test_who_guesses_gets_on_no_faster_by_more_connections(serve, users):
+    node = serve(users=users.path, unauthenticated_per_address_max=2)
+    guess = ControlRequest("auth", 1, {"mechanism": "BEARER", "data": b"x"}).encode()
+    with contextlib.ExitStack() as guessers, connect_as(node, None) as admin:
+        for _ in range(20):
+            guesser = guessers.enter_context(socket.create_connection(address(node)))
+            guesser.sendall(guess)
+            time.sleep(0.01)
+        assert admin.control("security")["authentication_failed_count"] <= 4
+
+
 def test_a_token_lets_its_user_in(serve, users):
     token = users.token("bob", "ci")
     users.write()

@@ -5,8 +5,14 @@ import random
 from poe.broker.access.strangers import Place, Strangers, network_of
 
 
+def admitted(strangers: Strangers, address: str) -> tuple[Place, Place | None]:
+    found = strangers.admit(address)
+    assert found is not None
+    return found
+
+
 def placed(strangers: Strangers, address: str) -> Place:
-    place, taken = strangers.admit(address)
+    place, taken = admitted(strangers, address)
     assert taken is None
     return place
 
@@ -15,7 +21,7 @@ def test_where_all_places_are_taken_the_oldest_of_the_largest_crowd_gives_way():
     strangers = Strangers(4, 3)
     lonely = placed(strangers, "10.0.0.1")
     crowd = [placed(strangers, "10.0.0.2") for _ in range(3)]
-    place, taken = strangers.admit("10.0.0.3")
+    place, taken = admitted(strangers, "10.0.0.3")
     assert taken is crowd[0]
     assert taken.is_taken_away
     assert not lonely.is_taken_away
@@ -35,14 +41,28 @@ def test_one_address_does_not_take_the_places_of_others():
     strangers = Strangers(100, 2)
     first = placed(strangers, "10.0.0.1")
     placed(strangers, "10.0.0.1")
-    assert strangers.admit("10.0.0.1")[1] is first
+    assert admitted(strangers, "10.0.0.1")[1] is first
     placed(strangers, "10.0.0.2")
+
+
+def test_who_waits_to_be_told_that_it_has_failed_gives_way_to_nobody_of_its_network():
+    strangers = Strangers(3, 2)
+    guesser, other = placed(strangers, "10.0.0.1"), placed(strangers, "10.0.0.1")
+    guesser.is_kept = True
+    another, taken = admitted(strangers, "10.0.0.1")
+    assert taken is other
+    another.is_kept = True
+    assert strangers.admit("10.0.0.1") is None
+    assert strangers.count == 2
+    placed(strangers, "10.0.0.2")
+    # Else those of many networks would keep everybody out.
+    assert admitted(strangers, "10.0.0.3")[1] is guesser
 
 
 def test_a_place_is_taken_away_once():
     strangers = Strangers(1, 1)
     first = placed(strangers, "10.0.0.1")
-    second, taken = strangers.admit("10.0.0.1")
+    second, taken = admitted(strangers, "10.0.0.1")
     assert taken is first
     first.leave()
     assert strangers.count == 1
@@ -80,7 +100,7 @@ def test_whatever_comes_and_goes_nothing_is_left():
         if places and chance.random() < 0.5:
             places.pop(chance.randrange(len(places))).leave()
         else:
-            place, taken = strangers.admit(f"10.0.0.{chance.randrange(8)}")
+            place, taken = admitted(strangers, f"10.0.0.{chance.randrange(8)}")
             places = [each for each in places if each is not taken] + [place]
         assert strangers.count == len(places) <= 20
     for place in places:

@@ -3,10 +3,13 @@
 They cost memory and time, and nobody knows them. Beyond a number, one of them is closed without a
 word for each that comes: the oldest one of those who crowd the most. So half-open connections, be
 there ever so many, keep out nobody who is quick; those that are let in count no longer.
+
+Who has failed to prove who it is waits for its answer in its place, and no other of its network
+takes that away: else a guesser would wait for nothing, and only begin anew.
 """
 
 import ipaddress
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from poe.actors import ActorRef
 
@@ -20,7 +23,13 @@ class Strangers:
         clients of a network <= per_network_max
     """
 
-    __slots__ = ("_by_network", "_count_max", "_per_network_max", "count", "taken_count")
+    __slots__ = (
+        "_by_network",
+        "_count_max",
+        "_per_network_max",
+        "count",
+        "taken_count",
+    )
 
     def __init__(self, count_max: int, per_network_max: int) -> None:
         self.count = 0
@@ -31,18 +40,22 @@ class Strangers:
         self._count_max = count_max
         self._per_network_max = per_network_max
 
-    def admit(self, address: str) -> "tuple[Place, Place | None]":
+    def admit(self, address: str) -> "tuple[Place, Place | None] | None":
         """Return a place for one more client, and the one that was taken from another for it.
 
-        Whose place was taken has to be closed.
+        Whose place was taken has to be closed. None: there is no place, for all of the client's
+        network are taken by those who wait for an answer.
         """
         network = network_of(address)
         taken = None
-        if len(self._by_network.get(network, ())) >= self._per_network_max:
-            taken = next(iter(self._by_network[network]))
+        crowd = self._by_network.get(network, {})
+        if len(crowd) >= self._per_network_max:
+            taken = _oldest(crowd)
+            if taken is None:
+                return None
         elif self.count >= self._count_max:
             crowd = max(self._by_network.values(), key=len)
-            taken = next(iter(crowd))
+            taken = _oldest(crowd) or next(iter(crowd))
         if taken is not None:
             taken.is_taken_away = True
             taken.leave()
@@ -64,7 +77,7 @@ class Strangers:
 class Place:
     """What one client takes among the strangers, until it leaves them, one way or the other."""
 
-    __slots__ = ("_network", "_strangers", "connection", "is_taken_away")
+    __slots__ = ("_network", "_strangers", "connection", "is_kept", "is_taken_away")
 
     def __init__(self, strangers: Strangers, network: Hashable) -> None:
         self._strangers: Strangers | None = strangers
@@ -73,12 +86,19 @@ class Place:
         """Whose it is, once that was started."""
         self.is_taken_away = False
         """Whether another client has it now, and its own is to be closed."""
+        self.is_kept = False
+        """Whether its client waits to be told that it has failed."""
 
     def leave(self) -> None:
         """Count no more; twice is harmless."""
         strangers, self._strangers = self._strangers, None
         if strangers is not None:
             strangers.leave(self, self._network)
+
+
+def _oldest(crowd: Iterable[Place]) -> Place | None:
+    """Return the first place that may be taken away; None: all are kept."""
+    return next((each for each in crowd if not each.is_kept), None)
 
 
 def network_of(address: str) -> Hashable:

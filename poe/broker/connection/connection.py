@@ -465,6 +465,8 @@ class Connection(GenServer):
         self._deadline.unfinished_since_s = None
         self._stream.discard()
         self._watch.pause()
+        if self._place is not None:
+            self._place.is_kept = True
         self.send_after(session.penalty_s, SessionAlarm.PUNISHED)
 
     def _serve_metered(

@@ -466,11 +466,14 @@ class Acceptor(GenServer):
     async def _let_in(
         self, client: socket.socket, address: str, until_handed_over: contextlib.ExitStack
     ) -> bool:
-        """Start a connection for a client; False: it has gone."""
+        """Start a connection for a client; False: it has gone, or there is no place for it."""
         leave = partial(self._clients.all.leave, address)
         way, place = self._door.tls, None
         if way is not None or self._shared.access is not None:
-            place, taken = self._clients.strangers.admit(address)
+            admitted = self._clients.strangers.admit(address)
+            if admitted is None:
+                return False
+            place, taken = admitted
             until_handed_over.callback(place.leave)
             if taken is not None:
                 self._turn_out(taken)
