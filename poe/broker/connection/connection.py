@@ -8,12 +8,11 @@ no memory here. A peer with many requests at once is served a few at a turn, so 
 """
 
 import logging
-import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
-from poe.actors import SHUTDOWN, Call, Exit, GenServer, Reason, Stop, Timer
+from poe.actors import SHUTDOWN, Call, Exit, GenServer, Reason, Stop
 from poe.actors.server_cell import ServerCell, cell_of_actor
 from poe.actors.socket_watch import READABLE, SocketWatch
 from poe.broker.access.access import GATEKEEPER, Access
@@ -190,12 +189,11 @@ class Connection(GenServer):
         is_open, put_timeout_s = peer.is_open, options.put_timeout
         self._session = None
         if parts.access is not None:
-            self._session = Session(parts.access, parts.routes.topics_of_group, self.ref)
+            self._session = Session(parts.access, parts.routes.topics_of_group, self)
         permissions = self._session or ALL_PERMISSIONS
         self._handler = RequestHandler(
             self, parts.routes, is_open, put_timeout_s, self._room, permissions
         )
-        self._expiry_timer: Timer | None = None
         self._place = place
         self._arrival = None if arrive is None else arrive(self)
         if self._arrival is None:
@@ -304,7 +302,6 @@ class Connection(GenServer):
             return
         session.arrived(channel)
         self._frames.limit(STRANGER_FRAME_MAX)
-        self.send_after(session.patience_s, SessionAlarm.STRANGE)
 
     def _let_in(self) -> None:
         self._frames.limit(self._options.frame_max)
@@ -392,7 +389,7 @@ class Connection(GenServer):
         if error is not None:
             drop_tracebacks(error)  # their frames hold what was received
         if isinstance(error, AuthenticationFailed) and self._session is not None:
-            self._punish(self._session)
+            self._punish()
             return None
         return self._hang_up(error) if isinstance(error, _TOLD) else Stop("normal")
 
@@ -457,17 +454,15 @@ class Connection(GenServer):
         told = session.authenticate(request.arguments)
         if not session.is_stranger:
             self._let_in()
-            self._await_expiry(session)
         return self._reply(ControlReply(request.id, told).encode())
 
-    def _punish(self, session: Session) -> None:
+    def _punish(self) -> None:
         """Hear no more of who did not prove who it is; it is told later, and keeps its place."""
         self._deadline.unfinished_since_s = None
         self._stream.discard()
         self._watch.pause()
         if self._place is not None:
             self._place.is_kept = True
-        self.send_after(session.penalty_s, SessionAlarm.PUNISHED)
 
     def _serve_metered(
         self, meter: Meter, request: Request, size_bytes: int, waiting: Waiting | None
@@ -597,27 +592,8 @@ class Connection(GenServer):
 
     def _check_session(self, alarm: SessionAlarm) -> Stop | Ending | None:
         """Look whether the time of a stranger, or of what has proved who the peer is, is over."""
-        session = self._session
-        if session is None:
-            return None
-        match alarm:
-            case SessionAlarm.STRANGE:
-                return Stop("normal") if session.is_stranger and not session.is_over else None
-            case SessionAlarm.PUNISHED:
-                return self._hang_up(AuthenticationFailed())
-            case SessionAlarm.EXPIRED if session.has_expired():
-                return self._hang_up(AuthenticationExpired())
-            case SessionAlarm.EXPIRED:
-                self._await_expiry(session)
-        return None
-
-    def _await_expiry(self, session: Session) -> None:
-        """Be told when the time of what has proved who the peer is is over; only of the last."""
-        if self._expiry_timer is not None:
-            self._expiry_timer.cancel()  # else each proof would leave one until the end of its time
-            self._expiry_timer = None
-        if session.left_s() < math.inf:
-            self._expiry_timer = self.send_after(session.left_s(), SessionAlarm.EXPIRED)
+        ending = None if self._session is None else self._session.ending(alarm)
+        return self._hang_up(ending) if isinstance(ending, PoeError) else ending
 
     def _check_peer(self, alarm: InputAlarm) -> Stop | Ending | None:
         """Look whether the peer has had enough of our patience."""

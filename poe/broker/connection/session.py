@@ -7,9 +7,10 @@ decides. What was found holds for one policy: after a reload all is decided anew
 import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, cast
+from weakref import proxy
 
-from poe.actors import ActorRef
+from poe.actors import ActorRef, GenServer, Stop, Timer
 from poe.broker.access.access import Access
 from poe.broker.access.authentication import Authentication, Channel, refuse
 from poe.broker.access.identity import Identity
@@ -21,6 +22,7 @@ from poe.errors import (
     AuthenticationExpired,
     AuthenticationFailed,
     AuthenticationRequired,
+    PoeError,
     RemoteProtocolError,
 )
 from poe.protocol import (
@@ -78,8 +80,10 @@ class Session:
 
     __slots__ = (
         "_access",
+        "_actor",
         "_authentication",
         "_channel",
+        "_expiry_timer",
         "_leasable",
         "_policy",
         "_readable",
@@ -88,19 +92,19 @@ class Session:
         "identity",
         "is_over",
         "meter",
-        "penalty_s",
         "ref",
     )
 
-    def __init__(self, access: Access, topics_of: TopicsOf, ref: ActorRef) -> None:
-        self.ref = ref
+    def __init__(self, access: Access, topics_of: TopicsOf, actor: GenServer) -> None:
+        self.ref = actor.ref
         """The connection."""
+        # It is a part of the connection, and ends with it.
+        self._actor: GenServer = cast("GenServer", proxy(actor))
+        self._expiry_timer: Timer | None = None
         self._access = access
         self._topics_of = topics_of
         self._channel = Channel("", is_local=False)
         self._authentication = Authentication(access, self._channel)
-        self.penalty_s = 0.0
-        """How long the answer to the last failure waits."""
         self.identity: Identity | None = None
         self.meter: Meter | None = None
         """What measures its peer; None where nothing limits it."""
@@ -122,23 +126,20 @@ class Session:
         """Whether somebody is known, and did not do what ends the connection."""
         return self.identity is not None and not self.is_over
 
-    @property
-    def patience_s(self) -> float:
-        """How long the peer may take to prove who it is."""
-        return self._access.options.auth_timeout
-
     # ---- life -----------------------------------------------------------------------------------
 
     def arrived(self, channel: Channel) -> None:
-        """Take note of how the peer is connected."""
+        """Begin to count the time that the peer may take to prove who it is."""
         self._channel = channel
         self._authentication = Authentication(self._access, channel)
+        self._actor.send_after(self._access.options.auth_timeout, SessionAlarm.STRANGE)
 
     def authenticate(self, arguments: Arguments) -> dict[str, Any]:
         """Take a step of finding out who the peer is, or of proving it anew; return the answer.
 
         Raises:
-            AuthenticationFailed: it has not proved it, or is another one.
+            AuthenticationFailed: it has not proved it, or is another one; to be told when the alarm
+                PUNISHED comes.
             Overloaded: it has too many connections.
             RemoteProtocolError: an argument is missing or wrong.
         """
@@ -155,7 +156,8 @@ class Session:
             self._enter(step.identity)
         except AuthenticationFailed as error:
             self.is_over = True
-            self.penalty_s = self._access.failed(self._channel, mechanism, error)
+            penalty_s = self._access.failed(self._channel, mechanism, error)
+            self._actor.send_after(penalty_s, SessionAlarm.PUNISHED)
             raise
         left_s = step.identity.left_s(now_s)
         return {
@@ -173,10 +175,33 @@ class Session:
         elif self.identity.principal != identity.principal:
             refuse("another principal on the same connection")
         self.identity = identity
+        self._await_expiry(identity)
 
-    def left_s(self) -> float:
-        """Return the seconds until the peer has to prove anew who it is."""
-        return math.inf if self.identity is None else self.identity.left_s(self._access.now_s())
+    def _await_expiry(self, identity: Identity) -> None:
+        """Be told when the time of what has proved who the peer is is over; only of the last."""
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()  # else each proof would leave one until the end of its time
+            self._expiry_timer = None
+        left_s = identity.left_s(self._access.now_s())
+        if left_s < math.inf:
+            self._expiry_timer = self._actor.send_after(left_s, SessionAlarm.EXPIRED)
+
+    def ending(self, alarm: SessionAlarm) -> PoeError | Stop | None:
+        """Return what the peer is told at the end of the connection; `Stop`: nothing, None: no end.
+
+        Answers an alarm.
+        """
+        match alarm:
+            case SessionAlarm.STRANGE:
+                return Stop("normal") if self.is_stranger and not self.is_over else None
+            case SessionAlarm.PUNISHED:
+                return AuthenticationFailed()
+            case SessionAlarm.EXPIRED if self.has_expired():
+                return AuthenticationExpired()
+            case SessionAlarm.EXPIRED:
+                if self.identity is not None:
+                    self._await_expiry(self.identity)
+        return None
 
     def has_expired(self) -> bool:
         """Return whether the time of what has proved who the peer is is over."""
