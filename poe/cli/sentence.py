@@ -29,5 +29,6 @@ def sentence_of(error: PoeError | OSError) -> str:
     if isinstance(error, AuthenticationRequired):
         return f"authenticate first: give {WAYS_IN}, or use poe login; or --dir on its own machine"
     if isinstance(error, TlsFailed):
-        return _ARGUMENT.sub(lambda found: flag_of(found[1]), str(error))
+        told = str(error).replace("use poes://, or `tls`", "use --url poes://…")
+        return _ARGUMENT.sub(lambda found: flag_of(found[1]), told)
     return str(error)

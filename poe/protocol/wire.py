@@ -70,6 +70,9 @@ def open_wire(server: Server, timeout_s: float | None, frame_max: int = FRAME_MA
         wire.log_in()
     except ConnectionClosed as error:
         raise server.unreachable(str(error)) from error
+    except CallTimeout as error:
+        reason = f"no answer to the login within {timeout_s:g} s; after failures it comes later"
+        raise server.unreachable(reason) from error
     except BaseException:
         connection.close()
         raise

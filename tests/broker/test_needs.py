@@ -130,6 +130,9 @@ class Granted:
     def wrote(self, size_bytes):
         """Have no limit."""
 
+    def refusal(self, need):
+        return None if self.may(need) else need.refusal
+
 
 def grant_for(need, *, by_prefix):
     """Make the grant that meets one need and no more."""

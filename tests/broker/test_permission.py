@@ -27,6 +27,9 @@ class Granted:
     def wrote(self, size_bytes):
         """Have no limit."""
 
+    def refusal(self, need):
+        return None if self.may(need) else need.refusal
+
 
 class Asking(GenServer):
     """Carries requests out with some permissions: functions that are given a request handler."""

@@ -26,6 +26,8 @@ from poe.protocol import IN_FLIGHT_MAX
 from poe.protocol.server import Server
 from poe.protocol.wire import Wire
 from poe.security import Tls
+from poe.security.credentials import Token
+from poe.security.token import make_token
 from tests.protocol.scripted_server import Peer, ScriptedServer, pointer_body, record
 
 
@@ -248,6 +250,19 @@ def test_time_out_ends_the_socket():
             socket.write("t", [b"m"])
         with pytest.raises(ConnectionClosed, match="a call timed out; open a new one"):
             socket.write("t", [b"m"])
+
+
+def test_a_login_that_is_not_answered_in_time_is_no_request_that_may_have_been_done():
+    def script(peer: Peer) -> None:
+        peer.receive()
+        peer.wait_closed()
+
+    token, _ = make_token("t")
+    with (
+        ScriptedServer(script) as server,
+        pytest.raises(ConnectFailed, match=r"no answer to the login within 0\.5 s"),
+    ):
+        poe.protocol.socket(port=server.port, timeout_s=0.5, credentials=Token(token))
 
 
 def test_time_out_covers_sending():

@@ -7,7 +7,7 @@ there is. Requests of the node's own process may do everything: it is the node.
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
-from poe.errors import NotAuthorized
+from poe.errors import NotAuthorized, PoeError
 from poe.security.policy import GROUP, NODE, TOPIC, resource_text
 
 ANYTHING: Final = b"\0"
@@ -58,6 +58,10 @@ class Permissions(Protocol):
     def wrote(self, size_bytes: int) -> None:
         """Count what is put for them in another way than by a put request."""
 
+    def refusal(self, need: Need) -> PoeError | None:
+        """Return the error for who may not; None where the need is met."""
+        ...
+
 
 class _AllPermissions:
     def may(self, need: Need) -> bool:
@@ -67,6 +71,10 @@ class _AllPermissions:
 
     def wrote(self, size_bytes: int) -> None:
         """Count nothing: there is no limit."""
+
+    def refusal(self, need: Need) -> None:
+        """Return that it is met."""
+        del need
 
 
 ALL_PERMISSIONS: Final[Permissions] = _AllPermissions()
@@ -78,12 +86,13 @@ def check(permissions: Permissions, needs: Iterable[Need]) -> None:
 
     Raises:
         NotAuthorized: names the first need that is not met.
+        AuthenticationExpired: whoever asks has proved nothing that holds any more.
     """
     refusal = first_refusal(permissions, needs)
     if refusal is not None:
         raise refusal
 
 
-def first_refusal(permissions: Permissions, needs: Iterable[Need]) -> NotAuthorized | None:
+def first_refusal(permissions: Permissions, needs: Iterable[Need]) -> PoeError | None:
     """Return the error for the first need that is not met; None where all are."""
-    return next((each.refusal for each in needs if not permissions.may(each)), None)
+    return next(filter(None, map(permissions.refusal, needs)), None)

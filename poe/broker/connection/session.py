@@ -272,6 +272,12 @@ class Session:
             return False
         return self._access.policy.may(identity.principal, *need)
 
+    def refusal(self, need: Need) -> PoeError | None:
+        """Return the error for who may not; of whom nothing holds any more, that and no grant."""
+        if not self._is_valid():
+            return AuthenticationExpired()
+        return None if self.may(need) else need.refusal
+
     def _is_valid(self) -> bool:
         """Return whether who the peer is is known, and holds."""
         identity = self.identity
