@@ -77,6 +77,7 @@ class Service:
         self._lock = threading.Lock()
         self._starter = threading.Thread(target=self._start, name="poe-start")
         self._stopper = threading.Thread(target=self._stop, name="poe-stop")
+        self._is_reload_due = threading.Event()
 
     def run(self) -> ExitCode:
         """Serve until a signal comes or the tree gives up."""
@@ -95,8 +96,10 @@ class Service:
         loop = self._system.run_queue.event_loop().loop
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._on_signal, number)
-        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+        loop.add_signal_handler(signal.SIGHUP, self._is_reload_due.set)
         self._starter.start()
+        # Beside the loop, which the reload needs.
+        threading.Thread(target=self._reload, name="poe-reload", daemon=True).start()
 
     def _start(self) -> None:
         try:
@@ -118,16 +121,15 @@ class Service:
         notify(f"READY=1\nSTATUS=serving on {address}")
         _log.info("serving on %s", address)
 
-    def _on_hangup(self) -> None:
-        """Reload beside the loop, which the reload needs; runs in the loop's thread."""
-        threading.Thread(target=self._reload, name="poe-reload", daemon=True).start()
-
     def _reload(self) -> None:
+        """Reload once for all the signals that have come meanwhile, be they thousands."""
         self._starter.join()
-        try:
-            self._node.reload()
-        except PoeError as error:
-            _log.warning("SIGHUP: %s; going on", error)
+        while self._is_reload_due.wait():
+            self._is_reload_due.clear()
+            try:
+                self._node.reload()
+            except PoeError as error:
+                _log.warning("SIGHUP: %s; going on", error)
 
     def _on_signal(self, number: signal.Signals) -> None:
         """Drain at the first signal, leave at the second; runs in the loop's thread."""

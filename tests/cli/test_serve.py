@@ -244,6 +244,32 @@ def test_a_tree_that_gives_up_ends_the_service_with_an_error(tmp_path, caplog, s
 
 
 @pytest.mark.usefixtures("process_state")
+def test_hanging_up_ever_so_often_is_one_reload_more(tmp_path, monkeypatch):
+    node = Node(dir=tmp_path / "data", port=0)
+    reloads, may_end = [], threading.Event()
+
+    def reload():
+        reloads.append(None)
+        may_end.wait(20)
+
+    def hang_up():
+        os.kill(os.getpid(), signal.SIGHUP)
+        wait_until(lambda: reloads, timeout_s=20)
+        for _ in range(50):
+            os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(0.001)
+        may_end.set()
+        wait_until(lambda: len(reloads) > 1, timeout_s=20)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(node, "reload", reload)
+    hanging_up = threading.Thread(target=hang_up)
+    assert Service(node, lambda _address: hanging_up.start()).run() == 0
+    hanging_up.join()
+    assert len(reloads) == 2
+
+
+@pytest.mark.usefixtures("process_state")
 def test_whatever_a_start_meets_ends_the_service(tmp_path):
     node = Node(dir=tmp_path / "data", port=0)
 
