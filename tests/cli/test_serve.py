@@ -246,7 +246,8 @@ def test_a_tree_that_gives_up_ends_the_service_with_an_error(tmp_path, caplog, s
 @pytest.mark.usefixtures("process_state")
 def test_hanging_up_ever_so_often_is_one_reload_more(tmp_path, monkeypatch):
     node = Node(dir=tmp_path / "data", port=0)
-    reloads, may_end = [], threading.Event()
+    reloads: list[None] = []
+    may_end = threading.Event()
 
     def reload():
         reloads.append(None)
