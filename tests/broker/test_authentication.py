@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from poe import Node
-from poe.broker.access import failure_delays
+from poe.broker.access import failure_delays, strangers
 from poe.broker.connection.session import STRANGER_FRAME_MAX
 from poe.errors import (
     AuthenticationExpired,
@@ -122,7 +122,10 @@ def test_who_says_nothing_is_closed_without_a_word(serve, users):
         assert stranger.recv(1) == b""
 
 
-def test_only_so_many_strangers_of_an_address_have_a_place_until_they_are_known(serve, users):
+def test_only_so_many_strangers_of_an_address_have_a_place_until_they_are_known(
+    serve, users, monkeypatch
+):
+    monkeypatch.setattr(strangers, "_PATIENCE_S", 0.0)
     node = serve(users=users.path, unauthenticated_per_address_max=2)
     with socket.create_connection(address(node)) as first, connect(node) as client:
         log_in(client, "alice", "secret")

@@ -135,6 +135,16 @@ def test_a_hello_with_wrong_bytes_gets_an_alert_at_most(node, certificates, seed
             assert received[:1] in {b"", b"\x15", b"\x16"}
 
 
+def is_served(node, certificates):
+    """Return whether a client that means it gets in; of a crowd the oldest gives way in time."""
+    address = SecureAddress(node.tls_address, certificates.client_context())
+    try:
+        with RawClient(address) as good:
+            return good.control("health")["status"] == "ok"
+    except OSError:  # closed in its handshake
+        return False
+
+
 @pytest.mark.slow
 def test_a_thousand_half_hellos_take_little_and_a_good_client_connects_at_once(serve, certificates):
     node = serve(port=None, **certificates.server_options())
@@ -151,11 +161,7 @@ def test_a_thousand_half_hellos_take_little_and_a_good_client_connects_at_once(s
                 client.sendall(half)
         wait_until(lambda: connections(node) == 256)
         assert rss_bytes() - before_bytes < 32 << 20
-        began_s = time.monotonic()
-        address = SecureAddress(node.tls_address, certificates.client_context())
-        with RawClient(address) as good:
-            assert good.control("health")["status"] == "ok"
-        assert time.monotonic() - began_s < 1
+        wait_until(lambda: is_served(node, certificates), 1)
 
 
 @pytest.mark.slow
@@ -172,11 +178,7 @@ def test_a_crowd_of_one_address_keeps_nobody_out(serve, certificates, crowd):
             client.connect(node.tls_address)
             with contextlib.suppress(ConnectionError):
                 client.sendall(half)
-        began_s = time.monotonic()
-        address = SecureAddress(node.tls_address, certificates.client_context())
-        with RawClient(address) as good:
-            assert good.control("health")["status"] == "ok"
-        assert time.monotonic() - began_s < 1
+        wait_until(lambda: is_served(node, certificates), 1)
 
 
 # ---- records ------------------------------------------------------------------------------------

@@ -1,12 +1,16 @@
 """Who is not let in yet is counted, in all and for each network; those that crowd give way."""
 
+import itertools
 import random
 
 from poe.broker.access.strangers import Place, Strangers, network_of
 
+CLOCK = itertools.count()
+"""Who comes next comes a second later, and may take the place of all that were there before."""
+
 
 def admitted(strangers: Strangers, address: str) -> tuple[Place, Place | None]:
-    found = strangers.admit(address)
+    found = strangers.admit(address, next(CLOCK))
     assert found is not None
     return found
 
@@ -52,11 +56,25 @@ def test_who_waits_to_be_told_that_it_has_failed_gives_way_to_nobody_of_its_netw
     another, taken = admitted(strangers, "10.0.0.1")
     assert taken is other
     another.is_kept = True
-    assert strangers.admit("10.0.0.1") is None
+    assert strangers.admit("10.0.0.1", next(CLOCK)) is None
     assert strangers.count == 2
     placed(strangers, "10.0.0.2")
     # Else those of many networks would keep everybody out.
     assert admitted(strangers, "10.0.0.3")[1] is guesser
+
+
+def test_who_has_only_just_come_gives_way_to_nobody():
+    strangers = Strangers(3, 2)
+    first = strangers.admit("10.0.0.1", 10.0)
+    assert first is not None
+    assert strangers.admit("10.0.0.1", 10.2) is not None
+    assert strangers.admit("10.0.0.1", 10.4) is None
+    assert strangers.admit("10.0.0.2", 10.4) is not None
+    assert strangers.admit("10.0.0.3", 10.4) is None
+    assert strangers.count == 3
+    later = strangers.admit("10.0.0.1", 10.6)
+    assert later is not None
+    assert later[1] is first[0]
 
 
 def test_a_place_is_taken_away_once():

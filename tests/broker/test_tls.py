@@ -11,6 +11,7 @@ import pytest
 
 from poe import Node
 from poe.broker import TlsHolder
+from poe.broker.access import strangers
 from poe.config import Config
 from poe.errors import OptionError, PortInUse, SecurityFileError
 from poe.protocol import ControlRequest, PointerRequest, PutRequest
@@ -327,8 +328,9 @@ def test_a_handshake_that_trickles_is_closed_as_well(start):
         assert time.monotonic() - began_s < 5
 
 
-def test_strangers_take_the_places_of_strangers_only(start, open_client):
+def test_strangers_take_the_places_of_strangers_only(start, open_client, monkeypatch):
     """The oldest one is closed without a word; who is let in counts no more."""
+    monkeypatch.setattr(strangers, "_PATIENCE_S", 0.0)
     node = start(unauthenticated_per_address_max=3)
     clients = [open_client(node) for _ in range(5)]
     for client in clients:
@@ -345,7 +347,8 @@ def test_strangers_take_the_places_of_strangers_only(start, open_client):
         wait_until(lambda: connections(node) == 8)
 
 
-def test_strangers_are_no_more_than_there_is_room_for(start):
+def test_strangers_are_no_more_than_there_is_room_for(start, monkeypatch):
+    monkeypatch.setattr(strangers, "_PATIENCE_S", 0.0)
     node = start(unauthenticated_max=2, unauthenticated_per_address_max=16)
     with contextlib.ExitStack() as closing:
         waiting = [

@@ -13,6 +13,9 @@ from collections.abc import Hashable, Iterable
 
 from poe.actors import ActorRef
 
+_PATIENCE_S = 0.5
+"""How long a client has its place for sure: some ten times what a handshake takes."""
+
 
 class Strangers:
     """Counts clients that are not let in yet; used in the event loop's thread only.
@@ -40,27 +43,31 @@ class Strangers:
         self._count_max = count_max
         self._per_network_max = per_network_max
 
-    def admit(self, address: str) -> "tuple[Place, Place | None] | None":
+    def admit(self, address: str, now_s: float) -> "tuple[Place, Place | None] | None":
         """Return a place for one more client, and the one that was taken from another for it.
 
         Whose place was taken has to be closed. None: there is no place, for all of the client's
-        network are taken by those who wait for an answer.
+        network are taken by those who wait for an answer, or who have only just come. Were these
+        closed for those that come behind them, of thousands at once nobody would get through.
         """
+        until_s = now_s - _PATIENCE_S
         network = network_of(address)
         taken = None
         crowd = self._by_network.get(network, {})
         if len(crowd) >= self._per_network_max:
-            taken = _oldest(crowd)
+            taken = _oldest(crowd, until_s)
             if taken is None:
                 return None
         elif self.count >= self._count_max:
             crowd = max(self._by_network.values(), key=len)
-            taken = _oldest(crowd) or next(iter(crowd))
+            taken = _oldest(crowd, until_s, and_kept=True)
+            if taken is None:
+                return None
         if taken is not None:
             taken.is_taken_away = True
             taken.leave()
             self.taken_count += 1
-        place = Place(self, network)
+        place = Place(self, network, now_s)
         self._by_network.setdefault(network, {})[place] = None
         self.count += 1
         return place, taken
@@ -77,11 +84,12 @@ class Strangers:
 class Place:
     """What one client takes among the strangers, until it leaves them, one way or the other."""
 
-    __slots__ = ("_network", "_strangers", "connection", "is_kept", "is_taken_away")
+    __slots__ = ("_network", "_strangers", "connection", "is_kept", "is_taken_away", "since_s")
 
-    def __init__(self, strangers: Strangers, network: Hashable) -> None:
+    def __init__(self, strangers: Strangers, network: Hashable, since_s: float) -> None:
         self._strangers: Strangers | None = strangers
         self._network = network
+        self.since_s = since_s
         self.connection: ActorRef | None = None
         """Whose it is, once that was started."""
         self.is_taken_away = False
@@ -96,9 +104,11 @@ class Place:
             strangers.leave(self, self._network)
 
 
-def _oldest(crowd: Iterable[Place]) -> Place | None:
-    """Return the first place that may be taken away; None: all are kept."""
-    return next((each for each in crowd if not each.is_kept), None)
+def _oldest(crowd: Iterable[Place], until_s: float, *, and_kept: bool = False) -> Place | None:
+    """Return the first place that may be taken away; None: none may."""
+    old = [each for each in crowd if each.since_s <= until_s]
+    free = (each for each in old if not each.is_kept)
+    return next(free, old[0] if old and and_kept else None)
 
 
 def network_of(address: str) -> Hashable:

@@ -470,7 +470,7 @@ class Acceptor(GenServer):
         leave = partial(self._clients.all.leave, address)
         way, place = self._door.tls, None
         if way is not None or self._shared.access is not None:
-            admitted = self._clients.strangers.admit(address)
+            admitted = self._clients.strangers.admit(address, self.monotonic_s())
             if admitted is None:
                 return False
             place, taken = admitted
