@@ -59,7 +59,7 @@ def new_password(question: str, instead: str) -> str:
 
 
 def warn_of_readers(path: str) -> None:
-    """Tell that others can read a file of a secret, and say what to do."""
+    """Warn of others who can read the file of a secret, and say what to do."""
     with suppress(OSError):
         if stat.S_IMODE(Path(path).stat().st_mode) & _OTHERS:
             write_error(f"others than its owner may read {path}; use chmod 600 {path}")

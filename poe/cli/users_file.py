@@ -52,6 +52,6 @@ def names(words: list[str] | None) -> tuple[bytes, ...]:
 
 
 def warn(warnings: tuple[str, ...]) -> None:
-    """Tell what is not wrong, but somebody should know."""
+    """Write what is not wrong, but somebody should know."""
     for each in warnings:
         write_error(each)

@@ -1,4 +1,4 @@
-"""Tells whether an address is this machine's own: what goes there meets no network."""
+"""Which addresses are this machine's own: what goes there meets no network."""
 
 import ipaddress
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from poe.errors import TlsFailed
 from poe.security.binding import endpoint_binding
-from poe.security.file_mark import Marks, marks_of
+from poe.security.file_stamp import Stamps, stamps_of
 from poe.security.pem_files import PathText, load_authorities, load_certificate, words_of
 
 ALPN: Final = "poe/1"
@@ -44,7 +44,7 @@ class Tls:
         Raises:
             SecurityFileError: a file cannot be read, or does not hold what it should.
         """
-        return _context(self, marks_of((self.ca, self.certificate, self.key)))
+        return _context(self, stamps_of((self.ca, self.certificate, self.key)))
 
 
 def client_context(tls: Tls | ssl.SSLContext) -> ssl.SSLContext:
@@ -65,8 +65,8 @@ def server_hostname(tls: Tls | ssl.SSLContext, host: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def _context(tls: Tls, marks: Marks) -> ssl.SSLContext:
-    del marks  # part of what is remembered
+def _context(tls: Tls, stamps: Stamps) -> ssl.SSLContext:
+    del stamps  # part of what is remembered
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION

@@ -9,9 +9,10 @@ import zlib
 
 import pytest
 
-from poe.broker.access.authentication import BEARER, Authentication, Channel
+from poe.broker.access.authentication import Authentication, Channel
 from poe.broker.access.secrets import Secrets
 from poe.errors import AuthenticationFailed
+from poe.security.entry import BEARER
 from poe.security.scram import SCRAM, ScramKeys
 from poe.security.token import make_token
 from poe.security.users import TokenEntry, User, Users

@@ -27,7 +27,7 @@ class AuditTrail:
         self._refused: dict[str, _Kinds] = {}
 
     def denied(self, principal: str, need: Need, now_s: float) -> None:
-        """Tell that something was refused, with how often that was so since the last time."""
+        """Log that something was refused, with how often that was so since the last time."""
         kind = need._replace(name=need.name[:TEXT_MAX])
         kinds = self._refused.setdefault(principal, {})
         if kind not in kinds and len(kinds) >= _KINDS_MAX:

@@ -17,14 +17,13 @@ from poe.broker.access.identity import (
 )
 from poe.broker.access.secrets import Secrets
 from poe.errors import AuthenticationFailed
+from poe.security.entry import BEARER, EXTERNAL
 from poe.security.loopback import is_loopback
 from poe.security.names import ADMINISTRATOR
 from poe.security.scram import SCRAM, SCRAM_PLUS, ScramServer
 from poe.security.token import split_token
 from poe.security.users import Users
 
-BEARER: Final = "BEARER"
-EXTERNAL: Final = "EXTERNAL"
 MECHANISMS: Final = frozenset({SCRAM, SCRAM_PLUS, BEARER, EXTERNAL})
 
 _NO_DIGEST: Final = "0" * 64

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from poe.broker.access.options import SecurityOptions
 from poe.broker.access.tls_holder import TlsHolder
-from poe.security.file_mark import marks_of
+from poe.security.file_stamp import stamps_of
 from poe.security.security import Security, read_security
 from poe.security.server_tls import ServerContext
 
@@ -36,11 +36,11 @@ class AccessFiles:
         self.tls = None if tls is None else TlsHolder(tls)
 
     def _look(self) -> None:
-        self._seen = marks_of(self.options.files)
+        self._seen = stamps_of(self.options.files)
 
     def have_changed(self) -> bool:
         """Return whether they are others than were read last, or were tried to be."""
-        return marks_of(self.options.files) != self._seen
+        return stamps_of(self.options.files) != self._seen
 
     def read(self) -> Read:
         """Read all files; it may take long, and no actor may wait for it.

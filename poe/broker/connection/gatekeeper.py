@@ -181,7 +181,7 @@ class Gatekeeper(GenServer):
     # ---- questions ------------------------------------------------------------------------------
 
     def _authorize(self, arguments: Arguments) -> dict[str, Any]:
-        """Tell what the owner of a token may do, to who asks on their behalf.
+        """Return what the owner of a token may do, for who asks on their behalf.
 
         Raises:
             AuthenticationFailed: it is nobody's token.

@@ -167,7 +167,7 @@ class Session:
         }
 
     def _enter(self, identity: Identity) -> None:
-        """Take note of who the peer is."""
+        """Know from now on who the peer is."""
         if self.is_over:
             refuse("it was hung up on")
         if self.identity is None:
@@ -212,7 +212,7 @@ class Session:
         self.is_over = True
 
     def leave(self) -> None:
-        """Take note that the connection is closed."""
+        """Count the peer no more: the connection is closed."""
         if self.identity is not None:
             self._access.leave(self, self.identity)
             if self.has_expired():

@@ -49,7 +49,7 @@ async def control(handler: RequestHandler, op: str, arguments: Arguments) -> Any
 
 
 async def _health(handler: RequestHandler, _: Arguments) -> dict[str, Any]:
-    """Tell how the node is; files and versions only who administers it."""
+    """Return how the node is; files and versions only for who administers it."""
     told, permissions = handler.routes.health(), handler.permissions
     status = {"status": "refusing" if told.get("refusal") else "ok"}
     if permissions.may(Need.of_node("admin")):

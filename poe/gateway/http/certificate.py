@@ -13,7 +13,7 @@ from prometheus_client import Counter, Gauge
 
 from poe.errors import SecurityFileError
 from poe.security.expiry import ExpiryWarning, days_left
-from poe.security.file_mark import marks_of
+from poe.security.file_stamp import stamps_of
 from poe.security.server_tls import ServerTls
 
 _log = logging.getLogger("poe.gateway.tls")
@@ -35,7 +35,7 @@ class Certificate:
         self._tls = tls
         self._clock = clock
         self._warning = ExpiryWarning()
-        self._seen = marks_of(tls.files)
+        self._seen = stamps_of(tls.files)
         self._now = tls.build()
         self._tell_expiry()
 
@@ -45,8 +45,8 @@ class Certificate:
 
     def look(self) -> None:
         """Read the files anew if they have changed, and tell when the certificate expires."""
-        marks = marks_of(self._tls.files)
-        if marks == self._seen:
+        stamps = stamps_of(self._tls.files)
+        if stamps == self._seen:
             self._tell_expiry()
         else:
             self.renew()
@@ -54,7 +54,7 @@ class Certificate:
     def renew(self) -> None:
         """Read the files anew."""
         # Before they are read: what changes meanwhile is seen by the next look.
-        self._seen = marks_of(self._tls.files)
+        self._seen = stamps_of(self._tls.files)
         try:
             self._now = self._tls.build()
         except SecurityFileError as error:
