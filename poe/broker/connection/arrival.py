@@ -25,7 +25,7 @@ class ArrivalAlarm(Enum):
     LATE = "the time to arrive is over"
 
 
-class Step(Enum):
+class HandshakeStep(Enum):
     """What a handshake waits for."""
 
     RECEIVE = "bytes of the client"
@@ -66,7 +66,7 @@ class Arrival:
         self._context = context
         self._timer = actor.send_after(timeout_s, ArrivalAlarm.LATE)
         self.timeout_s = timeout_s
-        self.step = Step.RECEIVE
+        self.step = HandshakeStep.RECEIVE
 
     def shake_hands(self) -> None:
         """Go on with the handshake, as far as what has come allows.
@@ -77,15 +77,15 @@ class Arrival:
         try:
             self._peer.shake_hands()
         except ssl.SSLWantReadError:
-            self.step = Step.RECEIVE
+            self.step = HandshakeStep.RECEIVE
         except ssl.SSLWantWriteError:
-            self.step = Step.SEND
+            self.step = HandshakeStep.SEND
         else:
             if self._peer.protocol != ALPN:
                 msg = f"it speaks {self._peer.protocol or 'nothing that it named'}, not {ALPN}"
                 raise ConnectionAbortedError(msg)
             self._holder.shaken_count += 1
-            self.step = Step.DONE
+            self.step = HandshakeStep.DONE
             shown = self._peer.certificate
             if shown is not None:
                 self._holder.shown[self._peer] = Shown(self._actor_ref, shown)

@@ -21,7 +21,7 @@ from poe.broker.access.meter import Meter
 from poe.broker.access.permission import ALL_PERMISSIONS
 from poe.broker.access.strangers import Place
 from poe.broker.appendix.message import Get, Put
-from poe.broker.connection.arrival import Arrival, ArrivalAlarm, Step
+from poe.broker.connection.arrival import Arrival, ArrivalAlarm, HandshakeStep
 from poe.broker.connection.input_deadline import TURN, InputAlarm, InputDeadline
 from poe.broker.connection.peer import Peer, TlsPeer, cut_short
 from poe.broker.connection.reply import error_reply, make_reply
@@ -274,7 +274,7 @@ class Connection(GenServer):
             # A handshake is dear: thousands who come at once take turns with each part of it.
             await self._watch.wait_turn()
             arrival.shake_hands()
-            while arrival.step is Step.SEND:
+            while arrival.step is HandshakeStep.SEND:
                 if not await self._watch.wait_writable(arrival.timeout_s):
                     return arrival.refuse("it does not read")
                 arrival.shake_hands()
@@ -283,7 +283,7 @@ class Connection(GenServer):
             self._peer.close_notify()
             await self._watch.say_goodbye(_GOODBYE_S)
             return arrival.refuse(error.strerror or str(error))
-        if arrival.step is Step.DONE:
+        if arrival.step is HandshakeStep.DONE:
             self._arrival = None
             arrival.end()
             self._arrived(arrival.channel)

@@ -24,7 +24,7 @@ _RELOADS = Counter(
 )
 
 
-class Certificate:
+class ServedCertificate:
     """Holds the context for new connections; belongs to one event loop.
 
     Raises:

@@ -21,7 +21,7 @@ import uvicorn
 
 from poe.client.producer.topic_info import Undelivered
 from poe.gateway.http.application import Gateway
-from poe.gateway.http.certificate import Certificate
+from poe.gateway.http.certificate import ServedCertificate
 from poe.gateway.http.connection import LimitedConnection
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.tls_listener import TlsListener
@@ -49,7 +49,7 @@ def serve(options: GatewayOptions, on_ready: Callable[[str], object]) -> list[Un
     # Hostile clients would fill the log: each request that is no HTTP is a warning.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     gateway = Gateway(options)
-    certificate = None if options.tls is None else Certificate(options.tls)
+    certificate = None if options.tls is None else ServedCertificate(options.tls)
     if certificate is None and options.authentication == "bearer" and options.address.is_public:
         _log.warning("tokens travel in plaintext, for all on the way to read; use tls_certificate")
     with options.address.listen(options.port) as listening:
@@ -133,7 +133,7 @@ class _TlsServer(_Server):
         self,
         config: uvicorn.Config,
         gateway: Gateway,
-        certificate: Certificate,
+        certificate: ServedCertificate,
         options: GatewayOptions,
     ) -> None:
         super().__init__(config, gateway)

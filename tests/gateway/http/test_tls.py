@@ -19,7 +19,7 @@ import uvloop
 
 from poe.errors import OptionError
 from poe.gateway.http import GatewayOptions, tls_listener
-from poe.gateway.http.certificate import Certificate
+from poe.gateway.http.certificate import ServedCertificate
 from poe.gateway.http.tls_listener import TlsListener
 from poe.option import load_options
 from poe.security.server_tls import ServerTls
@@ -305,7 +305,7 @@ def test_a_certificate_that_expires_soon_is_told_once_for_each_limit(certificate
     tls = ServerTls(certificate=paths[0], key=paths[1])
     expires_s = tls.build().expires_s
     times_s = iter([expires_s - days * 86_400 for days in (30, 20.9, 20, 6.9, 6, 0.9, 0.5)])
-    certificate = Certificate(tls, lambda: next(times_s))
+    certificate = ServedCertificate(tls, lambda: next(times_s))
     for _ in range(6):
         certificate.look()
     told = [each.getMessage() for each in caplog.records if "expires in" in each.getMessage()]
