@@ -83,7 +83,7 @@ class SavedLogins:
     def _current(self) -> str:
         try:
             return (self._folder / "current").read_text("ascii").strip()
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError):  # not there, or of a user whose home this one may not see
             return ""
 
 

@@ -208,7 +208,8 @@ class UserFile:
 
     def _check_is_user(self, name: str) -> None:
         if self._security.users.find(name) is None:
-            raise OptionError("user", name, f"one that {self._path} has")
+            allowed = f"one that {self._path} has; `poe user add` adds one"
+            raise OptionError("user", name, allowed)
 
     def _change(self, change: Callable[[_Values], None], found: str | None = None) -> None:
         """Change the text, unless it would then say anything else but what it should.

@@ -299,6 +299,11 @@ def test_who_logs_out_is_forgotten(endpoint, logins, tmp_path):
     assert not [each for each in tmp_path.rglob("*") if each.is_file()]
 
 
+def test_a_home_that_cannot_be_looked_into_has_no_logins(tmp_path):
+    (tmp_path / "file").touch()
+    assert endpoint_of({}, {}, SavedLogins(tmp_path / "file" / "poe")).entry == Entry()
+
+
 def test_a_login_that_was_damaged_is_told_with_its_folder(endpoint, logins, tmp_path):
     logins.save(THERE, THERE_FILES)
     [path] = tmp_path.rglob("login.toml")
