@@ -1,6 +1,7 @@
 """Who is known by a certificate, and what TLS and passwords do for each other."""
 
 import contextlib
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -147,6 +148,25 @@ def test_a_revoked_certificate_is_hung_up_on_and_no_other(serve, users, issued):
         assert node.reload()["ended_count"] == 1
         assert hung_up(alice)
         assert bob.control("topics") == []
+
+
+@pytest.mark.slow
+def test_a_certificate_that_expires_is_hung_up_on_where_it_alone_lets_in(serve, issued):
+    options = {"tls_client_ca": issued.file("ca.pem"), "reload_interval": 0.1}
+    node = serve(**issued.server_options(), **options)
+    until = datetime.now(UTC) + timedelta(seconds=3)
+    issued.issue("brief", "brief.example.org", not_after=until)
+    with contextlib.ExitStack() as closing:
+        alice, brief = (
+            closing.enter_context(
+                RawClient(SecureAddress(node.tls_address, issued.client_context(name)))
+            )
+            for name in ("alice", "brief")
+        )
+        assert brief.control("topics") == []
+        assert hung_up(brief)
+        assert datetime.now(UTC) > until - timedelta(seconds=1)
+        assert alice.control("topics") == []
 
 
 def test_a_new_certificate_of_the_server_is_shown_to_new_clients(guarded, dial, issued):

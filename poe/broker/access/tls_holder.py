@@ -14,6 +14,9 @@ class Shown(NamedTuple):
     certificate: bytes
     """As DER."""
 
+    expires_s: float | None = None
+    """When that expires, in seconds since the epoch."""
+
 
 class TlsHolder:
     """Holds the context that new connections use, until another one takes its place.
@@ -54,7 +57,19 @@ class TlsHolder:
         if trust is None:
             return []
         newer_trust = newer.client_trust
-        return [ref for ref, der in self.shown.values() if trust.has_lost(der, newer_trust)]
+        return [
+            each.connection
+            for each in self.shown.values()
+            if trust.has_lost(each.certificate, newer_trust)
+        ]
+
+    def expired(self, now_s: float) -> list[ActorRef]:
+        """Return the connections of clients whose certificates have expired since they came."""
+        return [
+            each.connection
+            for each in self.shown.values()
+            if each.expires_s is not None and each.expires_s <= now_s
+        ]
 
     def warning(self, now_s: float) -> str | None:
         """Return what is to be said of the certificate's end now; None: nothing, or it was said."""

@@ -88,7 +88,8 @@ class Arrival:
             self.step = HandshakeStep.DONE
             shown = self._peer.certificate
             if shown is not None:
-                self._holder.shown[self._peer] = Shown(self._actor_ref, shown)
+                expires_s = self._peer.expires_s
+                self._holder.shown[self._peer] = Shown(self._actor_ref, shown, expires_s)
 
     @property
     def channel(self) -> Channel:

@@ -113,6 +113,7 @@ class Gatekeeper(GenServer):
         elif message is _LOOK:
             self._look_later()
             self._warn_of_expiry()
+            self._end_expired()
             if await self.run_blocking(self._files.have_changed):
                 # What is wrong is told; nothing is tried again before they change once more.
                 with contextlib.suppress(SecurityFileError):
@@ -128,6 +129,11 @@ class Gatekeeper(GenServer):
         tls = self._files.tls
         if tls is not None and (sentence := tls.warning(self._clock.now_us() / 1e6)):
             logger.warning("%s", sentence)
+
+    def _end_expired(self) -> None:
+        """Without users a certificate is all that lets a client in, and nobody else looks."""
+        if self._access is None and self._files.tls is not None:
+            self._hang_up(self._files.tls.expired(self._clock.now_us() / 1e6))
 
     # ---- reload ---------------------------------------------------------------------------------
 
