@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -138,6 +139,21 @@ def test_proving_anew_who_one_is_counts_as_other_requests_do(serve, users):
     with connect(serve(users=users.path)) as client:
         log_in(client, "alice", "secret")
         assert seconds(lambda: [log_in(client, "alice", "secret") for _ in range(16)]) > 0.4
+
+
+def test_another_quota_ends_the_wait_for_what_was_owed_by_the_old_one(serve, users):
+    users.quota("alice", read_bytes_s=10)
+    users.write()
+    node = serve(users=users.path, reload_interval=0)
+    with connect(node) as alice, ThreadPoolExecutor(1) as pool:
+        log_in(alice, "alice", "secret")
+        alice.write("t", [bytes(50_000)])
+        alice.read("t", 0, 1)
+        waiting = pool.submit(alice.control, "topics")
+        users.users["alice"].pop()
+        users.write()
+        node.reload()
+        assert waiting.result(10) == [b"t"]
 
 
 @pytest.mark.slow

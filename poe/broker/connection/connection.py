@@ -433,7 +433,7 @@ class Connection(GenServer):
             waiting = self._serve_checked(session, request)
         if session.meter is None:
             return waiting
-        return self._serve_metered(session.meter, request, size_bytes, waiting)
+        return self._serve_metered(session, session.meter, request, size_bytes, waiting)
 
     def _serve_checked(self, session: Session, request: Request) -> Waiting | None:
         try:
@@ -465,20 +465,25 @@ class Connection(GenServer):
             self._place.is_kept = True
 
     def _serve_metered(
-        self, meter: Meter, request: Request, size_bytes: int, waiting: Waiting | None
+        self,
+        session: Session,
+        meter: Meter,
+        request: Request,
+        size_bytes: int,
+        waiting: Waiting | None,
     ) -> Waiting | None:
         """Count a request that was served; where the peer owes time, have it wait."""
         meter.asked()
         if isinstance(request, PutRequest):
             meter.wrote(size_bytes)
-        return None if waiting is None and not meter.owed_s() else self._pay(meter, waiting)
+        return None if waiting is None and not meter.owed_s() else self._pay(session, waiting)
 
-    async def _pay(self, meter: Meter, waiting: Waiting | None) -> None:
+    async def _pay(self, session: Session, waiting: Waiting | None) -> None:
         if waiting is not None:
             await waiting
         self._stream.release()
-        while (owed_s := min(meter.owed_s(), _PAYMENT_S)) and self._handler.is_wanted:
-            meter.throttled(owed_s)
+        while (owed_s := min(session.owed_s(), _PAYMENT_S)) and self._handler.is_wanted:
+            session.throttled(owed_s)
             await self.sleep(owed_s)
 
     async def _end_turn(self) -> None:

@@ -255,6 +255,21 @@ class Session:
                 self._access.admitted(principal, request.op, need)
         self._remember(request)
 
+    def owed_s(self) -> float:
+        """Return how long the peer has to wait, by the quota of this moment, which may be another.
+
+        Who is served no more waits for nothing: it is to hear of that.
+        """
+        if self.identity is None or not self._is_valid():
+            return 0.0
+        self.meter = self._access.meter(self.identity.principal)
+        return 0.0 if self.meter is None else self.meter.owed_s()
+
+    def throttled(self, seconds: float) -> None:
+        """Count what the peer is to wait."""
+        if self.meter is not None:
+            self.meter.throttled(seconds)
+
     def sent(self, size_bytes: int) -> None:
         """Count what the peer is sent."""
         if self.meter is not None:
