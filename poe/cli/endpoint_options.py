@@ -218,13 +218,18 @@ def place_of(values: Mapping[str, str]) -> Place:
     try:
         found = parse_url(url)
     except OptionError as error:
-        is_hidden = error.value != url  # a user, and what stands beside it
-        wanted = f"no user in a url, where secrets are seen: give {WAYS_IN}"
-        raise OptionError(flag, error.value, wanted if is_hidden else error.allowed) from None
+        raise url_refusal(flag, url, error) from None
     if found.scheme == "kafka":
         raise OptionError(flag, url, "poe://host:port, or poes:// for TLS")
     scheme = url.partition("://")[0]
     return Place(_url(scheme, found.servers), scheme, found.servers[0])
+
+
+def url_refusal(flag: str, url: str, error: OptionError) -> OptionError:
+    """Return the error for a url that was typed, in the words of the command line."""
+    is_hidden = error.value != url  # a user, and what stands beside it
+    wanted = f"no user in a url, where secrets are seen: give {WAYS_IN}"
+    return OptionError(flag, error.value, wanted if is_hidden else error.allowed)
 
 
 def _url(scheme: str, servers: Iterable[Server]) -> str:

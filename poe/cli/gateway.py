@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import typer
 
 from poe.cli.argument import assignment, flag_of, named_as_typed, number
+from poe.cli.endpoint_options import url_refusal
 from poe.cli.exit_code import ExitCode
 from poe.cli.hangup import tell_hangups
 from poe.cli.log import LEVELS, start_logging
@@ -75,8 +76,13 @@ def gateway(
     # Here, and not above: it loads what may be missing.
     from poe.gateway.http.server import serve  # noqa: PLC0415
 
-    with named_as_typed(options):
-        undelivered = serve(GatewayOptions(**given), _tell_ready)
+    try:
+        with named_as_typed(options):
+            undelivered = serve(GatewayOptions(**given), _tell_ready)
+    except OptionError as error:
+        if error.key != "url":
+            raise
+        raise url_refusal("--broker", given["broker"], error) from None
     return ExitCode.FAILURE if undelivered else ExitCode.OK
 
 

@@ -144,7 +144,7 @@ def _resource(operation: str, topic: str | None, group: str | None) -> tuple[str
             raise OptionError("--may", operation, "it without a name: it concerns the server")
         return NODE, b""
     if (topic is None) == (group is None):
-        msg = f"give a topic, or --group GROUP: what is {operation} to be done with?"
+        msg = f"{operation} what? give a topic, or --group GROUP"
         raise ConfigError(msg)
     return (TOPIC, os.fsencode(topic)) if topic is not None else (GROUP, os.fsencode(group or ""))
 

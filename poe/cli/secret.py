@@ -61,7 +61,8 @@ def new_password(question: str, instead: str) -> str:
 def warn_of_readers(path: str) -> None:
     """Warn of others who can read the file of a secret, and say what to do."""
     with suppress(OSError):
-        if stat.S_IMODE(Path(path).stat().st_mode) & _OTHERS:
+        mode = Path(path).stat().st_mode
+        if stat.S_ISREG(mode) and stat.S_IMODE(mode) & _OTHERS:
             write_error(f"others than its owner may read {path}; use chmod 600 {path}")
 
 

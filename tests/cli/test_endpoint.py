@@ -217,6 +217,12 @@ def test_a_secret_that_others_can_read_is_told(endpoint, tmp_path, capsys, name)
     assert told == f"poe: others than its owner may read {path}; use chmod 600 {path}\n"
 
 
+def test_nobody_is_told_to_close_a_folder_to_others(endpoint, tmp_path, capsys):
+    tmp_path.chmod(0o755)
+    endpoint({"token_file": str(tmp_path)})
+    assert not capsys.readouterr().err
+
+
 # --- Saved logins --------------------------------------------------------------------------------
 
 THERE = {"url": "poes://there:5556", "user": "alice"}

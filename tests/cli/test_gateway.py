@@ -33,6 +33,14 @@ def test_an_option_that_cannot_be_is_told_with_what_can(arguments, told):
 
 
 @pytest.mark.slow
+def test_a_user_in_the_url_of_the_broker_is_hidden_and_the_options_are_named():
+    run = poe_here("gateway", "--port", 0, "--broker", "poe://bob:pencil@127.0.0.1")
+    assert run.returncode == 2
+    assert "--broker" in complaint(run)
+    assert "--token-file" in complaint(run)
+    assert "pencil" not in complaint(run)
+
+
 def test_the_help_tells_every_option_with_its_default():
     text = " ".join(poe("gateway", "--help", COLUMNS="400").stdout.decode().split())
     for name in GatewayOptions.__dataclass_fields__:

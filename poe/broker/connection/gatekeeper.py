@@ -29,8 +29,9 @@ from poe.storage import Clock
 
 logger = logging.getLogger("poe.broker")
 
-_PATIENCE_S: Final = 1.5
-"""How long a connection that is busy may go on before it is cut."""
+_PATIENCE_S: Final = 1.9
+"""How long a connection that is busy may go on before it is cut. One that waits for news looks
+within 2 s whether it still may, and then is told why it ends; so most are not cut."""
 _TTL_S: Final = 5.0
 """How long somebody may go by what was said of a token."""
 _LOOK = object()
