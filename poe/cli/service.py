@@ -105,6 +105,8 @@ class Service:
         try:
             self._node.start(self._system)
             self._node.when_ended(self._on_tree_ended)
+            # What is there now stays. Each full collection would walk it, and clients wait 40 ms.
+            gc.freeze()
             self._tell_ready()
         except Exception as error:  # noqa: BLE001 - `run` raises it, in the main thread
             self._start_error = error
