@@ -8,6 +8,7 @@ from poe.broker.access import files
 from poe.broker.access.files import AccessFiles
 from poe.broker.access.options import SecurityOptions
 from poe.errors import SecurityFileError
+from poe.security.security import read_security
 
 USERS = "version = 1\n[users.alice]\n"
 
@@ -19,10 +20,13 @@ def test_threads_change_often_while_files_are_read_and_as_before_afterwards(
     path = tmp_path / "users.toml"
     path.write_text(text)
     path.chmod(0o600)
-    read, seen = files.read_security, []
-    monkeypatch.setattr(
-        files, "read_security", lambda *of: seen.append(sys.getswitchinterval()) or read(*of)
-    )
+    seen = []
+
+    def read(*paths):
+        seen.append(sys.getswitchinterval())
+        return read_security(*paths)
+
+    monkeypatch.setattr(files, "read_security", read)
     before_s = sys.getswitchinterval()
     try:
         AccessFiles(SecurityOptions(users=path)).read()
