@@ -658,3 +658,43 @@ def test_what_a_start_after_a_kill_has_recovered_survives_a_power_cut(seed):
     disk.cut_power(random.Random(seed))
     (segment,) = Store.open(disk.files()).topics[b"t"]
     assert read_all(segment) == [(NOW, b"m")]
+
+
+def recover_segment(store, segment):
+    store.repair_segment(b"t", segment)
+
+
+def recover_topic(store, segment):
+    segment.hibernate()
+    store.recover_topic(b"t")
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("recover", [recover_segment, recover_topic])
+def test_what_is_recovered_while_the_store_runs_survives_a_power_cut(recover, seed):
+    """An appendix server, or their registry, has crashed before anything of the topic was synced."""
+    disk = SimulatedDisk()
+    store = Store.open(disk.files())
+    segment = store.create_segment(b"t", NOW)
+    segment.append([b"m"], NOW)
+    recover(store, segment)
+    disk.cut_power(random.Random(seed))
+    (segment,) = Store.open(disk.files()).topics[b"t"]
+    assert read_all(segment) == [(NOW, b"m")]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("recover", [recover_segment, recover_topic])
+def test_the_name_of_a_folder_that_cannot_be_synced_is_synced_by_the_next_recovery(recover, seed):
+    disk = SimulatedDisk()
+    store = Store.open(disk.files())
+    segment = store.create_segment(b"t", NOW)
+    segment.append([b"m"], NOW)
+    disk.failing.fail(0, errno.EMFILE, is_for_ever=True)
+    with pytest.raises(StorageError):
+        recover(store, segment)
+    disk.failing.heal()
+    recover(store, segment)
+    disk.cut_power(random.Random(seed))
+    (segment,) = Store.open(disk.files()).topics[b"t"]
+    assert read_all(segment) == [(NOW, b"m")]

@@ -244,8 +244,7 @@ class Store:
             # An empty segment has a name, but no pointer that keeps others from taking it.
             timestamp = max(timestamp, segments[-1].timestamp + 1)
         try:
-            with writing(folder):
-                self._files.make_folder(folder)
+            self._folders.make(folder)
             place = self._files, folder, timestamp, options, self._meta
             before = segments[-1] if segments else None
             base = self.next_ordinal(topic)
@@ -273,6 +272,7 @@ class Store:
         others = self.topics.get(topic, [])
         if segment not in others:
             return None
+        self._folders.sync()  # or what recovery makes durable has no name that lasts
         at = others.index(segment)
         if at:
             others[at - 1].close()  # what is repaired ends, as far as anybody can see, by itself
@@ -527,6 +527,8 @@ class _TopicReader:
         Raises:
             StorageError: it cannot be read or repaired.
         """
+        if not resting:  # else it was there at the start
+            self._folders.sync()
         folder, options = self._folders.path_of(topic), self.options_of(topic)
         place = self._files, self._meta, folder, options
         removed = self._removals.newest_maybe(topic)

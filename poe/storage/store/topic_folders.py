@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from poe.record import POINTER_MAX
+from poe.storage.failure import writing
 from poe.storage.files import Files, FolderEntry
 from poe.topic_name import (
     NamePolicy,
@@ -40,7 +41,7 @@ class TopicFolders:
     Always, for the folders found: topics are as many as folders, and no two share one.
     """
 
-    __slots__ = ("_files", "_found", "_names", "_others")
+    __slots__ = ("_are_names_synced", "_files", "_found", "_names", "_others")
 
     def __init__(self, files: Files, names: NamePolicy) -> None:
         """Know no folder yet; see `find`."""
@@ -48,6 +49,7 @@ class TopicFolders:
         self._names = names
         self._found: dict[bytes, str] = {}
         self._others: set[str] = set()
+        self._are_names_synced = True  # those found: the start has done so
 
     def find(self, entries: list[FolderEntry]) -> list[bytes]:
         """Return the topics with folders among the names found, sorted; also those not allowed."""
@@ -74,6 +76,28 @@ class TopicFolders:
         if found is None or self._names == "strict":
             found = folder_name(topic, self._names)
         return f"{TOPICS_FOLDER}/{found}"
+
+    def make(self, path: str) -> None:
+        """Make a topic's folder where it is missing; a power cut may take its name until `sync`.
+
+        Raises:
+            StorageFull: no room for it.
+            WriteFailed: another failure.
+        """
+        with writing(path):
+            if self._files.make_folder(path):
+                self._are_names_synced = False
+
+    def sync(self) -> None:
+        """Have the folders that were made since the start keep their names in a power cut.
+
+        Raises:
+            WriteFailed: the disk did not take them; to be tried again.
+        """
+        if not self._are_names_synced:
+            with writing(TOPICS_FOLDER):
+                self._files.sync_folder(TOPICS_FOLDER)
+            self._are_names_synced = True
 
     def unserved(self, failed: Iterable[bytes]) -> set[bytes]:
         """Return the names of the folders that are left alone, or of topics that have failed."""
