@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple
 
 EVENTS_COUNT_MAX: Final = 200
 
-_FIRST_LIFE_S = 1_767_225_600
-"""From 1970 to the begin of 2026: generations are 32 bits."""
+_FIRST_LIFE_US = 1_767_225_600_000_000
+"""From 1970 to the begin of 2026."""
 
 
 def seconds(now_us: int) -> int:
     """Return the seconds since 2026; 0 before."""
-    return max(0, now_us // 1_000_000 - _FIRST_LIFE_S)
+    return max(0, (now_us - _FIRST_LIFE_US) // 1_000_000)
 
 
 class GroupEvent(NamedTuple):
@@ -53,11 +53,10 @@ class Journal:
         """Begin a generation that is greater than all before, even those that a power cut took.
 
         What is flushed but not synced may be gone, and with it generations that members still
-        know. So a start counts the seconds, too: a group does not begin a generation each second
-        for years. For a while it may; so what must never be used again, the numbers of leases and
-        of dead letters, hangs on the time itself.
+        know. So a start counts the microseconds since 2026, too: to begin a generation takes longer
+        than one, so none is ahead of the time.
         """
-        self.generation = max(self.generation, seconds(now_us))
+        self.generation = max(self.generation, now_us - _FIRST_LIFE_US)
         self.life_us = now_us
         self.advance()
 

@@ -29,7 +29,8 @@ from poe.errors import GroupError, GroupFull, GroupPaused, OptionError, RangeNot
 
 RETRY_S_MAX: Final = 30 * 24 * 3600
 
-_NUMBERS = (1 << 32) - 1
+_NUMBER_BITS = 12
+"""So many leases have numbers of one generation: with its 51 bits until 2097, 63 in all."""
 _REASON_LENGTH_MAX = 200
 
 Outcome = Literal["retry", "dead", "release"]
@@ -485,15 +486,14 @@ class Shared:
     def _new_id(self) -> int:
         """Return the number of a new lease, which no life of the group has used.
 
-        Nor has a group that had its name before: each life begins to count at the microsecond in
-        which it began, and a lease takes longer than one.
+        Nor has a group that had its name before: numbers are those of a generation, and where they
+        come to an end, the next one begins.
         """
         self._last_id += 1
-        if self._last_id >> 32 != self._journal.generation:
-            if not self._last_id & _NUMBERS:
+        if self._last_id >> _NUMBER_BITS != self._journal.generation:
+            if not self._last_id % (1 << _NUMBER_BITS):
                 self._journal.advance()
-            begin = self._journal.life_us & _NUMBERS
-            self._last_id = self._journal.generation << 32 | begin
+            self._last_id = self._journal.generation << _NUMBER_BITS
         return self._last_id
 
     def _take_failed(

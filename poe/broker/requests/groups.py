@@ -301,7 +301,7 @@ GROUP_OPERATIONS: dict[str, Callable[[Arguments], dict[str, Any]]] = {
 
 
 def _fenced(arguments: Arguments) -> dict[str, Any]:
-    generation = arg.whole(arguments, "generation", arg.U32_MAX)
+    generation = arg.whole(arguments, "generation", arg.U64_MAX)
     return {"member": _member(arguments), "generation": generation}
 
 

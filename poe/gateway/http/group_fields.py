@@ -22,7 +22,8 @@ Field = Callable[[str, object], Any]
 
 LEASE_PATTERN = "^[0-9]{1,19}$"
 MEMBER_PATTERN = f"^[0-9a-f]{{{2 * MEMBER_BYTES}}}$"
-U32_MAX = 2**32 - 1
+GENERATION_MAX = 2**53 - 1
+"""As far as JavaScript counts; there will be such a generation in 2311."""
 
 _HEX = frozenset({"id", "owner"})
 """Where bytes are no names."""

@@ -194,7 +194,7 @@ class GroupRoutes:
 
     async def post_heartbeat(self, request: Request) -> Response:
         """Count a sign of life; tell what the member may own, and what it is to give up."""
-        fields = {"generation": field.whole(0, field.U32_MAX), "owned": field.names}
+        fields = {"generation": field.whole(0, field.GENERATION_MAX), "owned": field.names}
         asked = {"generation": 0, "owned": []} | await self._fields(request, fields, set())
         told = await self._ask_for(request, "group_heartbeat", **_member(request), **asked)
         del told["granted"]
@@ -203,7 +203,7 @@ class GroupRoutes:
     async def post_read(self, request: Request) -> Response:
         """Return what follows in one of the units that the member owns."""
         fields = {
-            "generation": field.whole(0, field.U32_MAX),
+            "generation": field.whole(0, field.GENERATION_MAX),
             "units": field.places,
             "limit": self._count,
             "wait_s": field.seconds(WAIT_MAX_S),
@@ -215,7 +215,7 @@ class GroupRoutes:
 
     async def post_commit(self, request: Request) -> Response:
         """Keep how far a member is; units that are not told are not its own any more."""
-        fields = {"generation": field.whole(0, field.U32_MAX), "positions": field.positions}
+        fields = {"generation": field.whole(0, field.GENERATION_MAX), "positions": field.positions}
         asked = await self._fields(request, fields, {"generation", "positions"})
         taken = await self._ask_for(request, "group_commit", **_member(request), **asked)
         return json_reply({"units": [_place(*each) for each in taken.items()]})

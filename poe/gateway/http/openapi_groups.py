@@ -2,7 +2,7 @@
 
 from poe.broker.groups.options import NAME_BYTES_MAX, GroupOptions
 from poe.gateway.http.body import JSON
-from poe.gateway.http.group_fields import LEASE_PATTERN, MEMBER_PATTERN, U32_MAX
+from poe.gateway.http.group_fields import GENERATION_MAX, LEASE_PATTERN, MEMBER_PATTERN
 from poe.gateway.http.groups import EXTEND_MAX_S, WAIT_MAX_S
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.read import COUNT_DEFAULT
@@ -28,7 +28,7 @@ _LEASE: Json = {"type": "string", "pattern": LEASE_PATTERN}
 _MEMBER: Json = {"type": "string", "pattern": MEMBER_PATTERN}
 _FLAG: Json = {"type": "boolean", "default": False}
 _POINTER: Json = COUNT | {"maximum": POINTER_MAX}
-_GENERATION: Json = COUNT | {"maximum": U32_MAX}
+_GENERATION: Json = COUNT | {"maximum": GENERATION_MAX}
 _GROUP_PARAMETER: Json = {
     "name": "group",
     "in": "path",

@@ -109,6 +109,24 @@ def test_what_was_committed_is_there_after_a_restart():
         copy.heartbeat(A, joined.generation, UNITS, 3)
 
 
+def test_a_generation_that_a_power_cut_has_taken_is_not_used_again():
+    begin_us = 1_790_000_000 * SECOND
+    state = GroupState.create(definition("ordered"), begin_us)
+    snapshot = state.snapshot()
+    state.set_units({b"t": UNITS}, begin_us)
+    for number in range(9):
+        old = state.join(who("a"), begin_us + number * SECOND // 10)
+        state.leave(A, begin_us + number * SECOND // 10)
+    now_us = begin_us + 2 * SECOND
+    copy = GroupState.restore(snapshot)
+    copy.restarted(now_us)
+    copy.set_units({b"t": UNITS}, now_us)
+    new = copy.join(who("a"), now_us)
+    assert new.units == old.units == UNITS
+    assert new.generation > old.generation
+    assert copy.ordered.commit(A, old.generation, {b"t-0": (7, b"")}, now_us) == {}
+
+
 def test_what_a_member_leaves_or_loses_is_granted_to_others():
     state = make()
     a = state.join(who("a"), 1)

@@ -482,6 +482,19 @@ def test_what_is_dying_is_not_handed_out_after_a_restart_from_a_snapshot():
     assert work.take(A, 1).after == 10
 
 
+def test_leases_have_numbers_of_their_own_however_many_there_are_and_in_whichever_life():
+    work = Work()
+    numbers = set()
+    for count in (5000, 10):
+        work.join("a")
+        for _ in range(count):
+            lease = work.take(A, 1)
+            numbers.add(lease.id)
+            work.fail(lease, "release")
+        work.restart()  # within no time
+    assert len(numbers) == 5010
+
+
 def test_a_life_that_a_power_cut_has_erased_leaves_numbers_that_are_not_used_again():
     work = Work()
     work.now_us = 1_790_000_000 * SECOND
