@@ -151,7 +151,7 @@ class Group(GenServer):
         elif isinstance(message, ReleaseWaiting):
             now_us = self._clock.now_us()
             for member in list(self._heartbeats):
-                self._answer_heartbeat(member, now_us)
+                await self._answer_heartbeat(member, now_us)
             await self._go_on(now_us)
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
@@ -167,7 +167,7 @@ class Group(GenServer):
         elif isinstance(message, News):
             await self._hear(message)
         elif isinstance(message, _HeartbeatDue):
-            self._answer_heartbeat(message.member, now_us)
+            await self._answer_heartbeat(message.member, now_us)
             await self._go_on(now_us)
         else:
             super().handle_info(message)
@@ -183,13 +183,14 @@ class Group(GenServer):
             await self._write()
             if self._leasing is not None and self._leasing.has_work:
                 await self._leasing.go_on(now_us, self._write)
+            if self._heartbeats:
+                for member in self._state.take_news():
+                    await self._answer_heartbeat(member, now_us)
+                await self._write()  # in case that was refused
         except PoeError as error:
             logger.error("group %s: %s", self._state.definition.name, error)
             self._alarm(now_us + round(_RETRY_S * 1e6), now_us)
             return
-        if self._heartbeats:
-            for member in self._state.take_news():
-                self._answer_heartbeat(member, now_us)
         deadline_us = self._state.next_deadline_us()
         if deadline_us is not None:
             self._alarm(deadline_us, now_us)
@@ -275,17 +276,17 @@ class Group(GenServer):
         state, arguments = self._state, request.arguments
         match request.op:
             case "group_heartbeat":
-                answer = self._heartbeat(caller, arguments, now_us)
+                answer = await self._heartbeat(caller, arguments, now_us)
             case "group_leave":
                 answer = None
                 if arguments["last"] is not None:
                     state.ordered.commit(**arguments["last"], now_us=now_us)
                 state.leave(arguments["member"], now_us)
-                self._answer_heartbeat(arguments["member"], now_us)
+                await self._answer_heartbeat(arguments["member"], now_us)
             case "group_reset":
                 answer = await self._progress.reset(**arguments, now_us=now_us)
                 for member in list(self._heartbeats):
-                    self._answer_heartbeat(member, now_us)
+                    await self._answer_heartbeat(member, now_us)
             case "group_lag":
                 answer = await self._progress.lag(now_us)
             case "forget":
@@ -300,7 +301,7 @@ class Group(GenServer):
                 answer = _ANSWERS[op](state, now_us=now_us, **arguments)
         return answer
 
-    def _heartbeat(self, caller: Call, arguments: dict[str, Any], now_us: int) -> Any:  # noqa: ANN401
+    async def _heartbeat(self, caller: Call, arguments: dict[str, Any], now_us: int) -> Any:  # noqa: ANN401
         """Answer a heartbeat, or hold the answer back until there is something to say."""
         # The request stays as it is: should this actor crash, the next one is asked the same.
         said = {name: value for name, value in arguments.items() if name != "wait_s"}
@@ -310,19 +311,23 @@ class Group(GenServer):
         if not wait_s or has_news or self._routes.is_closing:
             return told._asdict()
         member = said["member"]
-        self._answer_heartbeat(member, now_us)  # one that is held back already
+        await self._answer_heartbeat(member, now_us)  # one that is held back already
         timer = self.send_after(wait_s, _HeartbeatDue(member))
         self._heartbeats[member] = caller, _Heartbeat(said, timer)
         return NO_REPLY
 
-    def _answer_heartbeat(self, member: bytes, now_us: int) -> None:
-        """Answer one that was held back, if there is one; it was counted when it came."""
+    async def _answer_heartbeat(self, member: bytes, now_us: int) -> None:
+        """Answer one that was held back, if there is one; it was counted when it came.
+
+        What it tells is written before: it may be that the log has refused that until now.
+        """
         caller, held = self._heartbeats.pop(member, (None, None))
         if caller is None or held is None:
             return
         held.timer.cancel()
         try:
             told = self._state.tell(**held.said, now_us=now_us)
+            await self._write()
         except PoeError as error:
             self.reply_error(caller, error)
         else:

@@ -3,6 +3,7 @@
 import errno
 import threading
 import time
+from contextlib import contextmanager
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
@@ -384,10 +385,9 @@ def test_topics_are_looked_through_when_some_have_come_or_gone_only(sim, monkeyp
     assert len(sim.node.control("group_lag", group="billing")) == 2
 
 
-def test_what_was_leased_when_the_log_refused_goes_to_who_asks_next(sim, monkeypatch):
-    join(sim, mode="shared", topics=["jobs"], group="workers", session_s=600)
-    sim.node.put_many(b"jobs", [b"0", b"1", b"2"])
-    first, _ = lease_of(sim)
+@contextmanager
+def refused_log():
+    """Have the disk take nothing of the log of the groups."""
     append = Segment.append
 
     def refuse(self, *arguments):
@@ -395,11 +395,41 @@ def test_what_was_leased_when_the_log_refused_goes_to_who_asks_next(sim, monkeyp
             raise WriteFailed(self.path, "no disk")
         return append(self, *arguments)
 
-    monkeypatch.setattr(Segment, "append", refuse)
-    for _ in range(3):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Segment, "append", refuse)
+        yield
+
+
+def test_a_heartbeat_that_was_held_back_tells_nothing_that_the_log_has_refused(sim):
+    sim.node.put(b"web.a", b"1")
+    joined = join(sim, topics=["web.*"], heartbeat_s=5)
+    said = {"member": ANN, "generation": joined["generation"], "owned": [b"web.a"], "wait_s": 5.0}
+    answers = ask(sim, "billing", GroupRequest("group_heartbeat", said))
+    with refused_log():
+        sim.node.put(b"web.b", b"1")
+        sim.advance(2)
         with pytest.raises(StorageError):
-            lease_of(sim, done=[Done(first.id)])
-    monkeypatch.setattr(Segment, "append", append)
+            sim.node.control("group_positions", group="billing")  # finds the new unit
+        assert answers == []
+        sim.advance(4)
+        [answer] = answers
+        assert isinstance(answer, StorageError)
+    sim.advance(2)
+    [told] = ask(sim, "billing", GroupRequest("group_heartbeat", said))
+    assert told["keep"] == [b"web.a", b"web.b"]
+    sim.stop()
+    sim.start()
+    assert join(sim, topics=["web.*"])["generation"] > told["generation"]
+
+
+def test_what_was_leased_when_the_log_refused_goes_to_who_asks_next(sim):
+    join(sim, mode="shared", topics=["jobs"], group="workers", session_s=600)
+    sim.node.put_many(b"jobs", [b"0", b"1", b"2"])
+    first, _ = lease_of(sim)
+    with refused_log():
+        for _ in range(3):
+            with pytest.raises(StorageError):
+                lease_of(sim, done=[Done(first.id)])
     sim.advance(3)
     second, _ = lease_of(sim)
     assert (second.after, second.attempts) == (first.last, 0)
