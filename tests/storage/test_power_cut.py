@@ -672,7 +672,7 @@ def recover_topic(store, segment):
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("recover", [recover_segment, recover_topic])
 def test_what_is_recovered_while_the_store_runs_survives_a_power_cut(recover, seed):
-    """An appendix server, or their registry, has crashed before anything of the topic was synced."""
+    """A server of the topic, or their registry, has crashed before anything was synced."""
     disk = SimulatedDisk()
     store = Store.open(disk.files())
     segment = store.create_segment(b"t", NOW)
