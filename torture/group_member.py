@@ -22,6 +22,7 @@ from poe import protocol
 from poe.errors import PoeError
 from poe.protocol import Done, IndexedRecords, Lease, LeaseRequest, Socket
 from poe.record import RECORD_HEADER_BYTES
+from torture.checker import Record
 
 GROUP, TOPIC = "workers", b"jobs"
 LIMIT = 10
@@ -63,16 +64,18 @@ def _take_leases(socket: Socket, member: bytes, notes: int) -> None:
         reply = socket.lease(request)
         if lease.id and lease.id not in reply.lease.lost:
             _note(notes, "done", asked_s, names)
-        lease, asked_s, names = reply.lease, begun_s, messages_of(reply.records)
+        lease, asked_s = reply.lease, begun_s
+        names = [name for _, name in records_of(reply.records)]
         if lease.id:
             _note(notes, "got", asked_s, names)
             time.sleep(_WORK_S)
 
 
-def messages_of(records: IndexedRecords) -> list[bytes]:
-    """Return the messages of a lease."""
+def records_of(records: IndexedRecords) -> list[Record]:
+    """Return the messages of a lease, and their pointers."""
     starts, data = records.starts.tolist(), records.data
-    return [bytes(data[begin + RECORD_HEADER_BYTES : end]) for begin, end in pairwise(starts)]
+    messages = [bytes(data[begin + RECORD_HEADER_BYTES : end]) for begin, end in pairwise(starts)]
+    return list(zip(records.pointers.tolist(), messages, strict=True))
 
 
 @dataclass(slots=True)

@@ -16,7 +16,8 @@ from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import PoeError
 from poe.protocol import IndexedRecords, Lease, LeaseRequest
 from poe.protocol.leases import Verdict
-from torture.group_member import messages_of
+from torture.checker import Record
+from torture.group_member import records_of
 from torture.simulated_node import SimulatedNode
 
 # Snapshots are to be many.
@@ -55,7 +56,7 @@ class GroupClient(GenServer):
         try:
             if isinstance(asked.request, LeaseRequest):
                 lease, found = await lease_messages(self._handler, asked.request)
-                asked.answer = lease, [] if found is None else _messages(found)
+                asked.answer = lease, [] if found is None else _records(found)
             else:
                 op, arguments = asked.request
                 asked.answer = await group_operation(self._handler, op, arguments) or {}
@@ -74,8 +75,8 @@ def ask(node: SimulatedNode, request: LeaseRequest | tuple[str, dict[str, Any]])
     return asked
 
 
-def _messages(found: Any) -> list[bytes]:
-    return messages_of(IndexedRecords.of(found.entries, memoryview(found.records.read())))
+def _records(found: Any) -> list[Record]:
+    return records_of(IndexedRecords.of(found.entries, memoryview(found.records.read())))
 
 
 @dataclass(slots=True)
@@ -133,6 +134,10 @@ class PositionsJudge:
 class _Message:
     """What is known of one message of a work queue."""
 
+    pointer: int | None = None
+    """Where it lies, as far as it was handed out."""
+    copies_count: int = 1
+    """How often it was put, each time but the last one in vain."""
     put_s: float | None = None
     done_s: float | None = None
     """When its acknowledgement was answered."""
@@ -145,34 +150,48 @@ class _Message:
     held_until_s: float = 0.0
     """Nobody else may be given it before that."""
 
+    def put_again(self, pointer: int) -> None:
+        """Forget what became of the copy that was cut off."""
+        self.pointer = pointer
+        self.copies_count += 1
+        self.done_s = self.dead_s = None
+        self.may_be_done = False
+        self.held_until_s = 0.0
+
 
 @dataclass(slots=True)
 class _Held:
     lease: Lease
     member: bytes
-    names: list[bytes]
+    records: list[Record]
 
 
 class WorkJudge:
-    """What may be delivered of one work queue, and what must have been done of it in the end."""
+    """What may be delivered of one work queue, and what must have been done of it in the end.
 
-    def __init__(self, lease_s: float) -> None:
+    With `are_puts_repeated`, a message may be cut off at a sync that fails, after it was read, and
+    put once more by the node. Then it is another message, of which nothing was said.
+    """
+
+    def __init__(self, lease_s: float, *, are_puts_repeated: bool = False) -> None:
         self.messages: dict[bytes, _Message] = {}
         self.held: dict[int, _Held] = {}
         self.failures: list[str] = []
         self.redelivered_count = 0
         self._lease_s = lease_s
+        self._are_puts_repeated = are_puts_repeated
 
     def put(self, name: bytes) -> _Message:
         """Note a message that is about to be put."""
         return self.messages.setdefault(name, _Message())
 
     def deliver(
-        self, member: bytes, lease: Lease, names: list[bytes], asked_s: float, now_s: float
+        self, member: bytes, lease: Lease, records: list[Record], asked_s: float, now_s: float
     ) -> None:
         """A member was given messages for what it had asked at a time."""
-        for name in names:
+        for pointer, name in records:
             message = self.messages[name]
+            self._locate(name, message, pointer)
             if message.done_s is not None:
                 self.failures.append(f"{name!r} was done at {message.done_s}, and came at {now_s}")
             if message.dead_s is not None:
@@ -182,34 +201,34 @@ class WorkJudge:
             message.held_until_s = asked_s + self._lease_s
             message.deliveries_count += 1
             self.redelivered_count += message.deliveries_count > 1
-        self.held[lease.id] = _Held(lease, member, names)
+        self.held[lease.id] = _Held(lease, member, records)
 
     def free(self, members: Iterable[bytes] | None = None) -> None:
         """What members hold, or all, may be given to others: they left, or the node died."""
         for held in self.held.values():
             if members is None or held.member in members:
-                self._free(held.names)
+                self._free(held)
 
     def begin_answer(self, lease_id: int, verdict: Verdict | None) -> None:
         """A member is about to say what became of a lease; None: it is done."""
-        for name in self.held[lease_id].names:
-            message = self.messages[name]
+        held = self.held[lease_id]
+        for message in self._messages(held):
             if verdict is None:
                 message.may_be_done = True
             else:
                 message.failures_count += verdict != "release"
-        self._free(self.held[lease_id].names)
+        self._free(held)
 
     def answered(
         self, lease_id: int, verdict: Verdict | None, now_s: float, *, is_lost: bool
     ) -> None:
         """It was told that this was taken, or that it did not hold the lease any more."""
         held = self.held.pop(lease_id)
-        for name in held.names if not is_lost else ():
+        for message in self._messages(held) if not is_lost else ():
             if verdict is None:
-                self.messages[name].done_s = now_s
+                message.done_s = now_s
             elif verdict == "dead":
-                self.messages[name].dead_s = now_s
+                message.dead_s = now_s
 
     def lose(self, since_s: float) -> None:
         """Let what was answered at a time or later be lost."""
@@ -231,14 +250,30 @@ class WorkJudge:
             is_over = message.done_s is not None or message.may_be_done or count
             if name in stored and not is_over and not (has_lost and message.failures_count):
                 failures.append(f"{name!r} was never done")
-            if message.dead_s is not None and not count:
+            is_there = name in stored or not self._are_puts_repeated
+            if message.dead_s is not None and is_there and not count:
                 failures.append(f"{name!r} was given up, and is no dead letter")
-            if count > 1 and not has_lost:
+            if count > message.copies_count and not has_lost:
                 failures.append(f"{name!r} has {count} dead letters")
             if count and not message.failures_count and message.deliveries_count < 2:
                 failures.append(f"{name!r} is a dead letter, and has never failed")
         return failures
 
-    def _free(self, names: Iterable[bytes]) -> None:
-        for name in names:
-            self.messages[name].held_until_s = 0.0
+    def _locate(self, name: bytes, message: _Message, pointer: int) -> None:
+        """Note where a message lies; where it lay elsewhere before, it was put again."""
+        if message.pointer is None:
+            message.pointer = pointer
+        elif self._are_puts_repeated and pointer > message.pointer:
+            message.put_again(pointer)
+        elif pointer != message.pointer:
+            before = message.pointer
+            self.failures.append(f"{name!r} was at pointer {before}, and came at {pointer}")
+
+    def _messages(self, held: _Held) -> list[_Message]:
+        """Return what somebody holds, less what was cut off and put again since."""
+        found = ((pointer, self.messages[name]) for pointer, name in held.records)
+        return [message for pointer, message in found if message.pointer == pointer]
+
+    def _free(self, held: _Held) -> None:
+        for message in self._messages(held):
+            message.held_until_s = 0.0

@@ -65,7 +65,7 @@ class _History:
             SimulatedDisk(), self.ack, self.random.choice([20, 60]), self.random
         )
         self.positions = PositionsJudge()
-        self.work = WorkJudge(_LEASE_S)
+        self.work = WorkJudge(_LEASE_S, are_puts_repeated=self.has_failures and self.ack == "fsync")
         self.generations: dict[bytes, int] = {}
         self.workers: set[bytes] = set()
         self.jobs_count = 0
@@ -157,11 +157,11 @@ class _History:
         limit, wait_s = self.random.choice([1, 3, 10]), self.random.choice([0.0, 0.0, 2.0])
         asked = self.ask(LeaseRequest("workers", member, limit, 1 << 20, wait_s))
         if asked.is_answered:
-            lease, names = asked.answer
+            lease, records = asked.answer
             if self.has_failures:  # a group that crashes of them forgets who holds what
                 self.work.free()
             if lease.id:
-                self.work.deliver(member, lease, names, asked_s, self.now_s)
+                self.work.deliver(member, lease, records, asked_s, self.now_s)
         else:
             self.workers.discard(member)  # what it was to be given is anybody's
 
@@ -278,9 +278,9 @@ class _History:
             if not joined.is_answered or not asked.is_answered:
                 self.trial.failures.append(f"in the end: {joined.error or asked.error}")
                 return
-            lease, names = asked.answer
+            lease, records = asked.answer
             if lease.id:
-                self.work.deliver(member, lease, names, asked_s, self.now_s)
+                self.work.deliver(member, lease, records, asked_s, self.now_s)
                 self.work.begin_answer(lease.id, None)
                 self.ask(LeaseRequest("workers", member, 0, 1, 0.0, [Done(lease.id)]))
             elif self.is_idle():

@@ -18,7 +18,7 @@ from poe.errors import PoeError
 from poe.protocol import Done, Failed, LeaseRequest, Socket, envelope
 from poe.protocol.leases import VERDICTS, Verdict
 from torture.disk import FileSystem, PoweredDisk, powered_disk, write_back_parts
-from torture.group_member import messages_of
+from torture.group_member import records_of
 from torture.scenario import Run, Trial
 from torture.server import Server, read_all
 from torture.simulated_members import WorkJudge
@@ -281,8 +281,8 @@ class _Worker:
         asked_s = time.monotonic()
         reply = client.lease(LeaseRequest("workers", member, limit, _BYTES_MAX, wait_s))
         if reply.lease.id:
-            names = messages_of(reply.records)
-            self.judge.deliver(member, reply.lease, names, asked_s, time.monotonic())
+            records = records_of(reply.records)
+            self.judge.deliver(member, reply.lease, records, asked_s, time.monotonic())
 
     def _answer(self, client: Socket) -> None:
         if self.judge.held:

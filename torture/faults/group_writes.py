@@ -15,7 +15,7 @@ from poe.broker.groups.options import Mode
 from poe.protocol import Done, Failed, Lease, LeaseRequest, envelope
 from poe.protocol.leases import Verdict
 from poe.storage import Files
-from torture.checker import Put
+from torture.checker import Put, Record
 from torture.layers.simulated_disk import SimulatedDisk
 from torture.layers.watched import Operation, WatchedFiles
 from torture.scenario import Run, Trial
@@ -238,17 +238,17 @@ class _Life:
         for each in commits.values():
             each.acked_s = self.now_s
 
-    def _lease(self, member: bytes, limit: int, *told: Sequence[Any]) -> tuple[Lease, list[bytes]]:
+    def _lease(self, member: bytes, limit: int, *told: Sequence[Any]) -> tuple[Lease, list[Record]]:
         request = LeaseRequest("workers", member, limit, _BYTES_MAX, 0.0, *told)
-        leased: tuple[Lease, list[bytes]] = self._answer_of(ask(self._node, request))
+        leased: tuple[Lease, list[Record]] = self._answer_of(ask(self._node, request))
         return leased
 
     def _take(self, member: bytes, limit: int) -> int:
         """Take messages; return the number of the lease, 0 where there are none."""
         asked_s = self.now_s
-        lease, names = self._lease(member, limit)
+        lease, records = self._lease(member, limit)
         if lease.id:
-            self._work.deliver(member, lease, names, asked_s, self.now_s)
+            self._work.deliver(member, lease, records, asked_s, self.now_s)
         return lease.id
 
     def _answer(self, lease_id: int, verdict: Verdict | None) -> None:
