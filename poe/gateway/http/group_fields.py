@@ -89,6 +89,17 @@ def text(name: str, value: object) -> str:
     return value
 
 
+def choice(*allowed: str) -> Field:
+    """Return what takes one of some texts."""
+
+    def take(name: str, value: object) -> str:
+        if value not in allowed:
+            _refuse_value(name, value, " or ".join(allowed))
+        return str(value)
+
+    return take
+
+
 def options(name: str, value: object) -> dict[str, Any]:
     """Return options by name, which the broker checks."""
     if not isinstance(value, dict):
@@ -166,7 +177,7 @@ def failed(field: str, value: object) -> tuple[Failed, ...]:
         "lease": lease,
         "after": pointer,
         "last": pointer,
-        "verdict": _verdict,
+        "verdict": choice(*VERDICTS),
         "delay_s": seconds(86_400),
         "reason": text,
     }
@@ -222,12 +233,6 @@ def _ranges(field: str, value: object) -> tuple[tuple[int, int], ...]:
 def _check_range(after: int, last: int) -> None:
     if not after < last:
         refuse(f"the range behind {after} up to {last} is empty; it ends with the pointer `last`")
-
-
-def _verdict(field: str, value: object) -> str:
-    if value not in VERDICTS:
-        _refuse_value(field, value, ", ".join(VERDICTS))
-    return str(value)
 
 
 def _base64(field: str, value: object) -> bytes:

@@ -148,7 +148,7 @@ class GroupRoutes:
     async def post_reset(self, request: Request) -> Response:
         """Have units go on somewhere else, or tell what that would mean."""
         fields = {
-            "to": field.text,
+            "to": field.choice("oldest", "newest"),
             "time_us": field.pointer,
             "positions": field.pointers,
             "units": field.names,

@@ -237,6 +237,8 @@ def test_a_reset_tells_first_what_it_would_do(group, node, topic):
     assert group.http.post(url, json={"time_us": pointers[1]}).json()["units"][0]["messages"] == 1
     there = {"positions": [{"unit": topic, "pointer": pointers[0]}]}
     assert group.http.post(url, json=there).json()["units"][0]["messages"] == 0
+    wrong = group.http.post(url, json={"to": "nowhere"})
+    assert (wrong.status_code, "oldest or newest" in wrong.text) == (400, True)
     group.join(mode="ordered")
     assert group.http.post(url, json=there).status_code == 409
     assert group.http.post(url, json={**there, "force": True}).status_code == 200
