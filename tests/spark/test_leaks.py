@@ -75,6 +75,6 @@ def test_secrets_in_files_are_in_nothing_that_is_written(java, secured, tmp_path
         "log": reads["tokenFile"],
         "events/*/events*": "tokenFile",
         "page*": "tokenFile",
-        "cluster/work/*/*/stderr": "DEBUG",
+        "cluster/**/stderr": "DEBUG",
     }.items():
         assert any(proof.encode() in path.read_bytes() for path in folder.glob(name)), name
