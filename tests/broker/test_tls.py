@@ -68,6 +68,12 @@ def test_a_port_with_tls_needs_a_certificate(tmp_path):
         Config.load({"dir": tmp_path, "tls_port": 0})
 
 
+def test_files_for_tls_need_a_port(tmp_path):
+    """Else a server would speak plaintext, and who gave it a certificate would not know."""
+    with pytest.raises(OptionError, match="tls_port"):
+        Config.load({"dir": tmp_path, "port": 0, "tls_certificate": tmp_path / "server.pem"})
+
+
 def test_a_revocation_list_needs_an_authority(tmp_path):
     with pytest.raises(OptionError, match="tls_client_ca"):
         Config.load({"dir": tmp_path, "tls_client_crl": "x.pem"})

@@ -71,6 +71,8 @@ class SecurityOptions:
             if self.tls_certificate is None:
                 raise OptionError("tls_certificate", "none", "the path of a PEM file for tls_port")
             self.tls_address  # noqa: B018 - refuses what leads nowhere
+        elif any((self.tls_certificate, self.tls_key, self.tls_client_ca)):
+            raise OptionError("tls_port", "none", "a port: files for TLS are given")
         if self.tls_client_crl is not None and self.tls_client_ca is None:
             allowed = "the path of a PEM file: tls_client_crl is given, which says what it revoked"
             raise OptionError("tls_client_ca", "none", allowed)
