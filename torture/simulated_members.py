@@ -20,14 +20,16 @@ from torture.checker import Record
 from torture.group_member import records_of
 from torture.simulated_node import SimulatedNode
 
-# Snapshots are to be many.
-group._SNAPSHOT_BYTES_MIN = 300  # a whole group has about as many
-group._SNAPSHOT_RATIO = 0.5  # type: ignore[assignment]
-
 _PATIENCE_S = 12.0
 _SLICE_S = 0.05
 _TICK_S = 1e-6
 """The node counts microseconds; sums of seconds are off by less."""
+
+
+def take_many_snapshots() -> None:
+    """Have groups of this process take snapshots often, from now on."""
+    group._SNAPSHOT_BYTES_MIN = 300  # a whole group has about as many
+    group._SNAPSHOT_RATIO = 0.5  # type: ignore[assignment]
 
 
 @dataclass(slots=True)

@@ -15,7 +15,13 @@ from torture.checker import Put
 from torture.layers.simulated_disk import SimulatedDisk
 from torture.layers.watched import ERRORS
 from torture.scenario import Run, Trial
-from torture.simulated_members import Asked, PositionsJudge, WorkJudge, ask
+from torture.simulated_members import (
+    Asked,
+    PositionsJudge,
+    WorkJudge,
+    ask,
+    take_many_snapshots,
+)
 from torture.simulated_node import WORK_S_MAX, SimulatedNode
 from torture.workload import Ack
 
@@ -45,6 +51,7 @@ _END_ROUNDS = 200
 
 def play(run: Run) -> None:
     """Let each seed make up a history."""
+    take_many_snapshots()
     run.each(lambda trial: _History(trial).play())
 
 

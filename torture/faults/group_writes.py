@@ -19,7 +19,13 @@ from torture.checker import Put, Record
 from torture.layers.simulated_disk import SimulatedDisk
 from torture.layers.watched import Operation, WatchedFiles
 from torture.scenario import Run, Trial
-from torture.simulated_members import Asked, PositionsJudge, WorkJudge, ask
+from torture.simulated_members import (
+    Asked,
+    PositionsJudge,
+    WorkJudge,
+    ask,
+    take_many_snapshots,
+)
 from torture.simulated_node import SimulatedNode
 from torture.workload import Ack
 
@@ -101,6 +107,7 @@ class _Disk(SimulatedDisk):
 
 def play(run: Run) -> None:
     """Have each trial die at all operations in one of the ways."""
+    take_many_snapshots()
     run.each(_trial)
 
 
