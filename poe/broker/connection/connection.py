@@ -527,8 +527,8 @@ class Connection(GenServer):
             ConnectionClosed: the data file was cut by another program.
         """
         sent = 0
-        if self._session is not None:
-            self._session.sent(len(head) + (0 if records is None else records.length))
+        if self._session is not None and self._session.meter is not None:
+            self._session.meter.read(len(head) + (0 if records is None else records.length))
         try:
             if records is None:
                 sent = self._send(head)

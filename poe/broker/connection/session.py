@@ -270,11 +270,6 @@ class Session:
         if self.meter is not None:
             self.meter.throttled(seconds)
 
-    def sent(self, size_bytes: int) -> None:
-        """Count what the peer is sent."""
-        if self.meter is not None:
-            self.meter.read(size_bytes)
-
     def wrote(self, size_bytes: int) -> None:
         """Count what is put for the peer in another way than by a put request."""
         if self.meter is not None:
