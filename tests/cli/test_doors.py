@@ -23,7 +23,10 @@ USERS = "whoever proves to be a user of u.toml"
 )
 def test_each_port_is_told_with_who_gets_in(users, client_ca, plain, tls):
     paths = [None if each is None else Path(each) for each in (users, client_ca)]
-    options = SecurityOptions(users=paths[0], tls_client_ca=paths[1])
+    certificate = Path("node.pem")
+    options = SecurityOptions(
+        users=paths[0], tls_port=0, tls_certificate=certificate, tls_client_ca=paths[1]
+    )
     assert list(doors(PLAIN, TLS, None, options)) == [
         f"open: 127.0.0.1:5555, in plaintext, to {plain}",
         f"open: [::]:5556, by TLS 1.3 or newer, to {tls}",
