@@ -1,7 +1,6 @@
 """The hosts that tests of clusters run on: what is cut is cut, and nothing stays behind."""
 
 import contextlib
-import os
 import socket
 import subprocess
 import time
