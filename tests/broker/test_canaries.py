@@ -38,7 +38,7 @@ def guarded(serve, tmp_path):
     keys = re.search(r'scram_sha_256 = "\d+\$(.*)\$(.*)\$(.*)"', text)
     assert found is not None
     assert keys is not None
-    canaries = [PASSWORD, token.split("_")[2], found[1], keys[2], keys[3]]
+    canaries = [PASSWORD, token.split("_", 2)[2].rpartition("_")[0], found[1], keys[2], keys[3]]
     return node, token, canaries
 
 
