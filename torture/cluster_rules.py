@@ -1,0 +1,291 @@
+"""The promises of a best-effort queue across nodes, each a rule that a history keeps or breaks.
+
+A rule is a function that returns what of a history breaks it, one sentence each. Where a promise
+has exceptions (all holders lost at once, a node that ended before it could tell anybody), a rule
+counts as one only what must have been one; so a broken rule is a fault of the product or of
+who wrote the history, and never chance.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Final
+
+from torture.cluster_history import Event, GroupName, History, Put
+
+Rule = Callable[[History], Iterator[str]]
+
+SECOND_US: Final = 1_000_000
+AGREED_US: Final = 15 * SECOND_US
+"""When nothing happens for so long, all know the same."""
+RESTORED_US: Final = 60 * SECOND_US
+"""... and what had lost a copy has got another one."""
+AT_MOST_ONCE: Final = "at-most-once"
+_SHOWN_MAX = 5
+
+
+def broken(history: History) -> list[str]:
+    """Return what breaks the rules, at most a few sentences for each rule."""
+    told = []
+    for name, rule in RULES.items():
+        found = list(rule(history))
+        told += [f"{name}: {each}" for each in found[:_SHOWN_MAX]]
+        if len(found) > _SHOWN_MAX:
+            told.append(f"{name}: and {len(found) - _SHOWN_MAX} more")
+    return told
+
+
+def lost(history: History) -> Iterator[str]:
+    """What is stored on k nodes reaches each group, unless k of them were lost at once."""
+    is_over = history.by_message("ack", "dead")
+    dropped = {message for event in history.of("dropped") for message in event.messages}
+    for put in history.puts:
+        if not put.promised:
+            continue
+        for group in _owed(history, put):
+            for message in put.asked.messages:
+                if (group, message) in is_over or message in dropped:
+                    continue
+                if not _may_be_lost(history, put, message):
+                    yield f"{message} has {put.promised} copies, and was never done in {group}"
+
+
+def _owed(history: History, put: Put) -> Iterator[GroupName]:
+    """Yield the groups that must get a message: those that all nodes knew, and the first one."""
+    queue = put.asked.queue
+    groups = [name for name in history.groups if name[0] == queue]
+    for number, name in enumerate(groups):
+        made = history.groups[name]
+        is_known = history.has_calm(made.at_us, put.asked.at_us, AGREED_US)
+        if (number == 0 or is_known) and made.state != AT_MOST_ONCE:
+            yield name
+
+
+def _may_be_lost(history: History, put: Put, message: str) -> bool:
+    """Return whether as many holders as were promised were lost without time to mend that."""
+    stored = history.stored.get(message)
+    holders = None if stored is None else {(each.node, each.life) for each in stored}
+    count, last_us = 0, put.asked.at_us
+    for at_us, node, life in history.losses:
+        if at_us < put.asked.at_us or (holders is not None and (node, life) not in holders):
+            continue
+        restored_us = history.calm_end_us(last_us, RESTORED_US)
+        if (
+            restored_us is not None
+            and restored_us <= at_us
+            and history.live_count(restored_us) >= put.asked.wanted
+        ):
+            count = 0
+        count, last_us = count + 1, at_us
+        if count >= put.promised:
+            return True
+    return False
+
+
+def invented(history: History) -> Iterator[str]:
+    """What is handed out was put, with these bytes, and was not refused."""
+    names = {message.partition("#")[0] for message in history.put_of}
+    for event in (*history.of("handed"), *history.of("stored"), *history.of("dead")):
+        for message in event.messages:
+            put = history.put_of.get(message)
+            if put is None:
+                is_altered = message.partition("#")[0] in names
+                what = "was put with other bytes" if is_altered else "was never put"
+                yield f"{message}, {event.kind} by {event.node}, {what}"
+            elif put.answered and put.answered.state in {"refused", "busy"}:
+                yield f"{message} was {put.answered.state}, and {event.kind} by {event.node}"
+
+
+def twice_at_most_once(history: History) -> Iterator[str]:
+    """At most once is not twice."""
+    for (group, message), handed in history.by_message("handed").items():
+        if len(handed) > 1 and _is_at_most_once(history, group):
+            yield f"{message} was handed to {group} by {_nodes(handed)}"
+
+
+def unnamed(history: History) -> Iterator[str]:
+    """What came twice is named by the report of each node.
+
+    But what was handed out by a life that ended before it could tell anybody, behind whoever can.
+    """
+    named: dict[str, set[tuple[GroupName, str]]] = defaultdict(set)
+    for event in history.of("report"):
+        found = named[event.node]
+        found |= {((event.queue, event.group), message) for message in event.messages}
+    if not named:
+        return
+    for (group, message), all_handed in history.by_message("handed").items():
+        handed = [each for each in all_handed if each.state != "lost"]
+        if len(handed) < 2 or _is_at_most_once(history, group):
+            continue
+        known = [each for each in handed if _is_told(history, each)]
+        if len([each for each in handed if known and each.at_us <= known[-1].at_us]) < 2:
+            continue
+        silent = sorted(node for node, names in named.items() if (group, message) not in names)
+        if silent:
+            where = _nodes(handed)
+            yield f"{message} came to {group} from {where}, of which {silent} know nothing"
+
+
+def _is_told(history: History, event: Event) -> bool:
+    """Return whether others must know what a node did, or it knows it still."""
+    end_us = history.events[-1].at_us
+    told_us = history.calm_end_us(event.at_us, AGREED_US)
+    return not history.has_forgotten(event, end_us if told_us is None else told_us)
+
+
+def named_falsely(history: History) -> Iterator[str]:
+    """What the report calls certain has come twice."""
+    handed = history.by_message("handed")
+    for event in history.of("report"):
+        if event.state == "certain":
+            name = (event.queue, event.group)
+            for message in event.messages:
+                if len(handed.get((name, message), ())) < 2:
+                    yield f"{event.node} says of {message} that it came twice to {name}"
+
+
+def again(history: History) -> Iterator[str]:
+    """Nobody hands out what it knows to be done."""
+    began = {(event.node, event.life): event.at_us for event in history.of("start")}
+    handed = history.by_message("handed")
+    for (group, message), acked in history.by_message("acked").items():
+        for each in handed.get((group, message), ()):
+            for ack in acked:
+                if ack.at_us < each.at_us and _knows(history, ack, each, began):
+                    at = f"{ack.node} at {ack.at_us}, and handed out by {each.node} at {each.at_us}"
+                    yield f"{message} of {group} was acknowledged at {at}"
+                    break
+
+
+def _knows(history: History, ack: Event, handed: Event, began: dict[tuple[str, int], int]) -> bool:
+    """Return whether who hands out a message must know of its acknowledgement."""
+    if (ack.node, ack.life) == (handed.node, handed.life):
+        return not history.has_forgotten(ack, handed.at_us)
+    told_us = history.calm_end_us(ack.at_us, AGREED_US)
+    if told_us is None or told_us > handed.at_us or history.has_forgotten(ack, told_us):
+        return False
+    life = (handed.node, handed.life)
+    is_new = began.get(life, 0) > told_us - AGREED_US
+    times = history.forgettings.get(life, ())
+    return not is_new and not any(told_us <= at_us <= handed.at_us for at_us in times)
+
+
+def miscounted(history: History) -> Iterator[str]:
+    """`ok` is of as many copies as were wanted, on as many nodes, and `under` says how many."""
+    ended_us = {(node, life): at_us for at_us, node, life in history.losses}
+    gone_us: dict[tuple[str, str, int], int] = {}
+    for each in history.of("down"):
+        life = (each.peers[0], each.made)
+        if each.at_us >= ended_us.get(life, each.at_us + 1):
+            gone_us.setdefault((each.node, *life), each.at_us)
+    for asked, answered in history.puts:
+        if answered is None:
+            continue
+        state, made, wanted = answered.state, answered.made, asked.wanted
+        if state not in {"ok", "under"}:
+            if made:
+                yield f"put {asked.op} was {state}, with {made} copies"
+            continue
+        if (state == "ok") != (made >= wanted) or made < 1:
+            yield f"put {asked.op} was {state} with {made} copies, of {wanted}"
+        for message in asked.messages if history.stored else ():
+            nodes = _holders(history, message, answered, gone_us)
+            if len(nodes) < made:
+                yield f"{message} was {state} with {made} copies, and lay on {sorted(nodes)}"
+
+
+def _holders(
+    history: History, message: str, answered: Event, gone_us: dict[tuple[str, str, int], int]
+) -> set[str]:
+    """Return the nodes that had stored a message, but for whose end was known to who answered.
+
+    `gone_us` is when a node was told of the end of a life of another.
+    """
+    at_us = answered.at_us
+    return {
+        each.node
+        for each in history.stored.get(message, ())
+        if each.at_us <= at_us
+        and not each.at_us <= gone_us.get((answered.node, each.node, each.life), at_us) < at_us
+    }
+
+
+def disordered(history: History) -> Iterator[str]:
+    """While one life of a node hands out, each producer's messages there come in their order."""
+    order = {
+        message: (put.asked, number, place)
+        for number, put in enumerate(history.puts)
+        for place, message in enumerate(put.asked.messages)
+    }
+    handed: dict[GroupName, list[Event]] = defaultdict(list)
+    for event in history.of("handed"):
+        handed[event.queue, event.group].append(event)
+    for group, events in handed.items():
+        servers = {(each.node, each.life) for each in events}
+        if len(servers) > 1:
+            continue
+        firsts: dict[str, list[str]] = defaultdict(list)
+        for message in dict.fromkeys(each for event in events for each in event.messages):
+            if message in order:
+                asked = order[message][0]
+                if (asked.node, asked.life) in servers:
+                    firsts[asked.client].append(message)
+        for client, messages in firsts.items():
+            for one, other in pairwise(messages):
+                if order[one][1:] > order[other][1:]:
+                    yield f"{group} got {one} of {client} before {other}"
+
+
+def unequal(history: History) -> Iterator[str]:
+    """When nothing has happened for a while, all nodes have come to the same."""
+    rounds: dict[tuple[int, str], list[Event]] = defaultdict(list)
+    for event in history.of("state"):
+        rounds[event.op, event.queue].append(event)
+    for (number, queue), events in rounds.items():
+        first, *others = events
+        for other in others:
+            if other.text != first.text:
+                both = f"{first.node}: {first.text}; {other.node}: {other.text}"
+                yield f"in round {number}, of {queue}, {both}"
+
+
+def kept(history: History) -> Iterator[str]:
+    """Nothing is kept of what all groups are done with."""
+    for event in history.of("kept"):
+        if event.made or event.size_bytes:
+            much = f"{event.made} messages, {event.size_bytes} bytes"
+            yield f"{event.node} keeps {much} of {event.queue}"
+
+
+def overfull(history: History) -> Iterator[str]:
+    """No node keeps more of a queue than it may."""
+    limits = {event.queue: event for event in history.of("queue")}
+    for event in history.of("stored"):
+        limit = limits.get(event.queue)
+        if limit and (event.made > limit.made or event.size_bytes > limit.size_bytes):
+            yield f"{event.node} keeps {event.made} messages, {event.size_bytes} bytes"
+
+
+def _is_at_most_once(history: History, group: GroupName) -> bool:
+    made = history.groups.get(group)
+    return made is not None and made.state == AT_MOST_ONCE
+
+
+def _nodes(events: list[Event]) -> str:
+    return ", ".join(f"{each.node}/{each.life} at {each.at_us}" for each in events)
+
+
+RULES: Final[dict[str, Rule]] = {
+    "lost": lost,
+    "invented": invented,
+    "twice at most once": twice_at_most_once,
+    "unnamed": unnamed,
+    "named falsely": named_falsely,
+    "again": again,
+    "miscounted": miscounted,
+    "disordered": disordered,
+    "unequal": unequal,
+    "kept": kept,
+    "overfull": overfull,
+}
