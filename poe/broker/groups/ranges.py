@@ -65,11 +65,32 @@ class RangeSet:
 
     def within(self, after: int, last: int) -> list[Bounds]:
         """Return the parts of a range that are there."""
-        return [
-            (max(after, each[0]), min(last, each[1]))
-            for each in self
-            if each[0] < last and each[1] > after
-        ]
+        ends = self._ends_within(after, last)
+        return list(zip(ends[::2], ends[1::2], strict=True))
+
+    def without(self, after: int, last: int) -> list[Bounds]:
+        """Return the parts of a range that are not there."""
+        ends = [after, *self._ends_within(after, last), last]
+        pairs = zip(ends[::2], ends[1::2], strict=True)
+        return [bounds for bounds in pairs if bounds[0] < bounds[1]]
+
+    def first(self) -> Bounds | None:
+        """Return the lowest range; None where there is none."""
+        return next(iter(self), None)
+
+    def join(self, after: int, last: int) -> list[Bounds]:
+        """Have all of a range there; return the parts that were not."""
+        parts = self.without(after, last)
+        for part in parts:
+            self.add(*part)
+        return parts
+
+    def cut(self, after: int, last: int) -> list[Bounds]:
+        """Have nothing of a range there; return the parts that were."""
+        parts = self.within(after, last)
+        for part in parts:
+            self.remove(*part)
+        return parts
 
     def take_first(self, after: int) -> int:
         """Take away the first range if it begins at `after`; return its last, else `after`."""
@@ -79,6 +100,24 @@ class RangeSet:
         last = first[1] if len(first) > 1 else self._firsts[1]
         self.remove(after, last)
         return last
+
+    def _ends_within(self, after: int, last: int) -> list[int]:
+        """Return the ends of the parts of a range that are there: of each its begin and its end."""
+        at, place, ends = self._chunk(after), 0, array("Q")
+        if at >= 0:
+            place = bisect_right(self._chunks[at], after)
+            if (sum(map(len, self._chunks[:at])) + place) % 2:
+                ends.append(after)
+        for number in range(max(at, 0), len(self._chunks)):
+            chunk = self._chunks[number]
+            stop = bisect_left(chunk, last, place)
+            ends += chunk[place:stop]
+            if stop < len(chunk):
+                break
+            place = 0
+        if len(ends) % 2:
+            ends.append(last)
+        return ends.tolist()
 
     def _chunk(self, end: int) -> int:
         """Return the number of the chunk where an end is or would be; -1: before all of them."""
@@ -131,6 +170,15 @@ class RangeMap(Generic[_V]):
     def __iter__(self) -> Iterator[tuple[int, int, _V]]:
         """Yield the ranges with their values, lowest first."""
         return zip(self._afters, self._lasts, self._values, strict=True)
+
+    def within(self, after: int, last: int) -> list[tuple[int, int, _V]]:
+        """Return the parts of a range that have a value, with it."""
+        found = slice(bisect_right(self._lasts, after), bisect_left(self._afters, last))
+        parts = (self._afters[found], self._lasts[found], self._values[found])
+        return [
+            (max(begin, after), min(end, last), value)
+            for begin, end, value in zip(*parts, strict=True)
+        ]
 
     def set(self, after: int, last: int, value: _V | None) -> None:
         """Give a range a value, whatever its parts had; None: no value."""

@@ -1,23 +1,41 @@
 """Ranges that were handed out and came back: which of them is to be handed out next."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import chain, count
+from typing import Literal
 
 from poe.broker.groups.failures import Failures
+from poe.broker.groups.ranges import Bounds
+
+Why = Literal["lease expired", "member lost", "released", "retried", "restarted"]
+"""What has brought a range back: nobody said in time what became of it; its member fell silent, or
+gave it back, or failed; or the group began a new life."""
 
 
 class Returned:
     """A range of a unit that is to be handed out again."""
 
-    __slots__ = ("after", "failures", "last", "unit")
+    __slots__ = ("after", "failures", "last", "unit", "why")
 
-    def __init__(self, unit: bytes, after: int, last: int, failures: Failures) -> None:
+    def __init__(
+        self, unit: bytes, after: int, last: int, failures: Failures, why: Why = "restarted"
+    ) -> None:
         self.unit = unit
         self.after = after
         self.last = last
         self.failures = failures
+        self.why = why
+
+    def without(self, after: int, last: int) -> "list[Returned]":
+        """Return what is left of it but for a range, which overlaps it."""
+        bounds = [(self.after, after), (last, self.last)]
+        return [
+            Returned(self.unit, *each, self.failures, self.why)
+            for each in bounds
+            if each[0] < each[1]
+        ]
 
 
 class ReturnedRanges:
@@ -74,7 +92,8 @@ class ReturnedRanges:
             return False
         queue.popleft()
         if last < returned.last:
-            queue.appendleft(Returned(returned.unit, last, returned.last, returned.failures))
+            rest = Returned(returned.unit, last, returned.last, returned.failures, returned.why)
+            queue.appendleft(rest)
         return True
 
     def ripen(self, now_us: int) -> None:
@@ -103,6 +122,28 @@ class ReturnedRanges:
         self._parked = [each for each in self._parked if each.unit != unit]
         self._delayed = [each for each in self._delayed if each[2].unit != unit]
         heapify(self._delayed)
+
+    def cut(self, unit: bytes, after: int, last: int) -> list[Bounds]:
+        """Forget a part of a unit; return what of it was there. The rest stays in its place."""
+        if self.is_empty:
+            return []
+        parts: list[Bounds] = []
+
+        def rest(each: Returned) -> Sequence[Returned]:
+            if each.unit != unit or each.last <= after or last <= each.after:
+                return (each,)
+            parts.append((max(each.after, after), min(each.last, last)))
+            return each.without(after, last)
+
+        self._ready = deque(left for each in self._ready for left in rest(each))
+        self._suspects = deque(left for each in self._suspects for left in rest(each))
+        self._parked = [left for each in self._parked for left in rest(each)]
+        self._delayed = [
+            (due_us, next(self._numbers), left)
+            for due_us, _, each in sorted(self._delayed)
+            for left in rest(each)
+        ]  # sorted, it is a heap
+        return parts
 
     def _queue_of(self, returned: Returned) -> deque[Returned]:
         return self._suspects if returned.failures.is_suspect else self._ready

@@ -8,6 +8,9 @@ is kept grows with leases, and with ranges that are not done among others that a
 Which message is to blame when a member ends or falls silent is not known. So what it held counts no
 attempt, but is handed out again in halves, in the end one by one, and then to a member that holds
 nothing else: of such a one alone the failure counts.
+
+A unit of which nobody can say that all behind a pointer is to be handed out is offered instead: one
+range after another, in any order, and what is not handed out yet may be withdrawn again.
 """
 
 from collections import Counter, deque
@@ -21,9 +24,10 @@ from poe.broker.groups.failures import NONE_YET, Failures, back_off_us
 from poe.broker.groups.journal import Journal
 from poe.broker.groups.lease import Hand, Lease, Want
 from poe.broker.groups.membership import MemberInfo, Membership
+from poe.broker.groups.offered import Offered
 from poe.broker.groups.options import POINTER_MAX, GroupDefinition
 from poe.broker.groups.ranges import Bounds
-from poe.broker.groups.returned import Returned, ReturnedRanges
+from poe.broker.groups.returned import Returned, ReturnedRanges, Why
 from poe.broker.groups.shared_image import Progress, SharedImage, UnitImage
 from poe.errors import GroupError, GroupFull, GroupPaused, OptionError, RangeNotLeased
 
@@ -49,7 +53,8 @@ class Shared:
     """The leases of one group, and what is to be handed out.
 
     Always: each message up to `next` of its unit is done, or in one lease, or in one range that was
-    returned, or dying.
+    returned, or dying. Of a unit that is offered this holds of what is `known` of it, and each such
+    message may be `fresh` instead; that it is done is not kept.
 
     Life cycle: `restore` and any number of `apply`, then `restart`; or none of them. Then the rest.
     """
@@ -70,6 +75,7 @@ class Shared:
         self._fresh: deque[bytes] = deque()
         """Units that may have messages behind their `next`; the others are idle."""
         self._idle: set[bytes] = set()
+        self._offered: dict[bytes, Offered] = {}
         self._returned = ReturnedRanges()
         self._letters = DeadLetters(journal)
 
@@ -123,7 +129,9 @@ class Shared:
         if not self._fresh or self._holes_count() >= options.holes_max:
             return None
         unit = self._fresh[0]
-        return Want(member, unit, self._progress[unit].next, POINTER_MAX, limit, bytes_max, None)
+        offered = self._offered.get(unit)
+        after, last = offered.first() if offered else (self._progress[unit].next, POINTER_MAX)
+        return Want(member, unit, after, last, limit, bytes_max, None)
 
     @property
     def has_work(self) -> bool:
@@ -133,10 +141,11 @@ class Shared:
 
     def nothing(self, want: Want) -> None:
         """Take note that there are no such messages: none yet, or of what was returned, no more."""
-        if want.returned is None:
+        if want.unit in self._offered:
+            self.withdraw(want.unit, want.after, want.last)
+        elif want.returned is None:
             if want.unit in self._fresh and self._progress[want.unit].next == want.after:
-                self._fresh.remove(want.unit)
-                self._idle.add(want.unit)
+                self._rest(want.unit)
         elif self._returned.take(want.returned, want.last):
             self._finish(want.unit, want.after, want.last)
 
@@ -149,7 +158,8 @@ class Shared:
             self.nothing(want)
         elif self._returned.take(want.returned, want.last):
             failures = want.failures._replace(due_us=now_us + round(pause_s * 1e6))
-            self._return(want.unit, (want.after, want.last), failures, now_us)
+            why = want.returned.why
+            self._return(want.unit, (want.after, want.last), failures, why, now_us)
 
     def idle_units(self) -> Iterator[tuple[bytes, int]]:
         """Yield the units that have nothing new, and the pointer behind which that would be."""
@@ -173,11 +183,8 @@ class Shared:
         if hand is None or self._is_too_much(want, hand, messages_count):
             return None
         if want.returned is None:
-            progress = self._progress.get(want.unit)
-            if progress is None or progress.next != want.after or want.unit not in self._units:
+            if not self._take_fresh(want, last):
                 return None
-            progress.next = last
-            self._fresh.rotate(-1)
         else:
             if not self._returned.take(want.returned, last):
                 return None
@@ -189,10 +196,75 @@ class Shared:
         lease.deadline_us = now_us + round(self._definition.options.lease_s * 1e6)
         hand.take(lease)
         self._leases[lease.id] = lease
+        if self._offered and want.unit in self._offered:
+            self._offered[want.unit].leases.set(want.after, last, lease)
         self._deadlines.add(lease)
         self._messages_count += messages_count
         self._bytes_count += size_bytes
         return lease
+
+    def offer(self, unit: bytes, after: int, last: int, failures: Failures, now_us: int) -> bool:
+        """Have handed out what is not known of a range; return whether there was something.
+
+        What was tried elsewhere comes as what was returned. A unit is offered always, or never.
+        """
+        offered = self._offered.get(unit)
+        if offered is None:
+            assert unit not in self._progress
+            offered = self._offered[unit] = Offered()
+            self._progress[unit] = Progress(0)
+            self._units |= {unit}
+            self._idle.add(unit)
+            self._returned.set_units(self._units, now_us)
+        parts = offered.learn(after, last)
+        for bounds in parts:
+            if failures is not NONE_YET:
+                self._return(unit, bounds, failures, "retried", now_us)
+            else:
+                offered.fresh.add(*bounds)
+                self.arrived(unit)
+        return bool(parts)
+
+    def withdraw(self, unit: bytes, after: int, last: int) -> list[Bounds]:
+        """Hand a range out no more; return what of it nobody holds, which is not known any more.
+
+        What is leased may be finished; if it is not, it is not handed out again either. What is
+        dying is put as a dead letter all the same.
+        """
+        offered = self._offered.get(unit)
+        if offered is None:
+            return []
+        parts = self._recall(offered, unit, after, last)
+        offered.leave(after, last)
+        return parts
+
+    def learn_done(self, unit: bytes, after: int, last: int) -> list[int]:
+        """Take note that a range is done elsewhere; return the leases that nothing is left of.
+
+        What is dying of it is put as a dead letter all the same.
+        """
+        offered = self._offered.get(unit)
+        if offered is None or not offered.known.within(after, last):
+            return []
+        self._recall(offered, unit, after, last)
+        ended = []
+        for begin, end, lease in offered.leases.within(after, last):
+            self._take(lease, begin, end)
+            offered.forget(begin, end)
+            if lease.is_over:
+                ended.append(lease.id)
+        return ended
+
+    def known(self, unit: bytes, after: int, last: int) -> list[Bounds]:
+        """Return what of a range of a unit that is offered is to be handed out, or is."""
+        offered = self._offered.get(unit)
+        return [] if offered is None else offered.known.within(after, last)
+
+    def leases_of(self, unit: bytes, after: int, last: int) -> list[Lease]:
+        """Return the leases that hold something of a range of a unit that is offered."""
+        offered = self._offered.get(unit)
+        held = [] if offered is None else offered.leases.within(after, last)
+        return list({lease.id: lease for _, _, lease in held}.values())
 
     def acknowledge(self, done: Sequence[Done], failed: Sequence[Failed], now_us: int) -> list[int]:
         """Take what members say of what they hold; return the leases that are not held any more.
@@ -300,12 +372,12 @@ class Shared:
         """Let a member go; what it held was not tried."""
         for lease in self._let_go(member):
             for bounds in lease.left():
-                self._return(lease.unit, bounds, lease.failures, now_us)
+                self._return(lease.unit, bounds, lease.failures, "released", now_us)
 
     def lose(self, member: bytes, now_us: int) -> None:
         """Let go of a member of which nothing is heard; what it held is handed out again."""
         for lease in self._let_go(member):
-            self._expire(lease, now_us)
+            self._expire(lease, "member lost", now_us)
 
     def heartbeat(
         self, member: bytes, generation: int, owned: Collection[bytes]
@@ -323,7 +395,7 @@ class Shared:
         expired: Counter[bytes] = Counter()
         while (lease := self._deadlines.over(now_us)) is not None:
             self._end(lease)
-            self._expire(lease, now_us)
+            self._expire(lease, "lease expired", now_us)
             expired[lease.member] += 1
         for member, leases_count in expired.items():
             who = self._members.get(member).info
@@ -421,9 +493,9 @@ class Shared:
             self._progress[name] = unit.progress
             self._done_count += len(unit.progress.done)
             for bounds in gaps:
-                self._return(name, bounds, NONE_YET, now_us)
+                self._return(name, bounds, NONE_YET, "restarted", now_us)
             for after, last, failures in unit.failures:
-                self._return(name, (after, last), failures, now_us)
+                self._return(name, (after, last), failures, "restarted", now_us)
 
     def _next_suspect(self, member: bytes, hand: Hand) -> Returned | None:
         """Return the next suspect, if the member holds nothing.
@@ -528,6 +600,9 @@ class Shared:
     def _take(self, lease: Lease, after: int, last: int) -> list[Bounds]:
         """Take a range out of a lease, and end that with the last of it."""
         parts = lease.take(after, last)
+        if lease.unit in self._offered:
+            for part in parts:
+                self._offered[lease.unit].leases.set(*part, None)
         if parts and lease.is_over:
             self._end(lease)
         return parts
@@ -536,6 +611,9 @@ class Shared:
         """Have a lease held by nobody."""
         self._hands[lease.member].drop(lease)
         del self._leases[lease.id]
+        if lease.unit in self._offered:
+            for bounds in lease.left():
+                self._offered[lease.unit].leases.set(*bounds, None)
         self._messages_count -= lease.count
         self._bytes_count -= lease.size_bytes
         self._deadlines.drop(lease)
@@ -557,6 +635,9 @@ class Shared:
         self._journal.note_done(unit, after, last)
 
     def _count_done(self, unit: bytes, after: int, last: int) -> None:
+        if unit in self._offered:
+            self._offered[unit].forget(after, last)
+            return
         progress = self._progress[unit]
         ranges_count = len(progress.done)
         progress.finish(after, last)
@@ -567,7 +648,7 @@ class Shared:
         _, _, _, outcome, delay_s, reason = said
         known = lease.failures
         if outcome == "release":
-            self._return(lease.unit, bounds, known, now_us)
+            self._return(lease.unit, bounds, known, "released", now_us)
             return
         attempts = known.attempts + 1
         if delay_s is None:
@@ -580,9 +661,9 @@ class Shared:
         if outcome == "dead":
             self._die(lease.unit, bounds, failures, now_us)
         else:
-            self._fail(lease.unit, bounds, failures, now_us)
+            self._fail(lease.unit, bounds, failures, "retried", now_us)
 
-    def _expire(self, lease: Lease, now_us: int) -> None:
+    def _expire(self, lease: Lease, why: Why, now_us: int) -> None:
         """Have handed out again what nobody said anything of."""
         self._counts["expired"] += 1
         known = lease.failures
@@ -592,20 +673,18 @@ class Shared:
             if is_certain:
                 attempts = known.attempts + 1
                 due_us = now_us + back_off_us(self._definition.options, attempts, bounds[1])
-                self._fail(lease.unit, bounds, Failures(attempts, 1, due_us, reason), now_us)
+                failures = Failures(attempts, 1, due_us, reason)
             else:
-                limit = max(1, lease.count // 2)
-                self._fail(
-                    lease.unit, bounds, Failures(known.attempts, limit, now_us, reason), now_us
-                )
+                failures = Failures(known.attempts, max(1, lease.count // 2), now_us, reason)
+            self._fail(lease.unit, bounds, failures, why, now_us)
 
-    def _fail(self, unit: bytes, bounds: Bounds, failures: Failures, now_us: int) -> None:
+    def _fail(self, unit: bytes, bounds: Bounds, failures: Failures, why: Why, now_us: int) -> None:
         """Have messages tried again when they are due, or not any more."""
         if failures.attempts >= self._definition.options.attempts_max:
             self._die(unit, bounds, failures, now_us)
             return
         self._journal.note(["failed", unit, *bounds, *failures])
-        self._return(unit, bounds, failures, now_us)
+        self._return(unit, bounds, failures, why, now_us)
 
     def _die(self, unit: bytes, bounds: Bounds, failures: Failures, now_us: int) -> None:
         """Give messages up: put them aside, or drop them, as the options say."""
@@ -619,14 +698,53 @@ class Shared:
             self._journal.tell(now_us, "dead", f"{what}: {why}")
             self._letters.add(unit, bounds, failures, now_us)
 
-    def _return(self, unit: bytes, bounds: Bounds, failures: Failures, now_us: int) -> None:
-        """Have a range handed out again, when it is due."""
-        self._returned.place(Returned(unit, *bounds, failures), now_us)
+    def _return(
+        self, unit: bytes, bounds: Bounds, failures: Failures, why: Why, now_us: int
+    ) -> None:
+        """Have a range handed out again, when it is due; but for what was withdrawn."""
+        offered = self._offered.get(unit)
+        for part in [bounds] if offered is None else offered.come_back(*bounds):
+            self._returned.place(Returned(unit, *part, failures, why), now_us)
+
+    def _take_fresh(self, want: Want, last: int) -> bool:
+        """Take what nobody was given yet, up to a pointer; False: somebody else was faster."""
+        unit = want.unit
+        progress, offered = self._progress.get(unit), self._offered.get(unit)
+        if progress is None or unit not in self._units:
+            return False
+        if offered is not None:
+            if not offered.hand_out(want.after, last):
+                return False
+        elif progress.next == want.after:
+            progress.next = last
+        else:
+            return False
+        self._fresh.rotate(-1)
+        if offered is not None and not offered.fresh:
+            self._rest(unit)
+        return True
+
+    def _rest(self, unit: bytes) -> None:
+        """Take note that a unit has nothing new."""
+        if unit in self._fresh:
+            self._fresh.remove(unit)
+            self._idle.add(unit)
+
+    def _recall(self, offered: Offered, unit: bytes, after: int, last: int) -> list[Bounds]:
+        """Forget what of a range nobody holds; return that."""
+        parts = offered.fresh.cut(after, last)
+        if parts and not offered.fresh:
+            self._rest(unit)
+        parts += self._returned.cut(unit, after, last)
+        for bounds in parts:
+            offered.forget(*bounds)
+        return parts
 
     def _drop(self, unit: bytes) -> None:
         """Forget how far a unit is; what of it is dying is put all the same."""
         self._letters.detach(unit)
         self._returned.drop(unit)
+        self._offered.pop(unit, None)
         progress = self._progress.pop(unit, None)
         if progress is not None:
             self._done_count -= len(progress.done)
