@@ -1,0 +1,403 @@
+"""What nodes tell each other about a queue: frames, to bytes and back.
+
+A frame may be lost, come twice, or late; each says enough to be understood alone. What comes from a
+peer is checked here, so that whoever is handed a frame can take it for one: lengths, types, ranges
+that rise, and of records their headers. What it says may still be untrue.
+
+Wire: a msgpack array of the kind, a number, and the fields of the frame. Ranges are one flat array,
+after and last of each. Kinds and the fields of each stand in `docs/formats.md`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
+
+from poe.broker.groups.ranges import Bounds
+from poe.cluster.batch import Batch
+from poe.cluster.identity import NodeRef, StreamId
+from poe.cluster.queue_record import GroupRecord, QueueRecord
+from poe.errors import PoeError, RemoteProtocolError
+from poe.record import POINTER_MAX
+
+WHOLE: Final = -1
+"""In place of the version that changes follow: they are all that there is."""
+
+Outcome = Literal["held", "full", "failed"]
+"""What became of messages at a node: it holds them, has no room for them, or cannot write them."""
+
+
+class Store(NamedTuple):
+    """Hold these messages; answered with `Stored`."""
+
+    queue: bytes
+    record: QueueRecord
+    """For a node that has not heard of the queue yet."""
+    stream: StreamId
+    batch: Batch
+    holders: tuple[NodeRef, ...]
+    """Who holds them, or was asked to: the sender, too, if it does."""
+    is_copy: bool
+    """Whether they are copied anew after a loss, and not put."""
+
+
+class Stored(NamedTuple):
+    """What became of a `Store`."""
+
+    queue: bytes
+    stream: StreamId
+    after: int
+    last: int
+    outcome: Outcome
+
+
+class Held(NamedTuple):
+    """What a node holds of a stream that it did not before, and what not any more."""
+
+    stream: StreamId
+    added: tuple[Bounds, ...]
+    dropped: tuple[Bounds, ...]
+
+
+class Again(NamedTuple):
+    """Messages that were handed out again knowingly."""
+
+    cause: str
+    node: NodeRef
+    """Which hands them out again."""
+    other: NodeRef
+    """To which they were handed out before."""
+    since_us: int
+    ranges: tuple[Bounds, ...]
+
+
+class Known(NamedTuple):
+    """What a node knows of a group and a stream: all of it is joined by union."""
+
+    group: str
+    stream: StreamId
+    done: tuple[Bounds, ...]
+    granted: tuple[tuple[NodeRef, tuple[Bounds, ...]], ...]
+    """What each node has handed to a client."""
+    again: tuple[Again, ...]
+
+
+class News(NamedTuple):
+    """What has changed at a node, or all of it, as far as it was asked for."""
+
+    queue: bytes
+    life_us: int
+    """Since when the sender has its copies without a break."""
+    since: int
+    """The version that `held` changes, or `WHOLE`."""
+    version: int
+    """That of the sender now; as `since` where it tells nothing of what it holds."""
+    held: tuple[Held, ...]
+    known: tuple[Known, ...]
+    groups: tuple[GroupRecord, ...]
+
+
+class Summary(NamedTuple):
+    """What a node knows of a group and a stream, in short."""
+
+    group: str
+    stream: StreamId
+    digest: int
+    """A hash of it, 64 bits."""
+
+
+class Digest(NamedTuple):
+    """What a node knows, in short; whoever knows other things answers with `Difference`."""
+
+    queue: bytes
+    life_us: int
+    version: int
+    known: tuple[Summary, ...]
+    groups: tuple[GroupRecord, ...]
+    forgotten: tuple[tuple[bytes, int], ...]
+    """Up to which epoch the streams of an origin are over, and done everywhere."""
+    is_answer: bool
+    """Whether it is one to a digest, and wants none itself."""
+
+
+class Difference(NamedTuple):
+    """Tell me all of this; answered with `News`."""
+
+    queue: bytes
+    is_held_asked: bool
+    """Whether all that the receiver holds is."""
+    known: tuple[tuple[str, StreamId], ...]
+
+
+QueueFrame = Store | Stored | News | Digest | Difference
+
+
+def encode(frame: QueueFrame) -> bytes:
+    """Return a frame as bytes."""
+    kind, flatten, _ = _KINDS[type(frame)]
+    body: bytes = msgpack.packb((kind, *flatten(frame)))
+    return body
+
+
+def decode(body: bytes | memoryview) -> QueueFrame:
+    """Return a frame that a peer has sent.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    try:
+        kind, *fields = msgpack.unpackb(body, use_list=False)
+        parse = _PARSERS[kind]
+        return parse(fields)
+    except RemoteProtocolError:
+        raise
+    except (
+        PoeError, ValueError, TypeError, KeyError, OverflowError, msgpack.UnpackException,
+    ) as error:  # fmt: skip
+        msg = f"a frame of a queue cannot be read ({type(error).__name__}: {error})"
+        raise RemoteProtocolError(msg[:200]) from error
+
+
+def flat(ranges: Sequence[Bounds]) -> list[int]:
+    """Return ranges as they travel."""
+    return [end for bounds in ranges for end in bounds]
+
+
+def take_ranges(ends: Any) -> tuple[Bounds, ...]:  # noqa: ANN401 - whatever came
+    """Check ranges that came from elsewhere.
+
+    Raises:
+        RemoteProtocolError: they are none, or overlap.
+    """
+    if not isinstance(ends, tuple) or len(ends) % 2 or set(map(type, ends)) - {int}:
+        raise _wrong("ranges", ends)
+    if ends and not 0 <= ends[0] < ends[-1] <= POINTER_MAX:
+        raise _wrong("ranges", ends)
+    afters, lasts = ends[::2], ends[1::2]
+    is_rising = all(map(int.__lt__, afters, lasts)) and all(map(int.__le__, lasts, afters[1:]))
+    if not is_rising:
+        raise _wrong("ranges", ends)
+    return tuple(zip(afters, lasts, strict=True))
+
+
+def take_bytes(value: Any, size_max: int = 255) -> bytes:  # noqa: ANN401
+    """Check bytes that came from elsewhere.
+
+    Raises:
+        RemoteProtocolError: they are none, or too many.
+    """
+    if not isinstance(value, bytes) or len(value) > size_max:
+        raise _wrong("bytes", value)
+    return value
+
+
+def take_text(value: Any, length_max: int = 255) -> str:  # noqa: ANN401
+    """Check a text that came from elsewhere.
+
+    Raises:
+        RemoteProtocolError: it is none, or too long.
+    """
+    if not isinstance(value, str) or len(value) > length_max:
+        raise _wrong("text", value)
+    return value
+
+
+def take_number(value: Any, lowest: int = 0) -> int:  # noqa: ANN401
+    """Check a number that came from elsewhere.
+
+    Raises:
+        RemoteProtocolError: it is none, or out of range.
+    """
+    if type(value) is not int or not lowest <= value < 1 << 64:
+        raise _wrong("number", value)
+    return value
+
+
+def take_flag(value: Any) -> bool:  # noqa: ANN401
+    """Check a truth value that came from elsewhere.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    if not isinstance(value, bool):
+        raise _wrong("flag", value)
+    return value
+
+
+def take_node(value: Any) -> NodeRef:  # noqa: ANN401
+    """Check a life of a node that came from elsewhere.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    node, epoch = value
+    return NodeRef(take_bytes(node, _NODE_BYTES), take_number(epoch))
+
+
+def take_stream(value: Any) -> StreamId:  # noqa: ANN401
+    """Check a stream that came from elsewhere.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    origin, epoch = value
+    return StreamId(take_bytes(origin, _NODE_BYTES), take_number(epoch))
+
+
+def take_known(value: Any) -> Known:  # noqa: ANN401
+    """Check what somebody says to know of a group.
+
+    Raises:
+        RemoteProtocolError: it cannot be understood.
+    """
+    group, stream, done, granted, again = value
+    return Known(
+        take_text(group),
+        take_stream(stream),
+        take_ranges(done),
+        tuple((take_node(node), take_ranges(ends)) for node, ends in granted),
+        tuple(
+            Again(
+                take_text(cause), take_node(node), take_node(other), take_number(since_us),
+                take_ranges(ends),
+            )
+            for cause, node, other, since_us, ends in again
+        ),
+    )  # fmt: skip
+
+
+def flat_known(known: Known) -> tuple[Any, ...]:
+    """Return what is known of a group as it travels."""
+    group, stream, done, granted, again = known
+    return (
+        group,
+        stream,
+        flat(done),
+        [(node, flat(ranges)) for node, ranges in granted],
+        [(*each[:-1], flat(each.ranges)) for each in again],
+    )
+
+
+def take_queue_record(value: Any) -> QueueRecord:  # noqa: ANN401
+    """Check the record of a queue that came from elsewhere.
+
+    Raises:
+        RemoteProtocolError: it is none.
+        OptionError: no queue may be so.
+    """
+    name, copies, persist, bytes_max, messages_max, on_full, created_us, by, deleted_us = value
+    record = QueueRecord(
+        take_bytes(name), take_number(copies), take_flag(persist), take_number(bytes_max),
+        take_number(messages_max), on_full, take_number(created_us), take_bytes(by, _NODE_BYTES),
+        take_number(deleted_us),
+    )  # fmt: skip
+    record.check()
+    return record
+
+
+def take_group_record(value: Any) -> GroupRecord:  # noqa: ANN401
+    """Check the record of a group that came from elsewhere; its options are not looked at.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    queue, name, options, created_us, by, deleted_us = value
+    if not isinstance(options, dict) or len(options) > _OPTIONS_MAX:
+        raise _wrong("options", options)
+    return GroupRecord(
+        take_bytes(queue), take_text(name), options, take_number(created_us),
+        take_bytes(by, _NODE_BYTES), take_number(deleted_us),
+    )  # fmt: skip
+
+
+_NODE_BYTES: Final = 8
+_OPTIONS_MAX: Final = 64
+_OUTCOMES: Final = ("held", "full", "failed")
+
+
+def _wrong(what: str, value: object) -> RemoteProtocolError:
+    return RemoteProtocolError(f"a frame of a queue has no {what} where it must: {value!r:.80}")
+
+
+def _take_batch(value: Any) -> Batch:  # noqa: ANN401
+    after, last, count, records, starts = value
+    batch = Batch(
+        take_number(after), take_number(last), take_number(count, 1), records, starts
+    )  # fmt: skip
+    if not isinstance(records, bytes) or not isinstance(starts, bytes):
+        raise _wrong("records", records)
+    batch.check()
+    return batch
+
+
+def _take_store(value: Any) -> Store:  # noqa: ANN401
+    queue, record, stream, batch, holders, is_copy = value
+    return Store(
+        take_bytes(queue), take_queue_record(record), take_stream(stream), _take_batch(batch),
+        tuple(map(take_node, holders)), take_flag(is_copy),
+    )  # fmt: skip
+
+
+def _take_stored(value: Any) -> Stored:  # noqa: ANN401
+    queue, stream, after, last, outcome = value
+    if outcome not in _OUTCOMES:
+        raise _wrong("outcome", outcome)
+    bounds = take_ranges((after, last))[0]
+    return Stored(take_bytes(queue), take_stream(stream), *bounds, outcome)
+
+
+def _take_news(value: Any) -> News:  # noqa: ANN401
+    queue, life_us, since, version, held, known, groups = value
+    return News(
+        take_bytes(queue),
+        take_number(life_us),
+        take_number(since, WHOLE),
+        take_number(version),
+        tuple(
+            Held(take_stream(stream), take_ranges(added), take_ranges(dropped))
+            for stream, added, dropped in held
+        ),
+        tuple(map(take_known, known)),
+        tuple(map(take_group_record, groups)),
+    )
+
+
+def _flat_news(frame: News) -> tuple[Any, ...]:
+    held = [(each.stream, flat(each.added), flat(each.dropped)) for each in frame.held]
+    return (*frame[:4], held, [flat_known(each) for each in frame.known], frame.groups)
+
+
+def _take_digest(value: Any) -> Digest:  # noqa: ANN401
+    queue, life_us, version, known, groups, forgotten, is_answer = value
+    return Digest(
+        take_bytes(queue),
+        take_number(life_us),
+        take_number(version),
+        tuple(
+            Summary(take_text(group), take_stream(stream), take_number(digest))
+            for group, stream, digest in known
+        ),
+        tuple(map(take_group_record, groups)),
+        tuple((take_bytes(node, _NODE_BYTES), take_number(epoch)) for node, epoch in forgotten),
+        take_flag(is_answer),
+    )
+
+
+def _take_difference(value: Any) -> Difference:  # noqa: ANN401
+    queue, is_held_asked, known = value
+    asked = tuple((take_text(group), take_stream(stream)) for group, stream in known)
+    return Difference(take_bytes(queue), take_flag(is_held_asked), asked)
+
+
+def _as_it_is(frame: tuple[Any, ...]) -> tuple[Any, ...]:
+    return frame
+
+
+_KINDS: Final[dict[type, tuple[int, Callable[[Any], Sequence[Any]], Callable[..., QueueFrame]]]] = {
+    Store: (1, _as_it_is, _take_store),
+    Stored: (2, _as_it_is, _take_stored),
+    News: (3, _flat_news, _take_news),
+    Digest: (4, _as_it_is, _take_digest),
+    Difference: (5, _as_it_is, _take_difference),
+}
+_PARSERS: Final = {kind: parse for kind, _, parse in _KINDS.values()}

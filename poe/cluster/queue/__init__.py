@@ -1,0 +1,1 @@
+"""One queue on one node: what it holds, who else does, and who hands out what."""

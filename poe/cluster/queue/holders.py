@@ -1,0 +1,114 @@
+"""Who else holds what of a queue, as far as it was told.
+
+A node numbers what it tells of its copies: each change is from one version to the next. Who has
+missed one asks for all of it. Besides it is believed what others say of a node, whom they have
+asked to hold messages, until that node says all that it holds itself.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from poe.broker.groups.ranges import RangeSet
+from poe.cluster.frames import WHOLE, News
+from poe.cluster.identity import NodeRef, StreamId
+from poe.cluster.ranges import add_range, remove_range
+
+_NONE = RangeSet()
+
+
+class _Holding:
+    """What is known of one node: of which of its lives, and up to which version."""
+
+    __slots__ = ("life_us", "ranges", "version")
+
+    def __init__(self) -> None:
+        self.life_us = 0
+        self.version = WHOLE
+        self.ranges: dict[StreamId, RangeSet] = {}
+
+
+class Holders:
+    """What other nodes hold, whether they are there now or not."""
+
+    def __init__(self) -> None:
+        self._holdings: dict[NodeRef, _Holding] = {}
+
+    def expect(self, node: NodeRef, stream: StreamId, after: int, last: int) -> bool:
+        """Believe that a node holds a range, or is about to; return whether that is new."""
+        ranges = self._holding(node).ranges
+        kept = ranges.get(stream)
+        if kept is None:
+            kept = ranges[stream] = RangeSet()
+        return bool(add_range(kept, after, last))
+
+    def doubt(self, node: NodeRef, stream: StreamId, after: int, last: int) -> bool:
+        """Believe it no more; return whether it was believed."""
+        kept = self._holding(node).ranges.get(stream)
+        return bool(kept and remove_range(kept, after, last))
+
+    def take(
+        self, node: NodeRef, news: News
+    ) -> tuple[Literal["known", "taken", "missed"], Iterable[StreamId]]:
+        """Take what a node says that it holds; return what that came to, and which streams change.
+
+        `missed`: it follows something that was not heard, and nothing was taken.
+        """
+        holding = self._holding(node)
+        now = (news.life_us, news.version)
+        if news.since != WHOLE and news.since == news.version:
+            return ("known" if now == (holding.life_us, holding.version) else "missed"), ()
+        if now <= (holding.life_us, holding.version):
+            return "known", ()
+        if news.since == WHOLE:
+            changed = holding.ranges.keys() | {each.stream for each in news.held}
+            holding.ranges = {}
+        elif (news.life_us, news.since) == (holding.life_us, holding.version):
+            changed = {each.stream for each in news.held}
+        else:
+            return "missed", ()
+        holding.life_us, holding.version = now
+        for stream, added, dropped in news.held:
+            kept = holding.ranges.setdefault(stream, RangeSet())
+            for bounds in dropped:
+                remove_range(kept, *bounds)
+            for bounds in added:
+                add_range(kept, *bounds)
+            if not kept:
+                del holding.ranges[stream]
+        return "taken", changed
+
+    def is_current(self, node: NodeRef, life_us: int, version: int) -> bool:
+        """Return whether all is known that a node has told up to a version."""
+        holding = self._holding(node)
+        return (holding.life_us, holding.version) >= (life_us, version)
+
+    def held_by(self, node: NodeRef, stream: StreamId) -> RangeSet:
+        """Return what a node holds of a stream; it is not to be changed."""
+        holding = self._holdings.get(node)
+        return _NONE if holding is None else holding.ranges.get(stream, _NONE)
+
+    def all_of(self, stream: StreamId) -> Mapping[NodeRef, RangeSet]:
+        """Return which nodes hold something of a stream, and what; not to be changed."""
+        return {
+            node: holding.ranges[stream]
+            for node, holding in self._holdings.items()
+            if stream in holding.ranges
+        }
+
+    def streams(self) -> set[StreamId]:
+        """Return the streams of which somebody holds something."""
+        return {stream for holding in self._holdings.values() for stream in holding.ranges}
+
+    def forget(self, node: bytes, before_epoch: int | None = None) -> None:
+        """Drop what is known of a node; with an epoch, of its lives before that alone."""
+        self._holdings = {
+            ref: holding
+            for ref, holding in self._holdings.items()
+            if ref.id != node or (before_epoch is not None and ref.epoch >= before_epoch)
+        }
+
+    def _holding(self, node: NodeRef) -> _Holding:
+        holding = self._holdings.get(node)
+        if holding is None:
+            holding = self._holdings[node] = _Holding()
+        return holding

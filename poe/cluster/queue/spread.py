@@ -1,0 +1,148 @@
+"""Copies of messages under way to other nodes: whom to ask, whom instead, and when to give up.
+
+A node that is asked and does not hold the messages is replaced by the next one: at once when it
+says so, is down or slow, after `PATIENCE_US` when it says nothing. It is asked again when nobody
+else is left, since what it was sent may be lost; to hold what it holds already costs it nothing.
+"""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from poe.cluster.batch import Batch
+from poe.cluster.frames import Outcome
+from poe.cluster.identity import NodeRef, StreamId
+from poe.cluster.queue.effects import PutState
+
+PATIENCE_US: Final = 300_000
+"""How long a node may say nothing before another one is asked."""
+DRAW_US: Final = 1_000_000
+"""How long the same nodes are asked first, so that what each of them holds stays in few ranges."""
+
+
+class Candidates:
+    """The nodes that may be asked to hold messages, in the order in which they are asked.
+
+    Those of other zones come first; else they are shuffled, anew each second or when one comes,
+    goes, is slow or full.
+    """
+
+    def __init__(self, zone: str, dice: random.Random) -> None:
+        self._zone = zone
+        self._dice = dice
+        self._zones: dict[NodeRef, str] = {}
+        self._slow: set[NodeRef] = set()
+        self._full_until_us: dict[NodeRef, int] = {}
+        self._drawn: list[NodeRef] = []
+        self._until_us = 0
+
+    def add(self, node: NodeRef, zone: str) -> None:
+        """Count a node in."""
+        self._zones[node] = zone
+        self._until_us = 0
+
+    def remove(self, node: NodeRef) -> None:
+        """Count a node out."""
+        self._zones.pop(node, None)
+        self._slow.discard(node)
+        self._full_until_us.pop(node, None)
+        self._until_us = 0
+
+    def set_slow(self, node: NodeRef, *, is_slow: bool) -> None:
+        """Ask a node only where nobody else is left, or not so any more."""
+        (self._slow.add if is_slow else self._slow.discard)(node)
+        self._until_us = 0
+
+    def set_full(self, node: NodeRef, now_us: int) -> None:
+        """Leave a node out for a while."""
+        self._full_until_us[node] = now_us + DRAW_US
+        self._until_us = 0
+
+    def draw(self, now_us: int) -> Sequence[NodeRef]:
+        """Return the nodes to ask, the first ones first."""
+        if now_us >= self._until_us:
+            self._until_us = now_us + DRAW_US
+            able = [each for each in sorted(self._zones) if each not in self._slow]
+            drawn = [each for each in able if self._full_until_us.get(each, 0) <= now_us]
+            self._dice.shuffle(drawn)
+            self._drawn = _by_zones(drawn, self._zones, self._zone)
+        return self._drawn
+
+
+class Spread:
+    """Messages that are to be on so many nodes by a deadline.
+
+    Always: no node is in two of `made`, `asked` and `refused`.
+    """
+
+    def __init__(
+        self, token: object, stream: StreamId, batch: Batch, wanted: int, deadline_us: int
+    ) -> None:
+        self.token = token
+        self.stream = stream
+        self.batch = batch
+        self.wanted = wanted
+        self.deadline_us = deadline_us
+        self.made: set[NodeRef] = set()
+        self.asked: dict[NodeRef, int] = {}
+        """Since when each has said nothing, that was asked."""
+        self.refused: dict[NodeRef, Outcome | None] = {}
+        """What each said that does not hold them; None: it is gone, or slow."""
+
+    def heard(self, node: NodeRef, outcome: Outcome | None) -> None:
+        """Take what a node says of the messages; None: it will say nothing."""
+        self.asked.pop(node, None)
+        if outcome == "held":
+            self.refused.pop(node, None)
+            self.made.add(node)
+        elif node not in self.made:
+            self.refused[node] = outcome
+
+    def next_nodes(self, drawn: Iterable[NodeRef], now_us: int) -> list[NodeRef]:
+        """Return whom to ask now, and take note that they are asked."""
+        late_us = now_us - PATIENCE_US
+        waited = sum(since_us > late_us for since_us in self.asked.values())
+        missing = self.wanted - len(self.made) - waited
+        if missing <= 0:
+            return []
+        met = self.made | self.asked.keys() | self.refused.keys()
+        chosen = [each for each in drawn if each not in met][:missing]
+        late = [node for node, since_us in self.asked.items() if since_us <= late_us]
+        chosen += late[: missing - len(chosen)]
+        for node in chosen:
+            self.asked[node] = now_us
+        return chosen
+
+    @property
+    def is_made(self) -> bool:
+        """Return whether there are as many copies as are wanted."""
+        return len(self.made) >= self.wanted
+
+    def is_over(self, now_us: int) -> bool:
+        """Return whether it is to be answered: made, too late, or nobody is left to ask."""
+        return self.is_made or now_us >= self.deadline_us or not self.asked
+
+    def state(self) -> PutState:
+        """Return what has become of it by now."""
+        if self.is_made:
+            return "ok"
+        if self.made:
+            return "under"
+        return "busy" if "full" in self.refused.values() else "none"
+
+    def next_deadline_us(self) -> int:
+        """Return when to look at it again."""
+        asked_us = max(self.asked.values(), default=self.deadline_us)
+        return min(self.deadline_us, asked_us + PATIENCE_US)
+
+
+def _by_zones(drawn: list[NodeRef], zones: Mapping[NodeRef, str], own: str) -> list[NodeRef]:
+    """Return nodes with one of each zone first, this node's own last."""
+    seen = {own: 1}
+    ranked = []
+    for node in drawn:
+        zone = zones[node]
+        rank = seen.get(zone, 0) if zone else 0
+        seen[zone] = rank + 1
+        ranked.append((rank, node))
+    return [node for _, node in sorted(ranked, key=lambda each: each[0])]

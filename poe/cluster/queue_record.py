@@ -1,0 +1,79 @@
+"""What nodes agree on about a queue and its groups: records, of which one wins where two differ."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+from poe.errors import OptionError
+
+NAME_BYTES_MAX: Final = 255
+BYTES_MAX: Final = 256 * 1024 * 1024
+MESSAGES_MAX: Final = 1 << 22
+COPIES_MAX: Final = 64
+
+OnFull = Literal["busy", "drop-oldest"]
+"""What a node does that has no room for a message: refuse it, or drop the oldest of the queue."""
+
+
+class QueueRecord(NamedTuple):
+    """A queue, as its first put made it."""
+
+    name: bytes
+    copies: int
+    """On how many nodes each message is to be."""
+    persist: bool = False
+    """Whether a node's copies outlive its process."""
+    bytes_max: int = BYTES_MAX
+    """What the queue may take of each node's memory."""
+    messages_max: int = MESSAGES_MAX
+    """How many messages of it each node may hold."""
+    on_full: OnFull = "busy"
+    created_us: int = 0
+    created_by: bytes = b""
+    """A node's id."""
+    deleted_us: int = 0
+    """0: it is there."""
+
+    def check(self) -> None:
+        """See whether a queue may be so.
+
+        Raises:
+            OptionError: it may not.
+        """
+        _check("name", self.name, 1 <= len(self.name) <= NAME_BYTES_MAX, "1 to 255 bytes")
+        _check("copies", self.copies, 1 <= self.copies <= COPIES_MAX, f"1 to {COPIES_MAX}")
+        _check("bytes_max", self.bytes_max, self.bytes_max >= 1, "1 or more")
+        _check("messages_max", self.messages_max, self.messages_max >= 1, "1 or more")
+        is_known = self.on_full in ("busy", "drop-oldest")
+        _check("on_full", self.on_full, is_known, "busy or drop-oldest")
+
+
+class GroupRecord(NamedTuple):
+    """A group of a queue, as its first member made it."""
+
+    queue: bytes
+    name: str
+    options: Mapping[str, Any]
+    """As `GroupOptions` has them, and `delivery`."""
+    created_us: int = 0
+    created_by: bytes = b""
+    deleted_us: int = 0
+
+
+_Record = TypeVar("_Record", QueueRecord, GroupRecord)
+
+
+def winner(one: _Record, other: _Record) -> _Record:
+    """Return which of two records of one name holds: the older, unless that was deleted since.
+
+    All nodes come to the same, in whatever order they hear of them. A deletion wins over all that
+    is older than it.
+    """
+    if one.deleted_us != other.deleted_us:
+        latest, rest = (one, other) if one.deleted_us > other.deleted_us else (other, one)
+        return latest if rest.created_us <= latest.deleted_us else rest
+    return min(one, other, key=lambda each: (each.created_us, each.created_by, repr(each)))
+
+
+def _check(key: str, value: object, is_right: bool, allowed: str) -> None:  # noqa: FBT001
+    if not is_right:
+        raise OptionError(key, value, allowed)

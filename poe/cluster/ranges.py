@@ -1,0 +1,77 @@
+"""Sets of ranges of pointers, as lists: what two have both, what one has and the other has not.
+
+A list is sorted, and its ranges neither overlap nor touch; a `RangeSet` is read as one. Nothing
+here looks at messages: each function takes as long as there are ranges.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from poe.broker.groups.ranges import Bounds, RangeSet
+
+Ranges = Sequence[Bounds]
+"""A sorted list of ranges that neither overlap nor touch."""
+
+
+def union(*sets: Iterable[Bounds]) -> list[Bounds]:
+    """Return what is in one of some sets at least."""
+    return covered(sets, 1)
+
+
+def intersect(one: Iterable[Bounds], other: Iterable[Bounds]) -> list[Bounds]:
+    """Return what is in both of two sets."""
+    return covered((one, other), 2)
+
+
+def minus(one: Iterable[Bounds], other: Iterable[Bounds]) -> list[Bounds]:
+    """Return what is in one set and not in another."""
+    return _counted(((one, 1), (other, -1)), 1)
+
+
+def covered(sets: Iterable[Iterable[Bounds]], count: int) -> list[Bounds]:
+    """Return what is in so many of some sets at least; `count` is 1 or more."""
+    return _counted([(each, 1) for each in sets], count)
+
+
+def add_range(ranges: RangeSet, after: int, last: int) -> list[Bounds]:
+    """Add a range, of which parts may be there; return the parts that were not."""
+    if ranges.holds(after, last):
+        return []
+    new = minus([(after, last)], ranges.within(after, last))
+    for part in new:
+        ranges.add(*part)
+    return new
+
+
+def remove_range(ranges: RangeSet, after: int, last: int) -> list[Bounds]:
+    """Take away what there is of a range; return that."""
+    gone = ranges.within(after, last)
+    for part in gone:
+        ranges.remove(*part)
+    return gone
+
+
+def range_set(ranges: Iterable[Bounds]) -> RangeSet:
+    """Return a list as a set that may be changed."""
+    new = RangeSet()
+    for after, last in ranges:
+        new.add(after, last)
+    return new
+
+
+def _counted(sets: Iterable[tuple[Iterable[Bounds], int]], least: int) -> list[Bounds]:
+    """Return where the weights of the sets that are there come to `least` or more."""
+    changes: dict[int, int] = {}
+    for ranges, weight in sets:
+        for after, last in ranges:
+            changes[after] = changes.get(after, 0) + weight
+            changes[last] = changes.get(last, 0) - weight
+    found: list[Bounds] = []
+    begin, total = -1, 0
+    for end in sorted(changes):
+        total += changes[end]
+        if total >= least:
+            begin = end if begin < 0 else begin
+        elif begin >= 0:
+            found.append((begin, end))
+            begin = -1
+    return found

@@ -1,0 +1,178 @@
+"""A put: on how many nodes it is, and what is said of that."""
+
+import pytest
+
+from poe.cluster.identity import StreamId
+from poe.errors import InvalidMessage, TooFewNodes
+from poe.storage.formats.record import decode_records
+from tests.cluster.queue.wired import Wired
+
+MESSAGES = [b"message %d" % number for number in range(20)]
+
+
+def messages_of(queue, stream):
+    """Return all that a node holds of a stream."""
+    found = queue.copies.find(stream, 0, 1 << 55, 1 << 20, 1 << 30)
+    return [] if found is None else [message for _, message in decode_records(found.records)]
+
+
+def holders_of(nodes, stream):
+    """Return the numbers of the nodes that hold something of a stream."""
+    return [number for number in range(len(nodes.refs)) if len(nodes[number].copies.held(stream))]
+
+
+def test_a_put_on_one_node_is_answered_at_once():
+    nodes = Wired(1, copies=1)
+    nodes.put(0, MESSAGES)
+    nodes.collect()
+    result = nodes.results["put"]
+    assert result[:3] == ("ok", 1, 1)
+    assert result.stream == StreamId(*nodes.refs[0])
+    assert result.pointer - result.first == len(MESSAGES) - 1
+    assert messages_of(nodes[0], result.stream) == MESSAGES
+
+
+def test_a_put_is_on_so_many_nodes_when_it_is_answered():
+    nodes = Wired(5, copies=3)
+    nodes.put(0, MESSAGES)
+    nodes.collect()
+    assert not nodes.results
+    nodes.settle()
+    result = nodes.results["put"]
+    assert result[:3] == ("ok", 3, 3)
+    holders = holders_of(nodes, result.stream)
+    assert len(holders) == 3
+    assert 0 in holders
+    for number in holders:
+        assert messages_of(nodes[number], result.stream) == MESSAGES
+
+
+def test_a_put_of_more_copies_than_nodes_is_refused_and_nothing_is_stored():
+    nodes = Wired(2)
+    with pytest.raises(TooFewNodes) as refused:
+        nodes.put(0, MESSAGES, copies=3)
+    assert (refused.value.wanted, refused.value.live) == (3, 2)
+    assert nodes[0].copies.messages_count == 0
+
+
+def test_a_put_that_is_no_put_is_refused_and_nothing_is_stored():
+    nodes = Wired(1, copies=1)
+    with pytest.raises(InvalidMessage):
+        nodes.put(0, [b"", b"x"])
+    with pytest.raises(InvalidMessage):
+        nodes.put(0, [])
+    assert nodes[0].copies.messages_count == 0
+
+
+def test_pointers_rise_whatever_the_clock_says():
+    nodes = Wired(1, copies=1)
+    nodes.put(0, MESSAGES, "first")
+    nodes.now_us -= 5_000_000
+    nodes.put(0, [b"x"], "second")
+    nodes.collect()
+    assert nodes.results["second"].first == nodes.results["first"].pointer + 1
+    assert len(nodes[0].copies.held(nodes.results["first"].stream)) == 1
+
+
+def test_a_node_that_goes_is_replaced():
+    nodes = Wired(3)
+    nodes.put(0, MESSAGES)
+    nodes.collect()
+    _, asked, _ = nodes.under_way[0]
+    nodes.part(0, nodes.refs.index(asked))
+    nodes.settle()
+    result = nodes.results["put"]
+    assert result[:2] == ("ok", 2)
+    assert nodes.refs.index(asked) not in holders_of(nodes, result.stream)
+
+
+def test_a_node_that_says_nothing_is_replaced():
+    nodes = Wired(3)
+    nodes.put(0, MESSAGES)
+    nodes.lose()
+    nodes.wait(0.5)
+    assert nodes.results["put"][:2] == ("ok", 2)
+
+
+def test_what_was_lost_is_sent_again_where_nobody_else_is_left():
+    nodes = Wired(2)
+    nodes.put(0, MESSAGES)
+    nodes.lose()
+    nodes.wait(0.5)
+    assert nodes.results["put"][:2] == ("ok", 2)
+    assert messages_of(nodes[1], nodes.results["put"].stream) == MESSAGES
+
+
+def test_a_put_that_comes_twice_is_stored_once():
+    nodes = Wired(2)
+    nodes.put(0, MESSAGES)
+    nodes.collect()
+    nodes.under_way.extend(list(nodes.under_way))
+    nodes.settle()
+    assert nodes.results["put"][:2] == ("ok", 2)
+    assert nodes[1].copies.messages_count == len(MESSAGES)
+
+
+def test_a_deadline_tells_how_many_copies_there_are():
+    nodes = Wired(3, copies=3)
+    nodes.cut = {frozenset(nodes.refs[:2])}  # nobody has noticed yet
+    nodes.put(0, MESSAGES, deadline_s=1.0)
+    nodes.wait(0.9)
+    assert not nodes.results
+    nodes.wait(0.2)
+    assert nodes.results["put"][:3] == ("under", 2, 3)
+
+
+def test_a_slow_node_is_not_asked():
+    nodes = Wired(3)
+    nodes[0].peer_pace(nodes.refs[1], nodes.now_us, is_slow=True)
+    for number in range(20):
+        nodes.put(0, [b"x"], number)
+        nodes.wait(1.1)
+    assert {result.state for result in nodes.results.values()} == {"ok"}
+    assert nodes[1].copies.messages_count == 0
+
+
+def test_a_full_node_is_replaced():
+    nodes = Wired(3, messages_max=len(MESSAGES))
+    nodes.put(1, MESSAGES, "fills", copies=1)
+    nodes.settle()
+    nodes.put(0, MESSAGES)
+    nodes.settle()
+    assert nodes.results["put"][:2] == ("ok", 2)
+    assert nodes[2].copies.messages_count == len(MESSAGES)
+
+
+def test_a_put_is_busy_where_no_node_has_room_and_nothing_is_stored():
+    nodes = Wired(3, messages_max=len(MESSAGES) - 1)
+    nodes.put(0, MESSAGES)
+    nodes.settle()
+    assert nodes.results["put"][:2] == ("busy", 0)
+    assert {nodes[number].copies.messages_count for number in range(3)} == {0}
+
+
+def test_the_oldest_are_dropped_where_the_queue_says_so_and_that_is_told():
+    nodes = Wired(1, copies=1, messages_max=30, on_full="drop-oldest")
+    nodes.put(0, MESSAGES, "first")
+    nodes.put(0, MESSAGES, "second")
+    nodes.collect()
+    result = nodes.results["second"]
+    assert result.state == "ok"
+    assert nodes[0].counters()["dropped"] == len(MESSAGES)
+    assert [event.kind for event in nodes.events] == ["dropped"]
+    assert messages_of(nodes[0], result.stream) == MESSAGES
+
+
+def test_copies_are_in_other_zones_first():
+    nodes = Wired(4, zones="aabc", copies=3)
+    nodes.put(0, MESSAGES)
+    nodes.settle()
+    assert holders_of(nodes, nodes.results["put"].stream) == [0, 2, 3]
+
+
+def test_the_same_nodes_are_asked_for_a_second():
+    nodes = Wired(9)
+    for number in range(10):
+        nodes.put(0, MESSAGES, number)
+        nodes.settle()
+    assert len(holders_of(nodes, nodes.results[0].stream)) == 2
