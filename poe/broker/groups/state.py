@@ -59,9 +59,12 @@ class GroupState:
         self._progress: Ordered | Shared = kind(definition, self._journal, self._members)
 
     @classmethod
-    def create(cls, definition: GroupDefinition, now_us: int) -> Self:
-        """Make a new group; its snapshot is what is to be written of that."""
-        state = cls(definition, 0)
+    def create(cls, definition: GroupDefinition, now_us: int, generation: int = 0) -> Self:
+        """Make a new group; its snapshot is what is to be written of that.
+
+        Its generations are greater than `generation`, and not before the time.
+        """
+        state = cls(definition, generation)
         state._journal.begin_life(now_us)
         state.take_changes()
         state._journal.tell(now_us, "created", f"in mode {definition.mode}")

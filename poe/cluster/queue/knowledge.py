@@ -1,0 +1,149 @@
+"""What is known of a group and its messages: what is done, who was handed what, and what again.
+
+All of it only grows, and is joined by union, range by range: in whatever order it is heard, and how
+often, all nodes come to the same. What has grown at this node since it was last asked is its news.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from poe.broker.groups.ranges import Bounds, RangeSet
+from poe.cluster.frames import Again, Known
+from poe.cluster.identity import NodeRef, StreamId
+
+UNHEARD: Final = "unheard"
+"""The cause of a range that `other` may have handed out and could tell nobody."""
+
+
+class Cause(NamedTuple):
+    """Why messages were handed out again, or may have been."""
+
+    cause: str
+    node: NodeRef
+    other: NodeRef
+
+
+class StreamKnowledge:
+    """What is known of one stream in a group."""
+
+    __slots__ = ("again", "done", "granted")
+
+    def __init__(self) -> None:
+        self.done = RangeSet()
+        self.granted: dict[NodeRef, RangeSet] = {}
+        """What each node has handed to a client."""
+        self.again: dict[Cause, tuple[int, RangeSet]] = {}
+        """What was handed out again knowingly, and since when."""
+
+    def grant(self, node: NodeRef, after: int, last: int) -> list[Bounds]:
+        """Join what a node has handed out; return what of it was not known."""
+        granted = self.granted.get(node)
+        if granted is None:
+            granted = self.granted[node] = RangeSet()
+        return granted.join(after, last)
+
+    def note_again(self, cause: Cause, since_us: int, after: int, last: int) -> None:
+        """Join what was handed out again; the first time is kept."""
+        known_us, ranges = self.again.get(cause, (since_us, RangeSet()))
+        ranges.join(after, last)
+        self.again[cause] = min(known_us, since_us), ranges
+
+    def as_known(self, group: str, stream: StreamId) -> Known:
+        """Return all of it, the same for what is the same."""
+        return Known(
+            group,
+            stream,
+            tuple(self.done),
+            tuple((node, tuple(ranges)) for node, ranges in sorted(self.granted.items())),
+            tuple(
+                Again(*cause, since_us, tuple(ranges))
+                for cause, (since_us, ranges) in sorted(self.again.items(), key=_cause_of)
+            ),
+        )
+
+
+class Knowledge:
+    """What is known of all streams in one group.
+
+    Always: what is news is a part of what is known.
+    """
+
+    __slots__ = ("_group", "_me", "_news", "_streams")
+
+    def __init__(self, group: str, me: NodeRef) -> None:
+        self._group = group
+        self._me = me
+        self._streams: dict[StreamId, StreamKnowledge] = {}
+        self._news: dict[StreamId, StreamKnowledge] = {}
+
+    def streams(self) -> Iterable[StreamId]:
+        """Return the streams of which something is known."""
+        return self._streams.keys()
+
+    def get(self, stream: StreamId) -> StreamKnowledge:
+        """Return what is known of a stream; it is not to be changed."""
+        return self._streams.get(stream, _NOTHING)
+
+    def finish(self, stream: StreamId, after: int, last: int) -> None:
+        """Count a range as done."""
+        for bounds in _of(self._streams, stream).done.join(after, last):
+            _of(self._news, stream).done.join(*bounds)
+
+    def grant(self, stream: StreamId, why: str, after: int, last: int, now_us: int) -> None:
+        """Count a range as handed to a client by this node.
+
+        What of it is known to have been handed out before is kept as such, with the cause.
+        """
+        known = _of(self._streams, stream)
+        for other, granted in known.granted.items():
+            for bounds in granted.within(after, last) if granted else ():
+                self.note_again(stream, Cause(why, self._me, other), now_us, *bounds)
+        for bounds in known.grant(self._me, after, last):
+            _of(self._news, stream).grant(self._me, *bounds)
+
+    def note_again(
+        self, stream: StreamId, cause: Cause, since_us: int, after: int, last: int
+    ) -> None:
+        """Take note that a range was handed out again, or may have been."""
+        for each in (_of(self._streams, stream), _of(self._news, stream)):
+            each.note_again(cause, since_us, after, last)
+
+    def join(self, known: Known) -> list[Bounds]:
+        """Join what another node knows of a stream; return what is done that was not."""
+        mine = _of(self._streams, known.stream)
+        done = [part for bounds in known.done for part in mine.done.join(*bounds)]
+        for node, ranges in known.granted:
+            for bounds in ranges:
+                mine.grant(node, *bounds)
+        for cause, node, other, since_us, ranges in known.again:
+            for bounds in ranges:
+                mine.note_again(Cause(cause, node, other), since_us, *bounds)
+        return done
+
+    def known(self, stream: StreamId) -> Known:
+        """Return all that is known of a stream."""
+        return self.get(stream).as_known(self._group, stream)
+
+    def take_news(self) -> list[Known]:
+        """Return what has grown here since the last time."""
+        news, self._news = self._news, {}
+        return [each.as_known(self._group, stream) for stream, each in news.items()]
+
+    def forget(self, stream: StreamId) -> None:
+        """Drop all that is known of a stream."""
+        self._streams.pop(stream, None)
+        self._news.pop(stream, None)
+
+
+_NOTHING: Final = StreamKnowledge()
+
+
+def _of(streams: dict[StreamId, StreamKnowledge], stream: StreamId) -> StreamKnowledge:
+    found = streams.get(stream)
+    if found is None:
+        found = streams[stream] = StreamKnowledge()
+    return found
+
+
+def _cause_of(item: tuple[Cause, tuple[int, RangeSet]]) -> Cause:
+    return item[0]

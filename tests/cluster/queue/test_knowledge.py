@@ -1,0 +1,103 @@
+"""What is known of a group is joined by union: all nodes come to the same, whatever comes when."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poe.cluster.frames import Again, Known, flat_known, take_known
+from poe.cluster.identity import StreamId
+from poe.cluster.queue.knowledge import Cause, Knowledge
+from poe.cluster.ranges import union
+from tests.cluster.queue.wired import node_ref
+
+A, B = node_ref(1), node_ref(2)
+STREAM = StreamId(A.id, 1)
+
+
+def test_what_is_handed_out_twice_is_kept_with_its_cause():
+    knowledge = Knowledge("g", A)
+    knowledge.grant(STREAM, "first", 0, 10, 5)
+    knowledge.grant(STREAM, "lease expired", 5, 15, 7)
+    knowledge.grant(STREAM, "lease expired", 14, 16, 9)
+    known = knowledge.known(STREAM)
+    assert known.granted == ((A, ((0, 16),)),)
+    assert known.again == (Again("lease expired", A, A, 7, ((5, 10), (14, 15))),)
+
+
+def test_what_others_were_handed_out_by_is_named():
+    knowledge = Knowledge("g", A)
+    knowledge.join(Known("g", STREAM, (), ((B, ((0, 8),)),), ()))
+    knowledge.grant(STREAM, "taken over", 5, 10, 3)
+    assert knowledge.known(STREAM).again == (Again("taken over", A, B, 3, ((5, 8),)),)
+
+
+def test_news_are_told_once_and_only_of_this_node():
+    knowledge = Knowledge("g", A)
+    assert knowledge.join(Known("g", STREAM, ((0, 4),), (), ())) == [(0, 4)]
+    assert knowledge.take_news() == []
+    knowledge.finish(STREAM, 0, 6)
+    [news] = knowledge.take_news()
+    assert news.done == ((4, 6),)
+    assert knowledge.take_news() == []
+    assert knowledge.join(Known("g", STREAM, ((2, 8),), (), ())) == [(6, 8)]
+    assert knowledge.known(STREAM).done == ((0, 8),)
+
+
+ranges = st.lists(
+    st.tuples(st.integers(0, 20), st.integers(1, 5)).map(lambda each: (each[0], sum(each))),
+    max_size=4,
+).map(lambda some: tuple(union(*([each] for each in some))) if some else ())
+nodes = st.sampled_from([A, B])
+knowns = st.builds(
+    Known,
+    st.just("g"),
+    st.just(STREAM),
+    ranges,
+    st.lists(st.tuples(nodes, ranges), max_size=2).map(tuple),
+    st.lists(
+        st.builds(Again, st.sampled_from(["x", "y"]), nodes, nodes, st.integers(0, 9), ranges),
+        max_size=2,
+    ).map(tuple),
+)
+
+
+@given(st.lists(knowns, max_size=4), st.randoms())
+def test_to_join_is_commutative_associative_and_idempotent(some, dice):
+    one, other = Knowledge("g", A), Knowledge("g", A)
+    for known in some:
+        one.join(known)
+    shuffled = some * 2
+    dice.shuffle(shuffled)
+    for known in shuffled:
+        other.join(known)
+    assert one.known(STREAM) == other.known(STREAM)
+    third = Knowledge("g", A)
+    third.join(one.known(STREAM))
+    assert third.known(STREAM) == one.known(STREAM)
+
+
+@given(st.lists(knowns, max_size=4))
+def test_what_is_known_travels(some):
+    knowledge = Knowledge("g", A)
+    for known in some:
+        knowledge.join(known)
+    known = knowledge.known(STREAM)
+    group, stream, done, granted, again = flat_known(known)
+    travelled = (
+        group,
+        stream,
+        tuple(done),
+        tuple((node, tuple(ends)) for node, ends in granted),
+        tuple((*each[:-1], tuple(each[-1])) for each in again),
+    )
+    assert take_known(travelled) == known
+
+
+def test_the_news_of_a_node_joined_make_others_know_what_it_knows():
+    one, other = Knowledge("g", A), Knowledge("g", A)
+    for number in range(10):
+        one.grant(STREAM, "retried", number % 3, number + 1, number)
+        one.finish(STREAM, number, number + 2)
+        one.note_again(STREAM, Cause("unheard", A, B), number, 0, number + 1)
+        for news in one.take_news():
+            other.join(news)
+    assert other.known(STREAM) == one.known(STREAM)
