@@ -186,6 +186,19 @@ class UnknownQueue(ClusterError):
         )
 
 
+class NotATopic(ClusterError):
+    """What has pointers to read from was asked of a queue, which hands its messages out."""
+
+    code = 666
+
+    def __init__(self, queue: bytes) -> None:
+        self.queue = queue
+        super().__init__(
+            f"{shown(queue)} is a queue of the cluster, which hands its messages out and is not "
+            "read: take them by `poe.queue` or `poe work`, look at them by `poe queue dump`"
+        )
+
+
 class ClusterMissing(ClusterError):
     """What connects nodes is not installed."""
 

@@ -24,7 +24,7 @@ from poe.broker.appendix.message import Get, Put
 from poe.broker.connection.arrival import Arrival, ArrivalAlarm, HandshakeStep
 from poe.broker.connection.input_deadline import TURN, InputAlarm, InputDeadline
 from poe.broker.connection.peer import Peer, TlsPeer, cut_short
-from poe.broker.connection.reply import error_reply, make_reply
+from poe.broker.connection.reply import error_reply, held_lease, make_reply
 from poe.broker.connection.session import (
     AUTH,
     STRANGER_FRAME_MAX,
@@ -36,7 +36,8 @@ from poe.broker.connection.session import (
 from poe.broker.connection.stream import Stream
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.byte_budget import ByteBudget, Holding, Room
-from poe.broker.requests.groups import Undelivered, address_of, begin_lease
+from poe.broker.requests.groups import begin_lease, tell_undelivered
+from poe.broker.requests.queue_messages import HeldRecords
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import (
     AuthenticationExpired,
@@ -383,7 +384,7 @@ class Connection(GenServer):
             is_refused = isinstance(error, BrokenPipeError | ConnectionClosed)
             if is_refused or (error is None and self._peer.is_reset()):
                 group, lease = self._last_lease
-                self.cast(address_of(group), Undelivered(lease))
+                tell_undelivered(self, self._routes, group, lease)
         # Not in a `finally`: if this actor is killed, whoever serves its request has views into it.
         self._stream.release()
         if error is not None:
@@ -509,13 +510,15 @@ class Connection(GenServer):
             if begun is not None and begun.is_done and type(begun.value) is int:
                 return self._reply(PutReply.frame(begun.value))
         elif type(request) is LeaseRequest:
-            begun = begin_lease(self._own_cell, request, self._room)
+            begun = begin_lease(self._own_cell, self._routes, request, self._room)
             if begun is not None and begun.is_done and (leased := begun.value) is not None:
                 lease, found = leased
                 if found is not None:
+                    self._last_lease = request.group, lease
+                    if type(found) is HeldRecords:
+                        return self._reply(held_lease(lease, found))
                     size = found.records.length
                     head = LeaseReply.head(lease, found.entries, size, found.ordinal)
-                    self._last_lease = request.group, lease
                     return self._reply(head, found.records)
         return self._serve_waiting(request, begun)
 

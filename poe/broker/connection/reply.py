@@ -13,6 +13,7 @@ from poe.broker.groups.options import check_name
 from poe.broker.requests.byte_budget import Room
 from poe.broker.requests.control import LISTINGS, control, listed
 from poe.broker.requests.groups import lease_messages
+from poe.broker.requests.queue_messages import HeldRecords
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import Overloaded, PoeError, RemoteProtocolError
 from poe.errors.tracebacks import drop_tracebacks
@@ -31,6 +32,7 @@ from poe.protocol import (
     RangeRequest,
     Request,
 )
+from poe.protocol.leases import Lease
 from poe.protocol.maps import pack_items
 from poe.record import ENTRY_BYTES
 from poe.storage import FileSlice
@@ -108,8 +110,16 @@ async def _lease_reply(
     lease, found = await lease_messages(handler, asked, begun)
     if found is None:
         return LeaseReply.head(lease, b"", 0), None
+    if isinstance(found, HeldRecords):
+        return held_lease(lease, found), None
     head = LeaseReply.head(lease, found.entries, found.records.length, found.ordinal)
     return memoryview(head), found.records
+
+
+def held_lease(lease: Lease, found: HeldRecords) -> memoryview:
+    """Return the reply with messages that lie in memory; a view, as in `_indexed_reply`."""
+    head = LeaseReply.head(lease, found.entries, len(found.data), found.ordinal)
+    return memoryview(head + found.data)
 
 
 async def _listing_reply(handler: RequestHandler, request: ControlRequest) -> bytes:

@@ -22,7 +22,14 @@ from poe.broker.coordinator.waiting import Batch, Done, Number, pointer_of
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.request_handler import RequestHandler
 from poe.broker.requests.slices import read_records
-from poe.errors import CorruptRecord, PoeError, SequenceGap, UnknownTopic
+from poe.errors import (
+    CorruptRecord,
+    NotATopic,
+    PoeError,
+    SequenceGap,
+    UnderCopies,
+    UnknownTopic,
+)
 from poe.protocol import IndexedRecords, PutId
 from poe.storage import Clock
 
@@ -110,6 +117,8 @@ class DelayedPut(GenServer):
             self._batch = batch = replace(batch, is_written=True)
         try:
             await self._handler.put(topic, messages, None, PutId(PRODUCER, *number))
+        except UnderCopies as error:  # a queue has it, and makes more copies by itself
+            logger.warning("what is due for queue %r: %s", topic, error)
         except SequenceGap:  # the topic was made anew meanwhile, or a power cut has set it back
             await self._handler.put(DELAYED_TOPIC, [encode_void(topic, number)])
             return Voided()
@@ -178,10 +187,10 @@ class DelayedMarks(GenServer):
         return Stop("normal")
 
     async def _is_synced(self, topic: bytes) -> bool:
-        """Return whether a topic is on its disk now, unless it was deleted."""
+        """Return whether a topic is on its disk now, unless it was deleted, or is a queue."""
         try:
             await self._handler.sync(topic)
-        except UnknownTopic:
+        except (UnknownTopic, NotATopic):
             return True
         except PoeError:  # the next time
             return False

@@ -63,7 +63,10 @@ class GroupFloors:
         if state is not None:
             return state.definition.topics
         history = None if self._groups is None else self._groups.get(group)
-        return () if history is None else history.topics()
+        if history is not None:
+            return history.topics()
+        queues = self._routes.queues
+        return () if queues is None else queues.topics(group)
 
     def _is_read_by(self, group: GroupDefinition, topic: bytes) -> bool:
         properties = self._routes.properties

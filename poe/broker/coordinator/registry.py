@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, cast
 from weakref import proxy
 
@@ -30,7 +31,9 @@ from poe.broker.requests.groups import (
     GroupRequest,
     ListGroups,
     address_of,
+    is_for_queue,
 )
+from poe.broker.requests.queue_messages import QUEUES
 from poe.broker.requests.request_handler import RequestHandler
 from poe.broker.requests.slices import read_records
 from poe.errors import (
@@ -98,7 +101,7 @@ class GroupRegistry(GenServer):
                 case FindGroup():
                     return await self._find(request)
                 case ListGroups():
-                    return [self._groups[name].summary() for name in sorted(self._groups)]
+                    return await self._list()
                 case DeleteGroup(name, force):
                     return await self._delete(name, force=force)
                 case ForgetUnits(topic, units):
@@ -129,9 +132,23 @@ class GroupRegistry(GenServer):
 
     # ---- groups ---------------------------------------------------------------------------------
 
+    async def _list(self) -> list[dict[str, Any]]:
+        rows = [each.summary() for each in self._groups.values()]
+        if self._parts.routes.queues is not None:
+            rows += await self.call(QUEUES, ListGroups(), timeout_s=None)
+        return sorted(rows, key=itemgetter("group"))
+
+    def _is_of_queue(self, name: str) -> bool:
+        """Return whether a group takes from a queue; one of the node's own topics comes first."""
+        queues = self._parts.routes.queues
+        return queues is not None and name not in self._groups and bool(queues.topics(name))
+
     async def _find(self, wanted: FindGroup) -> ActorRef:
         name = wanted.name
         if name not in self._groups:
+            if self._is_of_queue(name) or is_for_queue(self._parts.routes, wanted):
+                ref: ActorRef = await self.call(QUEUES, wanted, timeout_s=None)
+                return ref
             if wanted.mode is None or not wanted.may_create:
                 raise UnknownGroup(name)
             return await self._create(wanted)
@@ -198,6 +215,9 @@ class GroupRegistry(GenServer):
         return ref
 
     async def _delete(self, name: str, *, force: bool) -> None:
+        if self._is_of_queue(name):
+            await self.call(QUEUES, DeleteGroup(name, force), timeout_s=None)
+            return
         if name not in self._groups:
             raise UnknownGroup(name)
         try:

@@ -11,7 +11,8 @@ from itertools import islice
 from typing import Any
 
 from poe.actors import ActorRef
-from poe.errors import StorageError
+from poe.broker.registry.queue_table import QueueTable
+from poe.errors import NotATopic, StorageError
 from poe.storage import Event, Removals, Store, TopicDescriptions
 from poe.topic_name import NamePolicy
 from poe.topic_properties import is_reserved
@@ -79,6 +80,8 @@ class RoutingTable(dict[bytes, Route]):
         """How often a topic has come, or gone."""
         self.topics_of_group: Callable[[str], tuple[bytes, ...]] = _no_topics
         """Tells the topics of a group, and patterns of them; none of one that is not known."""
+        self.queues: QueueTable | None = None
+        """What queues there are across nodes; None where this one is in no cluster."""
         self.is_closing = False
         """Whether the listener is about to end: nobody may wait for news any more."""
 
@@ -101,6 +104,7 @@ class RoutingTable(dict[bytes, Route]):
         self.removals = self.properties = None
         self.store_health = dict
         self.topics_of_group = _no_topics
+        self.queues = None
 
     def health(self) -> dict[str, Any]:
         """Return what is not as it should be."""
@@ -115,7 +119,10 @@ class RoutingTable(dict[bytes, Route]):
 
         Raises:
             PropertyMismatch: it would be a partition that its topic has not got.
+            NotATopic: it is a queue.
         """
+        if self.queue(topic) is not None:
+            raise NotATopic(topic)
         if self.properties is None:
             return False
         self.properties.check(topic)
@@ -158,6 +165,17 @@ class RoutingTable(dict[bytes, Route]):
         names = self._resting_names
         begin = bisect_right(names, after)
         return (names[at] for at in range(begin, len(names)) if names[at] in self.resting)
+
+    def is_own(self, topic: bytes) -> bool:
+        """Return whether a topic is this node's own, whether it has a route or not."""
+        if topic in self or self.is_without_route(topic):
+            return True
+        return self.properties is not None and self.properties.holder(topic) is not None
+
+    def queue(self, name: bytes) -> ActorRef | None:
+        """Return the actor of a queue; None where there is none, or a topic of the node's own."""
+        ref = None if self.queues is None else self.queues.actor(name)
+        return None if ref is None or self.is_own(name) else ref
 
     def is_newest(self, topic: bytes, ref: ActorRef) -> bool:
         """Return whether nothing lies behind what `ref` holds: it is the writer, or all is gone."""

@@ -16,14 +16,14 @@ from poe.broker.registry.topic_registry import EnsureWriter
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.copying import Copy, copy
-from poe.broker.requests.delayed import queue_put
 from poe.broker.requests.groups import GROUP_OPERATIONS, group_operation
 from poe.broker.requests.listing import describe, may_tell, page_of, pages
 from poe.broker.requests.needs import OPERATION_NEEDS, check_complete
 from poe.broker.requests.pipelines import PIPELINE_OPERATIONS, PIPELINES, add_pipelines
+from poe.broker.requests.queues import QUEUE_OPERATIONS
 from poe.broker.requests.request_handler import NODE_SUP, WAIT_MAX_S, RequestHandler
 from poe.broker.requests.topics import TOPIC_OPERATIONS
-from poe.errors import RemoteProtocolError, SecurityError
+from poe.errors import NotATopic, RemoteProtocolError, SecurityError
 from poe.storage import POINTER_MAX, LastPut
 from poe.supervision import TreeRow, tree
 from poe.version import VERSION
@@ -126,7 +126,10 @@ async def _sync(handler: RequestHandler, arguments: Arguments) -> None:
 
 
 async def _create(handler: RequestHandler, arguments: Arguments) -> bool:
-    await handler.ask_registry(EnsureWriter(arg.topic(arguments)))
+    topic = arg.topic(arguments)
+    if handler.routes.queue(topic) is not None:
+        raise NotATopic(topic)
+    await handler.ask_registry(EnsureWriter(topic))
     return True
 
 
@@ -215,10 +218,10 @@ _OPERATIONS: dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]] = 
     "ordinal": _ordinal,
     "pointer": _pointer,
     "copy": _copy,
-    "queue_put": queue_put,
     "auth": _auth,
     **{op: _access(op) for op in ACCESS_OPERATIONS},
     **TOPIC_OPERATIONS,
+    **QUEUE_OPERATIONS,
     **{op: _pipelines(op) for op in PIPELINE_OPERATIONS},
     **{op: _groups(op) for op in GROUP_OPERATIONS},
 }

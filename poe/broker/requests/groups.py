@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from poe.actors import Call
+from poe.actors import ActorRef, Call, GenServer
 from poe.actors.server_cell import ServerCell
 from poe.broker.access.permission import Need, check, first_refusal
 from poe.broker.groups.membership import MemberInfo
 from poe.broker.groups.options import check_name
+from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.byte_budget import Room
@@ -19,6 +20,7 @@ from poe.errors import ActorDead, PointerOutOfRange, RemoteProtocolError, Unknow
 from poe.protocol.leases import MEMBER_BYTES, Failed, Lease, LeaseRequest
 from poe.record import ENTRY_BYTES
 from poe.storage import POINTER_MAX
+from poe.topic_properties import is_reserved
 
 GROUPS: Final = "groups"
 """Name of the actor that knows all groups."""
@@ -34,11 +36,13 @@ class GroupRequest:
 
     op: str
     arguments: dict[str, Any]
+    group: str = ""
+    """Its name, for the actor of a queue, which serves all groups that take from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindGroup:
-    """Asked of `GROUPS`: answers the actor of a group.
+    """Asked of `GROUPS`: answers the actor of a group, or of the queue that it takes from.
 
     With a mode the group is made where there is none, and must be of that mode and those topics.
     """
@@ -77,6 +81,8 @@ class Undelivered:
     """Cast to a group: who asked for a lease has not been told of it, and never will be."""
 
     lease: Lease
+    group: str = ""
+    """As in `GroupRequest`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +108,44 @@ async def ask_group(
         GroupError: as the group says.
         ActorDead: it has crashed, of this request or another; what was answered stands.
     """
-    actor = handler.actor
+    actor, routes = handler.actor, handler.routes
 
     async def ask() -> Any:  # noqa: ANN401
-        ref = None if find.mode else actor.whereis(address_of(find.name))
+        ref = None
+        if not find.mode:
+            ref = actor.whereis(address_of(find.name)) or _queue_of(routes, find.name)
         if ref is None:
             ref = await actor.call(GROUPS, find)
         return await actor.call(ref, request, timeout_s=None)
 
-    return await until_answered(actor, handler.routes, b"", ask)
+    return await until_answered(actor, routes, b"", ask)
 
 
-def begin_lease(cell: ServerCell, request: LeaseRequest, room: Room) -> Call | None:
+def _queue_of(routes: RoutingTable, group: str) -> ActorRef | None:
+    """Return the actor of the queue that a group takes from; None where it takes from none."""
+    return None if routes.queues is None else routes.queues.actor_of_group(group)
+
+
+def is_for_queue(routes: RoutingTable, wanted: FindGroup) -> bool:
+    """Return whether a group that there is not yet is to take from a queue.
+
+    That is one of mode `shared` whose only topic is none of the node's own, in a cluster.
+    """
+    if routes.queues is None or wanted.mode != "shared" or len(wanted.topics) != 1:
+        return False
+    (topic,) = wanted.topics
+    return b"*" not in topic and not is_reserved(topic) and not routes.is_own(topic)
+
+
+def tell_undelivered(actor: GenServer, routes: RoutingTable, group: str, lease: Lease) -> None:
+    """Tell a group that who asked for a lease has not been told of it."""
+    to = _queue_of(routes, group) or address_of(group)
+    actor.cast(to, Undelivered(lease, group))
+
+
+def begin_lease(
+    cell: ServerCell, routes: RoutingTable, request: LeaseRequest, room: Room
+) -> Call | None:
     """Make the call that a lease usually takes; None where it does not run, or much is asked for.
 
     Mostly it is done at once, and its value a lease and its messages. `lease_messages` goes on from
@@ -122,7 +154,8 @@ def begin_lease(cell: ServerCell, request: LeaseRequest, room: Room) -> Call | N
     if request.limit > _FEW_COUNT or request.bytes_max > room.frame_max // 2 - ENTRY_BYTES:
         return None
     group = cell.system.find(address_of(request.group))
-    return None if group is None else cell.call_leaf(group.address, request)
+    ref = _queue_of(routes, request.group) if group is None else group.address
+    return None if ref is None else cell.call_leaf(ref, request)
 
 
 async def lease_messages(
@@ -195,8 +228,10 @@ async def group_operation(handler: RequestHandler, op: str, arguments: Arguments
             is_new=op == "group_create",
             may_create=handler.permissions.may(_need("create", name)),
         )
+        if is_for_queue(handler.routes, find) and handler.routes.queue(find.topics[0]) is None:
+            check(handler.permissions, [Need.of_topic("create", find.topics[0])])
     try:
-        return await ask_group(handler, find, GroupRequest(op, parsed))
+        return await ask_group(handler, find, GroupRequest(op, parsed, name))
     except UnknownGroup as error:
         if find.mode is None:
             raise

@@ -154,6 +154,15 @@ OPERATION_NEEDS: Final[dict[str, _Needs]] = {
     "pointer": _topic("read"),
     "last_put": _topic("write"),
     "queue_put": _topic("write"),
+    "queues": _nothing,
+    "queue_create": _topic("create"),
+    "queue_delete": _topic("delete"),
+    "queue_browse": _topic("read"),
+    "queue_dump": _topic("read"),
+    "cluster": _node("admin"),
+    "cluster_members": _node("admin"),
+    "cluster_forget": _node("admin"),
+    "cluster_report": _node("admin"),
     "sync": _sync,
     "copy": _copy,
     "create": _topic("create"),
@@ -190,10 +199,12 @@ OPERATION_NEEDS: Final[dict[str, _Needs]] = {
 
 AUDITED: Final = frozenset(
     {
+        "cluster_forget",
         "delete",
         "group_delete",
         "group_reset",
         "pipeline_stop",
+        "queue_delete",
         "reload",
         "topic_adopt",
         "topic_alter",

@@ -33,6 +33,7 @@ from poe.broker.registry.routing_table import Route, RoutingTable
 from poe.broker.registry.topic_registry import EnsureWriter, TopicRequest
 from poe.broker.requests.byte_budget import Room
 from poe.broker.requests.listing import SegmentRows, describe_route
+from poe.broker.requests.queue_messages import QueuePut, QueueStored
 from poe.broker.requests.retry import RETRY_S, TRIES_MAX, may_repeat, until_answered
 from poe.errors import (
     ActorDead,
@@ -40,6 +41,7 @@ from poe.errors import (
     NoDescriptors,
     PoeError,
     ReservedTopic,
+    UnknownQueue,
     UnknownTopic,
 )
 from poe.storage import (
@@ -58,6 +60,9 @@ WAIT_MAX_S = 60.0
 """Longest long poll; a client that wants more asks again."""
 WAIT_SLICE_S = 2.0
 """How often a long poll makes sure that somebody still waits for its answer."""
+
+QUEUE_PUT_S = 5.0
+"""How long a put onto a queue looks for nodes that take it, where nothing else is asked for."""
 
 NODE_SUP = "poe_sup"
 """Name of the root of a node's tree."""
@@ -123,11 +128,14 @@ class RequestHandler:
             TopicUnavailable: the topic had no writer for 5 s; nothing is stored.
             ActorDead: the appendix server ended before it answered; it may be stored.
             CallTimeout: the disk has not taken it in time; it may be stored.
+            ClusterError: it is a queue, see `put_onto_queue`, which knows no ids of puts.
         """
         if begun is None and self._is_refused(topic):
             raise ReservedTopic(topic)
         call = begun
         route = self.routes.get(topic) if begun is None else None
+        if begun is None and route is None and self.routes.queue(topic) is not None:
+            return (await self.put_onto_queue(topic, messages)).pointer
 
         async def ask() -> Any:  # noqa: ANN401 - the pointer
             nonlocal call, route
@@ -151,6 +159,34 @@ class RequestHandler:
         is_put = put_id is None
         pointer: int = await until_answered(self.actor, self.routes, topic, ask, is_put=is_put)
         return pointer
+
+    async def put_onto_queue(
+        self,
+        queue: bytes,
+        messages: Messages,
+        copies: int | None = None,
+        deadline_s: float = QUEUE_PUT_S,
+    ) -> QueueStored:
+        """Put a batch onto a queue across nodes, as many copies as it has, or as are asked for.
+
+        Raises:
+            UnknownQueue: there is none.
+            TooFewNodes, QueueBusy: nothing is stored.
+            UnderCopies: it is stored on fewer nodes.
+            InvalidMessage: one is too large; nothing is stored.
+            ActorDead: its actor ended before it answered; it may be stored.
+        """
+
+        async def ask() -> Any:  # noqa: ANN401 - where it is stored
+            ref = self.routes.queue(queue)
+            if ref is None:
+                raise UnknownQueue(queue)
+            return await self.actor.call(
+                ref, QueuePut(messages, deadline_s, copies), timeout_s=None
+            )
+
+        stored: QueueStored = await until_answered(self.actor, self.routes, queue, ask, is_put=True)
+        return stored
 
     async def _make_writer(self, topic: bytes, messages: Messages, put_id: PutKey | None) -> Any:  # noqa: ANN401
         """Return the writer of a topic, which is made if it is new and who asks may do so."""
@@ -210,8 +246,7 @@ class RequestHandler:
             TopicUnavailable: the segment had no appendix server for 5 s.
         """
         await self.recover(topic)
-        if self.routes.get(topic) is None:
-            raise UnknownTopic(topic)
+        self._check_known(topic)
         ordinal: int = await self._ask_reader(topic, Ordinal(pointer), None)
         return ordinal
 
@@ -296,6 +331,18 @@ class RequestHandler:
             folder_name(topic, self.routes.names)
             self.routes.check_partition(topic)
 
+    def _check_known(self, topic: bytes) -> None:
+        """Refuse a topic without a route.
+
+        Raises:
+            UnknownTopic: nobody put anything onto it.
+            NotATopic: it is a queue.
+            PropertyMismatch: it would be a partition that its topic has not got.
+        """
+        if self.routes.get(topic) is None:
+            self.routes.check_partition(topic)
+            raise UnknownTopic(topic)
+
     async def ask_registry(self, request: TopicRequest) -> Any:  # noqa: ANN401 - as it answers
         """Have the topic registry do something, and return what it answers.
 
@@ -316,8 +363,7 @@ class RequestHandler:
         """
         if topic is not None:
             await self.recover(topic)
-            if self.routes.get(topic) is None:
-                raise UnknownTopic(topic)
+            self._check_known(topic)
         # There may be more segments than files: those that are synced let theirs go.
         ask = partial(self._sync_once, topic)
         await until_answered(self.actor, self.routes, topic or b"", ask, releases_max=TRIES_MAX - 1)
@@ -344,8 +390,8 @@ class RequestHandler:
     async def last_put(self, topic: bytes, producer: bytes) -> LastPut | None:
         """Return the newest sequenced put of a producer that a topic has; its writer alone knows.
 
-        None where it has none, or nobody has put anything onto it. With `ack="fsync"` it is
-        durable.
+        None where it has none, nobody has put anything onto it, or it is a queue. With
+        `ack="fsync"` it is durable.
 
         Raises:
             InvalidTopicName, PropertyMismatch: nobody can put anything onto it.
@@ -353,6 +399,8 @@ class RequestHandler:
             TopicUnavailable: it had no writer for 5 s.
             CallTimeout: the disk has not taken it in time.
         """
+        if self.routes.queue(topic) is not None:
+            return None
         await self._recover_or_check(topic)
 
         async def ask() -> Any:  # noqa: ANN401 - a reply to FindLastPut
@@ -390,15 +438,15 @@ class RequestHandler:
 
         Raises:
             UnknownTopic: nobody put anything onto it.
+            NotATopic: it is a queue.
             StorageError: the topic cannot be served.
             TopicUnavailable: a segment had no appendix server for 5 s.
         """
 
         async def ask() -> Any:  # noqa: ANN401 - the rows
             await self.recover(topic)
-            route = self.routes.get(topic)
-            if route is None:
-                raise UnknownTopic(topic)
+            self._check_known(topic)
+            route = self.routes[topic]
             rows = await describe_route(self.actor, route)
             # Who plans a read by it would leave out messages of a server that is being restarted.
             return rows if len(rows) == len(route.refs) else MOVED

@@ -16,8 +16,9 @@ from poe.broker.requests import arguments as arg
 from poe.broker.requests.arguments import Arguments
 from poe.broker.requests.groups import GROUPS, ForgetUnits
 from poe.broker.requests.listing import Page, SegmentRows, describe, may_tell, page_of, pages
+from poe.broker.requests.queues import describe_queue
 from poe.broker.requests.request_handler import RequestHandler
-from poe.errors import PoeError, ReservedTopic, StorageError, UnknownTopic
+from poe.errors import NotATopic, PoeError, ReservedTopic, StorageError, UnknownTopic
 from poe.storage import POINTER_MAX, TopicDescriptions
 from poe.topic_properties import TopicDescription, TopicProperties, is_reserved
 
@@ -32,7 +33,7 @@ async def topic_create(handler: RequestHandler, arguments: Arguments) -> dict[st
         PoeError: as `TopicDescriptions.create`, or that there are too many topics.
     """
     properties = TopicProperties.from_map(arguments.get("properties", {}))
-    return await _changed(handler, CreateTopic(_own_topic(arguments), properties))
+    return await _changed(handler, CreateTopic(_own_topic(handler, arguments), properties))
 
 
 async def topic_alter(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
@@ -43,7 +44,7 @@ async def topic_alter(handler: RequestHandler, arguments: Arguments) -> dict[str
     """
     changes = arguments.get("properties", {})
     TopicProperties.from_map(changes)
-    return await _changed(handler, AlterTopic(_own_topic(arguments), changes))
+    return await _changed(handler, AlterTopic(_own_topic(handler, arguments), changes))
 
 
 async def topic_adopt(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
@@ -57,17 +58,20 @@ async def topic_adopt(handler: RequestHandler, arguments: Arguments) -> dict[str
     if "partitions" in arguments:
         values = properties.as_map() | {"partitions": arguments["partitions"]}
         properties = TopicProperties.from_map(values)
-    return await _changed(handler, AdoptTopic(_own_topic(arguments), properties))
+    return await _changed(handler, AdoptTopic(_own_topic(handler, arguments), properties))
 
 
 async def describe_topic(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
-    """Tell what a topic has, and what its partitions hold.
+    """Tell what a topic has, and what its partitions hold; of a queue, what it has.
 
     Raises:
         UnknownTopic: there is none of that name.
         StorageError: it is out of service, and was never described.
     """
     topic = arg.topic(arguments)
+    queue = await describe_queue(handler, arguments)
+    if queue is not None:
+        return queue
     description = _properties(handler, topic).of(topic)
     for each in description.partition_topics():
         with contextlib.suppress(StorageError):  # what is out of service is described as far as can
@@ -96,7 +100,7 @@ async def trim(handler: RequestHandler, arguments: Arguments) -> Any:  # noqa: A
         UnknownTopic: there is no such topic.
         ReservedTopic: it is the node's own.
     """
-    topic = _own_topic(arguments)
+    topic = _own_topic(handler, arguments)
     request = Trim(topic, arg.whole(arguments, "pointer", POINTER_MAX))
     await handler.recover(topic)
     return await handler.ask_registry(request)
@@ -109,7 +113,7 @@ async def delete(handler: RequestHandler, arguments: Arguments) -> None:
         UnknownTopic: there is no such topic.
         ReservedTopic: it is the node's own.
     """
-    topic = _own_topic(arguments)
+    topic = _own_topic(handler, arguments)
     await handler.recover(topic)
     properties = handler.routes.properties
     described = None if properties is None else properties.find(topic)
@@ -199,15 +203,18 @@ def _properties(handler: RequestHandler, topic: bytes) -> TopicDescriptions:
     return properties
 
 
-def _own_topic(arguments: Arguments) -> bytes:
+def _own_topic(handler: RequestHandler, arguments: Arguments) -> bytes:
     """Return the name of a topic that clients may change.
 
     Raises:
         ReservedTopic: they may not.
+        NotATopic: it is a queue.
     """
     topic = arg.topic(arguments)
     if is_reserved(topic):
         raise ReservedTopic(topic)
+    if handler.routes.queue(topic) is not None:
+        raise NotATopic(topic)
     return topic
 
 

@@ -1,0 +1,272 @@
+"""The control operations of queues, and of the cluster whose nodes hold them.
+
+A queue across nodes is looked for among those of the cluster. Where there is none of its name but a
+topic of this node's own, that is put onto: it is a queue of one node.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from poe.broker.access.permission import Need, check
+from poe.broker.registry.queue_table import QueueTable
+from poe.broker.requests import arguments as arg
+from poe.broker.requests.arguments import Arguments
+from poe.broker.requests.delayed import put_later
+from poe.broker.requests.listing import may_tell
+from poe.broker.requests.queue_messages import (
+    QUEUES,
+    Browsed,
+    BrowseQueue,
+    ClusterRequest,
+    DeleteQueue,
+    DescribeQueue,
+    FindQueue,
+    ListQueues,
+)
+from poe.broker.requests.request_handler import QUEUE_PUT_S, WAIT_MAX_S, RequestHandler
+from poe.broker.requests.retry import until_answered
+from poe.errors import (
+    NotInCluster,
+    QueueMismatch,
+    RemoteProtocolError,
+    ReservedTopic,
+    TopicExists,
+    UnknownQueue,
+)
+from poe.errors.short_text import short_repr
+from poe.protocol import IndexedRecords
+from poe.record import RECORD_HEADER_BYTES
+from poe.storage import POINTER_MAX
+from poe.topic_name import folder_name
+from poe.topic_properties import is_reserved
+
+_COPIES_MAX: Final = 255
+_BROWSED_MAX: Final = 1000
+_BROWSED_BYTES_MAX: Final = 1 << 20
+_PROPERTIES: Final = ("copies", "persist", "bytes_max", "messages_max", "on_full")
+
+
+async def queue_put(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
+    """Put messages onto a queue, which is made where there is none; later, where a time is told.
+
+    Without a cluster, and where a topic of the node's own has that name, it is put onto that. What
+    is put later goes onto what is called so then, but for `queue`, which makes the queue now.
+
+    Raises:
+        RemoteProtocolError: a missing or wrong argument.
+        NotAuthorized: it would have to be made, and who asks may not do so.
+        InvalidTopicName, PropertyMismatch, ReservedTopic: nobody can put anything onto it.
+        NotInCluster, QueueMismatch: several copies of it cannot be had here.
+        TooFewNodes, QueueBusy, InvalidMessage, Overloaded: nothing is stored.
+        UnderCopies: it is stored on fewer nodes than was asked for.
+        StorageError: they could not be written down.
+        ActorDead: who was to keep them has ended before it answered; they may be put.
+    """
+    routes, topic = handler.routes, _name(arguments)
+    due_us = arguments.get("due_us")
+    if due_us is not None or (routes.queues is None and "copies" not in arguments):
+        due_us = arg.whole(arguments, "due_us", POINTER_MAX)
+    messages = _messages(arguments)
+    copies = _copies(arguments)
+    deadline_s = QUEUE_PUT_S
+    if "deadline_s" in arguments:
+        deadline_s = float(arg.number(arguments, "deadline_s", WAIT_MAX_S))
+    is_queue = routes.queues is not None and not routes.is_own(topic)
+    if is_queue and (due_us is None or arg.flag(arguments, "queue")):
+        await _ensure(handler, topic, copies)
+    elif copies > 1:
+        raise NotInCluster if routes.queues is None else QueueMismatch(topic, "copies", copies, 1)
+    elif routes.get(topic) is None and routes.queue(topic) is None:
+        folder_name(topic, routes.names)
+        if not (routes.check_partition(topic) or routes.is_without_route(topic)):
+            check(handler.permissions, [Need.of_topic("create", topic)])
+    handler.permissions.wrote(sum(map(len, messages)))
+    if due_us is not None:
+        return await put_later(handler, topic, due_us, messages)
+    if not is_queue:
+        return {"pointer": await handler.put(topic, messages), "copies": 1}
+    stored = await handler.put_onto_queue(topic, messages, copies or None, deadline_s)
+    return stored._asdict()
+
+
+async def describe_queue(handler: RequestHandler, arguments: Arguments) -> dict[str, Any] | None:
+    """Describe a queue as if it were a topic; None where this name is not that of one.
+
+    With `queue` one that there is not yet is described, too, by an empty map.
+    """
+    routes, name = handler.routes, arg.topic(arguments)
+    if routes.queues is None or routes.is_own(name) or is_reserved(name):
+        return None
+    told: dict[str, Any] = {}
+    if name in routes.queues:
+        told = await _ask(handler, name, DescribeQueue())
+    elif not arg.flag(arguments, "queue"):
+        return None
+    created_us = told.get("created_us", 0)
+    row = {"name": name, "id": b"", "created_us": created_us, "version": 0}
+    return {**row, "properties": {}, "partitions": [], "queue": told}
+
+
+async def _queues(handler: RequestHandler, _: Arguments) -> list[dict[str, Any]]:
+    """Return what there is of queues, sorted by name, of those that who asks may know of."""
+    _table(handler)
+    rows = await handler.actor.call(QUEUES, ListQueues(), timeout_s=None)
+    return [row for row in rows if may_tell(handler.permissions, row["name"])]
+
+
+async def _queue_create(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
+    """Make a queue with these properties, and describe it.
+
+    Raises:
+        TopicExists: a topic of this node's own has that name.
+        QueueMismatch: there is a queue of that name.
+    """
+    name = _name(arguments)
+    _table(handler)
+    folder_name(name, handler.routes.names)
+    if handler.routes.is_own(name):
+        raise TopicExists(name)
+    given = {each: value for each, value in arguments.items() if each in _PROPERTIES}
+    await handler.actor.call(QUEUES, FindQueue(name, given, is_new=True), timeout_s=None)
+    told: dict[str, Any] = await _ask(handler, name, DescribeQueue())
+    return told
+
+
+async def _queue_delete(handler: RequestHandler, arguments: Arguments) -> None:
+    _table(handler)
+    await handler.actor.call(QUEUES, DeleteQueue(_name(arguments)), timeout_s=None)
+
+
+async def _queue_browse(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
+    """Return messages that this node holds, one stream at a time, as pairs of pointer and bytes."""
+    found = await _browse(handler, arguments, _BROWSED_MAX)
+    messages = []
+    if found.records is not None:
+        records = IndexedRecords.of(found.records.entries, memoryview(found.records.data))
+        starts = records.starts.tolist()
+        messages = [
+            [pointer, bytes(records.data[begin + RECORD_HEADER_BYTES : end])]
+            for pointer, begin, end in zip(
+                records.pointers.tolist(), starts, starts[1:], strict=False
+            )
+        ]
+    return {"unit": found.unit, "last": found.last, "messages": messages}
+
+
+async def _queue_dump(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
+    """Return the same as records, as they lie in files."""
+    found = await _browse(handler, arguments, arg.U32_MAX)
+    data = b"" if found.records is None else found.records.data
+    return {"unit": found.unit, "last": found.last, "records": data}
+
+
+async def _browse(handler: RequestHandler, arguments: Arguments, limit: int) -> Browsed:
+    unit = arg.topic(arguments, "unit") if arguments.get("unit") else b""
+    pointer = arg.whole(arguments, "pointer", POINTER_MAX) if unit else 0
+    if "limit" in arguments:
+        limit = min(limit, arg.whole(arguments, "limit", arg.U32_MAX))
+    _table(handler)
+    name, bytes_max = _name(arguments), _BROWSED_BYTES_MAX
+    found: Browsed = await _ask(handler, name, BrowseQueue((unit, pointer), limit, bytes_max))
+    return found
+
+
+def _of_cluster(op: str) -> Callable[[RequestHandler, Arguments], Awaitable[Any]]:
+    """Return what asks the cluster, where there is one."""
+
+    async def ask(handler: RequestHandler, arguments: Arguments) -> Any:  # noqa: ANN401 - as it answers
+        _table(handler)
+        return await handler.actor.call(QUEUES, ClusterRequest(op, arguments), timeout_s=None)
+
+    return ask
+
+
+async def _ensure(handler: RequestHandler, name: bytes, copies: int) -> None:
+    """Make a queue where there is none, if who asks may do so.
+
+    Raises:
+        NotAuthorized: they may not.
+        PoeError: no queue may be called so, or made now.
+    """
+    if handler.routes.queue(name) is not None:
+        return
+    folder_name(name, handler.routes.names)
+    check(handler.permissions, [Need.of_topic("create", name)])
+    properties = {"copies": copies} if copies else {}
+    await handler.actor.call(QUEUES, FindQueue(name, properties), timeout_s=None)
+
+
+async def _ask(handler: RequestHandler, name: bytes, request: object) -> Any:  # noqa: ANN401
+    """Ask the actor of a queue.
+
+    Raises:
+        UnknownQueue: there is none.
+        PoeError: as it says.
+    """
+
+    async def ask() -> Any:  # noqa: ANN401 - as it answers
+        ref = handler.routes.queue(name)
+        if ref is None:
+            raise UnknownQueue(name)
+        return await handler.actor.call(ref, request, timeout_s=None)
+
+    return await until_answered(handler.actor, handler.routes, name, ask)
+
+
+def _table(handler: RequestHandler) -> QueueTable:
+    """Return the queues.
+
+    Raises:
+        NotInCluster: this node is in none.
+    """
+    if handler.routes.queues is None:
+        raise NotInCluster
+    return handler.routes.queues
+
+
+def _name(arguments: Arguments) -> bytes:
+    """Return the name of a queue, or of a topic that is one.
+
+    Raises:
+        RemoteProtocolError: it is missing.
+        ReservedTopic: it is the node's own.
+    """
+    name = arg.topic(arguments)
+    if is_reserved(name):
+        raise ReservedTopic(name)
+    return name
+
+
+def _copies(arguments: Arguments) -> int:
+    """Return how many copies are asked for; 0: as many as the queue has."""
+    if arguments.get("copies") is None:
+        return 0
+    copies = arg.whole(arguments, "copies", _COPIES_MAX)
+    if not copies:
+        msg = "argument copies is 0; send 1 or more"
+        raise RemoteProtocolError(msg)
+    return copies
+
+
+def _messages(arguments: Arguments) -> list[bytes]:
+    messages = arguments.get("messages")
+    if not isinstance(messages, list) or set(map(type, messages)) != {bytes} or not all(messages):
+        told = short_repr(messages)
+        msg = f"argument messages is {told:.80}; send an array of 1 message or more, none empty"
+        raise RemoteProtocolError(msg)
+    return messages
+
+
+QUEUE_OPERATIONS: Final[dict[str, Callable[[RequestHandler, Arguments], Awaitable[Any]]]] = {
+    "queue_put": queue_put,
+    "queues": _queues,
+    "queue_create": _queue_create,
+    "queue_delete": _queue_delete,
+    "queue_browse": _queue_browse,
+    "queue_dump": _queue_dump,
+    **{
+        op: _of_cluster(op)
+        for op in ("cluster", "cluster_members", "cluster_forget", "cluster_report")
+    },
+}
+"""The operations by name."""
