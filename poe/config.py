@@ -26,6 +26,7 @@ from poe.broker import (
     ScrubberOptions,
     SecurityOptions,
 )
+from poe.cluster.options import ClusterOptions
 from poe.errors import OptionError, UnknownOption
 from poe.option import Range, check_options
 from poe.storage import SegmentOptions, StoreOptions, TopicOptions
@@ -41,6 +42,7 @@ _AROUND_MESSAGE_BYTES = 280
 """Room for what a frame has around a message: lengths, type, pointer, and the longest topic."""
 _TEST_PREFIX = "POE_TEST_"
 """Variables of test programs, which may run nodes: they are no options."""
+_TEXTS = tuple[str, ...]
 _NONE_WORDS = frozenset({"none", "infinity"})
 _TOML_PATH = "the path of a TOML file that exists"
 
@@ -95,6 +97,7 @@ _PARTS = {
     "listener": ListenerOptions,
     "connection": ConnectionOptions,
     "security": SecurityOptions,
+    "cluster": ClusterOptions,
     "service": ServiceOptions,
 }
 
@@ -114,6 +117,7 @@ class Config:
     listener: ListenerOptions
     connection: ConnectionOptions
     security: SecurityOptions
+    cluster: ClusterOptions
     service: ServiceOptions
 
     @classmethod
@@ -155,6 +159,7 @@ class Config:
             }
             _check_archives(values)
             _check_doors(parts["listener"], parts["security"])
+            parts["cluster"].check_reach(insecure=parts["listener"].insecure)
             _check_thespian(parts["listener"], parts["security"], parts["service"])
         except OptionError as error:
             where, _ = given.get(error.key, (error.key, None))
@@ -332,6 +337,9 @@ def _typed(key: str, where: str, value: Any) -> Any:  # noqa: ANN401
     # Path("") would be the current folder, where a script's variable was empty by mistake.
     if Path in allowed and isinstance(value, str | Path) and value != "":
         return Path(value)
+    if _TEXTS in allowed and _are_texts(value):
+        value = tuple(value)
+        allowed = (tuple,)
     if isinstance(value, bool):
         if bool in allowed:
             return value
@@ -341,6 +349,10 @@ def _typed(key: str, where: str, value: Any) -> Any:  # noqa: ANN401
     elif type(value) in allowed or value in allowed:
         return value
     raise OptionError(where, value, _expected(key))
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
 
 
 def parse_option(key: str, where: str, text: str) -> Any:  # noqa: ANN401
@@ -357,6 +369,8 @@ def parse_option(key: str, where: str, text: str) -> Any:  # noqa: ANN401
     if key == "topics":
         return TopicOptions.from_text(where, text)
     allowed = _choices(option_types()[key])
+    if _TEXTS in allowed:
+        return tuple(each.strip() for each in text.split(","))
     if NoneType in allowed and text.lower() in _NONE_WORDS:
         return None
     if bool in allowed and text.lower() in {"true", "false", "1", "0", "yes", "no"}:
@@ -380,7 +394,7 @@ def _choices(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401
 def _expected(key: str) -> str:
     """Say in words what the value of an option may be."""
     words = {int: "a whole number", float: "a number", str: "text", Path: "a path",
-             bool: "true or false", NoneType: '"none"'}  # fmt: skip
+             bool: "true or false", _TEXTS: "a list of texts", NoneType: '"none"'}  # fmt: skip
     # A node without a port serves nobody but its own process: nothing to suggest to others.
     choices = [int] if key == "port" else option_choices(key)
     return " or ".join(words.get(choice, str(choice)) for choice in choices)

@@ -83,6 +83,17 @@ def test_defaults_are_those_of_the_design():
         "handshake_timeout": 5.0,
         "unauthenticated_max": 256,
         "unauthenticated_per_address_max": 16,
+        "cluster": None,
+        "seeds": (),
+        "cluster_host": "127.0.0.1",
+        "cluster_port": 5557,
+        "node_name": None,
+        "zone": None,
+        "copies": 2,
+        "cluster_mode": "peer",
+        "cluster_certificate": None,
+        "cluster_key": None,
+        "cluster_ca": None,
     }
 
 

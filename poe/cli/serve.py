@@ -32,6 +32,7 @@ from poe.option import help_of
 _log = logging.getLogger("poe.cli")
 
 _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}
+_METAVARS[tuple[str, ...]] = "TEXT,…"
 _METAVARS[option_choices("topics")[0]] = "NAME.OPTION=VALUE,…"
 _DIR_DEFAULT = "the user's data folder"
 
