@@ -31,7 +31,7 @@ class Peers:
 
     def live(self, name):
         """Those who are there, as one sees it."""
-        found = set()
+        found: set[str] = set()
         for line in list(self[name].lines):
             what, other, _ = line.split()
             (found.add if what == "up" else found.discard)(other)
