@@ -1,0 +1,151 @@
+"""Nodes as they run: each a process of `poe serve` on a host of its own."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from poe import protocol
+from poe.errors import PoeError
+from tests.cluster.network import Host, Network, network
+from tests.cluster.program import Program
+from tests.waiting import wait_until
+
+PORT = 5555
+PEER_PORT = 5557
+CALL_S = 10
+WHOLE_S = 15
+"""How long a cluster may take to be whole again, at most."""
+
+
+class RunningNode:
+    """One node, life after life."""
+
+    def __init__(self, host: Host, folder: Path, options: list[str]) -> None:
+        self.host = host
+        self.name = "abcdefgh"[host.number - 1]
+        self.folder = folder / self.name
+        self.log = folder / f"{self.name}.log"
+        self.variables: dict[str, str] = {}
+        """Of its environment, beside the usual ones; looked at when it starts."""
+        self.prefix: list[str] = ["-m", "poe"]
+        """What Python runs: another program may change something and then do the same."""
+        self.program: Program | None = None
+        self._options = options
+
+    @property
+    def url(self) -> str:
+        return f"poe://{self.host.client_address}:{PORT}"
+
+    @property
+    def process(self) -> Program:
+        assert self.program is not None, f"node {self.name} does not run"
+        return self.program
+
+    def start(self) -> None:
+        """Begin a life; `wait` waits until it can be asked."""
+        assert self.program is None
+        arguments = [
+            *self.prefix, "serve", "--dir", str(self.folder), "--insecure", "--port", str(PORT),
+            "--host", self.host.client_address, *self._options,
+        ]  # fmt: skip
+        self.program = Program(self.host, arguments, self.log, **self.variables)
+
+    def wait(self) -> None:
+        """Wait until it says that it can be asked."""
+        self.process.wait_for("ready on ")
+
+    def kill(self) -> None:
+        """End it at once, as by `kill -9`."""
+        self.process.kill()
+        self.program = None
+
+    def stop(self) -> int:
+        """Ask it to end, and return its exit code."""
+        try:
+            return self.process.stop()
+        finally:
+            self.program = None
+
+    def lose_folder(self) -> None:
+        """Have it begin with nothing, when it starts again."""
+        assert self.program is None
+        shutil.rmtree(self.folder)
+
+    def control(self, op: str, **arguments: Any) -> Any:
+        """Ask it something."""
+        with protocol.socket(self.host.client_address, PORT, timeout_s=CALL_S) as socket:
+            return socket.control(op, **arguments)
+
+    def live(self) -> set[str]:
+        """The names of the nodes that live as it sees it, itself among them."""
+        members = self.control("cluster_members")
+        return {each["name"] for each in members if each["state"] in {"live", "slow", "self"}}
+
+
+class Nodes:
+    """A cluster, and the network between its nodes."""
+
+    def __init__(self, net: Network, folder: Path, options: list[str]) -> None:
+        self.net = net
+        self.all = [self._make(host, folder, options) for host in net.hosts]
+
+    def _make(self, host: Host, folder: Path, options: list[str]) -> RunningNode:
+        own = [
+            *("--cluster", "tests", "--cluster-host", host.address),
+            *("--cluster-port", str(PEER_PORT), "--node-name", "abcdefgh"[host.number - 1]),
+        ]
+        others = [f"{each.address}:{PEER_PORT}" for each in self.net.hosts if each is not host]
+        seeds = ["--seeds", ",".join(others)] if others else []
+        return RunningNode(host, folder, [*own, *seeds, *options])
+
+    def __iter__(self) -> Iterator[RunningNode]:
+        return iter(self.all)
+
+    def __getitem__(self, name: str) -> RunningNode:
+        return next(node for node in self.all if node.name == name)
+
+    @property
+    def url(self) -> str:
+        """That of all nodes, in their order."""
+        addresses = ",".join(f"{node.host.client_address}:{PORT}" for node in self)
+        return f"poe://{addresses}"
+
+    def wait_until_whole(self) -> None:
+        """Wait until all nodes that run see each other."""
+        running = [node for node in self if node.program is not None]
+        for node in running:
+            node.wait()
+        names = {node.name for node in running}
+        wait_until(lambda: all(self.sees(node, names) for node in running), WHOLE_S)
+
+    def sees(self, node: RunningNode, names: set[str]) -> bool:
+        """Whether just these live as a node sees it; it does not where it cannot say so yet."""
+        try:
+            return node.live() == names
+        except PoeError:
+            return False
+
+    def close(self) -> None:
+        """End all nodes at once."""
+        for node in self:
+            if node.program is not None:
+                node.kill()
+
+
+@contextmanager
+def nodes(folder: Path, count: int, *options: str) -> Iterator[Nodes]:
+    """Start so many nodes, which see each other; what they log is shown where a test fails."""
+    with network(count) as net:
+        made = Nodes(net, folder, list(options))
+        try:
+            for node in made:
+                node.start()
+            made.wait_until_whole()
+            yield made
+        finally:
+            made.close()
+            for node in made:
+                if node.log.exists():
+                    print(f"--- log of {node.name}:", node.log.read_text()[-8000:], sep="\n")
