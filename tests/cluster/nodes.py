@@ -1,10 +1,10 @@
 """Nodes as they run: each a process of `poe serve` on a host of its own."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from poe import protocol
 from poe.errors import PoeError
@@ -12,6 +12,8 @@ from tests.cluster.network import Host, Network, network
 from tests.cluster.program import Program
 from tests.waiting import wait_until
 
+CLUSTER = "tests"
+NAMES = "abcdefgh"
 PORT = 5555
 PEER_PORT = 5557
 CALL_S = 10
@@ -24,7 +26,7 @@ class RunningNode:
 
     def __init__(self, host: Host, folder: Path, options: list[str]) -> None:
         self.host = host
-        self.name = "abcdefgh"[host.number - 1]
+        self.name = NAMES[host.number - 1]
         self.folder = folder / self.name
         self.log = folder / f"{self.name}.log"
         self.variables: dict[str, str] = {}
@@ -87,18 +89,28 @@ class RunningNode:
 class Nodes:
     """A cluster, and the network between its nodes."""
 
-    def __init__(self, net: Network, folder: Path, options: list[str]) -> None:
+    def __init__(self, net: Network, all_nodes: list[RunningNode]) -> None:
         self.net = net
-        self.all = [self._make(host, folder, options) for host in net.hosts]
+        self.all = all_nodes
 
-    def _make(self, host: Host, folder: Path, options: list[str]) -> RunningNode:
-        own = [
-            *("--cluster", "tests", "--cluster-host", host.address),
-            *("--cluster-port", str(PEER_PORT), "--node-name", "abcdefgh"[host.number - 1]),
-        ]
-        others = [f"{each.address}:{PEER_PORT}" for each in self.net.hosts if each is not host]
-        seeds = ["--seeds", ",".join(others)] if others else []
-        return RunningNode(host, folder, [*own, *seeds, *options])
+    @classmethod
+    def alone(cls, net: Network, folder: Path) -> Self:
+        """Nodes that are in no cluster."""
+        return cls(net, [RunningNode(host, folder, []) for host in net.hosts])
+
+    @classmethod
+    def joined(cls, net: Network, folder: Path, options: Sequence[str]) -> Self:
+        """Nodes of one cluster; each is a seed of all others."""
+        made = []
+        for host in net.hosts:
+            seeds = [f"{each.address}:{PEER_PORT}" for each in net.hosts if each is not host]
+            own = [
+                *("--cluster", CLUSTER, "--cluster-host", host.address, "--cluster-port"),
+                *(str(PEER_PORT), "--node-name", NAMES[host.number - 1]),
+                *(["--seeds", ",".join(seeds)] if seeds else []),
+            ]
+            made.append(RunningNode(host, folder, [*own, *options]))
+        return cls(net, made)
 
     def __iter__(self) -> Iterator[RunningNode]:
         return iter(self.all)
@@ -138,7 +150,7 @@ class Nodes:
 def nodes(folder: Path, count: int, *options: str) -> Iterator[Nodes]:
     """Start so many nodes, which see each other; what they log is shown where a test fails."""
     with network(count) as net:
-        made = Nodes(net, folder, list(options))
+        made = Nodes.joined(net, folder, options)
         try:
             for node in made:
                 node.start()

@@ -1,0 +1,292 @@
+"""Clients of a cluster that note what they do and see, and a judge of all of it.
+
+Each client is a thread with a socket to one node, so that it is known which node did what; the
+history is that of `torture/cluster_history.py`, and its rules judge it.
+"""
+
+import itertools
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from poe import protocol
+from poe.errors import PoeError, QueueBusy, TooFewNodes, UnderCopies
+from poe.protocol import Done, LeaseReply, LeaseRequest, Socket
+from poe.record import RECORD_HEADER_BYTES
+from tests.cluster.nodes import PORT, Nodes, RunningNode
+from tests.waiting import wait_until
+from torture.cluster_history import Event, History, Kind, make_body, message_of
+from torture.cluster_rules import broken
+
+CALL_S = 6
+PAUSE_S = 0.05
+"""After an error, before the next try."""
+BYTES_MAX = 1 << 20
+WAIT_S = 0.2
+"""How long a worker waits for jobs; what it has done is told no later."""
+
+
+class Witness:
+    """What is known of one queue of a running cluster, and one group of it."""
+
+    queue = "jobs"
+    group = "workers"
+
+    def __init__(
+        self, nodes: Nodes, copies: int = 2, group_options: dict[str, Any] | None = None
+    ) -> None:
+        self.nodes = nodes
+        self.copies = copies
+        """How many each put wants that does not say so."""
+        self.group_options = group_options or {}
+        self.errors: list[Exception] = []
+        """What ended a client, though it is none that a client must expect."""
+        self._events: list[Event] = []
+        self._lock = threading.Lock()
+        self._lives = {node.name: 1 for node in nodes}
+        self._ops = itertools.count(1)
+        self._names: dict[tuple[bytes, int], str] = {}
+        self._clients: list[threading.Thread] = []
+        self._is_enough = threading.Event()
+        """Whether producers are to end."""
+        self._is_over = threading.Event()
+        """Whether all are."""
+        for node in nodes:
+            self.note("start", node)
+
+    def note(self, kind: Kind, node: RunningNode | None = None, **fields: Any) -> None:
+        """Add an event, now unless `at_us` is given."""
+        if node is not None:
+            fields = {"node": node.name, "life": self._lives[node.name], **fields}
+        event = Event(**{"at_us": now_us(), "kind": kind, **fields})
+        with self._lock:
+            self._events.append(event)
+
+    # --- What is done to nodes -------------------------------------------------------------------
+
+    def kill(self, node: RunningNode, *, is_kept: bool = False) -> None:
+        """End a life of a node at once; `is_kept`: the queue lies on its disk."""
+        node.kill()
+        self.note("kill", node, state="kept" if is_kept else "lost")
+
+    def start(self, node: RunningNode) -> None:
+        """Begin another one."""
+        self._lives[node.name] += 1
+        self.note("start", node)
+        node.start()
+
+    @contextmanager
+    def fault(self, what: str) -> Iterator[None]:
+        """Have the block do something bad to the network, or to a node, and undo it."""
+        number = next(self._ops)
+        self.note("fault", text=what, op=number)
+        yield
+        self.note("heal", text=what, op=number)
+
+    # --- Clients ---------------------------------------------------------------------------------
+
+    def make_queue(self, node: RunningNode, **properties: Any) -> None:
+        """Make the group, and the queue that it takes from."""
+        if properties:
+            node.control("queue_create", topic=self.queue, **properties)
+        with self.member(node) as (socket, member):
+            self.note("group", node, client="maker", queue=self.queue, group=self.group,
+                      state=self.group_options.get("delivery", "at-least-once"))  # fmt: skip
+            socket.control("group_leave", group=self.group, member=member)
+
+    def put(self, node: RunningNode, count: int = 1, copies: int | None = None) -> str:
+        """Put some messages, and return what that was answered: ok, under, busy or refused."""
+        with connect(node) as socket:
+            return self._put(node, socket, "putter", count, copies)
+
+    def produce(self, node: RunningNode, count: int = 5, pause_s: float = 0.02) -> None:
+        """Have a client put batches through a node, until the end."""
+        client = f"producer of {node.name}"
+
+        def put(socket: Socket) -> None:
+            self._put(node, socket, client, count, None)
+            self._is_enough.wait(pause_s)
+
+        self._run(client, self._is_enough, lambda: connect(node), put)
+
+    def work(self, node: RunningNode, limit: int = 20) -> None:
+        """Have a client take jobs from a node and acknowledge them, until the end."""
+        worker = Worker(self, node, limit)
+        self._run(worker.client, self._is_over, lambda: self.member(node), worker.take)
+
+    def end_puts(self) -> None:
+        """End all producers; workers go on."""
+        self._is_enough.set()
+
+    def stop(self) -> None:
+        """End all clients; raise what should not have happened to one."""
+        self._is_enough.set()
+        self._is_over.set()
+        for client in self._clients:
+            client.join()
+        if self.errors:
+            raise self.errors[0]
+
+    def drain(self, timeout_s: float = 20) -> None:
+        """Wait until all that was promised is done."""
+        wait_until(lambda: not self.open(), timeout_s)
+
+    def open(self) -> set[str]:
+        """The messages that some node holds, by what was answered, and no worker calls done."""
+        history = self.history()
+        promised = {
+            message for put in history.puts if put.promised for message in put.asked.messages
+        }
+        return promised - {message for event in history.of("ack") for message in event.messages}
+
+    def _run(
+        self,
+        name: str,
+        end: threading.Event,
+        enter: Callable[[], Any],
+        act: Callable[[Any], None],
+    ) -> None:
+        """Have a thread that does something again and again, with a new socket after an error."""
+
+        def run() -> None:
+            while not end.is_set():
+                try:
+                    with enter() as entered:
+                        while not end.is_set():
+                            act(entered)
+                except PoeError:
+                    end.wait(PAUSE_S)
+                except Exception as error:  # noqa: BLE001 - for the test's own thread to raise
+                    self.errors.append(error)
+                    return
+
+        thread = threading.Thread(target=run, name=name)
+        self._clients.append(thread)
+        thread.start()
+
+    def _put(
+        self, node: RunningNode, socket: Socket, client: str, count: int, copies: int | None
+    ) -> str:
+        op = next(self._ops)
+        bodies = [make_body(f"m{op}x{number}") for number in range(count)]
+        copies = copies or self.copies
+        asked = {"client": client, "queue": self.queue, "op": op, "wanted": copies}
+        self.note("put", node, messages=tuple(map(message_of, bodies)), **asked)
+        state, made = "", 0
+        try:
+            told = socket.control("queue_put", topic=self.queue, messages=bodies, copies=copies)
+            state, made = "ok", told["copies"]
+        except UnderCopies as error:
+            state, made = "under", error.made
+        except TooFewNodes:
+            state = "refused"
+        except QueueBusy:
+            state = "busy"
+        self.note("answered", node, state=state, made=made, **asked)
+        return state
+
+    @contextmanager
+    def member(self, node: RunningNode) -> Iterator[tuple[Socket, bytes]]:
+        """Join the group at a node."""
+        member = os.urandom(16)
+        with connect(node) as socket:
+            socket.control(
+                "group_join", group=self.group, member=member, mode="shared",
+                topics=[self.queue], options=self.group_options,
+            )  # fmt: skip
+            yield socket, member
+
+    def came(self, unit: bytes, pointer: int, message: str) -> None:
+        """Remember where a message stands, as reports tell of it."""
+        self._names[unit, pointer] = message
+
+    # --- The judge -------------------------------------------------------------------------------
+
+    def note_reports(self) -> None:
+        """Ask all nodes that run which messages may have come twice."""
+        for node in self.nodes:
+            if node.program is not None:
+                named: dict[str, list[str]] = defaultdict(list)
+                for row in node.control("cluster_report"):
+                    if row["queue"].decode() == self.queue and row["group"] == self.group:
+                        named[row["kind"]] += self._named(row)
+                for kind, messages in named.items():
+                    self.note("report", node, queue=self.queue, group=self.group,
+                              messages=tuple(messages), state=kind)  # fmt: skip
+
+    def _named(self, row: dict[str, Any]) -> Iterator[str]:
+        for (unit, pointer), message in self._names.items():
+            if unit == row["unit"] and row["after"] < pointer <= row["last"]:
+                yield message
+
+    def history(self) -> History:
+        """All that has been seen so far."""
+        with self._lock:
+            return History(list(self._events))
+
+    def judge(self) -> None:
+        """Stop, and hold what was seen against the rules."""
+        self.stop()
+        self.note_reports()
+        assert broken(self.history()) == []
+
+
+class Worker:
+    """A client that takes jobs from a node, and tells with the next request that they are done."""
+
+    def __init__(self, witness: Witness, node: RunningNode, limit: int) -> None:
+        self.client = f"worker of {node.name}"
+        self._witness = witness
+        self._node = node
+        self._limit = limit
+        self._held: tuple[int, tuple[str, ...]] | None = None
+        self._who = {"client": self.client, "queue": witness.queue, "group": witness.group}
+
+    def take(self, entered: tuple[Socket, bytes]) -> None:
+        """Tell what is done, and take some more."""
+        socket, member = entered
+        held, self._held = self._held, None
+        if held is not None:
+            self._note("ack", held[1])
+        asked_us = now_us()
+        done = [] if held is None else [Done(held[0])]
+        request = LeaseRequest(
+            self._witness.group, member, self._limit, BYTES_MAX, wait_s=WAIT_S, done=done
+        )
+        reply = socket.lease(request)
+        if held is not None and held[0] not in reply.lease.lost:
+            self._note("acked", held[1])
+        if reply.lease.id:
+            # The node handed them out after it was asked; the answer came some time later.
+            self._held = reply.lease.id, self._messages(reply)
+            self._note("handed", self._held[1], asked_us)
+
+    def _messages(self, reply: LeaseReply) -> tuple[str, ...]:
+        records = reply.records
+        starts = records.starts.tolist()
+        messages = tuple(
+            message_of(bytes(records.data[begin + RECORD_HEADER_BYTES : end]))
+            for begin, end in itertools.pairwise(starts)
+        )
+        for pointer, message in zip(records.pointers.tolist(), messages, strict=True):
+            self._witness.came(reply.lease.topic, pointer, message)
+        return messages
+
+    def _note(self, kind: Kind, messages: tuple[str, ...], at_us: int | None = None) -> None:
+        self._witness.note(
+            kind, self._node, messages=messages, at_us=at_us or now_us(), **self._who
+        )
+
+
+def connect(node: RunningNode) -> Socket:
+    """Connect to a node."""
+    return protocol.socket(node.host.client_address, PORT, timeout_s=CALL_S)
+
+
+def now_us() -> int:
+    """The time of all events."""
+    return time.monotonic_ns() // 1000
