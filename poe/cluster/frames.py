@@ -310,16 +310,12 @@ def take_group_record(value: Any) -> GroupRecord:  # noqa: ANN401
     )  # fmt: skip
 
 
-_NODE_BYTES: Final = 8
-_OPTIONS_MAX: Final = 64
-_OUTCOMES: Final = ("held", "full", "failed")
+def take_batch(value: Any) -> Batch:  # noqa: ANN401
+    """Check messages that came from elsewhere, their records included.
 
-
-def _wrong(what: str, value: object) -> RemoteProtocolError:
-    return RemoteProtocolError(f"a frame of a queue has no {what} where it must: {value!r:.80}")
-
-
-def _take_batch(value: Any) -> Batch:  # noqa: ANN401
+    Raises:
+        RemoteProtocolError: they are none.
+    """
     after, last, count, records, starts = value
     batch = Batch(
         take_number(after), take_number(last), take_number(count, 1), records, starts
@@ -330,10 +326,19 @@ def _take_batch(value: Any) -> Batch:  # noqa: ANN401
     return batch
 
 
+_NODE_BYTES: Final = 8
+_OPTIONS_MAX: Final = 64
+_OUTCOMES: Final = ("held", "full", "failed")
+
+
+def _wrong(what: str, value: object) -> RemoteProtocolError:
+    return RemoteProtocolError(f"a frame of a queue has no {what} where it must: {value!r:.80}")
+
+
 def _take_store(value: Any) -> Store:  # noqa: ANN401
     queue, record, stream, batch, holders, is_copy = value
     return Store(
-        take_bytes(queue), take_queue_record(record), take_stream(stream), _take_batch(batch),
+        take_bytes(queue), take_queue_record(record), take_stream(stream), take_batch(batch),
         tuple(map(take_node, holders)), take_flag(is_copy),
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ here looks at messages: each function takes as long as there are ranges.
 
 from collections.abc import Iterable, Sequence
 
-from poe.broker.groups.ranges import Bounds, RangeSet
+from poe.broker.groups.ranges import Bounds
 
 Ranges = Sequence[Bounds]
 """A sorted list of ranges that neither overlap nor touch."""
@@ -30,32 +30,6 @@ def minus(one: Iterable[Bounds], other: Iterable[Bounds]) -> list[Bounds]:
 def covered(sets: Iterable[Iterable[Bounds]], count: int) -> list[Bounds]:
     """Return what is in so many of some sets at least; `count` is 1 or more."""
     return _counted([(each, 1) for each in sets], count)
-
-
-def add_range(ranges: RangeSet, after: int, last: int) -> list[Bounds]:
-    """Add a range, of which parts may be there; return the parts that were not."""
-    if ranges.holds(after, last):
-        return []
-    new = minus([(after, last)], ranges.within(after, last))
-    for part in new:
-        ranges.add(*part)
-    return new
-
-
-def remove_range(ranges: RangeSet, after: int, last: int) -> list[Bounds]:
-    """Take away what there is of a range; return that."""
-    gone = ranges.within(after, last)
-    for part in gone:
-        ranges.remove(*part)
-    return gone
-
-
-def range_set(ranges: Iterable[Bounds]) -> RangeSet:
-    """Return a list as a set that may be changed."""
-    new = RangeSet()
-    for after, last in ranges:
-        new.add(after, last)
-    return new
 
 
 def _counted(sets: Iterable[tuple[Iterable[Bounds], int]], least: int) -> list[Bounds]:

@@ -40,7 +40,9 @@ FRAMES = [
     Stored(b"jobs", STREAM, 3, 8, "full"),
     News(b"jobs", 3, WHOLE, 0, (), (), ()),
     News(b"jobs", 3, 4, 5, (Held(STREAM, RANGES, ()),), (KNOWN,), (GROUP,)),
-    Digest(b"jobs", 3, 4, (Summary("work", STREAM, 1 << 63),), (GROUP,), ((A.id, 6),), is_answer=True),
+    Digest(
+        b"jobs", 3, 4, (Summary("work", STREAM, 1 << 63),), (GROUP,), ((A.id, 6),), is_answer=True
+    ),
     Difference(b"jobs", is_held_asked=True, known=(("work", STREAM),)),
 ]  # fmt: skip
 each_frame = pytest.mark.parametrize(

@@ -3,15 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poe.cluster.ranges import (
-    add_range,
-    covered,
-    intersect,
-    minus,
-    range_set,
-    remove_range,
-    union,
-)
+from poe.cluster.ranges import covered, intersect, minus, union
 
 ENDS = st.sets(st.integers(0, 60), max_size=24)
 
@@ -45,14 +37,3 @@ def test_what_is_in_so_many_sets(sets, count):
     every = set().union(*map(pointers, sets))
     held = {p for p in every if sum(p in pointers(each) for each in sets) >= count}
     check(covered(sets, count), held)
-
-
-@given(range_lists(), st.tuples(st.integers(0, 59), st.integers(1, 20)))
-def test_a_range_is_added_and_taken_away_whatever_was_there(ranges, place):
-    bounds = place[0], sum(place)
-    there = range_set(ranges)
-    check(add_range(there, *bounds), pointers([bounds]) - pointers(ranges))
-    check(there, pointers(ranges) | pointers([bounds]))
-    there = range_set(ranges)
-    check(remove_range(there, *bounds), pointers([bounds]) & pointers(ranges))
-    check(there, pointers(ranges) - pointers([bounds]))

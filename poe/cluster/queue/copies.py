@@ -13,7 +13,6 @@ from typing import Final
 from poe.broker.groups.ranges import Bounds, RangeSet
 from poe.cluster.batch import Batch
 from poe.cluster.identity import StreamId
-from poe.cluster.ranges import add_range, remove_range
 
 BATCH_OVERHEAD_BYTES: Final = 256
 """What a batch takes of memory besides its records."""
@@ -66,7 +65,7 @@ class Copies:
         if kept is None:
             kept = self._streams[stream] = _Stream()
         self.take_place(stream, batch.last)
-        new = add_range(kept.held, batch.after, batch.last)
+        new = kept.held.join(batch.after, batch.last)
         for bounds in new:
             part = batch.part(*bounds)
             if part is not None:
@@ -120,7 +119,7 @@ class Copies:
         kept = self._streams.get(stream)
         if kept is None:
             return []
-        gone = remove_range(kept.held, after, last)
+        gone = kept.held.cut(after, last)
         if gone:
             for batch in kept.take(after, last):
                 self._count(batch, -1)
@@ -191,9 +190,9 @@ class _Stream:
         self._batches.insert(at, batch)
 
     def take(self, after: int, last: int) -> list[Batch]:
-        """Take out the batches that have messages of a range, and return them."""
+        """Take out the batches that cover some of a range, and return them."""
         low = high = self._find(after)
-        while high < len(self._lasts) and self._batches[high].first <= last:
+        while high < len(self._lasts) and self._batches[high].after < last:
             high += 1
         taken = self._batches[low:high]
         if low != self._begin:

@@ -52,6 +52,12 @@ class Write(NamedTuple):
     message: bytes
 
 
+class Trim(NamedTuple):
+    """Let go of what was written before the message of this number."""
+
+    number: int
+
+
 class Event(NamedTuple):
     """Tell people."""
 
@@ -59,4 +65,4 @@ class Event(NamedTuple):
     detail: str
 
 
-Effect = Tell | PutDone | Answer | Write | Event
+Effect = Tell | PutDone | Answer | Write | Trim | Event

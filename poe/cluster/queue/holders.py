@@ -11,7 +11,6 @@ from typing import Literal
 from poe.broker.groups.ranges import RangeSet
 from poe.cluster.frames import WHOLE, News
 from poe.cluster.identity import NodeRef, StreamId
-from poe.cluster.ranges import add_range, remove_range
 
 _NONE = RangeSet()
 
@@ -39,12 +38,12 @@ class Holders:
         kept = ranges.get(stream)
         if kept is None:
             kept = ranges[stream] = RangeSet()
-        return bool(add_range(kept, after, last))
+        return bool(kept.join(after, last))
 
     def doubt(self, node: NodeRef, stream: StreamId, after: int, last: int) -> bool:
         """Believe it no more; return whether it was believed."""
         kept = self._holding(node).ranges.get(stream)
-        return bool(kept and remove_range(kept, after, last))
+        return bool(kept and kept.cut(after, last))
 
     def take(
         self, node: NodeRef, news: News
@@ -70,9 +69,9 @@ class Holders:
         for stream, added, dropped in news.held:
             kept = holding.ranges.setdefault(stream, RangeSet())
             for bounds in dropped:
-                remove_range(kept, *bounds)
+                kept.cut(*bounds)
             for bounds in added:
-                add_range(kept, *bounds)
+                kept.join(*bounds)
             if not kept:
                 del holding.ranges[stream]
         return "taken", changed

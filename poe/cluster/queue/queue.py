@@ -9,16 +9,16 @@ Times are microseconds; they are expected never to go back, and pointers are mad
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from poe.broker.groups.deadlines import earlier
-from poe.broker.groups.ranges import RangeSet
-from poe.cluster.batch import Batch
+from poe.broker.groups.ranges import Bounds, RangeSet
+from poe.cluster.batch import BATCH_BYTES_MAX, Batch
 from poe.cluster.frames import (
     Difference,
     Digest,
-    Held,
+    Known,
     News,
     Outcome,
     QueueFrame,
@@ -27,25 +27,55 @@ from poe.cluster.frames import (
 )
 from poe.cluster.identity import NodeRef, Peer, StreamId
 from poe.cluster.queue.copies import Copies, size_bytes
-from poe.cluster.queue.effects import Answer, Effect, Event, PutDone, PutResult, Tell
+from poe.cluster.queue.effects import (
+    Answer,
+    Effect,
+    Event,
+    PutDone,
+    PutResult,
+    Tell,
+    Trim,
+    Write,
+)
+from poe.cluster.queue.gossip import Gossip
+from poe.cluster.queue.group_share import GroupShare
 from poe.cluster.queue.holders import Holders
-from poe.cluster.queue.share import Share
+from poe.cluster.queue.log import (
+    Compaction,
+    Dropped,
+    Entry,
+    Kept,
+    decode_entry,
+    encode_entry,
+)
+from poe.cluster.queue.ownership import owned, rank
+from poe.cluster.queue.restoring import Missing
 from poe.cluster.queue.spread import Candidates, Spread
+from poe.cluster.queue.streams_over import StreamsOver
 from poe.cluster.queue_record import GroupRecord, QueueRecord, winner
-from poe.cluster.ranges import add_range, remove_range
-from poe.errors import OptionError, TooFewNodes, UnknownGroup
+from poe.cluster.ranges import covered, intersect, minus
+from poe.errors import FrameTooLarge, GroupFull, OptionError, PoeError, TooFewNodes, UnknownGroup
+from poe.protocol.leases import Lease
+from poe.record import POINTER_MAX
 
-NEWS_US: Final = 50_000
-"""How long a node keeps to itself what it holds, so that it tells of much at once."""
-
-MakeShare = Callable[[GroupRecord, NodeRef, Copies, int], Share]
-"""Makes a node's part in a group: of its record, whose, of which messages, and when."""
+COLLECT_US: Final = 100_000
+RESTORE_LOOK_US: Final = 5_000_000
+RESTORE_COUNT_MAX: Final = 16
+"""Batches that are copied anew at a time."""
+RESTORE_DEADLINE_US: Final = 5_000_000
+RECOVERY_US: Final = 1_000_000
+"""How long a node learns from others what was done while it was away, before it hands out what it
+has read from its log."""
+CLOSED_US: Final = 5_000_000
+"""How long a node takes nothing after its log could not be written."""
+GROUPS_MAX: Final = 1024
 
 
 class BestEffortQueue:
     """One queue on one node.
 
-    Owned by one thread at a time. `take_effects` after each call, and call `tick` at
+    Life cycle: `recover` for each message of its log, if it has one, then `recovered`; then the
+    rest. Owned by one thread at a time. `take_effects` after each call, and call `tick` at
     `next_deadline_us`.
     """
 
@@ -57,59 +87,129 @@ class BestEffortQueue:
         life_us: int,
         dice: random.Random,
         copies: Copies | None = None,
-        make_share: MakeShare | None = None,
     ) -> None:
         self.record = record
         self.me = me
         self.copies = Copies() if copies is None else copies
-        self._life_us = life_us
-        self._dice = dice
-        self._make_share = make_share
         self._stream = StreamId(me.id, me.epoch)
         self._candidates = Candidates(zone, dice)
         self._peers: dict[NodeRef, Peer] = {}
         self._holders = Holders()
+        self._gossip = Gossip(record.name, life_us, self.copies, self._holders, dice)
+        self._over = StreamsOver(me)
         self._spreads: dict[tuple[StreamId, int], Spread] = {}
-        self._collected: dict[StreamId, RangeSet] = {}
-        """What was done in all groups, and dropped."""
-        self._shares: dict[str, Share] = {}
+        self._shares: dict[str, GroupShare] = {}
         self._groups: dict[str, GroupRecord] = {}
         self._effects: list[Effect] = []
         self._counts: Counter[str] = Counter()
 
-        self._version = 0
-        self._added: dict[StreamId, RangeSet] = {}
-        self._dropped: dict[StreamId, RangeSet] = {}
-        self._news_due_us: int | None = None
+        self._unreckoned: dict[StreamId, str] = {}
+        """Of which streams it is to be reckoned anew what is handed out here, and why."""
+        self._collected: dict[StreamId, RangeSet] = {}
+        """What was done in all groups, and dropped."""
+        self._done: set[StreamId] = set()
+        """Of which streams something is done since the last collection."""
+        self._collect_due_us: int | None = None
+        self._missing = Missing()
+        self._restore_due_us: int | None = None
+
+        self._compaction = Compaction()
+        self._writes_count = 0
+        self._unwritten: dict[int, Callable[[PoeError | None, int], None]] = {}
+        """What to do when a message is written, or cannot be, by its number."""
+        self._closed_until_us = 0
+        self._silent_until_us: int | None = None
+        """Until when nothing is handed out of what was read from the log."""
+        self._begin(life_us)
+
+    # --- Recovery ------------------------------------------------------------------------------
+
+    def recover(self, message: bytes, now_us: int) -> None:
+        """Take a message of the log of an earlier life; one that is damaged is counted and told."""
+        self._compaction.wrote(len(message))
+        try:
+            entry = decode_entry(message)
+        except PoeError as error:
+            self._counts["log damaged"] += 1
+            self._effects.append(Event("log damaged", str(error)))
+            return
+        match entry:
+            case Kept(stream, batch):
+                self.copies.add(stream, batch)
+            case Dropped(stream, ranges):
+                for bounds in ranges:
+                    self.copies.drop(stream, *bounds)
+            case Known():
+                self._learn(entry, now_us)
+            case GroupRecord():
+                self._agree(entry, now_us)
+
+    def recovered(self, now_us: int) -> None:
+        """Begin; what was read is handed out when others had the time to say what of it is done."""
+        self._silent_until_us = now_us + RECOVERY_US
+        self._begin(now_us)
+
+    def _begin(self, now_us: int) -> None:
         for stream in self.copies.streams():
             for bounds in self.copies.held(stream):
-                self._note_held(stream, *bounds, life_us)
+                self._gossip.note_held(stream, *bounds, now_us)
+            self._unreckoned[stream] = "restarted"
+            self._finished(stream, now_us)
 
     # --- Nodes ---------------------------------------------------------------------------------
+
+    def know_members(self, nodes: Sequence[bytes]) -> None:
+        """Say the ids of all nodes of the cluster, whether they are there or not."""
+        self._over.members.update(nodes)
 
     def peer_up(self, peer: Peer, now_us: int) -> None:
         """Count a node as one that is there."""
         for ref in [ref for ref in self._peers if ref.id == peer.ref.id and ref != peer.ref]:
-            self.peer_down(ref, now_us)
+            self._lose(ref, now_us)
         self._peers[peer.ref] = peer
         self._candidates.add(peer.ref, peer.zone)
+        self._over.see(peer.ref)
+        self._holders.forget(peer.ref.id, before_epoch=peer.ref.epoch)
         for share in self._shares.values():
             share.peer_up(peer, now_us)
+        self._reckon("a node came")
+        self._tell_digest(peer.ref, is_answer=False)
+        if self._restore_due_us is None:
+            self._restore_due_us = now_us + RESTORE_LOOK_US
+        self._settle(now_us)
 
     def peer_down(self, ref: NodeRef, now_us: int) -> None:
         """Count a node as gone; what it was asked is asked of another one."""
-        if self._peers.pop(ref, None) is None:
-            return
-        self._candidates.remove(ref)
-        self._replace(ref, now_us)
-        for share in self._shares.values():
-            share.peer_down(ref, now_us)
+        if ref in self._peers:
+            self._lose(ref, now_us)
+            # Who was asked to hold what, the others may know better than the one that is gone.
+            for node in self._peers:
+                self._ask_all(node, now_us)
+        self._settle(now_us)
 
     def peer_pace(self, node: NodeRef, now_us: int, *, is_slow: bool) -> None:
         """Give no new messages to a node that is slow; or again, where it is so no more."""
         self._candidates.set_slow(node, is_slow=is_slow)
         if is_slow:
             self._replace(node, now_us)
+
+    def forget(self, node: bytes, now_us: int) -> None:
+        """Count a node as none of the cluster any more."""
+        for ref in [ref for ref in self._peers if ref.id == node]:
+            self._lose(ref, now_us)
+        self._holders.forget(node)
+        self._over.forget_node(node)
+        self._reckon("taken over")
+        self._settle(now_us)
+
+    def _lose(self, ref: NodeRef, now_us: int) -> None:
+        del self._peers[ref]
+        self._candidates.remove(ref)
+        self._gossip.forget(ref)
+        self._replace(ref, now_us)
+        for share in self._shares.values():
+            share.peer_down(ref, now_us)
+        self._reckon("taken over")
 
     # --- Put -----------------------------------------------------------------------------------
 
@@ -127,6 +227,7 @@ class BestEffortQueue:
         Raises:
             TooFewNodes: fewer are there, this one counted; nothing is stored.
             InvalidMessage: one is empty or too large, or there is none.
+            FrameTooLarge: they are too many bytes.
             OptionError: a number of copies that cannot be.
         """
         wanted = self.record.copies if copies is None else copies
@@ -135,24 +236,36 @@ class BestEffortQueue:
         if wanted > 1 + len(self._peers):
             raise TooFewNodes(wanted, 1 + len(self._peers))
         batch = Batch.encode(messages, *self.copies.place(self._stream, now_us))
+        if len(batch.records) > BATCH_BYTES_MAX:
+            raise FrameTooLarge(len(batch.records), BATCH_BYTES_MAX)
         self.copies.take_place(self._stream, batch.last)
         spread = Spread(token, self._stream, batch, wanted, deadline_us)
         self._spreads[self._stream, batch.last] = spread
         self._counts["put"] += batch.messages_count
-        if self._make_room(batch, now_us):
-            self._hold(self._stream, batch, now_us)
-            spread.heard(self.me, "held")
-        else:
-            spread.heard(self.me, "full")
-        self._ask(spread, now_us)
+
+        def hold(outcome: Outcome, now_us: int) -> None:
+            spread.heard(self.me, outcome)
+            if outcome == "held":
+                self._arrived(self._stream, (batch.after, batch.last), now_us)
+            self._ask(spread, now_us)
+
+        spread.asked[self.me] = deadline_us
+        self._hold(self._stream, batch, now_us, hold)
+        self._settle(now_us)
 
     # --- Groups --------------------------------------------------------------------------------
 
     def make_group(self, record: GroupRecord, now_us: int) -> None:
-        """Have a group, from what is held now on; one that is there stays."""
-        if record.name not in self._shares and self._make_share is not None:
-            self._groups[record.name] = record
-            self._shares[record.name] = self._make_share(record, self.me, self.copies, now_us)
+        """Have a group, from what is held now on; or none, where the record says it is deleted.
+
+        Raises:
+            PoeError: its options are wrong.
+            GroupFull: there are too many groups.
+        """
+        if self._agree(record, now_us):
+            self._gossip.note_group(record, now_us)
+            self._write(self._groups[record.name])
+        self._settle(now_us)
 
     def serve(self, group: str, request: object, token: object, now_us: int) -> None:
         """Take what a client asks of a group, a `LeaseRequest` or `GroupRequest`; `Answer` it."""
@@ -161,11 +274,51 @@ class BestEffortQueue:
             self._effects.append(Answer(token, UnknownGroup(group)))
         else:
             share.serve(request, token, now_us)
+            self._settle(now_us)
 
     def cancel(self, token: object, now_us: int) -> None:
         """Answer somebody no more, who is gone."""
         for share in self._shares.values():
             share.cancel(token, now_us)
+        self._settle(now_us)
+
+    def undelivered(self, group: str, lease: Lease, now_us: int) -> None:
+        """Have somebody else get messages whose member was not told of them, and never will be."""
+        share = self._shares.get(group)
+        if share is not None:
+            share.undelivered(lease, now_us)
+            self._settle(now_us)
+
+    def groups(self) -> Sequence[GroupRecord]:
+        """Return the groups that there are."""
+        return [self._groups[name] for name in self._shares]
+
+    def _agree(self, record: GroupRecord, now_us: int) -> bool:
+        """Join the record of a group; return whether that was new."""
+        known = self._groups.get(record.name)
+        wins = record if known is None else winner(known, record)
+        if wins == known:
+            return False
+        if known is None and len(self._groups) >= GROUPS_MAX:
+            raise GroupFull(record.name, "groups of a queue", GROUPS_MAX)
+        if wins.deleted_us:
+            self._shares.pop(record.name, None)
+        elif record.name not in self._shares:
+            share = GroupShare(wins, self.me, self.copies, now_us)
+            self._shares[record.name] = share
+            for peer in self._peers.values():
+                share.peer_up(peer, now_us)
+            self._reckon("held")
+        self._groups[record.name] = wins
+        for stream in self.copies.streams():
+            self._finished(stream, now_us)
+        return True
+
+    def _learn(self, known: Known, now_us: int) -> None:
+        share = self._shares.get(known.group)
+        if share is not None and not self._over.is_forgotten(known.stream):
+            share.learn(known, now_us)
+            self._finished(known.stream, now_us)
 
     # --- Frames --------------------------------------------------------------------------------
 
@@ -177,30 +330,45 @@ class BestEffortQueue:
             case Stored():
                 self._hear_stored(node, frame, now_us)
             case News():
-                self._hear_news(node, frame)
-            case Digest() | Difference():
-                pass
+                self._hear_news(node, frame, now_us)
+            case Digest():
+                self._hear_digest(node, frame, now_us)
+            case Difference():
+                self._effects.append(Tell(node, self._gossip.answer(frame, self._shares)))
+        self._settle(now_us)
 
     def _hear_store(self, node: NodeRef, frame: Store, now_us: int) -> None:
-        self.record = winner(self.record, frame.record)
+        if frame.record != self.record:
+            self.record = winner(self.record, frame.record)
         stream, batch = frame.stream, frame.batch
+        bounds = batch.after, batch.last
+        is_known = self.copies.held(stream).holds(*bounds) or self._is_done(stream, *bounds)
+        is_first = True
         for holder in frame.holders:
-            if holder != self.me:
-                self._holders.expect(holder, stream, batch.after, batch.last)
-        is_here = self.copies.held(stream).holds(batch.after, batch.last)
-        outcome: Outcome = "held"
-        if not is_here:
-            if self._make_room(batch, now_us):
-                self._hold(stream, batch, now_us)
-            else:
-                outcome = "full"
-        answer = Stored(self.record.name, stream, batch.after, batch.last, outcome)
-        self._effects.append(Tell(node, answer))
+            if holder == self.me:
+                continue
+            is_new = self._holders.expect(holder, stream, *bounds)
+            if is_new and is_known:
+                self._see_holder(holder, stream)
+            is_before = self._rank(holder, stream) < self._rank(self.me, stream)
+            is_first = is_first and not (is_before and holder in self._peers)
+
+        def answer(outcome: Outcome, now_us: int) -> None:
+            told = Stored(self.record.name, stream, *bounds, outcome)
+            self._effects.append(Tell(node, told))
+            if outcome == "held" and is_first and not is_known:
+                self._arrived(stream, bounds, now_us)
+
+        if is_known:
+            answer("held", now_us)
+        else:
+            self._hold(stream, batch, now_us, answer, may_drop=not frame.is_copy)
 
     def _hear_stored(self, node: NodeRef, frame: Stored, now_us: int) -> None:
         stream, after, last, outcome = frame[1:]
         if outcome == "held":
-            self._holders.expect(node, stream, after, last)
+            if self._holders.expect(node, stream, after, last):
+                self._see_holder(node, stream)
         elif outcome == "full":
             self._candidates.set_full(node, now_us)
         spread = self._spreads.get((stream, last))
@@ -208,8 +376,101 @@ class BestEffortQueue:
             spread.heard(node, outcome)
             self._ask(spread, now_us)
 
-    def _hear_news(self, node: NodeRef, frame: News) -> None:
-        self._holders.take(node, frame)
+    def _hear_news(self, node: NodeRef, frame: News, now_us: int) -> None:
+        self._agree_all(frame.groups, now_us)
+        for known in frame.known:
+            self._learn(known, now_us)
+        state, streams = self._holders.take(node, frame)
+        if state == "missed":
+            self._ask_all(node, now_us)
+        for stream in streams:
+            self._see_holder(node, stream)
+
+    def _hear_digest(self, node: NodeRef, frame: Digest, now_us: int) -> None:
+        self._agree_all(frame.groups, now_us)
+        if not frame.is_answer:
+            self._tell_digest(node, is_answer=True)
+        asked = self._gossip.difference(node, frame, self._shares, now_us)
+        if asked is not None:
+            self._effects.append(Tell(node, asked))
+        mine = self._gossip.digest(self._shares, self._groups, {}, is_answer=True)
+        self._over.hear(node.id, frame, mine)
+        for stream in self._over.settle(self._is_held_by_nobody):
+            self.copies.forget(stream)
+            self._collected.pop(stream, None)
+            for share in self._shares.values():
+                share.forget(stream)
+
+    def _agree_all(self, records: Sequence[GroupRecord], now_us: int) -> None:
+        """Join what another node says of groups; what cannot be is counted and told."""
+        for record in records:
+            try:
+                self._agree(record, now_us)
+            except PoeError as error:
+                self._counts["group refused"] += 1
+                self._effects.append(Event("group refused", f"{record.name!r:.80}: {error}"))
+
+    def doubt(self, node: NodeRef, stream: StreamId, after: int, last: int, now_us: int) -> None:
+        """Take note that a node does not have what it was said to hold."""
+        if self._holders.doubt(node, stream, after, last):
+            self._counts["void claims"] += 1
+            self._effects.append(Event("void claim", f"{node} does not hold what it says"))
+            self._unreckoned[stream] = "taken over"
+            self._settle(now_us)
+
+    # --- Log -----------------------------------------------------------------------------------
+
+    def written(self, number: int, now_us: int) -> None:
+        """Take note that a message of the log is written."""
+        self._closed_until_us = 0
+        self._unwritten.pop(number, _nothing)(None, now_us)
+        self._settle(now_us)
+
+    def write_failed(self, number: int, error: PoeError, now_us: int) -> None:
+        """Take note that a message of the log cannot be written: nothing is taken for a while."""
+        if not self._closed_until_us:
+            self._effects.append(Event("log fails", str(error)))
+        self._counts["writes failed"] += 1
+        self._closed_until_us = now_us + CLOSED_US
+        self._unwritten.pop(number, _nothing)(error, now_us)
+        self._settle(now_us)
+
+    def _write(
+        self, entry: Entry, then: Callable[[PoeError | None, int], None] | None = None
+    ) -> None:
+        """Have an entry written to the log, if there is one."""
+        if self.record.persist:
+            self._write_message(encode_entry(entry), then)
+
+    def _write_message(
+        self, message: bytes, then: Callable[[PoeError | None, int], None] | None = None
+    ) -> None:
+        self._writes_count += 1
+        if then is not None:
+            self._unwritten[self._writes_count] = then
+        self._compaction.wrote(len(message))
+        self._effects.append(Write(self._writes_count, message))
+
+    def _compact(self, error: PoeError | None, now_us: int) -> None:
+        """Write the next part of all that holds; when nothing is left, let go of the rest."""
+        del now_us
+        messages = [] if error is not None else self._compaction.take_chunk()
+        for number, message in enumerate(messages, 1):
+            self._write_message(message, self._compact if number == len(messages) else None)
+        if not messages:
+            first = self._compaction.end()
+            if error is None:
+                self._effects.append(Trim(first))
+
+    def _entries(self) -> Iterator[Entry]:
+        """Yield all that is to be read again after a restart."""
+        yield from self._groups.values()
+        for share in self._shares.values():
+            for stream in share.streams():
+                yield share.known(stream)
+        for stream in self.copies.streams():
+            for batch in self.copies.batches(stream, 0, POINTER_MAX):
+                yield Kept(stream, batch)
 
     # --- Time ----------------------------------------------------------------------------------
 
@@ -217,22 +478,33 @@ class BestEffortQueue:
         """Do what time has brought."""
         for spread in list(self._spreads.values()):
             self._ask(spread, now_us)
-        if self._news_due_us is not None and self._news_due_us <= now_us:
-            self._tell_held()
         for share in self._shares.values():
             share.expire(now_us)
+        if self._silent_until_us is not None and self._silent_until_us <= now_us:
+            self._silent_until_us = None
+        if self._collect_due_us is not None and self._collect_due_us <= now_us:
+            self._collect(now_us)
+        if self._restore_due_us is not None and self._restore_due_us <= now_us:
+            self._restore(now_us)
+        node = self._gossip.take_turn(self._peers, now_us)
+        if node is not None:
+            self._tell_digest(node, is_answer=False)
+        self._settle(now_us)
 
     def next_deadline_us(self) -> int | None:
         """Return when to call `tick` next; None: not before something else was called."""
         due_us = min((each.next_deadline_us() for each in self._spreads.values()), default=None)
         for share in self._shares.values():
             due_us = earlier(due_us, share.next_deadline_us())
-        return earlier(due_us, self._news_due_us)
+        for other_us in (
+            self._gossip.next_deadline_us(), self._collect_due_us, self._restore_due_us,
+            self._silent_until_us,
+        ):  # fmt: skip
+            due_us = earlier(due_us, other_us)
+        return due_us
 
     def take_effects(self) -> list[Effect]:
         """Return what is to be done, in order; the same frame to several nodes in a row."""
-        for share in self._shares.values():
-            self._effects.extend(share.take_effects())
         effects, self._effects = self._effects, []
         return effects
 
@@ -250,34 +522,56 @@ class BestEffortQueue:
             "bytes_max": self.record.bytes_max,
             "messages_max": self.record.messages_max,
             "streams": len(self.copies.streams()),
-            "under_way": len(self._spreads),
+            "puts_under_way": len(self._spreads),
+            "has_missing_copies": bool(self._missing),
             "groups": {name: share.describe() for name, share in self._shares.items()},
             "counts": dict(self._counts),
         }
 
-    def counters(self) -> dict[str, int]:
-        """Return what was counted."""
-        return dict(self._counts)
+    def holders(self) -> dict[StreamId, dict[NodeRef, list[Bounds]]]:
+        """Return which nodes hold what of each stream, this one too, as far as it is known here."""
+        told: dict[StreamId, dict[NodeRef, list[Bounds]]] = {}
+        for stream in sorted({*self.copies.streams(), *self._holders.streams()}):
+            there = {**self._holders.all_of(stream), self.me: self.copies.held(stream)}
+            told[stream] = {node: list(ranges) for node, ranges in there.items() if ranges}
+        return told
 
-    # --- Inside --------------------------------------------------------------------------------
+    def known(self, group: str) -> dict[StreamId, Known]:
+        """Return all that is known here of each stream in a group; nothing where there is none."""
+        share = self._shares.get(group)
+        return {} if share is None else {each: share.known(each) for each in share.streams()}
+
+    def counters(self) -> dict[str, int]:
+        """Return what was counted, of the groups together too."""
+        counts = self._counts.copy()
+        for share in self._shares.values():
+            counts.update(share.counters())
+        return dict(counts)
+
+    # --- Copies --------------------------------------------------------------------------------
 
     def _ask(self, spread: Spread, now_us: int) -> None:
         """Ask further nodes to hold messages as far as needed, and answer what is over."""
         nodes = spread.next_nodes(self._candidates.draw(now_us), now_us)
         if nodes:
             holders = (*spread.made, *spread.asked)
+            is_copy = spread.token is _AGAIN
             store = Store(
-                self.record.name, self.record, spread.stream, spread.batch, holders, is_copy=False
+                self.record.name, self.record, spread.stream, spread.batch, holders, is_copy
             )
             self._effects.extend([Tell(node, store) for node in nodes])
-        if spread.is_over(now_us):
-            self._finish(spread)
+        key = spread.stream, spread.batch.last
+        if spread.is_over(now_us) and self._spreads.pop(key, None) is not None:
+            self._finish(spread, now_us)
 
-    def _finish(self, spread: Spread) -> None:
-        del self._spreads[spread.stream, spread.batch.last]
-        state = spread.state()
+    def _finish(self, spread: Spread, now_us: int) -> None:
+        state, batch = spread.state(), spread.batch
+        if spread.token is _AGAIN:
+            self._counts[f"copied again {state}"] += batch.messages_count
+            if state == "ok":
+                self._restore_due_us = now_us
+            return
         self._counts[f"put {state}"] += 1
-        batch = spread.batch
         result = PutResult(
             state, len(spread.made), spread.wanted, spread.stream, batch.first, batch.last
         )
@@ -289,10 +583,38 @@ class BestEffortQueue:
             spread.heard(node, None)
             self._ask(spread, now_us)
 
-    def _make_room(self, batch: Batch, now_us: int) -> bool:
+    def _hold(
+        self,
+        stream: StreamId,
+        batch: Batch,
+        now_us: int,
+        answer: Callable[[Outcome, int], None],
+        *,
+        may_drop: bool = True,
+    ) -> None:
+        """Hold messages, and say what became of that: when they are written, if they have to be."""
+        if now_us < self._closed_until_us or not self._make_room(batch, now_us, may_drop=may_drop):
+            self._counts["full"] += 1
+            answer("full", now_us)
+            return
+        new = self.copies.add(stream, batch)
+        for bounds in new:
+            self._gossip.note_held(stream, *bounds, now_us)
+        if not self.record.persist:
+            answer("held", now_us)
+            return
+
+        def written(error: PoeError | None, now_us: int) -> None:
+            if error is not None:
+                for bounds in new:
+                    self._drop(stream, *bounds, now_us)
+            answer("held" if error is None else "failed", now_us)
+
+        self._write(Kept(stream, batch), written)
+
+    def _make_room(self, batch: Batch, now_us: int, *, may_drop: bool) -> bool:
         """Return whether there is room for messages, once the oldest are dropped if they may be."""
-        record = self.record
-        size = size_bytes(batch)
+        record, size = self.record, size_bytes(batch)
         if size > record.bytes_max or batch.messages_count > record.messages_max:
             return False
         while (
@@ -300,42 +622,163 @@ class BestEffortQueue:
             or self.copies.messages_count + batch.messages_count > record.messages_max
         ):
             oldest = self.copies.oldest()
-            if record.on_full == "busy" or oldest is None:
-                self._counts["full"] += 1
+            if oldest is None or record.on_full == "busy" or not may_drop:
                 return False
             stream, old = oldest
-            self._drop(stream, old.after, old.last, now_us)
+            bounds = old.after, old.last
+            self._drop(stream, *bounds, now_us)
+            self._write(Dropped(stream, (bounds,)))
             self._counts["dropped"] += old.messages_count
-            self._effects.append(
-                Event("dropped", f"{old.messages_count} messages of {stream}, for room")
-            )
+            told = f"{old.messages_count} messages of {stream}, to make room"
+            self._effects.append(Event("dropped", told))
         return True
-
-    def _hold(self, stream: StreamId, batch: Batch, now_us: int) -> None:
-        for bounds in self.copies.add(stream, batch):
-            self._note_held(stream, *bounds, now_us)
 
     def _drop(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
         """Hold a range no more."""
         for bounds in self.copies.drop(stream, after, last):
-            # Whoever is told takes away first, and adds then.
-            if stream in self._added:
-                remove_range(self._added[stream], *bounds)
-            add_range(self._dropped.setdefault(stream, RangeSet()), *bounds)
-            self._news_due_us = self._news_due_us or now_us + NEWS_US
+            self._gossip.note_dropped(stream, *bounds, now_us)
 
-    def _note_held(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
-        add_range(self._added.setdefault(stream, RangeSet()), after, last)
-        self._news_due_us = self._news_due_us or now_us + NEWS_US
+    def _is_done(self, stream: StreamId, after: int, last: int) -> bool:
+        """Return whether all of a range was done here, and dropped."""
+        collected = self._collected.get(stream)
+        is_collected = collected is not None and collected.holds(after, last)
+        return is_collected or self._over.is_forgotten(stream)
 
-    def _tell_held(self) -> None:
-        """Tell all nodes what is held here since the last time, and what not any more."""
-        streams = self._added.keys() | self._dropped.keys()
-        held = tuple(
-            Held(stream, tuple(self._added.get(stream, ())), tuple(self._dropped.get(stream, ())))
-            for stream in sorted(streams)
+    def _is_held_by_nobody(self, stream: StreamId) -> bool:
+        return not self.copies.held(stream) and not self._holders.all_of(stream)
+
+    def _finished(self, stream: StreamId, now_us: int) -> None:
+        """Take note that something of a stream may be done in all groups."""
+        self._done.add(stream)
+        self._collect_due_us = self._collect_due_us or now_us + COLLECT_US
+
+    def _collect(self, now_us: int) -> None:
+        """Drop what is done in all groups."""
+        self._collect_due_us = None
+        streams, self._done = self._done, set()
+        for stream in streams:
+            for bounds in intersect(self._done_of(stream), self.copies.held(stream)):
+                self._drop(stream, *bounds, now_us)
+                self._collected.setdefault(stream, RangeSet()).join(*bounds)
+
+    def _done_of(self, stream: StreamId) -> list[Bounds]:
+        """Return what of a stream is done in all groups; nothing where there is none."""
+        done = [share.done(stream) for share in self._shares.values()]
+        return covered(done, len(done)) if done else []
+
+    def _restore(self, now_us: int) -> None:
+        """Copy anew what this node hands out, and has been on too few nodes for a while."""
+        self._restore_due_us = now_us + RESTORE_LOOK_US if self._peers else None
+        wanted = min(self.record.copies, 1 + len(self._peers))
+        streams = self.copies.streams()
+        for stream in streams:
+            others = [self._holders.held_by(node, stream) for node in self._peers]
+            enough = covered(others, wanted - 1) if wanted > 1 else self.copies.held(stream)
+            missing = minus(minus(self._owned(stream), enough), self._done_of(stream))
+            self._missing.see(stream, missing, now_us)
+        self._missing.retain(streams)
+        left = RESTORE_COUNT_MAX - sum(each.token is _AGAIN for each in self._spreads.values())
+        for stream, bounds in self._missing.due(now_us):
+            for batch in self.copies.batches(stream, *bounds):
+                if left <= 0:
+                    return
+                left -= self._copy_again(stream, batch, now_us)
+
+    def _copy_again(self, stream: StreamId, batch: Batch, now_us: int) -> bool:
+        """Have a batch on as many nodes as it ought to be; return whether that was begun."""
+        key = stream, batch.last
+        if key in self._spreads:
+            return False
+        until_us = now_us + RESTORE_DEADLINE_US
+        spread = Spread(_AGAIN, stream, batch, self.record.copies, until_us)
+        spread.made.add(self.me)
+        for node in self._peers:
+            if self._holders.held_by(node, stream).holds(batch.after, batch.last):
+                spread.made.add(node)
+        self._spreads[key] = spread
+        self._ask(spread, now_us)
+        return True
+
+    # --- Who hands out what --------------------------------------------------------------------
+
+    def _owned(self, stream: StreamId) -> list[Bounds]:
+        """Return what of a stream this node is to hand out."""
+        held = {**self._holders.all_of(stream), self.me: self.copies.held(stream)}
+        return owned(self.me, self.record.name, stream, held, self._peers)
+
+    def _rank(self, node: NodeRef, stream: StreamId) -> tuple[bool, int, NodeRef]:
+        return rank(node, self.record.name, stream)
+
+    def _arrived(self, stream: StreamId, bounds: Bounds, now_us: int) -> None:
+        """Have a range handed out here that has just come, and nobody else is to hand out."""
+        for share in self._shares.values():
+            share.arrived(stream, *bounds, now_us)
+
+    def _see_holder(self, node: NodeRef, stream: StreamId) -> None:
+        """Take note that a node holds something else of a stream than before."""
+        is_before = self._rank(node, stream) < self._rank(self.me, stream)
+        if is_before and node in self._peers and self.copies.held(stream):
+            self._unreckoned.setdefault(stream, "taken over")
+
+    def _reckon(self, why: str) -> None:
+        """Have it reckoned anew what is handed out here, of all streams."""
+        for stream in self.copies.streams():
+            self._unreckoned.setdefault(stream, why)
+
+    def _settle(self, now_us: int) -> None:
+        """Have groups know what has changed, and others what groups have done."""
+        if self._shares:
+            if self._unreckoned and self._silent_until_us is None:
+                disowned, self._unreckoned = self._unreckoned, {}
+                for stream, why in disowned.items():
+                    ranges = self._owned(stream)
+                    for share in self._shares.values():
+                        share.set_owned(stream, ranges, why, now_us)
+            for share in self._shares.values():
+                self._take_from(share, now_us)
+        if self.record.persist and self._compaction.is_due(self.copies.bytes_count):
+            self._compaction.begin(list(self._entries()), self._writes_count + 1)
+            self._compact(None, now_us)
+        self._effects.extend(self._gossip.news(self._peers, now_us))
+
+    def _take_from(self, share: GroupShare, now_us: int) -> None:
+        """Take what a share has done: what is to outlive the process is written before answers."""
+        news, effects = share.take_news(), share.take_effects()
+        for known in news:
+            self._finished(known.stream, now_us)
+        self._gossip.note_known(news, now_us)
+        if not news or not self.record.persist:
+            self._effects.extend(effects)
+            return
+
+        def written(error: PoeError | None, now_us: int) -> None:
+            del now_us
+            for each in effects:
+                if error is not None and isinstance(each, Answer):
+                    self._effects.append(Answer(each.token, error))
+                else:
+                    self._effects.append(each)
+
+        for number, known in enumerate(news, 1):
+            self._write(known, written if number == len(news) else None)
+
+    def _tell_digest(self, node: NodeRef, *, is_answer: bool) -> None:
+        digest = self._gossip.digest(
+            self._shares, self._groups, self._over.forgotten, is_answer=is_answer
         )
-        news = News(self.record.name, self._life_us, self._version, self._version + 1, held, (), ())
-        self._version += 1
-        self._added, self._dropped, self._news_due_us = {}, {}, None
-        self._effects.extend([Tell(node, news) for node in self._peers])
+        self._effects.append(Tell(node, digest))
+
+    def _ask_all(self, node: NodeRef, now_us: int) -> None:
+        """Ask a node what it holds."""
+        asked = self._gossip.ask_all(node, now_us)
+        if asked is not None:
+            self._effects.append(Tell(node, asked))
+
+
+_AGAIN: Final = object()
+"""The token of what nobody has put: messages that are copied anew."""
+
+
+def _nothing(error: PoeError | None, now_us: int) -> None:
+    """Do what is to be done when a message is written of which nobody waits."""
+    del error, now_us

@@ -45,7 +45,8 @@ STEPS = st.lists(
 
 @given(STEPS, st.integers(1, 40), st.integers(1, 600))
 def test_what_is_held_is_found_and_nothing_else(steps, limit, bytes_max):
-    copies, there = Copies(), {}
+    copies = Copies()
+    there: dict[int, bytes] = {}
     for what, value in steps:
         if what == "add":
             copies.add(STREAM, BATCHES[value])
@@ -86,4 +87,5 @@ def test_the_oldest_is_that_of_all_streams():
     assert copies.oldest() is None
     copies.add(STREAM, Batch.encode([b"x"], 0, 50))
     copies.add(other, Batch.encode([b"x"], 0, 40))
-    assert copies.oldest()[0] == other
+    stream, _ = copies.oldest() or (None, None)
+    assert stream == other

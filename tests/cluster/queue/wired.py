@@ -2,12 +2,18 @@
 
 import random
 from collections import deque
+from typing import Any
 
+from poe.broker.groups.membership import MemberInfo
+from poe.broker.requests.groups import GroupRequest
 from poe.cluster.frames import decode, encode
 from poe.cluster.identity import NodeRef, Peer
 from poe.cluster.queue.effects import Answer, Event, PutDone, PutResult, Tell, Write
 from poe.cluster.queue.queue import BestEffortQueue
-from poe.cluster.queue_record import QueueRecord
+from poe.cluster.queue_record import GroupRecord, QueueRecord
+from poe.errors import PoeError
+from poe.protocol.leases import Done, LeaseRequest
+from poe.storage.formats.record import decode_records
 
 SECOND_US = 1_000_000
 
@@ -26,7 +32,8 @@ class Wired:
     """Nodes and what is under way between them, in order; `cut` pairs hear nothing."""
 
     def __init__(self, count: int, seed: int = 0, zones: str = "", **properties) -> None:
-        record = QueueRecord(b"jobs", **{"copies": 2, **properties})
+        self.record = record = QueueRecord(b"jobs", **{"copies": 2, **properties})
+        self.asked = 0
         self.now_us = 1_000_000_000_000
         self.results: dict[object, PutResult] = {}
         self.answers: dict[object, object] = {}
@@ -74,6 +81,76 @@ class Wired:
         """Put at a node."""
         deadline_us = self.now_us + round(deadline_s * SECOND_US)
         self[number].put(messages, token, self.now_us, deadline_us=deadline_us, **options)
+
+    def make_group(self, number: int, name: str = "work", **options) -> None:
+        """Have a group, made at a node."""
+        record = GroupRecord(b"jobs", name, options, self.now_us, self.refs[number].id)
+        self[number].make_group(record, self.now_us)
+        self.settle()
+
+    def ask(self, number: int, request, group: str = "work") -> Any:
+        """Ask a group at a node; return its answer."""
+        self.asked += 1
+        token = f"asked {self.asked}"
+        self[number].serve(group, request, token, self.now_us)
+        self.collect()
+        answer = self.answers.pop(token)
+        if isinstance(answer, PoeError):
+            raise answer
+        return answer
+
+    def join(self, number: int, group: str = "work") -> bytes:
+        """Have a member at a node; return its id."""
+        member = bytes([number, *group.encode()])[:16].ljust(16, b".")
+        self.ask(number, GroupRequest("group_join", {"info": MemberInfo(id=member)}), group)
+        return member
+
+    def take(self, number: int, limit: int = 1000, group: str = "work") -> tuple[Any, list[bytes]]:
+        """Lease messages at a node; return the lease and the messages."""
+        member = self.join(number, group)
+        answer = self.ask(number, LeaseRequest(group, member, limit, 1 << 24, 0.0), group)
+        if answer.found is None:
+            return answer.lease, []
+        return answer.lease, [message for _, message in decode_records(answer.found.records)]
+
+    def done(self, number: int, lease, group: str = "work") -> None:
+        """Acknowledge a lease at a node."""
+        member = self.join(number, group)
+        said = (Done(lease.id, None),)
+        self.ask(number, LeaseRequest(group, member, 0, 1 << 24, 0.0, done=said), group)
+
+    def work(self, number: int, group: str = "work") -> list[bytes]:
+        """Take all that there is at a node, and acknowledge it; return the messages."""
+        taken: list[bytes] = []
+        while True:
+            lease, messages = self.take(number, group=group)
+            if not messages:
+                return taken
+            taken += messages
+            self.done(number, lease, group)
+
+    def kill(self, number: int) -> None:
+        """Have a node die, and all others see it."""
+        gone = self.refs[number]
+        del self.queues[gone]
+        for queue in self.queues.values():
+            queue.peer_down(gone, self.now_us)
+
+    def restart(self, number: int, messages=()) -> None:
+        """Have a node that died begin another life, with what it has written; all others see it."""
+        old = self.refs[number]
+        self.refs[number] = new = old._replace(epoch=old.epoch + 1)
+        zone = self.zones.get(number, "")
+        dice = random.Random(f"{number} {new.epoch}")
+        queue = BestEffortQueue(self.record, new, zone, self.now_us, dice)
+        for message in messages:
+            queue.recover(message, self.now_us)
+        queue.recovered(self.now_us)
+        others = list(self.queues)
+        self.queues[new] = queue
+        for other in others:
+            self.up(other, new)
+            self.up(new, other)
 
     def collect(self) -> None:
         """Take what the nodes want to have done."""

@@ -1,0 +1,206 @@
+"""What a node tells the others of a queue, when, and what it asks them.
+
+What changes is told to all nodes that are there: what is done and was handed out at once, or as
+soon as `KNOWN_US` have passed since the last time; what is held later, and much at once. A short
+digest goes to each node that comes up, and every `DIGEST_US` to one of them: who knows other things
+asks for them, in both directions. So a change that was lost is made up for, and a node that was
+away learns what it missed.
+"""
+
+import random
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
+from xxhash import xxh3_64_intdigest
+
+from poe.broker.groups.deadlines import earlier
+from poe.broker.groups.ranges import RangeSet
+from poe.cluster.frames import (
+    WHOLE,
+    Difference,
+    Digest,
+    Held,
+    Known,
+    News,
+    Summary,
+    flat_known,
+)
+from poe.cluster.identity import NodeRef, StreamId
+from poe.cluster.queue.copies import Copies
+from poe.cluster.queue.effects import Tell
+from poe.cluster.queue.group_share import GroupShare
+from poe.cluster.queue.holders import Holders
+from poe.cluster.queue_record import GroupRecord
+
+KNOWN_US: Final = 2_000
+HELD_US: Final = 50_000
+DIGEST_US: Final = 10_000_000
+ASK_AGAIN_US: Final = 1_000_000
+"""How long a node that was asked for all that it holds is not asked again."""
+RANGES_MAX: Final = 100_000
+"""Of one frame; a node that holds more ranges tells of the first ones alone."""
+
+
+class Gossip:
+    """What one node has to tell the others of a queue, and has asked them."""
+
+    def __init__(
+        self, queue: bytes, life_us: int, copies: Copies, holders: Holders, dice: random.Random
+    ) -> None:
+        self._queue = queue
+        self._life_us = life_us
+        self._copies = copies
+        self._holders = holders
+        self._dice = dice
+        self._version = 0
+        self._added: dict[StreamId, RangeSet] = {}
+        self._dropped: dict[StreamId, RangeSet] = {}
+        self._held_due_us: int | None = None
+        self._known: list[Known] = []
+        self._groups: list[GroupRecord] = []
+        self._known_due_us: int | None = None
+        self._known_told_us = 0
+        self._digest_due_us: int | None = None
+        self._asked_us: dict[NodeRef, int] = {}
+
+    def note_held(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
+        """Take note that a range is held here now."""
+        self._added.setdefault(stream, RangeSet()).join(after, last)
+        self._held_due_us = self._held_due_us or now_us + HELD_US
+
+    def note_dropped(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
+        """Take note that a range is held here no more."""
+        # Whoever is told takes away first, and adds then.
+        if stream in self._added:
+            self._added[stream].cut(after, last)
+        self._dropped.setdefault(stream, RangeSet()).join(after, last)
+        self._held_due_us = self._held_due_us or now_us + HELD_US
+
+    def note_known(self, known: Iterable[Known], now_us: int) -> None:
+        """Have it told what of a group has changed here."""
+        self._known.extend(known)
+        if self._known and self._known_due_us is None:
+            self._known_due_us = max(now_us, self._known_told_us + KNOWN_US)
+
+    def note_group(self, record: GroupRecord, now_us: int) -> None:
+        """Have it told that there is a group, or none any more."""
+        self._groups.append(record)
+        self._known_due_us = now_us
+
+    def news(self, peers: Collection[NodeRef], now_us: int) -> list[Tell]:
+        """Return what is to be told to all by now."""
+        is_held_due = self._held_due_us is not None and self._held_due_us <= now_us
+        is_known_due = self._known_due_us is not None and self._known_due_us <= now_us
+        if not (is_held_due or is_known_due):
+            return []
+        known: list[Known] = []
+        groups: list[GroupRecord] = []
+        since = self._version
+        if is_known_due:
+            known, self._known = self._known, known
+            groups, self._groups = self._groups, groups
+            self._known_due_us, self._known_told_us = None, now_us
+        held = self._take_held() if is_held_due else ()
+        news = News(
+            self._queue, self._life_us, since, self._version, held, tuple(known), tuple(groups)
+        )
+        return [Tell(node, news) for node in peers]
+
+    def digest(
+        self,
+        shares: Mapping[str, GroupShare],
+        groups: Mapping[str, GroupRecord],
+        over: Mapping[bytes, int],
+        *,
+        is_answer: bool,
+    ) -> Digest:
+        """Return what is known here, in short."""
+        known = tuple(
+            Summary(name, stream, digest_of(share.known(stream)))
+            for name, share in sorted(shares.items())
+            for stream in sorted(share.streams())
+        )
+        return Digest(
+            self._queue, self._life_us, self._version, known, tuple(groups.values()),
+            tuple(sorted(over.items())), is_answer,
+        )  # fmt: skip
+
+    def take_turn(self, peers: Collection[NodeRef], now_us: int) -> NodeRef | None:
+        """Return whom to send a digest, where it is time for one; None: it is not."""
+        if not peers:
+            self._digest_due_us = None
+            return None
+        if self._digest_due_us is None:
+            self._digest_due_us = now_us + self._dice.randrange(DIGEST_US)
+        if self._digest_due_us > now_us:
+            return None
+        self._digest_due_us = now_us + DIGEST_US
+        return self._dice.choice(sorted(peers))
+
+    def difference(
+        self, node: NodeRef, digest: Digest, shares: Mapping[str, GroupShare], now_us: int
+    ) -> Difference | None:
+        """Return what to ask a node for that has told what it knows; None: nothing."""
+        is_held_asked = self._may_ask(node, digest.life_us, digest.version, now_us)
+        known = tuple(
+            (group, stream)
+            for group, stream, there in digest.known
+            if (share := shares.get(group)) is not None and digest_of(share.known(stream)) != there
+        )
+        if not (is_held_asked or known):
+            return None
+        return Difference(self._queue, is_held_asked, known)
+
+    def ask_all(self, node: NodeRef, now_us: int) -> Difference | None:
+        """Return what to ask a node of whose changes some were missed; None: it was just asked."""
+        if now_us < self._asked_us.get(node, 0):
+            return None
+        self._asked_us[node] = now_us + ASK_AGAIN_US
+        return Difference(self._queue, is_held_asked=True, known=())
+
+    def answer(self, asked: Difference, shares: Mapping[str, GroupShare]) -> News:
+        """Return what was asked for."""
+        known = tuple(
+            shares[group].known(stream) for group, stream in asked.known if group in shares
+        )
+        since = WHOLE if asked.is_held_asked else self._version
+        held = self._all_held() if asked.is_held_asked else ()
+        return News(self._queue, self._life_us, since, self._version, held, known, ())
+
+    def forget(self, node: NodeRef) -> None:
+        """Take note that a node is gone: what it was asked it does not answer."""
+        self._asked_us.pop(node, None)
+
+    def next_deadline_us(self) -> int | None:
+        """Return when there is something to tell."""
+        return earlier(self._digest_due_us, earlier(self._held_due_us, self._known_due_us))
+
+    def _may_ask(self, node: NodeRef, life_us: int, version: int, now_us: int) -> bool:
+        if self._holders.is_current(node, life_us, version):
+            return False
+        return self.ask_all(node, now_us) is not None
+
+    def _take_held(self) -> tuple[Held, ...]:
+        held = tuple(
+            Held(stream, tuple(self._added.get(stream, ())), tuple(self._dropped.get(stream, ())))
+            for stream in sorted(self._added.keys() | self._dropped.keys())
+        )
+        self._version += 1
+        self._added, self._dropped, self._held_due_us = {}, {}, None
+        return held
+
+    def _all_held(self) -> tuple[Held, ...]:
+        left, held = RANGES_MAX, []
+        for stream in self._copies.streams():
+            ranges = tuple(self._copies.held(stream))[:left]
+            left -= len(ranges)
+            held.append(Held(stream, ranges, ()))
+        return tuple(held)
+
+
+def digest_of(known: Known) -> int:
+    """Return a hash of what is known of a group and a stream; 0: of nothing."""
+    if not (known.done or known.granted or known.again):
+        return 0
+    return xxh3_64_intdigest(msgpack.packb(flat_known(known)))

@@ -1,0 +1,93 @@
+"""Which streams are over, and done everywhere, so that nothing needs to be known of them.
+
+A stream is over when its origin has begun another epoch, or is no node of the cluster any more. It
+is forgotten when all nodes of the cluster, those that are away included, have said that they know
+the same of it, and nobody holds any of it. Streams of one origin are forgotten in order; so one
+number for each origin tells which are, and is told with every digest.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from poe.cluster.frames import Digest
+from poe.cluster.identity import NodeRef, StreamId
+
+
+class _Agreed(NamedTuple):
+    """Who knows of a stream what this node knows."""
+
+    known: Mapping[str, int]
+    nodes: set[bytes]
+
+
+class StreamsOver:
+    """What is known of the ends of streams."""
+
+    def __init__(self, me: NodeRef) -> None:
+        self.members: set[bytes] = {me.id}
+        self.forgotten: dict[bytes, int] = {}
+        """Up to which epoch the streams of an origin are."""
+        self._me = me.id
+        self._epochs: dict[bytes, int] = {me.id: me.epoch}
+        self._gone: set[bytes] = set()
+        self._agreed: dict[StreamId, _Agreed] = {}
+        self._told: dict[bytes, int] = {}
+        """What others say to have forgotten."""
+
+    def see(self, ref: NodeRef) -> None:
+        """Take note that a node is there."""
+        self.members.add(ref.id)
+        self._gone.discard(ref.id)
+        self._epochs[ref.id] = max(ref.epoch, self._epochs.get(ref.id, 0))
+
+    def forget_node(self, node: bytes) -> None:
+        """Take note that a node is none of the cluster any more."""
+        self.members.discard(node)
+        self._gone.add(node)
+
+    def is_over(self, stream: StreamId) -> bool:
+        """Return whether nothing can be put any more."""
+        return stream.origin in self._gone or self._epochs.get(stream.origin, 0) > stream.epoch
+
+    def is_forgotten(self, stream: StreamId) -> bool:
+        """Return whether a stream is over, and was done everywhere."""
+        return self.forgotten.get(stream.origin, -1) >= stream.epoch
+
+    def hear(self, node: bytes, theirs: Digest, mine: Digest) -> None:
+        """Compare what a node knows with what is known here."""
+        for origin, epoch in theirs.forgotten:
+            self._told[origin] = max(epoch, self._told.get(origin, 0))
+        there = _by_stream(theirs)
+        for stream, known in _by_stream(mine).items():
+            if not self.is_over(stream):
+                continue
+            agreed = self._agreed.get(stream)
+            if agreed is None or agreed.known != known:
+                agreed = self._agreed[stream] = _Agreed(known, {self._me})
+            if there.get(stream) == known:
+                agreed.nodes.add(node)
+            else:
+                agreed.nodes.discard(node)
+
+    def settle(self, is_held_by_nobody: Callable[[StreamId], bool]) -> list[StreamId]:
+        """Return the streams that are forgotten from now on."""
+        found = []
+        blocked: set[bytes] = set()
+        for stream, agreed in sorted(self._agreed.items()):
+            is_told = self._told.get(stream.origin, -1) >= stream.epoch
+            is_agreed = is_told or agreed.nodes >= self.members
+            if not is_agreed or stream.origin in blocked or not is_held_by_nobody(stream):
+                blocked.add(stream.origin)
+                continue
+            self.forgotten[stream.origin] = stream.epoch
+            found.append(stream)
+        for stream in found:
+            del self._agreed[stream]
+        return found
+
+
+def _by_stream(digest: Digest) -> dict[StreamId, dict[str, int]]:
+    known: dict[StreamId, dict[str, int]] = {}
+    for group, stream, short in digest.known:
+        known.setdefault(stream, {})[group] = short
+    return known

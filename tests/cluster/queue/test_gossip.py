@@ -1,0 +1,280 @@
+"""What nodes know of each other: who holds what, what is done, who hands out."""
+
+import pytest
+
+from poe.cluster.frames import WHOLE, Held, News
+from tests.cluster.queue.wired import SECOND_US, Wired
+
+FEW = [b"message %d" % number for number in range(20)]
+
+
+def known_of(nodes, number):
+    """Return all that a node knows of the group."""
+    return nodes[number].known("work")
+
+
+def agree(nodes):
+    """See that all nodes think the same of who holds what, and that it is so."""
+    seen = [queue.holders() for queue in nodes.queues.values()]
+    assert seen[1:] == seen[:-1]
+    for stream, there in seen[0].items():
+        for node, ranges in there.items():
+            if node in nodes.queues:
+                assert list(nodes.queues[node].copies.held(stream)) == ranges
+
+
+def test_all_know_who_holds_what_soon():
+    nodes = Wired(4)
+    for number in range(12):
+        nodes.put(number % 4, FEW, number)
+        nodes.wait(0.3)
+    agree(nodes)
+
+
+def test_what_was_lost_on_the_way_is_asked_for():
+    nodes = Wired(3)
+    for number in range(6):
+        nodes.put(0, FEW, number, copies=1)
+        nodes.now_us += SECOND_US
+        nodes[0].tick(nodes.now_us)
+        if number % 2:
+            nodes.lose()
+        nodes.settle()
+    nodes.put(0, FEW, "last", copies=1)
+    nodes.wait(1)
+    agree(nodes)
+
+
+def test_what_is_done_is_known_everywhere_at_once():
+    nodes = Wired(3)
+    nodes.make_group(1)
+    nodes.put(0, FEW)
+    nodes.settle()
+    assert nodes.work(0) == FEW
+    nodes.wait(0.01)
+    assert known_of(nodes, 0)
+    assert known_of(nodes, 0) == known_of(nodes, 1) == known_of(nodes, 2)
+
+
+def test_a_node_that_was_cut_off_learns_what_it_missed_and_tells_what_it_has_done():
+    nodes = Wired(3, copies=1)
+    nodes.make_group(0)
+    nodes.wait(1)
+    for one, other in ((0, 1), (0, 2)):
+        nodes.part(one, other)
+    nodes.put(0, FEW, "cut off")
+    nodes.put(1, FEW, "elsewhere")
+    nodes.settle()
+    assert nodes.work(0) == nodes.work(1) == FEW
+    nodes.wait(1)
+    assert known_of(nodes, 0) != known_of(nodes, 1) == known_of(nodes, 2)
+    nodes.heal(0, 1)
+    nodes.settle()
+    assert known_of(nodes, 0) == known_of(nodes, 1)
+    nodes.wait(21)  # nobody has told it node 2, but for the digests
+    assert known_of(nodes, 1) == known_of(nodes, 2)
+    agree(nodes)
+
+
+def test_a_group_is_known_everywhere_also_where_a_node_was_away():
+    nodes = Wired(3)
+    nodes.part(0, 1)
+    nodes.part(0, 2)
+    nodes.make_group(1, "one")
+    nodes.make_group(0, "two")
+    nodes.heal(0, 1)
+    nodes.heal(0, 2)
+    nodes.settle()
+    for number in range(3):
+        assert {each.name for each in nodes[number].groups()} == {"one", "two"}
+
+
+def test_a_deleted_group_is_deleted_everywhere():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    record = nodes[0].groups()[0]
+    nodes.now_us += 1
+    nodes[1].make_group(record._replace(deleted_us=nodes.now_us), nodes.now_us)
+    nodes.settle()
+    assert not nodes[0].groups()
+    assert not nodes[1].groups()
+
+
+def test_the_origin_hands_out_and_nobody_else_while_it_is_there():
+    nodes = Wired(3, copies=3)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.settle()
+    assert nodes.take(1)[1] == nodes.take(2)[1] == []
+    assert nodes.take(0)[1] == FEW
+
+
+def test_when_the_origin_dies_one_other_node_hands_out_what_is_not_done():
+    nodes = Wired(4, copies=3)
+    nodes.make_group(0)
+    nodes.put(0, FEW[:10], "first")
+    nodes.settle()
+    nodes.work(0)
+    nodes.put(0, FEW[10:], "second")
+    nodes.wait(1)
+    nodes.kill(0)
+    nodes.settle()
+    assert sorted(nodes.work(1) + nodes.work(2) + nodes.work(3)) == FEW[10:]
+    nodes.wait(1)
+    assert nodes.work(1) + nodes.work(2) + nodes.work(3) == []
+
+
+def test_two_sides_of_a_split_both_hand_out_and_then_know_of_each_other():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    nodes.part(0, 1)
+    assert nodes.work(0) == FEW
+    assert nodes.work(1) == FEW
+    nodes.heal(0, 1)
+    nodes.settle()
+    assert known_of(nodes, 0) == known_of(nodes, 1)
+    (known,) = known_of(nodes, 0).values()
+    assert len(known.granted) == 2
+
+
+def test_after_a_heal_what_was_taken_over_is_the_origins_again():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    nodes.part(0, 1)
+    nodes.heal(0, 1)
+    nodes.settle()
+    assert nodes.take(1)[1] == []
+    assert nodes.take(0)[1] == FEW
+
+
+def test_what_all_groups_have_done_is_dropped_by_all_who_hold_it():
+    nodes = Wired(3)
+    nodes.make_group(0, "one")
+    nodes.make_group(1, "two")
+    nodes.put(0, FEW)
+    nodes.settle()
+    nodes.work(0, "one")
+    nodes.wait(1)
+    assert sum(nodes[number].copies.messages_count for number in range(3)) == 2 * len(FEW)
+    nodes.work(0, "two")
+    nodes.wait(1)
+    assert sum(nodes[number].copies.messages_count for number in range(3)) == 0
+    agree(nodes)
+
+
+def test_a_late_copy_of_what_is_done_is_not_kept():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.collect()
+    late = [each for each in nodes.under_way if each[1] == nodes.refs[1]]
+    nodes.settle()
+    nodes.work(0)
+    nodes.wait(1)
+    nodes.under_way.extend(late)
+    nodes.wait(1)
+    assert nodes[1].copies.messages_count == 0
+
+
+def test_a_new_group_begins_with_what_is_still_held():
+    nodes = Wired(2)
+    nodes.make_group(0, "one")
+    nodes.put(0, FEW[:10], "first")
+    nodes.settle()
+    nodes.work(0, "one")
+    nodes.wait(1)
+    nodes.put(0, FEW[10:], "second")
+    nodes.settle()
+    nodes.make_group(1, "two")
+    assert nodes.work(0, "two") == FEW[10:]
+
+
+def test_a_claim_that_is_void_lets_the_next_one_hand_out():
+    nodes = Wired(3, copies=2)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    stream = nodes.results["put"].stream
+    (holder,) = (n for n in (1, 2) if nodes[n].copies.messages_count)
+    liar = nodes.refs[3 - holder]
+    nodes.kill(0)
+    nodes.settle()
+    held = (Held(stream, ((0, 1 << 50),), ()),)
+    nodes[holder].hear(liar, News(b"jobs", 1 << 50, WHOLE, 9, held, (), ()), nodes.now_us)
+    nodes.settle()
+    nodes[holder].doubt(liar, stream, 0, 1 << 50, nodes.now_us)
+    nodes.collect()
+    assert nodes.take(holder)[1] == FEW
+    assert nodes[holder].counters()["void claims"] == 1
+    assert nodes.events[-1].kind == "void claim"
+
+
+@pytest.mark.parametrize("wanted", [2, 3])
+def test_what_is_on_too_few_nodes_is_copied_anew_after_a_while(wanted):
+    nodes = Wired(5, copies=wanted)
+    for number in range(40):
+        nodes.put(0, FEW, number)
+        nodes.wait(0.2)
+    stream = nodes.results[0].stream
+    lost = next(n for n in (1, 2, 3, 4) if nodes[n].copies.messages_count)
+    held = 40 * len(FEW)
+    nodes.kill(lost)
+    nodes.wait(25)
+    rest = [nodes[n] for n in range(5) if n != lost]
+    assert sum(queue.copies.messages_count for queue in rest) < wanted * held
+    nodes.wait(20)
+    assert sum(queue.copies.messages_count for queue in rest) == wanted * held
+    assert list(nodes[0].copies.held(stream)) == [(0, nodes.results[39].pointer)]
+    agree(nodes)
+
+
+def test_what_is_done_is_not_copied_anew():
+    nodes = Wired(3)
+    nodes.make_group(0, "slow")
+    nodes.make_group(0, "fast")
+    nodes.put(0, FEW)
+    nodes.settle()
+    nodes.work(0, "fast")
+    nodes.work(0, "slow")
+    lost = next(n for n in (1, 2) if nodes[n].copies.messages_count)
+    nodes.kill(lost)
+    nodes.wait(60)
+    assert nodes[3 - lost].copies.messages_count == 0
+
+
+def test_a_node_that_comes_back_in_time_costs_no_copies():
+    nodes = Wired(3)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    other = next(n for n in (1, 2) if nodes[n].copies.messages_count)
+    nodes.part(0, other)
+    nodes.wait(20)
+    nodes.heal(0, other)
+    nodes.wait(60)
+    assert nodes[3 - other].copies.messages_count == 0
+
+
+def test_a_stream_is_forgotten_when_its_origin_lives_anew_and_all_know_that_it_is_done():
+    nodes = Wired(3)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.settle()
+    old = nodes.results["put"].stream
+    nodes.work(0)
+    nodes.wait(60)
+    assert old in known_of(nodes, 1)
+    nodes.kill(0)
+    nodes.wait(60)
+    assert old in known_of(nodes, 1)
+    nodes.restart(0)
+    nodes.put(0, FEW, "anew")
+    nodes.wait(120)
+    for number in range(3):
+        assert old not in known_of(nodes, number)
+    assert nodes.work(0) == FEW
+    nodes.wait(60)
+    assert known_of(nodes, 0) == known_of(nodes, 1) == known_of(nodes, 2)
