@@ -7,7 +7,7 @@ from poe.cluster.identity import NodeRef, StreamId
 
 PutState = Literal["ok", "under", "busy", "none"]
 """What became of a put: on as many nodes as were asked for, or more; on fewer, at least one; on
-none, for want of room; on none, for another reason."""
+none, for want of room, which is certain; on none that has said so, for another reason."""
 
 
 class PutResult(NamedTuple):

@@ -128,7 +128,9 @@ class Spread:
             return "ok"
         if self.made:
             return "under"
-        return "busy" if "full" in self.refused.values() else "none"
+        # Who said nothing may hold them all the same.
+        is_sure = not self.asked and set(self.refused.values()) <= {"full"}
+        return "busy" if is_sure else "none"
 
     def next_deadline_us(self) -> int:
         """Return when to look at it again."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from poe.cluster.frames import decode
 from poe.cluster.identity import StreamId
 from poe.errors import InvalidMessage, TooFewNodes
 from poe.storage.formats.record import decode_records
@@ -149,6 +150,20 @@ def test_a_put_is_busy_where_no_node_has_room_and_nothing_is_stored():
     nodes.settle()
     assert nodes.results["put"][:2] == ("busy", 0)
     assert {nodes[number].copies.messages_count for number in range(3)} == {0}
+
+
+def test_a_put_is_not_called_busy_where_a_node_that_was_asked_may_hold_it():
+    nodes = Wired(2, messages_max=len(MESSAGES))
+    nodes.put(0, MESSAGES, "fills", copies=1)
+    nodes.settle()
+    nodes.put(0, MESSAGES, deadline_s=0.2)
+    nodes.collect()
+    _, _, body = nodes.under_way[0]
+    nodes[1].hear(nodes.refs[0], decode(body), nodes.now_us)
+    nodes.lose()
+    nodes.wait(0.3)
+    assert nodes[1].copies.messages_count == len(MESSAGES)
+    assert nodes.results["put"][:2] == ("none", 0)
 
 
 def test_the_oldest_are_dropped_where_the_queue_says_so_and_that_is_told():
