@@ -28,6 +28,7 @@ Kind = Literal[
     "handed",  # `node` hands `messages` to `client`; `state` "lost": the answer is never heard
     "ack",  # `client` says at `node` that `messages` are done
     "acked",  # ... and was answered that they are
+    "unheld",  # ... or that it does not hold them any more
     "dead",  # `messages` have become dead letters of `group`
     "report",  # `node` names `messages` of `group` in its report; `state`: certain, may or again
     "state",  # `node` has come to `text`, `op` counts the times that all are compared

@@ -37,7 +37,12 @@ def broken(history: History) -> list[str]:
 
 def lost(history: History) -> Iterator[str]:
     """What is stored on k nodes reaches each group, unless k of them were lost at once."""
-    is_over = history.by_message("ack", "dead")
+    refused = {event.op for event in history.of("unheld")}
+    is_over = {
+        name
+        for name, events in history.by_message("ack", "dead").items()
+        if any(event.kind == "dead" or event.op not in refused for event in events)
+    }
     dropped = {message for event in history.of("dropped") for message in event.messages}
     for put in history.puts:
         if not put.promised:

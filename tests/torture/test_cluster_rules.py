@@ -79,6 +79,7 @@ ALTERED = M1.partition("#")[0] + "#00000000"
 
 BROKEN = {
     "never done": ("lost", without("ack", "acked")),
+    "done by who held it no more": ("lost", [*without("acked"), event(22, "unheld", A, (M1, M2))]),
     "one holder lost": ("lost", [*without("ack", "acked"), KILLS[0]]),
     "never put": ("invented", [*SOUND, event(23, "handed", A, ("m9#1",))]),
     "altered": ("invented", [*SOUND, event(23, "handed", A, (ALTERED,))]),
