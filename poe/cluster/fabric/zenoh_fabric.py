@@ -1,0 +1,367 @@
+"""The fabric between processes and machines: a session of zenoh inside of the node's process.
+
+Each node has a key of its own, on which it alone listens; an ask is a put onto the key of the
+peer, its answer one onto that of the asker. A put has one receiver, then, and waits for no other.
+That a node is there is a token of zenoh's liveliness, whose name tells all that a `Peer` is.
+
+What zenoh calls does nothing but enqueue: whoever waited there, or called zenoh, would stop the
+threads in which it receives. A put may wait until its peer takes it, so that what is large, or
+comes on top of much, is sent by the thread of that peer's `Lane`.
+
+Wire of what is attached to a put (big endian):
+    kind         u8       1 ask, 2 answer, 3 published
+    id           8 bytes  the sender's
+    epoch        u64
+    incarnation  8 bytes
+    number       u64      of the ask, chosen by who asks
+"""
+
+import atexit
+import ctypes
+import os
+import struct
+from collections.abc import Callable
+from functools import partial
+from itertools import chain, count
+from typing import Any, Final, NamedTuple
+
+from poe.cluster.fabric.deadlines import Deadlines
+from poe.cluster.fabric.interface import (
+    PAYLOAD_MAX_BYTES,
+    Asked,
+    FabricEvent,
+    PeerDown,
+    PeerUp,
+    Published,
+    Refused,
+)
+from poe.cluster.fabric.lane import Lane
+from poe.cluster.fabric.token import Token, decode_token, encode_token
+from poe.cluster.fabric.zenoh_config import RUNTIME, json_of, key_prefix, token_keys
+from poe.cluster.identity import PROTOCOL, PROTOCOL_MIN, NodeRef, Peer
+from poe.cluster.options import ClusterOptions
+from poe.errors import (
+    ClusterMissing,
+    FabricFailed,
+    ForeignCluster,
+    IncompatibleProtocol,
+    PoeError,
+    RemoteProtocolError,
+)
+
+try:
+    import zenoh
+except ImportError as error:
+    raise ClusterMissing from error
+
+_HEADER: Final = struct.Struct(">B8sQ8sQ")
+_ASK: Final = 1
+_ANSWER: Final = 2
+_PUBLISHED: Final = 3
+
+_DIRECT_MAX_BYTES: Final = 64 * 1024
+"""As much fits into the buffers of a connection, so that its sender does not wait for a peer that
+takes nothing."""
+_DIRECT_ANSWER_MAX_BYTES: Final = 4 * 1024
+_REFUSED_MAX: Final = 10_000
+"""Strangers of which is remembered that they were told of."""
+
+_open: Final[dict[int, list[Any]]] = {}
+"""What zenoh has made for the fabrics that are open in this process."""
+_was_used = False
+_forked = False
+
+
+def open_fabric(options: ClusterOptions) -> "ZenohFabric":
+    """Return the fabric of a node that is in a cluster; to be opened."""
+    return ZenohFabric(options)
+
+
+class _Way(NamedTuple):
+    """How to reach a peer."""
+
+    peer: Peer
+    key: "zenoh.KeyExpr"
+    lane: Lane
+    under_way: dict[int, int]
+    """The size in bytes of each ask without answer."""
+
+
+class _Question(NamedTuple):
+    """An ask without answer; `way` is None where a node asks itself."""
+
+    answered: Callable[[bytes | None], None]
+    way: _Way | None
+
+
+class ZenohFabric:
+    """A `Fabric` by zenoh.
+
+    Attributes are changed by the owner's thread, and by one thread of zenoh's each: tokens,
+    messages. Entries of a dict are only ever put in or popped, each of which is one step.
+    """
+
+    def __init__(self, options: ClusterOptions) -> None:
+        assert options.cluster is not None
+        self._options = options
+        self._cluster = options.cluster
+        self._session: zenoh.Session | None = None
+        self._hear: Callable[[FabricEvent], None] = _ignore
+        self._ways: dict[tuple[bytes, bytes], _Way] = {}
+        """By id and incarnation."""
+        self._refused: set[tuple[object, ...]] = set()
+        self._questions: dict[int, _Question] = {}
+        self._numbers = count(1)
+        self._counts = dict.fromkeys(
+            ("asks", "asks_failed", "asks_heard", "malformed", "published", "refused", "too_large"),
+            0,
+        )
+
+    def open(self, me: Peer, hear: Callable[[FabricEvent], None]) -> None:
+        """Join; see `Fabric.open`.
+
+        Raises:
+            FabricFailed: it cannot listen, its certificates are none, or this process is a copy of
+                one that has used zenoh.
+        """
+        global _was_used  # noqa: PLW0603 - zenoh's threads are those of the process, too
+        if _forked:
+            why = "this process was forked from one of a cluster; start it anew (spawn) instead"
+            raise FabricFailed(why)
+        _was_used = True
+        os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
+        self._me, self._hear = me, hear
+        prefix = key_prefix(self._cluster)
+        self._all_key = zenoh.KeyExpr(f"{prefix}/all")
+        try:
+            self._session = session = zenoh.open(zenoh.Config.from_json5(json_of(self._options)))
+        except zenoh.ZError as error:
+            raise FabricFailed(_sentence(error, self._options)) from error
+        # However the process ends: a session that is left open may keep it from doing so.
+        atexit.register(self.close)
+        self._deadlines = Deadlines(self._fail, "poe-fabric-deadlines")
+        # The token comes last: who sees it may ask at once.
+        _open[id(self)] = [
+            session,
+            session.declare_subscriber(self._key_of(me.ref.id, me.incarnation), self._take_message),
+            session.declare_subscriber(self._all_key, self._take_message),
+            session.liveliness().declare_subscriber(token_keys(), self._take_token, history=True),
+            session.liveliness().declare_token(f"{prefix}/node/{encode_token(me)}"),
+        ]
+
+    def close(self) -> None:
+        """Leave; see `Fabric.close`."""
+        if self._session is None or _forked:
+            return
+        session, self._session = self._session, None
+        atexit.unregister(self.close)
+        self._hear = _ignore
+        self._deadlines.close()
+        for way in list(self._ways.values()):
+            way.lane.close()
+        self._ways.clear()
+        for number in list(self._questions):
+            self._fail(number)
+        session.close()  # type: ignore[no-untyped-call]  # its stub says nothing of a result
+        del _open[id(self)]
+
+    def ask(
+        self,
+        node: NodeRef,
+        payload: bytes,
+        deadline_s: float,
+        answered: Callable[[bytes | None], None],
+    ) -> None:
+        """Ask a peer, or this node itself; see `Fabric.ask`."""
+        self._counts["asks"] += 1
+        size = len(payload)
+        if size > PAYLOAD_MAX_BYTES:
+            self._counts["too_large"] += 1
+        elif self._session is not None and not _forked:
+            if node == self._me.ref:
+                number = self._ask(_Question(answered, None), deadline_s)
+                key = self._key_of(node.id, self._me.incarnation)
+                self._put(key, payload, _ASK, number)
+                return
+            way = self._way_to(node)
+            if way is not None:
+                number = self._ask(_Question(answered, way), deadline_s)
+                send = partial(self._put, way.key, payload, _ASK, number)
+                # A copy, in one step: answers come in another thread.
+                is_direct = sum(list(way.under_way.values())) + size <= _DIRECT_MAX_BYTES
+                way.under_way[number] = size
+                (_call if is_direct else way.lane.do)(send)
+                return
+        self._counts["asks_failed"] += 1
+        answered(None)
+
+    def publish(self, payload: bytes) -> None:
+        """Send something small to all peers; see `Fabric.publish`."""
+        if self._session is not None and not _forked:
+            self._counts["published"] += 1
+            self._put(self._all_key, payload, _PUBLISHED, 0, zenoh.CongestionControl.DROP)
+
+    def metrics(self) -> dict[str, int]:
+        """Return counts since it was made, and how much is under way."""
+        return self._counts | {"peers": len(self._ways), "under_way": len(self._questions)}
+
+    # ---- what this node sends -------------------------------------------------------------------
+
+    def _key_of(self, node_id: bytes, incarnation: bytes) -> "zenoh.KeyExpr":
+        name = f"{node_id.hex()}.{incarnation.hex()}"
+        return zenoh.KeyExpr(f"{key_prefix(self._cluster)}/to/{name}")
+
+    def _way_to(self, node: NodeRef) -> _Way | None:
+        for way in list(self._ways.values()):
+            if way.peer.ref == node:
+                return way
+        return None
+
+    def _ask(self, question: _Question, deadline_s: float) -> int:
+        number = next(self._numbers)
+        self._questions[number] = question
+        self._deadlines.add(number, deadline_s)
+        return number
+
+    def _put(
+        self,
+        key: "zenoh.KeyExpr",
+        payload: bytes,
+        kind: int,
+        number: int,
+        congestion_control: Any = zenoh.CongestionControl.BLOCK,  # noqa: ANN401 - an enum of Rust's
+    ) -> None:
+        session = self._session
+        if session is None:
+            return
+        ref = self._me.ref
+        header = _HEADER.pack(kind, ref.id, ref.epoch, self._me.incarnation, number)
+        try:
+            session.put(
+                key,
+                payload,
+                attachment=header,
+                congestion_control=congestion_control,
+                express=True,
+            )
+        except zenoh.ZError:
+            # Closed meanwhile. An ask of which nobody hears fails at its deadline.
+            return
+
+    def _answer(self, key: "zenoh.KeyExpr", lane: Lane | None, number: int, payload: bytes) -> None:
+        if self._session is None or len(payload) > PAYLOAD_MAX_BYTES:
+            return
+        send = partial(self._put, key, payload, _ANSWER, number)
+        is_direct = lane is None or len(payload) <= _DIRECT_ANSWER_MAX_BYTES
+        (_call if is_direct or lane is None else lane.do)(send)
+
+    # ---- what zenoh's threads call --------------------------------------------------------------
+
+    def _take_message(self, sample: "zenoh.Sample") -> None:
+        attached = sample.attachment
+        header = b"" if attached is None else bytes(attached)
+        if len(header) != _HEADER.size:
+            self._counts["malformed"] += 1
+            return
+        kind, node_id, epoch, incarnation, number = _HEADER.unpack(header)
+        payload = bytes(sample.payload)
+        if kind == _ANSWER:
+            question = self._end(number)
+            if question is not None:
+                question.answered(payload)
+            return
+        sender = NodeRef(node_id, epoch)
+        if kind == _ASK:
+            self._counts["asks_heard"] += 1
+            way = self._ways.get((node_id, incarnation))
+            key = self._key_of(node_id, incarnation) if way is None else way.key
+            lane = None if way is None else way.lane
+            self._hear(Asked(sender, payload, partial(self._answer, key, lane, number)))
+        elif kind == _PUBLISHED:
+            if incarnation != self._me.incarnation:
+                self._hear(Published(sender, payload))
+        else:
+            self._counts["malformed"] += 1
+
+    def _take_token(self, sample: "zenoh.Sample") -> None:
+        _, cluster, _, text = str(sample.key_expr).split("/")
+        try:
+            token = decode_token(text)
+        except RemoteProtocolError as error:
+            self._refuse("unknown", error, text)
+            return
+        peer = token.peer
+        name = peer.ref.id, peer.incarnation
+        if name == (self._me.ref.id, self._me.incarnation):
+            return
+        if sample.kind != zenoh.SampleKind.PUT:
+            self._lose(name)
+        elif cluster != self._cluster:
+            self._refuse(peer.name, ForeignCluster(self._cluster, cluster), *name)
+        elif not _is_compatible(token):
+            why = IncompatibleProtocol(PROTOCOL, PROTOCOL_MIN, peer.protocol)
+            self._refuse(peer.name, why, *name)
+        elif name not in self._ways:
+            lane = Lane(f"poe-to-{peer.name[:32]}")
+            self._ways[name] = _Way(peer, self._key_of(*name), lane, {})
+            self._hear(PeerUp(peer))
+
+    def _lose(self, name: tuple[bytes, bytes]) -> None:
+        way = self._ways.pop(name, None)
+        if way is None:
+            return
+        way.lane.close()
+        self._hear(PeerDown(way.peer.ref, "its connection is lost"))
+        for number in list(way.under_way):
+            self._fail(number)
+
+    def _refuse(self, who: str, why: PoeError, *what: object) -> None:
+        if what not in self._refused and len(self._refused) < _REFUSED_MAX:
+            self._refused.add(what)
+            self._counts["refused"] += 1
+            self._hear(Refused(who, why))
+
+    def _fail(self, number: int) -> None:
+        question = self._end(number)
+        if question is not None:
+            self._counts["asks_failed"] += 1
+            question.answered(None)
+
+    def _end(self, number: int) -> _Question | None:
+        """Return the ask of a number, for who comes first."""
+        question = self._questions.pop(number, None)
+        if question is not None and question.way is not None:
+            question.way.under_way.pop(number, None)
+        return question
+
+
+def _is_compatible(token: Token) -> bool:
+    return token.protocol_min <= PROTOCOL and token.peer.protocol >= PROTOCOL_MIN
+
+
+def _call(call: Callable[[], object]) -> None:
+    call()
+
+
+def _ignore(event: FabricEvent) -> None:
+    """Stand in for who hears no more."""
+
+
+def _sentence(error: Exception, options: ClusterOptions) -> str:
+    """Return what zenoh says, without the places of its source, and what can be done."""
+    first = str(error).splitlines()[0].partition(" at /")[0].rpartition("[")[2]
+    return f"{options.locator}: {first}"
+
+
+def _note_fork() -> None:
+    """Have a forked process leave alone what belongs to its parent.
+
+    Zenoh's threads are not there: to close a session, or to let go of it, would wait for them.
+    """
+    global _forked  # noqa: PLW0603 - a process is forked or not
+    _forked = _forked or _was_used
+    for thing in chain.from_iterable(_open.values()):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+os.register_at_fork(after_in_child=_note_fork)
