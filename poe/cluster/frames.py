@@ -129,7 +129,97 @@ class Difference(NamedTuple):
     known: tuple[tuple[str, StreamId], ...]
 
 
-QueueFrame = Store | Stored | News | Digest | Difference
+class Want(NamedTuple):
+    """Lend me messages, of which my members have none; answered with `Given`, now or later.
+
+    One that was answered is answered the same, as far as that still holds.
+    """
+
+    queue: bytes
+    group: str
+    number: int
+    """Greater than that of each `Given` that the sender has taken; the same until it has."""
+    limit: int
+    """Messages at most; 0: none is wanted any more."""
+    bytes_max: int
+    """Bytes of records at most, though one message always comes."""
+
+
+class Loan(NamedTuple):
+    """A lease that a node was given, and its messages."""
+
+    lease: int
+    stream: StreamId
+    after: int
+    last: int
+    attempts: int
+    """As `Failures` of groups have them, and the next two."""
+    limit: int | None
+    reason: str
+    batches: tuple[Batch, ...]
+    """Empty: the receiver holds them itself."""
+
+
+class Given(NamedTuple):
+    """These are yours while you keep them; else whoever gave them hands them out again."""
+
+    queue: bytes
+    group: str
+    number: int
+    """That of the `Want`."""
+    loans: tuple[Loan, ...]
+
+
+class Keep(NamedTuple):
+    """I still have these leases; those that are none any more are answered with `Revoked`."""
+
+    queue: bytes
+    group: str
+    leases: tuple[int, ...]
+
+
+class Back(NamedTuple):
+    """A range of a lease that is handed back."""
+
+    lease: int
+    after: int
+    last: int
+    attempts: int
+    limit: int | None
+    delay_us: int
+    """Not before that."""
+    reason: str
+
+
+class Release(NamedTuple):
+    """Hand these out yourself again."""
+
+    queue: bytes
+    group: str
+    parts: tuple[Back, ...]
+
+
+class Revoked(NamedTuple):
+    """These leases are yours no more."""
+
+    queue: bytes
+    group: str
+    leases: tuple[int, ...]
+
+
+class Paused(NamedTuple):
+    """Whether the group hands anything out, and since when; the latest word holds."""
+
+    queue: bytes
+    group: str
+    since_us: int
+    is_paused: bool
+
+
+ShareFrame = Want | Given | Keep | Release | Revoked | Paused
+"""What the parts of a group tell each other."""
+
+QueueFrame = ShareFrame | Store | Stored | News | Digest | Difference
 
 
 def encode(frame: QueueFrame) -> bytes:
@@ -394,6 +484,62 @@ def _take_difference(value: Any) -> Difference:  # noqa: ANN401
     return Difference(take_bytes(queue), take_flag(is_held_asked), asked)
 
 
+def _take_want(value: Any) -> Want:  # noqa: ANN401
+    queue, group, number, limit, bytes_max = value
+    return Want(
+        take_bytes(queue), take_text(group), take_number(number), take_number(limit),
+        take_number(bytes_max),
+    )  # fmt: skip
+
+
+def _take_given(value: Any) -> Given:  # noqa: ANN401
+    queue, group, number, loans = value
+    return Given(
+        take_bytes(queue), take_text(group), take_number(number), tuple(map(_take_loan, loans))
+    )
+
+
+def _take_loan(value: Any) -> Loan:  # noqa: ANN401
+    lease, stream, after, last, attempts, limit, reason, batches = value
+    [bounds] = take_ranges((after, last))
+    loan = Loan(
+        take_number(lease), take_stream(stream), *bounds, take_number(attempts),
+        _take_limit(limit), take_text(reason), tuple(map(take_batch, batches)),
+    )  # fmt: skip
+    places = [end for batch in loan.batches for end in (batch.after, batch.last)]
+    if places and (take_ranges(tuple(places))[0][0] < after or places[-1] > last):
+        raise _wrong("range", places)
+    return loan
+
+
+def _take_leases(value: Any) -> tuple[bytes, str, tuple[int, ...]]:  # noqa: ANN401
+    queue, group, leases = value
+    return take_bytes(queue), take_text(group), tuple(map(take_number, leases))
+
+
+def _take_release(value: Any) -> Release:  # noqa: ANN401
+    queue, group, parts = value
+    return Release(take_bytes(queue), take_text(group), tuple(map(_take_back, parts)))
+
+
+def _take_back(value: Any) -> Back:  # noqa: ANN401
+    lease, after, last, attempts, limit, delay_us, reason = value
+    [bounds] = take_ranges((after, last))
+    return Back(
+        take_number(lease), *bounds, take_number(attempts), _take_limit(limit),
+        take_number(delay_us), take_text(reason),
+    )  # fmt: skip
+
+
+def _take_limit(value: Any) -> int | None:  # noqa: ANN401
+    return None if value is None else take_number(value, 1)
+
+
+def _take_paused(value: Any) -> Paused:  # noqa: ANN401
+    queue, group, since_us, is_paused = value
+    return Paused(take_bytes(queue), take_text(group), take_number(since_us), take_flag(is_paused))
+
+
 def _as_it_is(frame: tuple[Any, ...]) -> tuple[Any, ...]:
     return frame
 
@@ -404,5 +550,11 @@ _KINDS: Final[dict[type, tuple[int, Callable[[Any], Sequence[Any]], Callable[...
     News: (3, _flat_news, _take_news),
     Digest: (4, _as_it_is, _take_digest),
     Difference: (5, _as_it_is, _take_difference),
+    Want: (10, _as_it_is, _take_want),
+    Given: (11, _as_it_is, _take_given),
+    Keep: (12, _as_it_is, lambda value: Keep(*_take_leases(value))),
+    Release: (13, _as_it_is, _take_release),
+    Revoked: (14, _as_it_is, lambda value: Revoked(*_take_leases(value))),
+    Paused: (15, _as_it_is, _take_paused),
 }
 _PARSERS: Final = {kind: parse for kind, _, parse in _KINDS.values()}

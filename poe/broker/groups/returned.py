@@ -7,7 +7,6 @@ from itertools import chain, count
 from typing import Literal
 
 from poe.broker.groups.failures import Failures
-from poe.broker.groups.ranges import Bounds
 
 Why = Literal["lease expired", "member lost", "released", "retried", "restarted"]
 """What has brought a range back: nobody said in time what became of it; its member fell silent, or
@@ -28,14 +27,10 @@ class Returned:
         self.failures = failures
         self.why = why
 
-    def without(self, after: int, last: int) -> "list[Returned]":
-        """Return what is left of it but for a range, which overlaps it."""
-        bounds = [(self.after, after), (last, self.last)]
-        return [
-            Returned(self.unit, *each, self.failures, self.why)
-            for each in bounds
-            if each[0] < each[1]
-        ]
+    def part(self, after: int, last: int) -> "Returned | None":
+        """Return what of it is in a range; None where nothing is."""
+        after, last = max(after, self.after), min(last, self.last)
+        return Returned(self.unit, after, last, self.failures, self.why) if after < last else None
 
 
 class ReturnedRanges:
@@ -123,17 +118,19 @@ class ReturnedRanges:
         self._delayed = [each for each in self._delayed if each[2].unit != unit]
         heapify(self._delayed)
 
-    def cut(self, unit: bytes, after: int, last: int) -> list[Bounds]:
+    def cut(self, unit: bytes, after: int, last: int) -> list[Returned]:
         """Forget a part of a unit; return what of it was there. The rest stays in its place."""
         if self.is_empty:
             return []
-        parts: list[Bounds] = []
+        gone: list[Returned] = []
 
         def rest(each: Returned) -> Sequence[Returned]:
-            if each.unit != unit or each.last <= after or last <= each.after:
+            part = each.part(after, last) if each.unit == unit else None
+            if part is None:
                 return (each,)
-            parts.append((max(each.after, after), min(each.last, last)))
-            return each.without(after, last)
+            gone.append(part)
+            parts = (each.part(each.after, after), each.part(last, each.last))
+            return [left for left in parts if left is not None]
 
         self._ready = deque(left for each in self._ready for left in rest(each))
         self._suspects = deque(left for each in self._suspects for left in rest(each))
@@ -143,7 +140,7 @@ class ReturnedRanges:
             for due_us, _, each in sorted(self._delayed)
             for left in rest(each)
         ]  # sorted, it is a heap
-        return parts
+        return gone
 
     def _queue_of(self, returned: Returned) -> deque[Returned]:
         return self._suspects if returned.failures.is_suspect else self._ready

@@ -236,7 +236,37 @@ class Shared:
             return []
         parts = self._recall(offered, unit, after, last)
         offered.leave(after, last)
+        return [(begin, end) for begin, end, _ in parts]
+
+    def surrender(self, unit: bytes, after: int, last: int) -> list[tuple[int, int, Failures]]:
+        """As `withdraw`; return with each range what is known of its failures, to hand it back."""
+        offered = self._offered.get(unit)
+        if offered is None:
+            return []
+        parts = self._recall(offered, unit, after, last)
+        offered.leave(after, last)
         return parts
+
+    def hand_back(
+        self, member: bytes, lease_id: int, bounds: Bounds, failures: Failures, now_us: int
+    ) -> bool:
+        """Have a range of a lease handed out again, as it was surrendered elsewhere.
+
+        Return whether its member holds that lease; nothing changes where it does not.
+
+        Raises:
+            RangeNotLeased: it is no range of the lease; nothing was taken.
+        """
+        lease = self._leases.get(lease_id)
+        if lease is None or lease.member != member:
+            return False
+        self._check_range(lease_id, *bounds)
+        for part in self._take(lease, *bounds):
+            if failures in (NONE_YET, lease.failures):
+                self._return(lease.unit, part, lease.failures, "released", now_us)
+            else:
+                self._fail(lease.unit, part, failures, "released", now_us)
+        return True
 
     def learn_done(self, unit: bytes, after: int, last: int) -> list[int]:
         """Take note that a range is done elsewhere; return the leases that nothing is left of.
@@ -730,14 +760,19 @@ class Shared:
             self._fresh.remove(unit)
             self._idle.add(unit)
 
-    def _recall(self, offered: Offered, unit: bytes, after: int, last: int) -> list[Bounds]:
-        """Forget what of a range nobody holds; return that."""
-        parts = offered.fresh.cut(after, last)
-        if parts and not offered.fresh:
+    def _recall(
+        self, offered: Offered, unit: bytes, after: int, last: int
+    ) -> list[tuple[int, int, Failures]]:
+        """Forget what of a range nobody holds; return that, and its failures."""
+        fresh = offered.fresh.cut(after, last)
+        if fresh and not offered.fresh:
             self._rest(unit)
-        parts += self._returned.cut(unit, after, last)
-        for bounds in parts:
-            offered.forget(*bounds)
+        parts = [(*bounds, NONE_YET) for bounds in fresh]
+        parts += [
+            (each.after, each.last, each.failures) for each in self._returned.cut(unit, after, last)
+        ]
+        for begin, end, _ in parts:
+            offered.forget(begin, end)
         return parts
 
     def _drop(self, unit: bytes) -> None:

@@ -11,48 +11,35 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from xxhash import xxh3_128_digest, xxh64_intdigest
-
 from poe.broker.groups.deadlines import earlier
-from poe.broker.groups.failures import NONE_YET
 from poe.broker.groups.lease import Want
-from poe.broker.groups.options import GroupDefinition, GroupOptions
 from poe.broker.groups.ranges import Bounds, RangeSet
-from poe.broker.groups.state import GroupState
 from poe.broker.requests.groups import GroupRequest
 from poe.broker.requests.request_handler import WAIT_SLICE_S
-from poe.cluster.frames import Known, QueueFrame
+from poe.cluster.frames import (
+    Given,
+    Keep,
+    Known,
+    Paused,
+    Release,
+    Revoked,
+    ShareFrame,
+)
+from poe.cluster.frames import (
+    Want as NodeWant,
+)
 from poe.cluster.identity import NodeRef, Peer, StreamId
+from poe.cluster.queue.borrowing import SETTLE_US, Borrowing
 from poe.cluster.queue.copies import Copies, Found
-from poe.cluster.queue.effects import Answer, Effect
-from poe.cluster.queue.knowledge import Knowledge
+from poe.cluster.queue.effects import Answer, Effect, Tell
+from poe.cluster.queue.ledger import Ledger
+from poe.cluster.queue.lending import Lendable, Lending
 from poe.cluster.queue_record import GroupRecord
 from poe.cluster.ranges import minus
-from poe.errors import GroupMismatch, OptionError, PoeError
+from poe.errors import GroupMismatch, PoeError
 from poe.protocol.leases import Failed, Lease, LeaseRequest
 
-AT_MOST_ONCE: Final = "at-most-once"
-DELIVERIES: Final = ("at-least-once", AT_MOST_ONCE)
-
 _LATER: Final = object()
-_SKEW_BITS: Final = 20
-"""Two nodes make a group in the same microsecond, and their leases have other numbers all the same:
-generations begin up to a second ahead, by a hash of the node."""
-_FIRST_GENERATION_US: Final = 1_767_225_600_000_000
-
-
-def take_options(record: GroupRecord) -> tuple[GroupOptions, str]:
-    """Return the options of a group, and how often each of its messages may be handed out.
-
-    Raises:
-        UnknownOption: there is no option of one of the names.
-        OptionError: a value is not allowed.
-    """
-    options = dict(record.options)
-    delivery = options.pop("delivery", DELIVERIES[0])
-    if delivery not in DELIVERIES:
-        raise OptionError("delivery", delivery, " or ".join(DELIVERIES))
-    return GroupOptions.from_map(options), delivery
 
 
 class LeasedCopies(NamedTuple):
@@ -78,28 +65,18 @@ class GroupShare:
     """
 
     def __init__(self, record: GroupRecord, me: NodeRef, copies: Copies, now_us: int) -> None:
-        options, self._delivery = take_options(record)
-        self._record = record
-        self._me = me
+        self._ledger = Ledger(record, me, now_us)
+        self._state, self._shared = self._ledger.state, self._ledger.shared
         self._copies = copies
-        identity = b"%b/%b/%d" % (record.queue, record.name.encode(), record.created_us)
-        definition = GroupDefinition(
-            name=record.name,
-            id=xxh3_128_digest(identity),
-            mode="shared",
-            topics=(record.queue,),
-            options=options,
-            created_us=record.created_us,
-        )
-        skew = xxh64_intdigest(b"%b%d" % me) % (1 << _SKEW_BITS)
-        generation = max(0, now_us - _FIRST_GENERATION_US) + skew
-        self._state = GroupState.create(definition, now_us, generation)
-        self._shared = self._state.shared
-        self._knowledge = Knowledge(record.name, me)
-        self._streams: dict[bytes, StreamId] = {}
-        self._units: dict[StreamId, bytes] = {}
-        self._owned: dict[StreamId, RangeSet] = {}
+        self._borrowing = Borrowing(self._ledger)
+        self._lending = Lending(self._ledger, self._lendable)
         self._polls: dict[object, _Poll] = {}
+        self._peers: set[NodeRef] = set()
+        self._hungry_us = 0
+        """Since when members wait; 0: none does."""
+        self._asked_us = 0
+        """When one has asked last."""
+        self._paused = Paused(record.queue, record.name, 0, is_paused=False)
         self._effects: list[Effect] = []
         self._counts: Counter[str] = Counter()
 
@@ -108,41 +85,19 @@ class GroupShare:
     def set_owned(self, stream: StreamId, ranges: Sequence[Bounds], why: str, now_us: int) -> None:
         """Say all that this node is to hand out of a stream now, and why that has changed."""
         del why
-        owned = self._owned.get(stream)
-        before = [] if owned is None else list(owned)
+        before = list(self._ledger.owned.get(stream, ()))
         for bounds in minus(before, ranges):
-            self._disown(stream, *bounds)
+            for part in self._ledger.disown(stream, *bounds):
+                for rest in self._borrowing.not_borrowed(stream, *part):
+                    self._shared.withdraw(self._ledger.unit(stream), *rest)
         for bounds in minus(ranges, before):
-            self._own(stream, *bounds, now_us)
+            self._ledger.own(stream, *bounds, now_us)
         self._go_on(now_us)
 
     def arrived(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
         """Say that a range is to be handed out besides, which has just come."""
-        self._own(stream, after, last, now_us)
+        self._ledger.own(stream, after, last, now_us)
         self._go_on(now_us)
-
-    def _own(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
-        """Offer a range, as far as it is not done."""
-        if self._delivery == AT_MOST_ONCE and stream.origin != self._me.id:
-            return  # nobody knows what its origin has handed out and could not tell
-        owned = self._owned.get(stream)
-        if owned is None:
-            owned = self._owned[stream] = RangeSet()
-        owned.join(after, last)
-        unit = self._unit(stream)
-        for bounds in self._knowledge.get(stream).done.without(after, last):
-            self._shared.offer(unit, *bounds, NONE_YET, now_us)
-
-    def _disown(self, stream: StreamId, after: int, last: int) -> None:
-        self._owned[stream].cut(after, last)
-        self._shared.withdraw(self._unit(stream), after, last)
-
-    def _unit(self, stream: StreamId) -> bytes:
-        unit = self._units.get(stream)
-        if unit is None:
-            unit = b"%b@%b.%d" % (self._record.queue, stream.origin.hex().encode(), stream.epoch)
-            self._units[stream], self._streams[unit] = unit, stream
-        return unit
 
     # --- Requests --------------------------------------------------------------------------------
 
@@ -182,16 +137,18 @@ class GroupShare:
         lost: tuple[int, ...] = ()
         if request.done or request.failed:
             lost = tuple(self._shared.acknowledge(request.done, request.failed, now_us))
-            if self._delivery == AT_MOST_ONCE:
+            if self._ledger.is_once:
                 lost = ()  # all of it was done when it was handed out
             self._take_changes()
         if not request.limit:
             return LeasedCopies(Lease(lost=lost), None)
         self._state.hear(request.member, now_us)
+        self._asked_us = now_us
         leased = self._find(request, lost, now_us)
         if leased is None and request.wait_s:
             until_us = now_us + round(min(request.wait_s, WAIT_SLICE_S) * 1e6)
             self._polls[token] = _Poll(request, lost, until_us)
+            self._hungry_us = self._hungry_us or now_us
             return _LATER
         return leased or self._nothing(request, lost)
 
@@ -214,7 +171,7 @@ class GroupShare:
         """
         shared, member = self._shared, request.member
         while (want := shared.want(member, request.limit, request.bytes_max, now_us)) is not None:
-            stream = self._streams[want.unit]
+            stream = self._ledger.stream(want.unit)
             found = self._found(stream, want)
             if found is None:
                 continue
@@ -222,26 +179,48 @@ class GroupShare:
             lease = shared.leased(want, found.last, found.count, size, now_us)
             if lease is None:
                 continue
-            why = "taken over" if want.returned is None else want.returned.why
-            self._knowledge.grant(stream, why, found.after, found.last, now_us)
+            knowledge = self._ledger.knowledge
+            for other, *bounds in knowledge.grant(stream, found.after, found.last):
+                why = self._why(want, other), other
+                knowledge.note_again(stream, why, now_us, *bounds)
             left_s = (lease.deadline_us - now_us) / 1e6
             told = Lease(
                 lease.id, lease.unit, lease.after, lease.last, lease.attempts, left_s, lost
             )
-            if self._delivery == AT_MOST_ONCE:
+            if self._ledger.is_once:
                 shared.acknowledge([(lease.id, None)], [], now_us)
                 self._take_changes()
+                self._borrowing.handed_out(stream, found.after, found.last)
             return LeasedCopies(told, found)
         return None
 
+    def _why(self, want: Want, other: NodeRef) -> str:
+        """Return why messages are handed out that another node has handed out, or this one."""
+        if want.returned is None:
+            return "taken over"
+        is_lost = other != self._ledger.me and other not in self._peers
+        return "node lost" if is_lost else want.returned.why
+
     def _found(self, stream: StreamId, want: Want) -> Found | None:
         """Return messages that are wanted; None where they are not held: then nobody wants them."""
-        found = self._copies.find(stream, want.after, want.last, want.limit, want.bytes_max)
-        if found is not None and found.after == want.after:
-            return found
-        end = want.last if found is None else found.after
+        end = want.last
+        for copies in (self._copies, self._borrowing.copies):
+            found = copies.find(stream, want.after, want.last, want.limit, want.bytes_max)
+            if found is not None and found.after == want.after:
+                return found
+            end = end if found is None else min(end, found.after)
         self._shared.withdraw(want.unit, want.after, end)
         return None
+
+    def _lendable(self, stream: StreamId, want: Want) -> Lendable | None:
+        """Return messages of this node's own for another one; None where they are not held."""
+        if self._borrowing.has(stream, want.after, want.last):
+            return Lendable(0, 0, ())
+        found = self._found(stream, want)
+        if found is None:
+            return None
+        batches = tuple(self._copies.batches(stream, found.after, found.last))
+        return Lendable(found.last, found.count, batches)
 
     def _operate(self, request: GroupRequest, now_us: int) -> object:
         """Carry out a control operation.
@@ -261,15 +240,15 @@ class GroupShare:
                 state.leave(arguments["member"], now_us)
             case "group_extend":
                 lost = self._shared.extend(**arguments, now_us=now_us)
-                answer = [] if self._delivery == AT_MOST_ONCE else lost
+                answer = [] if self._ledger.is_once else lost
             case "group_pause":
-                state.pause(now_us)
+                self._pause(now_us, is_paused=True)
             case "group_resume":
-                state.resume(now_us)
+                self._pause(now_us, is_paused=False)
             case "group" | "group_create":
                 answer = self.describe()
             case op:
-                name = self._record.name
+                name = self._ledger.record.name
                 raise GroupMismatch(name, "kind", f"one that has {op}", "of a queue")
         return answer
 
@@ -277,55 +256,89 @@ class GroupShare:
 
     def learn(self, known: Known, now_us: int) -> None:
         """Join what another node knows of a stream."""
-        unit = self._unit(known.stream)
-        for bounds in self._knowledge.join(known):
-            self._shared.learn_done(unit, *bounds)
+        stream = known.stream
+        unit = self._ledger.unit(stream)
+        for bounds in self._ledger.knowledge.join(known):
+            for part in self._borrowing.not_given(stream, *bounds):
+                self._shared.learn_done(unit, *part)
+                self._borrowing.copies.drop(stream, *part)
         self._go_on(now_us)
 
     def known(self, stream: StreamId) -> Known:
         """Return all that is known of a stream, the same for what is the same."""
-        return self._knowledge.known(stream)
+        return self._ledger.knowledge.known(stream)
 
     def streams(self) -> Iterable[StreamId]:
         """Return the streams of which something is known."""
-        return self._knowledge.streams()
+        return self._ledger.knowledge.streams()
 
     def done(self, stream: StreamId) -> RangeSet:
         """Return what is done of a stream; it is not to be changed."""
-        return self._knowledge.get(stream).done
+        return self._ledger.knowledge.get(stream).done
 
     def take_news(self) -> Sequence[Known]:
         """Return what this node has done, granted and so on since the last time."""
-        return self._knowledge.take_news()
+        return self._ledger.knowledge.take_news()
 
     def forget(self, stream: StreamId) -> None:
         """Drop all that is known of a stream, which is over and done everywhere."""
-        self._knowledge.forget(stream)
-        self._owned.pop(stream, None)
-        unit = self._units.pop(stream, None)
-        if unit is not None:
-            del self._streams[unit]
-            self._state.forget([unit], 0)
-            self._take_changes()
+        self._ledger.forget(stream, 0)
 
     def _take_changes(self) -> None:
-        """Know what the group has done."""
-        for change in self._state.take_changes():
-            if change[0] == "done":
-                stream, ends = self._streams[change[1]], change[2:]
-                for after, last in zip(ends[::2], ends[1::2], strict=True):
-                    self._knowledge.finish(stream, after, last)
+        for stream, after, last in self._ledger.take_changes():
+            self._borrowing.copies.drop(stream, after, last)
 
     # --- Other nodes -----------------------------------------------------------------------------
 
-    def hear(self, node: NodeRef, frame: QueueFrame, now_us: int) -> None:
-        """Take what another node's share of the group has sent."""
+    def hear(self, node: NodeRef, frame: ShareFrame, now_us: int) -> None:
+        """Take what another node's share of the group has sent.
+
+        Raises:
+            PoeError: what it says cannot be so; nothing was taken.
+        """
+        match frame:
+            case NodeWant():
+                self._effects += self._lending.hear_want(node, frame, now_us)
+            case Given():
+                self._borrowing.take(node, frame, now_us)
+            case Keep():
+                self._effects += self._lending.hear_keep(node, frame, now_us)
+            case Release():
+                self._lending.hear_release(node, frame, now_us)
+            case Revoked():
+                self._borrowing.revoke(node, frame.leases)
+            case Paused():
+                self._hear_paused(frame, now_us)
+        self._go_on(now_us)
 
     def peer_up(self, peer: Peer, now_us: int) -> None:
         """Take note that a node is there."""
+        self._peers.add(peer.ref)
+        if self._paused.since_us:
+            self._effects.append(Tell(peer.ref, self._paused))
+        self._go_on(now_us)
 
     def peer_down(self, ref: NodeRef, now_us: int) -> None:
         """Take note that a node is not there."""
+        self._peers.discard(ref)
+        self._lending.drop(ref, now_us)
+        self._borrowing.drop(ref)
+        self._go_on(now_us)
+
+    def _pause(self, now_us: int, *, is_paused: bool) -> None:
+        """Hand nothing out, on all nodes, or go on."""
+        since_us = max(now_us, self._paused.since_us + 1)
+        self._paused = self._paused._replace(since_us=since_us, is_paused=is_paused)
+        self._effects += [Tell(node, self._paused) for node in sorted(self._peers)]
+        self._obey(now_us)
+
+    def _hear_paused(self, frame: Paused, now_us: int) -> None:
+        if frame[2:] > self._paused[2:]:  # at one time a pause wins
+            self._paused = frame
+            self._obey(now_us)
+
+    def _obey(self, now_us: int) -> None:
+        (self._state.pause if self._paused.is_paused else self._state.resume)(now_us)
 
     # --- Time ------------------------------------------------------------------------------------
 
@@ -336,12 +349,19 @@ class GroupShare:
             if poll.until_us <= now_us:
                 del self._polls[token]
                 self._answer_nothing(token, poll)
+        settle_us = self._borrowing.next_settle_us()
+        if settle_us is not None and settle_us <= now_us:
+            is_idle = not self._polls and self._asked_us + SETTLE_US <= now_us
+            self._effects += self._borrowing.settle(now_us, is_idle=is_idle)
         self._go_on(now_us)
 
     def next_deadline_us(self) -> int | None:
         """Return when to call `expire` next."""
-        until_us = min((poll.until_us for poll in self._polls.values()), default=None)
-        return earlier(until_us, self._state.next_deadline_us())
+        due_us = min((poll.until_us for poll in self._polls.values()), default=None)
+        if self._is_hungry:
+            due_us = earlier(due_us, self._borrowing.next_ask_us(self._peers, self._hungry_us))
+        due_us = earlier(due_us, self._borrowing.next_settle_us())
+        return earlier(due_us, self._state.next_deadline_us())
 
     def take_effects(self) -> Sequence[Effect]:
         """Return what is to be done by whoever runs the queue."""
@@ -349,19 +369,42 @@ class GroupShare:
         return effects
 
     def _go_on(self, now_us: int) -> None:
-        """Do what a change brings about for others."""
+        """Do what a change brings about: for members that wait, then for other nodes."""
         self._take_changes()
         if self._polls and self._shared.has_work:
-            for token, poll in list(self._polls.items()):
-                try:
-                    leased: object = self._find(poll.request, poll.lost, now_us)
-                except PoeError as error:
-                    leased = error
-                if leased is not None:
-                    del self._polls[token]
-                    self._effects.append(Answer(token, leased))
-                if not self._shared.has_work:
-                    break
+            self._serve_polls(now_us)
+        if self._lending.is_wanted and not self._polls and self._shared.has_work:
+            self._effects += self._lending.give(now_us)
+            self._take_changes()
+        if not self._polls:
+            self._hungry_us = 0
+            self._effects += self._borrowing.sated()
+        elif self._is_hungry:
+            self._ask_others(now_us)
+
+    @property
+    def _is_hungry(self) -> bool:
+        return bool(self._polls) and not self._state.is_paused
+
+    def _serve_polls(self, now_us: int) -> None:
+        for token, poll in list(self._polls.items()):
+            try:
+                leased: object = self._find(poll.request, poll.lost, now_us)
+            except PoeError as error:
+                leased = error
+            if leased is not None:
+                del self._polls[token]
+                self._effects.append(Answer(token, leased))
+            if not self._shared.has_work:
+                break
+
+    def _ask_others(self, now_us: int) -> None:
+        limit = sum(poll.request.limit for poll in self._polls.values())
+        bytes_max = sum(poll.request.bytes_max for poll in self._polls.values())
+        since_us = self._hungry_us
+        self._effects += self._borrowing.hunger(
+            sorted(self._peers), (limit, bytes_max), since_us, now_us
+        )
 
     def _answer_nothing(self, token: object, poll: _Poll) -> None:
         try:
@@ -376,7 +419,7 @@ class GroupShare:
         """Return what is to be told of the group, as msgpack can hold it."""
         return {
             **self._state.describe(),
-            "delivery": self._delivery,
+            "delivery": self._ledger.delivery,
             "waiting": len(self._polls),
             "streams": [
                 {
@@ -384,8 +427,8 @@ class GroupShare:
                     "done_ranges": len(known.done),
                     "granted_ranges": sum(map(len, known.granted.values())),
                 }
-                for stream in sorted(self._knowledge.streams())
-                for known in [self._knowledge.get(stream)]
+                for stream in sorted(self._ledger.knowledge.streams())
+                for known in [self._ledger.knowledge.get(stream)]
             ],
         }
 

@@ -89,24 +89,31 @@ class Knowledge:
         for bounds in _of(self._streams, stream).done.join(after, last):
             _of(self._news, stream).done.join(*bounds)
 
-    def grant(self, stream: StreamId, why: str, after: int, last: int, now_us: int) -> None:
+    def grant(self, stream: StreamId, after: int, last: int) -> list[tuple[NodeRef, int, int]]:
         """Count a range as handed to a client by this node.
 
-        What of it is known to have been handed out before is kept as such, with the cause.
+        Return what of it is known to have been handed out before, and by whom.
         """
         known = _of(self._streams, stream)
-        for other, granted in known.granted.items():
-            for bounds in granted.within(after, last) if granted else ():
-                self.note_again(stream, Cause(why, self._me, other), now_us, *bounds)
+        before = [
+            (other, *bounds)
+            for other, granted in known.granted.items()
+            for bounds in granted.within(after, last)
+        ]
         for bounds in known.grant(self._me, after, last):
             _of(self._news, stream).grant(self._me, *bounds)
+        return before
 
     def note_again(
-        self, stream: StreamId, cause: Cause, since_us: int, after: int, last: int
+        self, stream: StreamId, why: tuple[str, NodeRef], now_us: int, after: int, last: int
     ) -> None:
-        """Take note that a range was handed out again, or may have been."""
+        """Take note that this node hands a range out again, for which cause and after whom.
+
+        With the cause `UNHEARD`: that another one may have.
+        """
+        cause = Cause(why[0], self._me, why[1])
         for each in (_of(self._streams, stream), _of(self._news, stream)):
-            each.note_again(cause, since_us, after, last)
+            each.note_again(cause, now_us, after, last)
 
     def join(self, known: Known) -> list[Bounds]:
         """Join what another node knows of a stream; return what is done that was not."""

@@ -22,6 +22,7 @@ from poe.cluster.frames import (
     News,
     Outcome,
     QueueFrame,
+    ShareFrame,
     Store,
     Stored,
 )
@@ -335,7 +336,20 @@ class BestEffortQueue:
                 self._hear_digest(node, frame, now_us)
             case Difference():
                 self._effects.append(Tell(node, self._gossip.answer(frame, self._shares)))
+            case _:
+                self._hear_share(node, frame, now_us)
         self._settle(now_us)
+
+    def _hear_share(self, node: NodeRef, frame: ShareFrame, now_us: int) -> None:
+        """Take what a node's part in a group has sent; what cannot be is counted and told."""
+        share = self._shares.get(frame.group)
+        if share is None:
+            return  # it is heard of later, and so is what was said, which is said again
+        try:
+            share.hear(node, frame, now_us)
+        except PoeError as error:
+            self._counts["frames refused"] += 1
+            self._effects.append(Event("frame refused", f"{node}: {error}"))
 
     def _hear_store(self, node: NodeRef, frame: Store, now_us: int) -> None:
         if frame.record != self.record:

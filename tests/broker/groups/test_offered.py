@@ -183,6 +183,37 @@ def test_a_dead_letter_leaves_what_is_known_when_it_is_buried():
     assert work.shared.known(U, 0, 10) == []
 
 
+def test_what_is_surrendered_is_handed_back_with_its_failures():
+    borrower, owner = Offers(), Offers(attempts_max=3)
+    owner.offer(0, 30)
+    lease = owner.take()
+    borrower.offer(0, 30)
+    borrower.said(borrower.take(A, 10), "retry")
+    parts = borrower.shared.surrender(U, 0, 30)
+    assert [(after, last, failures.attempts) for after, last, failures in parts] == [
+        (10, 30, 0),
+        (0, 10, 1),
+    ]
+    for after, last, failures in parts:
+        assert not owner.shared.hand_back(B, lease.id, (after, last), failures, 0)
+        assert owner.shared.hand_back(A, lease.id, (after, last), failures, 0)
+    assert not owner.shared.hand_back(A, lease.id, (0, 10), NONE_YET, 0)
+    assert [(each.after, each.last, each.attempts) for each in (owner.take(), owner.take())] == [
+        (10, 30, 0),
+        (0, 10, 1),
+    ]
+
+
+def test_what_is_handed_back_as_failed_too_often_dies():
+    owner = Offers(attempts_max=3)
+    owner.offer(0, 10)
+    lease = owner.take()
+    assert owner.shared.hand_back(A, lease.id, (0, 10), Failures(3, None, 0, "bad"), 0)
+    dying = owner.shared.next_dying()
+    assert dying is not None
+    assert dying.attempts == 3
+
+
 bounds = st.tuples(st.integers(0, 20), st.integers(1, 8)).map(lambda each: (each[0], sum(each)))
 steps = st.lists(
     st.one_of(

@@ -3,6 +3,7 @@
 from poe.broker.groups.membership import MemberInfo
 from poe.broker.requests.groups import GroupRequest
 from poe.cluster.batch import Batch
+from poe.cluster.frames import ShareFrame, decode, encode
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.copies import Copies
 from poe.cluster.queue.effects import Answer
@@ -11,7 +12,7 @@ from poe.cluster.queue_record import GroupRecord
 from poe.errors import PoeError
 from poe.protocol.leases import Done, Failed, LeaseRequest
 from poe.storage.formats.record import decode_records
-from tests.cluster.queue.wired import node_ref
+from tests.cluster.queue.wired import node_ref, peer_of
 
 SECOND = 1_000_000
 START = 1_800_000_000_000_000
@@ -101,3 +102,81 @@ def pointers_of(leased):
     assert [int(message) for _, message in records] == [pointer for pointer, _ in records]
     assert len(records) == leased.found.count == len(leased.found.entries) // 12
     return [pointer for pointer, _ in records]
+
+
+class Sharers:
+    """Several nodes' parts in one group; what one tells is heard at once, unless it is cut off.
+
+    Each has the members that it is said to have: X, Y … at the first, none elsewhere, if nothing is
+    said. What is known is told to all by `gossip` alone.
+    """
+
+    def __init__(self, *members, **options):
+        refs = [node_ref(number + 1) for number in range(len(members))]
+        self.nodes = [Node(ref, each, **options) for ref, each in zip(refs, members, strict=True)]
+        self.lost = set()
+        self.told = []
+        for one in self.nodes:
+            for other in self.nodes:
+                if one is not other:
+                    one.share.peer_up(peer_of(other.ref), START)
+        self.settle()
+
+    def __getitem__(self, number):
+        return self.nodes[number]
+
+    def settle(self):
+        """Have heard what is told, and what that leads to."""
+        while any(self._deliver(node) for node in self.nodes):
+            pass
+
+    def _deliver(self, node):
+        node.collect()
+        told, node.others = node.others, []
+        for each in told:
+            assert isinstance(each.frame, ShareFrame)
+            self.told.append((node.ref, each.node, each.frame))
+            if (node.ref, each.node) not in self.lost:
+                [there] = [one for one in self.nodes if one.ref == each.node]
+                heard = decode(encode(each.frame))
+                assert isinstance(heard, ShareFrame)
+                there.share.hear(node.ref, heard, there.now_us)
+        return bool(told)
+
+    def gossip(self):
+        """Have all nodes learn what is news."""
+        for node in self.nodes:
+            for known in node.share.take_news():
+                for other in self.nodes:
+                    if other is not node and (node.ref, other.ref) not in self.lost:
+                        other.share.learn(known, other.now_us)
+        self.settle()
+
+    def part(self, one, other):
+        """Have two nodes lose sight of each other."""
+        refs = self[one].ref, self[other].ref
+        self.lost |= {refs, refs[::-1]}
+        self[one].share.peer_down(refs[1], self[one].now_us)
+        self[other].share.peer_down(refs[0], self[other].now_us)
+        self.settle()
+
+    def heal(self, one, other):
+        refs = self[one].ref, self[other].ref
+        self.lost -= {refs, refs[::-1]}
+        self[one].share.peer_up(peer_of(refs[1]), self[one].now_us)
+        self[other].share.peer_up(peer_of(refs[0]), self[other].now_us)
+        self.settle()
+
+    def sleep(self, seconds, step_s=0.05):
+        for _ in range(round(seconds / step_s)):
+            for node in self.nodes:
+                node.sleep(step_s)
+            self.settle()
+
+    def frames(self, kind):
+        """Return the frames of a kind that were told since the last time."""
+        found = [
+            (sender, node, frame) for sender, node, frame in self.told if isinstance(frame, kind)
+        ]
+        self.told = []
+        return found

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from poe.cluster.frames import Again, Known, flat_known, take_known
 from poe.cluster.identity import StreamId
-from poe.cluster.queue.knowledge import Cause, Knowledge
+from poe.cluster.queue.knowledge import Knowledge
 from poe.cluster.ranges import union
 from tests.cluster.queue.wired import node_ref
 
@@ -15,9 +15,11 @@ STREAM = StreamId(A.id, 1)
 
 def test_what_is_handed_out_twice_is_kept_with_its_cause():
     knowledge = Knowledge("g", A)
-    knowledge.grant(STREAM, "first", 0, 10, 5)
-    knowledge.grant(STREAM, "lease expired", 5, 15, 7)
-    knowledge.grant(STREAM, "lease expired", 14, 16, 9)
+    assert knowledge.grant(STREAM, 0, 10) == []
+    assert knowledge.grant(STREAM, 5, 15) == [(A, 5, 10)]
+    knowledge.note_again(STREAM, ("lease expired", A), 7, 5, 10)
+    assert knowledge.grant(STREAM, 14, 16) == [(A, 14, 15)]
+    knowledge.note_again(STREAM, ("lease expired", A), 9, 14, 15)
     known = knowledge.known(STREAM)
     assert known.granted == ((A, ((0, 16),)),)
     assert known.again == (Again("lease expired", A, A, 7, ((5, 10), (14, 15))),)
@@ -26,8 +28,8 @@ def test_what_is_handed_out_twice_is_kept_with_its_cause():
 def test_what_others_were_handed_out_by_is_named():
     knowledge = Knowledge("g", A)
     knowledge.join(Known("g", STREAM, (), ((B, ((0, 8),)),), ()))
-    knowledge.grant(STREAM, "taken over", 5, 10, 3)
-    assert knowledge.known(STREAM).again == (Again("taken over", A, B, 3, ((5, 8),)),)
+    assert knowledge.grant(STREAM, 5, 10) == [(B, 5, 8)]
+    assert knowledge.known(STREAM).granted == ((A, ((5, 10),)), (B, ((0, 8),)))
 
 
 def test_news_are_told_once_and_only_of_this_node():
@@ -95,9 +97,9 @@ def test_what_is_known_travels(some):
 def test_the_news_of_a_node_joined_make_others_know_what_it_knows():
     one, other = Knowledge("g", A), Knowledge("g", A)
     for number in range(10):
-        one.grant(STREAM, "retried", number % 3, number + 1, number)
+        one.grant(STREAM, number % 3, number + 1)
         one.finish(STREAM, number, number + 2)
-        one.note_again(STREAM, Cause("unheard", A, B), number, 0, number + 1)
+        one.note_again(STREAM, ("retried", B), number, 0, number + 1)
         for news in one.take_news():
             other.join(news)
     assert other.known(STREAM) == one.known(STREAM)

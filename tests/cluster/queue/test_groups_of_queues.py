@@ -1,0 +1,83 @@
+"""Groups of whole queues: put at one node, worked on at another, done at all."""
+
+from poe.broker.groups.membership import MemberInfo
+from poe.broker.requests.groups import GroupRequest
+from poe.cluster.identity import StreamId
+from poe.cluster.queue.group_share import LeasedCopies
+from poe.cluster.queue_record import GroupRecord
+from poe.protocol.leases import Done, LeaseRequest
+from poe.storage.formats.record import decode_records
+from tests.cluster.queue.wired import Wired
+
+MEMBER = b"m" * 16
+
+
+class Grouped(Wired):
+    """Nodes with a group, and a member at each that asks."""
+
+    def __init__(self, count, delivery="at-least-once", **properties):
+        super().__init__(count, **properties)
+        self.asked_count = 0
+        record = GroupRecord(b"jobs", "workers", {"delivery": delivery}, 1, self.refs[0].id)
+        self[0].make_group(record, self.now_us)
+        self.settle()
+        self.wait(0.2)
+        for number in range(count):
+            assert [each.name for each in self[number].groups()] == ["workers"]
+            self.say(number, GroupRequest("group_join", {"info": MemberInfo(id=MEMBER)}))
+
+    def say(self, number, request):
+        self.asked_count += 1
+        token = self.asked_count
+        self[number].serve("workers", request, token, self.now_us)
+        self.settle()
+        return token
+
+    def lease(self, number, limit=100, wait_s=1.0, done=()):
+        return self.say(number, LeaseRequest("workers", MEMBER, limit, 1 << 20, wait_s, done))
+
+    def got(self, token):
+        """Return the lease and the messages that came."""
+        answer = self.answers.pop(token)
+        assert isinstance(answer, LeasedCopies)
+        lease, found = answer
+        return lease, [] if found is None else [each for _, each in decode_records(found.records)]
+
+
+def test_what_is_put_at_one_node_is_worked_on_at_another_and_done_at_all():
+    nodes = Grouped(3)
+    token = nodes.lease(2)
+    nodes.wait(0.1)
+    nodes.put(0, [b"one", b"two"])
+    nodes.settle()
+    lease, messages = nodes.got(token)
+    assert messages == [b"one", b"two"]
+    told = nodes.lease(2, 0, done=[Done(lease.id)])
+    assert nodes.got(told)[0].lost == ()
+    nodes.wait(1)
+    stream = StreamId(*nodes.refs[0])
+    assert [len(queue.copies.held(stream)) for queue in nodes.queues.values()] == [0, 0, 0]
+
+
+def test_the_origin_hands_out_while_it_is_there_and_another_holder_when_it_is_gone():
+    nodes = Grouped(2)
+    nodes.put(0, [b"one", b"two", b"three"])
+    nodes.settle()
+    assert nodes.got(nodes.lease(0, 1))[1] == [b"one"]
+    assert nodes.got(nodes.lease(1, wait_s=0))[1] == []
+    nodes.part(0, 1)
+    nodes.settle()
+    assert nodes.got(nodes.lease(1))[1] == [b"one", b"two", b"three"]
+    assert nodes.got(nodes.lease(0))[1] == [b"two", b"three"]
+
+
+def test_both_sides_of_a_split_hand_out_and_what_one_has_done_is_done():
+    nodes = Grouped(2)
+    nodes.put(0, [b"one", b"two"])
+    nodes.settle()
+    nodes.part(0, 1)
+    lease, _ = nodes.got(nodes.lease(1))
+    nodes.lease(1, 0, done=[Done(lease.id)])
+    nodes.heal(0, 1)
+    nodes.wait(1)
+    assert nodes.got(nodes.lease(0, wait_s=0))[1] == []
