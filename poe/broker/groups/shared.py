@@ -296,6 +296,12 @@ class Shared:
         held = [] if offered is None else offered.leases.within(after, last)
         return list({lease.id: lease for _, _, lease in held}.values())
 
+    def held_by(self, member: bytes) -> list[tuple[bytes, int, int]]:
+        """Return what a member holds: of which unit, and which ranges."""
+        hand = self._hands.get(member)
+        leases = () if hand is None else hand.leases.values()
+        return [(lease.unit, *bounds) for lease in leases for bounds in lease.left()]
+
     def acknowledge(self, done: Sequence[Done], failed: Sequence[Failed], now_us: int) -> list[int]:
         """Take what members say of what they hold; return the leases that are not held any more.
 

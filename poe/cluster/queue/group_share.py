@@ -8,7 +8,7 @@ Times are microseconds; nothing here waits, sends, or looks at single messages.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from poe.broker.groups.deadlines import earlier
@@ -32,12 +32,22 @@ from poe.cluster.identity import NodeRef, Peer, StreamId
 from poe.cluster.queue.borrowing import SETTLE_US, Borrowing
 from poe.cluster.queue.copies import Copies, Found
 from poe.cluster.queue.effects import Answer, Effect, Tell
+from poe.cluster.queue.knowledge import UNHEARD
 from poe.cluster.queue.ledger import Ledger
-from poe.cluster.queue.lending import Lendable, Lending
+from poe.cluster.queue.lending import Lendable, Lending, member_id
+from poe.cluster.queue.report import Repeated, repeated
 from poe.cluster.queue_record import GroupRecord
-from poe.cluster.ranges import minus
+from poe.cluster.ranges import intersect, minus
 from poe.errors import GroupMismatch, PoeError
 from poe.protocol.leases import Failed, Lease, LeaseRequest
+
+HEARD_US: Final = 15_000_000
+"""After so long a node that is there has told what it had done while it was not."""
+UNHEARD_MAX: Final = 64
+"""Lives that are remembered as not heard of, the last ones."""
+
+HeldBy = Callable[[NodeRef, StreamId], Iterable[Bounds]]
+"""Returns what another node holds of a stream, as far as that is known."""
 
 _LATER: Final = object()
 
@@ -64,14 +74,25 @@ class GroupShare:
     first served.
     """
 
-    def __init__(self, record: GroupRecord, me: NodeRef, copies: Copies, now_us: int) -> None:
+    def __init__(
+        self,
+        record: GroupRecord,
+        me: NodeRef,
+        copies: Copies,
+        now_us: int,
+        held_by: HeldBy = lambda _node, _stream: (),
+    ) -> None:
         self._ledger = Ledger(record, me, now_us)
         self._state, self._shared = self._ledger.state, self._ledger.shared
         self._copies = copies
         self._borrowing = Borrowing(self._ledger)
         self._lending = Lending(self._ledger, self._lendable)
         self._polls: dict[object, _Poll] = {}
-        self._peers: set[NodeRef] = set()
+        self._held_by = held_by
+        self._peers: dict[NodeRef, int] = {}
+        """The nodes that are there, and since when."""
+        self._unheard: dict[NodeRef, int] = {}
+        """The lives that were not heard of, and since when."""
         self._hungry_us = 0
         """Since when members wait; 0: none does."""
         self._asked_us = 0
@@ -183,6 +204,8 @@ class GroupShare:
             for other, *bounds in knowledge.grant(stream, found.after, found.last):
                 why = self._why(want, other), other
                 knowledge.note_again(stream, why, now_us, *bounds)
+            if self._unheard:
+                self._note_unheard(stream, found)
             left_s = (lease.deadline_us - now_us) / 1e6
             told = Lease(
                 lease.id, lease.unit, lease.after, lease.last, lease.attempts, left_s, lost
@@ -200,6 +223,14 @@ class GroupShare:
             return "taken over"
         is_lost = other != self._ledger.me and other not in self._peers
         return "node lost" if is_lost else want.returned.why
+
+    def _note_unheard(self, stream: StreamId, found: Found) -> None:
+        """Take note which nodes that are not there may have handed messages out as well."""
+        for ref, since_us in self._unheard.items():
+            if ref not in self._peers:
+                held = intersect(self._held_by(ref, stream), [(found.after, found.last)])
+                for bounds in held:
+                    self._ledger.knowledge.note_again(stream, (UNHEARD, ref), since_us, *bounds)
 
     def _found(self, stream: StreamId, want: Want) -> Found | None:
         """Return messages that are wanted; None where they are not held: then nobody wants them."""
@@ -313,14 +344,27 @@ class GroupShare:
 
     def peer_up(self, peer: Peer, now_us: int) -> None:
         """Take note that a node is there."""
-        self._peers.add(peer.ref)
+        self._peers[peer.ref] = now_us
         if self._paused.since_us:
             self._effects.append(Tell(peer.ref, self._paused))
         self._go_on(now_us)
 
     def peer_down(self, ref: NodeRef, now_us: int) -> None:
-        """Take note that a node is not there."""
-        self._peers.discard(ref)
+        """Take note that a node is not there: what it holds it may hand out, and tell nobody."""
+        up_us = self._peers.pop(ref, None)
+        if up_us is not None and now_us - up_us >= HEARD_US:
+            self._unheard.pop(ref, None)
+        since_us = self._unheard.setdefault(ref, now_us)
+        if len(self._unheard) > UNHEARD_MAX:
+            del self._unheard[next(iter(self._unheard))]
+        streams = {*self._copies.streams(), *self._ledger.knowledge.streams()}
+        held = [(stream, *each) for stream in streams for each in self._held_by(ref, stream)]
+        held += [
+            (self._ledger.stream(unit), after, last)
+            for unit, after, last in self._shared.held_by(member_id(ref))
+        ]
+        for stream, *bounds in held:
+            self._ledger.knowledge.note_again(stream, (UNHEARD, ref), since_us, *bounds)
         self._lending.drop(ref, now_us)
         self._borrowing.drop(ref)
         self._go_on(now_us)
@@ -431,6 +475,10 @@ class GroupShare:
                 for known in [self._ledger.knowledge.get(stream)]
             ],
         }
+
+    def report(self) -> Iterator[Repeated]:
+        """Yield all that came to clients more than once, or may have."""
+        return repeated(self._ledger.knowledge, {self._ledger.me, *self._peers})
 
     def counters(self) -> dict[str, int]:
         """Return what was counted."""

@@ -12,7 +12,8 @@ from poe.cluster.frames import Again, Known
 from poe.cluster.identity import NodeRef, StreamId
 
 UNHEARD: Final = "unheard"
-"""The cause of a range that `other` may have handed out and could tell nobody."""
+"""The cause of a range that `other` may have handed out and could tell nobody, since `node` has not
+heard of it; of one that it has itself, before it crashed, where both are the same."""
 
 
 class Cause(NamedTuple):
@@ -43,8 +44,15 @@ class StreamKnowledge:
         return granted.join(after, last)
 
     def note_again(self, cause: Cause, since_us: int, after: int, last: int) -> None:
-        """Join what was handed out again; the first time is kept."""
+        """Join what was handed out again; the first time is kept.
+
+        Of a node that was not heard of the last time is, and what was so then.
+        """
         known_us, ranges = self.again.get(cause, (since_us, RangeSet()))
+        if cause.cause == UNHEARD and since_us != known_us:
+            if since_us < known_us:
+                return
+            known_us, ranges = since_us, RangeSet()
         ranges.join(after, last)
         self.again[cause] = min(known_us, since_us), ranges
 

@@ -50,6 +50,7 @@ from poe.cluster.queue.log import (
     encode_entry,
 )
 from poe.cluster.queue.ownership import owned, rank
+from poe.cluster.queue.report import Repeated
 from poe.cluster.queue.restoring import Missing
 from poe.cluster.queue.spread import Candidates, Spread
 from poe.cluster.queue.streams_over import StreamsOver
@@ -305,7 +306,7 @@ class BestEffortQueue:
         if wins.deleted_us:
             self._shares.pop(record.name, None)
         elif record.name not in self._shares:
-            share = GroupShare(wins, self.me, self.copies, now_us)
+            share = GroupShare(wins, self.me, self.copies, now_us, self._holders.held_by)
             self._shares[record.name] = share
             for peer in self._peers.values():
                 share.peer_up(peer, now_us)
@@ -523,6 +524,12 @@ class BestEffortQueue:
         return effects
 
     # --- To look at ----------------------------------------------------------------------------
+
+    def report(self) -> Iterator[tuple[str, Repeated]]:
+        """Yield what came to clients of a group more than once, or may have, with its name."""
+        for name, share in sorted(self._shares.items()):
+            for each in share.report():
+                yield name, each
 
     def describe(self) -> dict[str, Any]:
         """Return what is to be told of the queue, as msgpack can hold it."""

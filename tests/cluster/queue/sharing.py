@@ -29,12 +29,16 @@ class Node:
         self.copies = Copies()
         self.now_us = START
         self.record = GroupRecord(b"jobs", "workers", options, 5, ME.id)
-        self.share = GroupShare(self.record, ref, self.copies, START)
+        self.held = {}
+        self.share = GroupShare(self.record, ref, self.copies, START, self.held_by)
         self.answers = {}
         self.tells = []
         self.others = []
         for member in members:
             self.join(member)
+
+    def held_by(self, node, stream):
+        return self.held.get((node, stream), ())
 
     def hold(self, stream, after, count, size=3):
         """Hold messages that are their pointers, and hand them out."""

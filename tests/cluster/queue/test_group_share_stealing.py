@@ -139,7 +139,7 @@ def test_what_a_node_has_that_is_gone_is_handed_out_again():
     nodes[0].share.peer_down(nodes[1].ref, nodes[0].now_us)
     lease, pointers = nodes[0].take(X)
     assert (pointers, lease.attempts) == ([1, 2], 0)
-    [again] = nodes[0].share.known(MINE).again
+    again = nodes[0].share.known(MINE).again[0]
     assert again[:3] == ("node lost", nodes[0].ref, nodes[1].ref)
 
 

@@ -1,0 +1,102 @@
+"""Which messages came to clients more than once, or may have, and why: as exact as can be known.
+
+A node counts what it hands out in the same step; all nodes join what each has counted. So a message
+that two nodes have counted came twice for certain, on both sides of a split as well. A node that is
+gone and was not heard of since may have handed out what it held; once it is heard again, what it
+has counted takes the place of that.
+"""
+
+from collections.abc import Collection, Iterator
+from itertools import combinations
+from typing import Any, Final, Literal, NamedTuple
+
+from poe.broker.groups.ranges import Bounds, RangeSet
+from poe.cluster.identity import NodeRef, StreamId
+from poe.cluster.queue.knowledge import UNHEARD, Knowledge, StreamKnowledge
+from poe.cluster.ranges import intersect, minus, union
+
+SPLIT: Final = "split"
+"""Two nodes handed out the same, and neither knew of the other."""
+ROWS_MAX: Final = 10_000
+
+Certainty = Literal["certain", "again", "may"]
+"""Whether messages were handed out by two nodes; or again by one, which knew it; or only may have
+been handed out twice."""
+
+
+class Repeated(NamedTuple):
+    """A range of a stream that was handed out more than once, or may have been."""
+
+    stream: StreamId
+    after: int
+    last: int
+    certainty: Certainty
+    cause: str
+    nodes: tuple[NodeRef, NodeRef]
+    """Who handed it out again, as far as that is known; and who did so before, or may have."""
+    since_us: int
+    """When that was first so; 0: it is not known."""
+
+    def as_map(self) -> dict[str, Any]:
+        """Return it as msgpack can hold it."""
+        return {**self._asdict(), "stream": str(self.stream), "nodes": list(map(str, self.nodes))}
+
+
+def repeated(knowledge: Knowledge, heard: Collection[NodeRef]) -> Iterator[Repeated]:
+    """Yield all that came twice in a group, or may have.
+
+    Args:
+        knowledge: of the group.
+        heard: the nodes that tell what they hand out, this one too.
+    """
+    for stream in sorted(knowledge.streams()):
+        known = knowledge.get(stream)
+        for certainty, cause, nodes, since_us, ranges in (
+            *_certain(known),
+            *_again(known),
+            *_unheard(known, heard),
+        ):
+            for after, last in ranges:
+                yield Repeated(stream, after, last, certainty, cause, nodes, since_us)
+
+
+_Found = tuple[Certainty, str, tuple[NodeRef, NodeRef], int, list[Bounds]]
+
+
+def _certain(known: StreamKnowledge) -> Iterator[_Found]:
+    """Yield what two nodes have handed out: with a cause if one of them has known."""
+    for one, other in combinations(sorted(known.granted), 2):
+        both = intersect(known.granted[one], known.granted[other])
+        if not both:
+            continue
+        for cause, (since_us, ranges) in sorted(known.again.items(), key=_since):
+            if cause.cause != UNHEARD and {cause.node, cause.other} == {one, other}:
+                named = intersect(both, ranges)
+                both = minus(both, named)
+                yield "certain", cause.cause, (cause.node, cause.other), since_us, named
+        yield "certain", SPLIT, (one, other), 0, both
+
+
+def _again(known: StreamKnowledge) -> Iterator[_Found]:
+    """Yield what one node has handed out again."""
+    for cause, (since_us, ranges) in sorted(known.again.items(), key=_since):
+        if cause.cause != UNHEARD and cause.node == cause.other:
+            yield "again", cause.cause, (cause.node, cause.other), since_us, list(ranges)
+
+
+def _unheard(known: StreamKnowledge, heard: Collection[NodeRef]) -> Iterator[_Found]:
+    """Yield what was handed out, and may have been by a life that could not tell."""
+    for cause, (since_us, ranges) in sorted(known.again.items(), key=_since):
+        silent = cause.other
+        is_crash = silent == cause.node
+        if cause.cause != UNHEARD or (silent in heard and not is_crash):
+            continue
+        others = [granted for node, granted in known.granted.items() if node != silent or is_crash]
+        may = intersect(ranges, union(*others)) if others else []
+        if not is_crash:
+            may = minus(may, known.granted.get(silent, RangeSet()))
+        yield "may", UNHEARD, (cause.node, silent), since_us, may
+
+
+def _since(item: tuple[Any, tuple[int, RangeSet]]) -> tuple[int, Any]:
+    return item[1][0], item[0]

@@ -1,0 +1,176 @@
+"""The report: each message that came twice is in it, with its cause; certain is what came twice."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poe.cluster.frames import Again, Known
+from poe.cluster.identity import NodeRef
+from poe.cluster.queue.knowledge import UNHEARD, Knowledge
+from poe.cluster.queue.report import SPLIT, repeated
+from poe.cluster.ranges import union
+from tests.cluster.queue.sharing import ITS, ME, MINE, OTHER, Node, Sharers, X, Y
+from tests.cluster.queue.wired import node_ref, peer_of
+
+THIRD = node_ref(3)
+
+
+def rows(knowledge, *heard):
+    return [tuple(each)[1:] for each in repeated(knowledge, heard)]
+
+
+def told(node, certainty=None):
+    return [
+        (each.after, each.last, each.certainty, each.cause, each.nodes)
+        for each in node.share.report()
+        if certainty in (None, each.certainty)
+    ]
+
+
+def test_what_two_nodes_have_handed_out_is_certain_and_a_split_where_neither_knew():
+    knowledge = Knowledge("g", ME)
+    granted = ((ME, ((0, 10),)), (OTHER, ((5, 15),)), (THIRD, ((8, 9),)))
+    knowledge.join(Known("g", MINE, (), granted, ()))
+    assert rows(knowledge, ME, OTHER) == [
+        (5, 10, "certain", SPLIT, (ME, OTHER), 0),
+        (8, 9, "certain", SPLIT, (ME, THIRD), 0),
+        (8, 9, "certain", SPLIT, (OTHER, THIRD), 0),
+    ]
+
+
+def test_who_has_known_says_why():
+    knowledge = Knowledge("g", ME)
+    granted = ((ME, ((0, 10),)), (OTHER, ((0, 10),)))
+    again = (Again("taken over", OTHER, ME, 7, ((2, 5),)),)
+    knowledge.join(Known("g", MINE, (), granted, again))
+    assert rows(knowledge) == [
+        (2, 5, "certain", "taken over", (OTHER, ME), 7),
+        (0, 2, "certain", SPLIT, (ME, OTHER), 0),
+        (5, 10, "certain", SPLIT, (ME, OTHER), 0),
+    ]
+
+
+def test_what_a_node_that_is_gone_held_may_have_come_twice_until_it_is_heard_again():
+    knowledge = Knowledge("g", ME)
+    again = (Again(UNHEARD, ME, OTHER, 7, ((0, 20),)),)
+    knowledge.join(Known("g", MINE, (), ((ME, ((5, 30),)),), again))
+    assert rows(knowledge, ME) == [(5, 20, "may", UNHEARD, (ME, OTHER), 7)]
+    knowledge.join(Known("g", MINE, (), ((OTHER, ((5, 8),)),), ()))
+    assert rows(knowledge, ME, OTHER) == [(5, 8, "certain", SPLIT, (ME, OTHER), 0)]
+    assert rows(knowledge, ME)[1:] == [(8, 20, "may", UNHEARD, (ME, OTHER), 7)]
+
+
+def test_a_node_that_takes_over_names_what_has_come_and_what_may_have():
+    node = Node()
+    node.share.peer_up(peer_of(OTHER), node.now_us)
+    node.held[OTHER, ITS] = [(0, 6)]
+    node.share.learn(Known("workers", ITS, (), ((OTHER, ((0, 2),)),), ()), node.now_us)
+    node.share.peer_down(OTHER, node.now_us)
+    assert told(node) == []
+    node.hold(ITS, 0, 10)
+    node.take()
+    assert told(node) == [
+        (0, 2, "certain", "taken over", (ME, OTHER)),
+        (2, 6, "may", UNHEARD, (ME, OTHER)),
+    ]
+
+
+def test_what_was_handed_out_before_a_holder_fell_silent_may_come_from_that_as_well():
+    node = Node()
+    node.share.peer_up(peer_of(OTHER), node.now_us)
+    node.hold(MINE, 0, 10)
+    node.take(X, 4)
+    node.held[OTHER, MINE] = [(0, 10)]
+    node.share.peer_down(OTHER, node.now_us)
+    assert told(node) == [(0, 4, "may", UNHEARD, (ME, OTHER))]
+
+
+def test_what_a_silent_node_gets_from_others_counts_as_well():
+    node = Node()
+    node.share.peer_up(peer_of(OTHER), node.now_us)
+    node.share.peer_down(OTHER, node.now_us)
+    node.hold(MINE, 0, 10)
+    node.held[OTHER, MINE] = [(2, 4)]
+    node.take()
+    assert told(node) == [(2, 4, "may", UNHEARD, (ME, OTHER))]
+
+
+def test_what_was_lent_to_a_node_that_is_gone_may_have_come_from_it():
+    nodes = Sharers((X,), (Y,))
+    nodes[0].hold(MINE, 0, 2)
+    nodes[1].lease(Y, 10, wait_s=1.0)
+    nodes.sleep(0.1)
+    nodes.part(0, 1)
+    nodes[0].take(X)
+    assert told(nodes[0]) == [(0, 2, "may", UNHEARD, (nodes[0].ref, nodes[1].ref))]
+    nodes[1].share.take_news()
+    nodes.heal(0, 1)
+    nodes[0].share.learn(nodes[1].share.known(MINE), nodes[0].now_us)
+    assert told(nodes[0]) == [(0, 2, "certain", SPLIT, (nodes[0].ref, nodes[1].ref))]
+
+
+def test_what_is_known_after_a_silence_is_not_asked_of_the_next_one():
+    node = Node(session_s=100)
+    node.share.peer_up(peer_of(OTHER), node.now_us)
+    node.held[OTHER, MINE] = [(0, 10)]
+    node.hold(MINE, 0, 20)
+    node.take(X, 10)
+    node.share.peer_down(OTHER, node.now_us)
+    assert [each[:2] for each in told(node)] == [(0, 10)]
+    node.share.peer_up(peer_of(OTHER), node.now_us)
+    assert told(node) == []
+    node.sleep(20)
+    node.held[OTHER, MINE] = [(12, 20)]
+    node.share.peer_down(OTHER, node.now_us)
+    node.take(X, 20)
+    assert [each[:2] for each in told(node, "may")] == [(12, 20)]
+
+
+def test_a_range_that_one_node_hands_out_again_is_told_with_its_cause():
+    node = Node()
+    node.hold(MINE, 0, 4)
+    node.said(node.take()[0], "retry")
+    node.take()
+    assert told(node) == [(0, 4, "again", "retried", (ME, ME))]
+    [row] = [each.as_map() for each in node.share.report()]
+    assert row == {
+        "stream": "0101010101010101.1",
+        "after": 0,
+        "last": 4,
+        "certainty": "again",
+        "cause": "retried",
+        "nodes": ["0101010101010101.1", "0101010101010101.1"],
+        "since_us": node.now_us,
+    }
+
+
+ranges = st.lists(
+    st.tuples(st.integers(0, 20), st.integers(1, 5)).map(lambda each: (each[0], sum(each))),
+    max_size=4,
+).map(lambda some: tuple(union(*([each] for each in some))) if some else ())
+nodes = st.sampled_from([ME, OTHER, THIRD])
+
+
+@given(
+    st.lists(st.tuples(nodes, ranges), max_size=5),
+    st.lists(st.tuples(nodes, nodes, ranges), max_size=3),
+    st.sets(nodes),
+)
+def test_all_that_two_nodes_have_handed_out_is_certain_and_nothing_else(granted, silent, heard):
+    knowledge = Knowledge("g", ME)
+    again = tuple(Again(UNHEARD, one, other, 3, some) for one, other, some in silent)
+    knowledge.join(Known("g", MINE, (), tuple(granted), again))
+    by_node: dict[NodeRef, set[int]] = {}
+    for node, some in granted:
+        by_node.setdefault(node, set()).update(_numbers(some))
+    twice = {n for some in by_node.values() for n in some
+             if sum(n in each for each in by_node.values()) > 1}  # fmt: skip
+    rows = list(repeated(knowledge, heard))
+    certain = [(each.after, each.last) for each in rows if each.certainty == "certain"]
+    assert _numbers(certain) == twice
+    for each in rows:
+        if each.certainty == "may":
+            assert _numbers([(each.after, each.last)]) <= set().union(*by_node.values())
+
+
+def _numbers(ranges):
+    return {number for after, last in ranges for number in range(after + 1, last + 1)}
