@@ -10,6 +10,7 @@ from poe.actors.async_work import AsyncWork
 from poe.actors.call import Call
 from poe.actors.gen_server import GenServer
 from poe.actors.loop_system import LoopSystem
+from poe.actors.mailslot import Mailslot
 from poe.actors.message import (
     HIBERNATE,
     IGNORE,
@@ -78,6 +79,7 @@ __all__ = [
     "LoopAddress",
     "LoopSystem",
     "MailboxFull",
+    "Mailslot",
     "Monitor",
     "NotSuspended",
     "OsProcess",

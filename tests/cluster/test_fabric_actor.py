@@ -1,0 +1,282 @@
+"""The actors of a fabric, on a simulated network and in simulated time."""
+
+from typing import Any
+
+import pytest
+
+from poe.actors import GenServer
+from poe.broker.requests.queue_messages import QUEUES
+from poe.cluster.actor_messages import (
+    FABRIC,
+    MEMBERS,
+    CloseFabric,
+    FabricMetrics,
+    FramesHeard,
+    PaceSeen,
+    TellNodes,
+)
+from poe.cluster.fabric.envelope import FRAME_MAX_BYTES, encode_envelope
+from poe.cluster.fabric.interface import PeerDown, PeerUp, Refused
+from poe.cluster.fabric_actor import LOOK_S, STUCK_AFTER_S, WHOLE_AFTER, FabricParts, fabric_specs
+from poe.cluster.identity import PROTOCOL, NodeRef, Peer
+from poe.cluster.peer_sender import ASK_DEADLINE_S
+from poe.errors import FabricFailed
+from poe.supervision import Strategy, Supervisor, SupervisorFlags
+from poe.testing import SimulatedNetwork, SimulatedSystem
+from poe.testing.simulated_fabric import NO_FAULTS, Faults
+
+STEP_S = 0.01
+
+
+def peer_of(host: str, epoch: int = 1) -> Peer:
+    ref = NodeRef(host.encode().ljust(8, b"."), epoch)
+    return Peer(ref, host, "", PROTOCOL, b"\0" * 8, f"{host}:1")
+
+
+class Ear(GenServer):
+    """Stands for members, and for queues: keeps what it is told, and answers some frames."""
+
+    def init(self, answer: bytes | None = None) -> None:
+        self._answer = answer
+        self._heard: list[Any] = []
+
+    def handle_call(self, request, caller):
+        return list(self._heard)
+
+    def handle_cast(self, message) -> None:
+        self._heard.append(message)
+        if isinstance(message, FramesHeard) and self._answer is not None:
+            self.cast(FABRIC, TellNodes((message.sender,), self._answer))
+
+
+FLAGS = SupervisorFlags(strategy=Strategy.REST_FOR_ONE, intensity=0)
+
+
+class SimulatedNode:
+    """A node with the actors of a fabric only, in a system of its own."""
+
+    def __init__(self, me: Peer, fabric: Any, answer: bytes | None = None) -> None:
+        self.me, self.fabric = me, fabric
+        self.system = SimulatedSystem()
+        self.system.start(Ear, name=MEMBERS)
+        self.system.start(Ear, answer, name=QUEUES)
+        top = self.system.start(Supervisor, FLAGS, fabric_specs(FabricParts(fabric, me)))
+        assert top is not None
+        self.top = top
+
+    def tell(self, *others: "SimulatedNode", frame: bytes = b"frame") -> None:
+        refs = tuple(other.me.ref for other in others)
+        self.system.cast(FABRIC, TellNodes(refs, frame))
+
+    def told_members(self) -> list[Any]:
+        told: list[Any] = self.system.call(MEMBERS, "heard")
+        return told
+
+    def frames(self) -> list[bytes]:
+        heard: list[FramesHeard] = self.system.call(QUEUES, "heard")
+        return [frame for each in heard for frame in each.frames]
+
+    def metrics(self) -> dict[str, int]:
+        counts: dict[str, int] = self.system.call(FABRIC, FabricMetrics())
+        return counts
+
+
+class World:
+    """Nodes whose clocks, and that of the network, go on together."""
+
+    def __init__(self, faults: Faults = NO_FAULTS) -> None:
+        self.network = SimulatedNetwork(0, faults=faults)
+        self.nodes: list[SimulatedNode] = []
+
+    def start(self, *hosts: str, answer: bytes | None = None) -> list[SimulatedNode]:
+        made = [SimulatedNode(peer_of(host), self.network.fabric(host), answer) for host in hosts]
+        self.nodes += made
+        self.run(0.1)
+        return made
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds / STEP_S)):
+            self.network.run_for(round(STEP_S * 1e6))
+            for node in self.nodes:
+                node.system.advance(STEP_S)
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.system.shutdown()
+
+
+@pytest.fixture
+def world():
+    made = World()
+    yield made
+    made.close()
+
+
+def test_members_are_told_who_is_there_and_who_is_gone(world):
+    a, b = world.start("a", "b")
+    assert a.told_members() == [PeerUp(b.me)]
+    world.network.kill("b")
+    world.run(0.1)
+    assert a.told_members()[1:] == [PeerDown(b.me.ref, "lost")]
+    assert a.metrics()["frames_unsent"] == 0
+    a.tell(b)
+    assert a.metrics()["frames_unsent"] == 1
+
+
+def test_a_frame_comes_to_the_queues_of_each_node_it_is_for(world):
+    a, b, c = world.start("a", "b", "c")
+    a.tell(b, c)
+    world.run(0.02)
+    assert (a.frames(), b.frames(), c.frames()) == ([], [b"frame"], [b"frame"])
+
+
+def test_frames_of_one_turn_leave_together(world):
+    a, b = world.start("a", "b")
+    asks = a.fabric.metrics()["asks"]
+
+    a.tell(*[b] * 100)
+    world.run(0.02)
+    assert b.frames() == [b"frame"] * 100
+    assert a.fabric.metrics()["asks"] == asks + 1
+
+
+def test_what_is_told_in_reply_rides_on_the_answer(world):
+    (a,) = world.start("a")
+    (b,) = world.start("b", answer=b"stored")
+    asks = b.fabric.metrics()["asks"]
+    a.tell(b)
+    world.run(0.02)
+    assert a.frames() == [b"stored"]
+    assert b.fabric.metrics()["asks"] == asks
+
+
+def test_a_peer_that_freezes_is_slow_then_gone_and_the_others_hear_on(world):
+    a, b, c = world.start("a", "b", "c")
+    world.nodes.remove(b)
+    world.network.freeze("b")
+    a.tell(b, c)
+    world.run(0.2)
+    assert a.told_members()[2:] == [PaceSeen(b.me.ref, is_slow=True)]
+    assert c.frames() == [b"frame"]
+    world.run(2.5)
+    assert [type(each) for each in a.told_members()[3:]] == [PeerDown]
+    b.system.shutdown()
+
+
+def test_a_peer_that_answers_nothing_is_gone_although_its_link_is_there(world):
+    a, b = world.start("a", "b")
+    b.system.stop(b.top)
+    b.fabric = world.network.fabric("b")
+    b.fabric.open(b.me, lambda event: None)
+    world.run(3.0)
+    before = len(a.told_members())
+    a.tell(b)
+    world.run(ASK_DEADLINE_S + 2.5)
+    told = a.told_members()[before:]
+    assert PaceSeen(b.me.ref, is_slow=True) in told
+    assert PeerDown(b.me.ref, "it does not answer") in told
+    answering = [event for event in told if isinstance(event, PeerUp)]
+    assert answering == []
+
+
+def test_what_no_envelope_is_hurts_nobody(world):
+    a, b = world.start("a", "b")
+    answers: list[bytes | None] = []
+    for payload in (b"", b"\xc1", b"\x92\x01", encode_envelope([b"frame"]) + b"x"):
+        b.fabric.ask(a.me.ref, payload, 1.0, answers.append)
+    world.run(0.05)
+    assert answers == [encode_envelope([])] * 4
+    assert a.metrics()["envelopes_malformed"] == 4
+    b.tell(a)
+    world.run(0.02)
+    assert a.frames() == [b"frame"]
+
+
+def test_a_frame_that_is_too_large_ends_its_sender_which_is_replaced(world):
+    a, b = world.start("a", "b")
+    a.tell(b, frame=bytes(FRAME_MAX_BYTES + 1))
+    a.tell(b)
+    world.run(0.02)
+    assert b.frames() == [b"frame"]
+
+
+def test_a_refused_node_is_told_to_members(world):
+    (a,) = world.start("a")
+    refused = Refused("stranger", FabricFailed("because"))
+    a.fabric.hear(refused)
+    assert a.told_members() == [refused]
+
+
+def test_a_node_that_closes_its_fabric_is_missed_and_hears_nothing(world):
+    a, b = world.start("a", "b")
+    a.system.cast(FABRIC, CloseFabric())
+    world.run(0.1)
+    assert isinstance(b.told_members()[-1], PeerDown)
+    assert isinstance(a.told_members()[-1], PeerDown)
+    b.tell(a)
+    world.run(5.0)
+    assert a.frames() == []
+
+
+class StuckFabric:
+    """Passes on what another fabric does until it is stuck; each life may be stuck anew."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.is_stuck = False
+        self.opened_count = 0
+
+    def open(self, me, hear) -> None:
+        self.opened_count += 1
+        self._inner.open(me, hear)
+
+    def ask(self, node, payload, deadline_s, answered) -> None:
+        if self.is_stuck:
+            answered(None)
+        else:
+            self._inner.ask(node, payload, deadline_s, answered)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def stuck_node(world: World) -> tuple[SimulatedNode, StuckFabric]:
+    fabric = StuckFabric(world.network.fabric("stuck"))
+    node = SimulatedNode(peer_of("stuck"), fabric)
+    world.nodes.append(node)
+    return node, fabric
+
+
+def test_a_session_that_is_stuck_is_opened_anew(world):
+    node, fabric = stuck_node(world)
+    (other,) = world.start("other")
+    assert node.told_members() == [PeerUp(other.me)]
+    fabric.is_stuck = True
+    world.run(LOOK_S)
+    fabric.is_stuck = False
+    world.run(STUCK_AFTER_S + 3.0)
+    assert fabric.opened_count == 2
+    assert node.told_members()[-1] == PeerUp(other.me)
+    assert node.metrics()["reopened"] == 1
+    node.tell(other)
+    world.run(0.05)
+    assert other.frames() == [b"frame"]
+
+
+def test_a_session_that_stays_stuck_ends_the_actor_for_its_supervisor(world):
+    node, fabric = stuck_node(world)
+    fabric.is_stuck = True
+    world.run(3 * LOOK_S)
+    assert fabric.opened_count == 2
+    assert not node.system.is_alive(FABRIC)
+    assert not node.system.is_alive(node.top)
+
+
+def test_a_session_that_was_whole_for_long_may_be_opened_anew_again(world):
+    _, fabric = stuck_node(world)
+    for opened_count in (2, 3):
+        fabric.is_stuck = True
+        world.run(LOOK_S)
+        fabric.is_stuck = False
+        world.run(LOOK_S * (WHOLE_AFTER + 2))
+        assert fabric.opened_count == opened_count
