@@ -2,9 +2,9 @@
 
 What changes is told to all nodes that are there: what is done and was handed out at once, or as
 soon as `KNOWN_US` have passed since the last time; what is held later, and much at once. A short
-digest goes to each node that comes up, and every `DIGEST_US` to one of them: who knows other things
-asks for them, in both directions. So a change that was lost is made up for, and a node that was
-away learns what it missed.
+digest goes to each node that comes up, and every `DIGEST_US` to another one of them, in an order by
+lot: who knows other things asks for them, in both directions. So a change that was lost is made up
+for, and a node that was away learns what it missed.
 """
 
 import random
@@ -37,7 +37,8 @@ KNOWN_US: Final = 2_000
 HELD_US: Final = 50_000
 DIGEST_US: Final = 10_000_000
 ASK_AGAIN_US: Final = 1_000_000
-"""How long a node that was asked for all that it holds is not asked again."""
+"""How long a node that was asked for all that it holds is not asked again; and how long it is
+believed what others say of it."""
 RANGES_MAX: Final = 100_000
 """Of one frame; a node that holds more ranges tells of the first ones alone."""
 
@@ -62,7 +63,10 @@ class Gossip:
         self._known_due_us: int | None = None
         self._known_told_us = 0
         self._digest_due_us: int | None = None
+        self._turns: list[NodeRef] = []
+        """Who gets a digest next, the last one first."""
         self._asked_us: dict[NodeRef, int] = {}
+        self._hearsay_due_us: int | None = None
 
     def note_held(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
         """Take note that a range is held here now."""
@@ -136,7 +140,13 @@ class Gossip:
         if self._digest_due_us > now_us:
             return None
         self._digest_due_us = now_us + DIGEST_US
-        return self._dice.choice(sorted(peers))
+        while True:
+            if not self._turns:
+                self._turns = sorted(peers)
+                self._dice.shuffle(self._turns)
+            node = self._turns.pop()
+            if node in peers:
+                return node
 
     def difference(
         self, node: NodeRef, digest: Digest, shares: Mapping[str, GroupShare], now_us: int
@@ -159,6 +169,19 @@ class Gossip:
         self._asked_us[node] = now_us + ASK_AGAIN_US
         return Difference(self._queue, is_held_asked=True, known=())
 
+    def note_hearsay(self, now_us: int) -> None:
+        """Take note that something was said of a node by another one."""
+        self._hearsay_due_us = self._hearsay_due_us or now_us + ASK_AGAIN_US
+
+    def check_hearsay(self, peers: Collection[NodeRef], now_us: int) -> list[Tell]:
+        """Return what to ask nodes of which others have said more than they did themselves."""
+        if self._hearsay_due_us is None or now_us < self._hearsay_due_us:
+            return []
+        asked = {node: self.ask_all(node, now_us) for node in self._holders.late(peers)}
+        is_left = self._holders.has_hearsay(peers)
+        self._hearsay_due_us = now_us + ASK_AGAIN_US if is_left else None
+        return [Tell(node, each) for node, each in asked.items() if each is not None]
+
     def answer(self, asked: Difference, shares: Mapping[str, GroupShare]) -> News:
         """Return what was asked for."""
         known = tuple(
@@ -174,7 +197,8 @@ class Gossip:
 
     def next_deadline_us(self) -> int | None:
         """Return when there is something to tell."""
-        return earlier(self._digest_due_us, earlier(self._held_due_us, self._known_due_us))
+        due_us = earlier(self._held_due_us, self._known_due_us)
+        return earlier(due_us, earlier(self._digest_due_us, self._hearsay_due_us))
 
     def _may_ask(self, node: NodeRef, life_us: int, version: int, now_us: int) -> bool:
         if self._holders.is_current(node, life_us, version):

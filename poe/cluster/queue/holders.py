@@ -2,10 +2,10 @@
 
 A node numbers what it tells of its copies: each change is from one version to the next. Who has
 missed one asks for all of it. Besides it is believed what others say of a node, whom they have
-asked to hold messages, until that node says all that it holds itself.
+asked to hold messages; if it does not say so itself in a while, it is asked.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
 from poe.broker.groups.ranges import RangeSet
@@ -18,12 +18,24 @@ _NONE = RangeSet()
 class _Holding:
     """What is known of one node: of which of its lives, and up to which version."""
 
-    __slots__ = ("life_us", "ranges", "version")
+    __slots__ = ("hearsay", "late_hearsay", "life_us", "ranges", "version")
 
     def __init__(self) -> None:
         self.life_us = 0
         self.version = WHOLE
         self.ranges: dict[StreamId, RangeSet] = {}
+        self.hearsay: dict[StreamId, RangeSet] = {}
+        """What of `ranges` others have said."""
+        self.late_hearsay: dict[StreamId, RangeSet] = {}
+        """What they had said already when hearsay was looked at for the last time."""
+
+    def confirm(self, stream: StreamId, after: int, last: int) -> None:
+        """Take note that the node says something of a range itself."""
+        for hearsay in (self.hearsay, self.late_hearsay):
+            if stream in hearsay:
+                hearsay[stream].cut(after, last)
+                if not hearsay[stream]:
+                    del hearsay[stream]
 
 
 class Holders:
@@ -34,15 +46,40 @@ class Holders:
 
     def expect(self, node: NodeRef, stream: StreamId, after: int, last: int) -> bool:
         """Believe that a node holds a range, or is about to; return whether that is new."""
-        ranges = self._holding(node).ranges
-        kept = ranges.get(stream)
+        holding = self._holding(node)
+        kept = holding.ranges.get(stream)
         if kept is None:
-            kept = ranges[stream] = RangeSet()
-        return bool(kept.join(after, last))
+            kept = holding.ranges[stream] = RangeSet()
+        new = kept.join(after, last)
+        for bounds in new:
+            holding.hearsay.setdefault(stream, RangeSet()).join(*bounds)
+        return bool(new)
+
+    def late(self, nodes: Collection[NodeRef]) -> list[NodeRef]:
+        """Return which nodes have not said themselves what was said of them when asked before."""
+        late = [
+            node for node in nodes if node in self._holdings and self._holdings[node].late_hearsay
+        ]
+        for holding in self._holdings.values():
+            for stream, ranges in holding.hearsay.items():
+                for bounds in ranges:
+                    holding.late_hearsay.setdefault(stream, RangeSet()).join(*bounds)
+            holding.hearsay = {}
+        return late
+
+    def has_hearsay(self, nodes: Collection[NodeRef]) -> bool:
+        """Return whether some nodes have not said themselves what was said of them."""
+        return any(
+            holding.hearsay or holding.late_hearsay
+            for node, holding in self._holdings.items()
+            if node in nodes
+        )
 
     def doubt(self, node: NodeRef, stream: StreamId, after: int, last: int) -> bool:
         """Believe it no more; return whether it was believed."""
-        kept = self._holding(node).ranges.get(stream)
+        holding = self._holding(node)
+        kept = holding.ranges.get(stream)
+        holding.confirm(stream, after, last)
         return bool(kept and kept.cut(after, last))
 
     def take(
@@ -56,11 +93,12 @@ class Holders:
         now = (news.life_us, news.version)
         if news.since != WHOLE and news.since == news.version:
             return ("known" if now == (holding.life_us, holding.version) else "missed"), ()
-        if now <= (holding.life_us, holding.version):
+        known = (holding.life_us, holding.version)
+        if now < known or (now == known and news.since != WHOLE):
             return "known", ()
         if news.since == WHOLE:
             changed = holding.ranges.keys() | {each.stream for each in news.held}
-            holding.ranges = {}
+            holding.ranges, holding.hearsay, holding.late_hearsay = {}, {}, {}
         elif (news.life_us, news.since) == (holding.life_us, holding.version):
             changed = {each.stream for each in news.held}
         else:
@@ -70,8 +108,10 @@ class Holders:
             kept = holding.ranges.setdefault(stream, RangeSet())
             for bounds in dropped:
                 kept.cut(*bounds)
+                holding.confirm(stream, *bounds)
             for bounds in added:
                 kept.join(*bounds)
+                holding.confirm(stream, *bounds)
             if not kept:
                 del holding.ranges[stream]
         return "taken", changed

@@ -357,9 +357,11 @@ class BestEffortQueue:
             self.record = winner(self.record, frame.record)
         stream, batch = frame.stream, frame.batch
         bounds = batch.after, batch.last
-        is_known = self.copies.held(stream).holds(*bounds) or self._is_done(stream, *bounds)
+        is_done = self._is_done(stream, *bounds)
+        is_known = is_done or self.copies.held(stream).holds(*bounds)
         is_first = True
-        for holder in frame.holders:
+        self._gossip.note_hearsay(now_us)
+        for holder in () if is_done else frame.holders:
             if holder == self.me:
                 continue
             is_new = self._holders.expect(holder, stream, *bounds)
@@ -371,8 +373,11 @@ class BestEffortQueue:
         def answer(outcome: Outcome, now_us: int) -> None:
             told = Stored(self.record.name, stream, *bounds, outcome)
             self._effects.append(Tell(node, told))
-            if outcome == "held" and is_first and not is_known:
-                self._arrived(stream, bounds, now_us)
+            if outcome == "held" and not is_known:
+                if is_first:
+                    self._arrived(stream, bounds, now_us)
+                if any(share.done(stream).within(*bounds) for share in self._shares.values()):
+                    self._finished(stream, now_us)
 
         if is_known:
             answer("held", now_us)
@@ -381,7 +386,8 @@ class BestEffortQueue:
 
     def _hear_stored(self, node: NodeRef, frame: Stored, now_us: int) -> None:
         stream, after, last, outcome = frame[1:]
-        if outcome == "held":
+        if outcome == "held" and not self._is_done(stream, after, last):
+            self._gossip.note_hearsay(now_us)
             if self._holders.expect(node, stream, after, last):
                 self._see_holder(node, stream)
         elif outcome == "full":
@@ -504,6 +510,7 @@ class BestEffortQueue:
         node = self._gossip.take_turn(self._peers, now_us)
         if node is not None:
             self._tell_digest(node, is_answer=False)
+        self._effects.extend(self._gossip.check_hearsay(self._peers, now_us))
         self._settle(now_us)
 
     def next_deadline_us(self) -> int | None:
@@ -660,10 +667,13 @@ class BestEffortQueue:
             self._gossip.note_dropped(stream, *bounds, now_us)
 
     def _is_done(self, stream: StreamId, after: int, last: int) -> bool:
-        """Return whether all of a range was done here, and dropped."""
+        """Return whether all of a range is done, or was and is forgotten."""
         collected = self._collected.get(stream)
-        is_collected = collected is not None and collected.holds(after, last)
-        return is_collected or self._over.is_forgotten(stream)
+        if collected is not None and collected.holds(after, last):
+            return True
+        done = [share.done(stream) for share in self._shares.values()]
+        is_done = bool(done) and all(ranges.holds(after, last) for ranges in done)
+        return is_done or self._over.is_forgotten(stream)
 
     def _is_held_by_nobody(self, stream: StreamId) -> bool:
         return not self.copies.held(stream) and not self._holders.all_of(stream)
