@@ -62,7 +62,10 @@ class DeadLetters:
             if found is None:
                 break
             records = read_records(dying.unit, found)
-            letters += [self._letter(dying, *each) for each in _messages(records)]
+            is_enveloped = self._is_enveloped(dying.unit)
+            letters += [
+                dead_letter(dying, *each, is_enveloped=is_enveloped) for each in _messages(records)
+            ]
             pointer = found.records.last_pointer
         # Also of messages that are gone: without this put those behind it would be refused.
         letters = letters or [envelope.encode(None, b"", {**_headers(dying), "poe.gone": b"1"})]
@@ -81,14 +84,6 @@ class DeadLetters:
         described = None if properties is None else properties.find(self.topic)
         return self.topic if described is None else described.partition_topics()[0]
 
-    def _letter(self, dying: Dying, pointer: int, message: bytes) -> bytes:
-        headers = {**_headers(dying), "poe.pointer": str(pointer).encode()}
-        if self._is_enveloped(dying.unit):
-            with contextlib.suppress(InvalidEnvelope):
-                key, value, had = envelope.decode(message)
-                return envelope.encode(key, value, {**(had or {}), **headers, "poe.envelope": b"1"})
-        return envelope.encode(None, message, headers)
-
     def _is_enveloped(self, unit: bytes) -> bool:
         """Return whether messages may be envelopes: as the topic says, if it was ever described."""
         properties = self._handler.routes.properties
@@ -96,6 +91,19 @@ class DeadLetters:
             return True
         topic = properties.holder(unit) or properties.find(unit)
         return topic is None or topic.properties.envelope
+
+
+def dead_letter(dying: Dying, pointer: int, message: bytes, *, is_enveloped: bool) -> bytes:
+    """Return a message as it is put aside, with what is known of it.
+
+    With `is_enveloped` it may be an envelope, of which key and headers are kept.
+    """
+    headers = {**_headers(dying), "poe.pointer": str(pointer).encode()}
+    if is_enveloped:
+        with contextlib.suppress(InvalidEnvelope):
+            key, value, had = envelope.decode(message)
+            return envelope.encode(key, value, {**(had or {}), **headers, "poe.envelope": b"1"})
+    return envelope.encode(None, message, headers)
 
 
 def _messages(records: IndexedRecords) -> Iterator[tuple[int, bytes]]:

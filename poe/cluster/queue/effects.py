@@ -2,6 +2,7 @@
 
 from typing import Literal, NamedTuple
 
+from poe.cluster.batch import Batch
 from poe.cluster.frames import QueueFrame
 from poe.cluster.identity import NodeRef, StreamId
 
@@ -45,6 +46,20 @@ class Answer(NamedTuple):
     value: object
 
 
+class Bury(NamedTuple):
+    """Have another queue hold dead letters, and say `buried` of them when that is done.
+
+    They have ids of their own, the same whoever buries them: so they are there once.
+    """
+
+    group: str
+    number: int
+    """Of these letters in the group; what is not said to be buried is asked for again."""
+    queue: bytes
+    stream: StreamId
+    batches: tuple[Batch, ...]
+
+
 class Write(NamedTuple):
     """Write a message to the queue's own topic, and say `written` or `write_failed` of it."""
 
@@ -65,4 +80,4 @@ class Event(NamedTuple):
     detail: str
 
 
-Effect = Tell | PutDone | Answer | Write | Trim | Event
+Effect = Tell | PutDone | Answer | Bury | Write | Trim | Event

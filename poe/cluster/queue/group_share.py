@@ -16,6 +16,7 @@ from poe.broker.groups.lease import Want
 from poe.broker.groups.ranges import Bounds, RangeSet
 from poe.broker.requests.groups import GroupRequest
 from poe.broker.requests.request_handler import WAIT_SLICE_S
+from poe.cluster.batch import Batch
 from poe.cluster.frames import (
     Given,
     Keep,
@@ -30,6 +31,7 @@ from poe.cluster.frames import (
 )
 from poe.cluster.identity import NodeRef, Peer, StreamId
 from poe.cluster.queue.borrowing import SETTLE_US, Borrowing
+from poe.cluster.queue.burials import Burials
 from poe.cluster.queue.copies import Copies, Found
 from poe.cluster.queue.effects import Answer, Effect, Tell
 from poe.cluster.queue.knowledge import UNHEARD
@@ -87,6 +89,7 @@ class GroupShare:
         self._copies = copies
         self._borrowing = Borrowing(self._ledger)
         self._lending = Lending(self._ledger, self._lendable)
+        self._burials = Burials(self._ledger, self._batches)
         self._polls: dict[object, _Poll] = {}
         self._held_by = held_by
         self._peers: dict[NodeRef, int] = {}
@@ -253,6 +256,18 @@ class GroupShare:
         batches = tuple(self._copies.batches(stream, found.after, found.last))
         return Lendable(found.last, found.count, batches)
 
+    def _batches(self, stream: StreamId, after: int, last: int) -> list[Batch]:
+        """Return what is here of a range, this node's own or not."""
+        batches = list(self._copies.batches(stream, after, last))
+        for bounds in minus([(after, last)], [(each.after, each.last) for each in batches]):
+            batches += self._borrowing.copies.batches(stream, *bounds)
+        return batches
+
+    def buried(self, number: int, now_us: int) -> None:
+        """Take note that the dead letters of a `Bury` are held."""
+        self._burials.buried(number)
+        self._go_on(now_us)
+
     def _operate(self, request: GroupRequest, now_us: int) -> object:
         """Carry out a control operation.
 
@@ -405,6 +420,7 @@ class GroupShare:
         if self._is_hungry:
             due_us = earlier(due_us, self._borrowing.next_ask_us(self._peers, self._hungry_us))
         due_us = earlier(due_us, self._borrowing.next_settle_us())
+        due_us = earlier(due_us, self._burials.next_deadline_us())
         return earlier(due_us, self._state.next_deadline_us())
 
     def take_effects(self) -> Sequence[Effect]:
@@ -413,7 +429,9 @@ class GroupShare:
         return effects
 
     def _go_on(self, now_us: int) -> None:
-        """Do what a change brings about: for members that wait, then for other nodes."""
+        """Do what a change brings about for members that wait, then for other nodes."""
+        if self._shared.next_dying() is not None:
+            self._effects += self._burials.bury(now_us)
         self._take_changes()
         if self._polls and self._shared.has_work:
             self._serve_polls(now_us)

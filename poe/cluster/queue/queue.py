@@ -10,6 +10,7 @@ Times are microseconds; they are expected never to go back, and pointers are mad
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from poe.broker.groups.deadlines import earlier
@@ -50,7 +51,7 @@ from poe.cluster.queue.log import (
     encode_entry,
 )
 from poe.cluster.queue.ownership import owned, rank
-from poe.cluster.queue.report import Repeated
+from poe.cluster.queue.report import ROWS_MAX, Repeated
 from poe.cluster.queue.restoring import Missing
 from poe.cluster.queue.spread import Candidates, Spread
 from poe.cluster.queue.streams_over import StreamsOver
@@ -241,19 +242,34 @@ class BestEffortQueue:
         if len(batch.records) > BATCH_BYTES_MAX:
             raise FrameTooLarge(len(batch.records), BATCH_BYTES_MAX)
         self.copies.take_place(self._stream, batch.last)
-        spread = Spread(token, self._stream, batch, wanted, deadline_us)
-        self._spreads[self._stream, batch.last] = spread
-        self._counts["put"] += batch.messages_count
-
-        def hold(outcome: Outcome, now_us: int) -> None:
-            spread.heard(self.me, outcome)
-            if outcome == "held":
-                self._arrived(self._stream, (batch.after, batch.last), now_us)
-            self._ask(spread, now_us)
-
-        spread.asked[self.me] = deadline_us
-        self._hold(self._stream, batch, now_us, hold)
+        self._spread(Spread(token, self._stream, batch, wanted, deadline_us), now_us)
         self._settle(now_us)
+
+    def hold(
+        self, stream: StreamId, batch: Batch, token: object, now_us: int, *, deadline_us: int
+    ) -> None:
+        """Store messages that have their ids already, as `put` does; those that were there stay.
+
+        Raises:
+            TooFewNodes: as `put`.
+        """
+        wanted = self.record.copies
+        if wanted > 1 + len(self._peers):
+            raise TooFewNodes(wanted, 1 + len(self._peers))
+        spread = Spread(token, stream, batch, wanted, deadline_us)
+        if self._is_done(stream, batch.after, batch.last):
+            spread.made.add(self.me)
+            self._finish(spread, now_us)
+        else:
+            self._spread(spread, now_us)
+        self._settle(now_us)
+
+    def buried(self, group: str, number: int, now_us: int) -> None:
+        """Take note that the dead letters of a `Bury` are held."""
+        share = self._shares.get(group)
+        if share is not None:
+            share.buried(number, now_us)
+            self._settle(now_us)
 
     # --- Groups --------------------------------------------------------------------------------
 
@@ -532,11 +548,14 @@ class BestEffortQueue:
 
     # --- To look at ----------------------------------------------------------------------------
 
-    def report(self) -> Iterator[tuple[str, Repeated]]:
-        """Yield what came to clients of a group more than once, or may have, with its name."""
-        for name, share in sorted(self._shares.items()):
-            for each in share.report():
-                yield name, each
+    def report(self) -> list[dict[str, Any]]:
+        """Return what came to clients of each group more than once, or may have: the first ones."""
+        rows = ((name, each) for name in sorted(self._shares) for each in self.repeated(name))
+        return [{"group": name, **each.as_map()} for name, each in islice(rows, ROWS_MAX)]
+
+    def repeated(self, group: str) -> Iterator[Repeated]:
+        """Yield what came to clients of a group more than once, or may have."""
+        return self._shares[group].report()
 
     def describe(self) -> dict[str, Any]:
         """Return what is to be told of the queue, as msgpack can hold it."""
@@ -575,6 +594,24 @@ class BestEffortQueue:
         for share in self._shares.values():
             counts.update(share.counters())
         return dict(counts)
+
+    def _spread(self, spread: Spread, now_us: int) -> None:
+        """Begin to have messages on several nodes: here first."""
+        stream, batch = spread.stream, spread.batch
+        bounds = batch.after, batch.last
+        self._spreads[stream, batch.last] = spread
+        self._counts["put"] += batch.messages_count
+
+        def hold(outcome: Outcome, now_us: int) -> None:
+            spread.heard(self.me, outcome)
+            if outcome == "held" and stream == self._stream:
+                self._arrived(stream, bounds, now_us)
+            elif outcome == "held":
+                self._unreckoned.setdefault(stream, "held")
+            self._ask(spread, now_us)
+
+        spread.asked[self.me] = spread.deadline_us
+        self._hold(stream, batch, now_us, hold)
 
     # --- Copies --------------------------------------------------------------------------------
 

@@ -1,0 +1,82 @@
+"""Messages that have failed for good: put onto another queue, and done by that.
+
+A dead letter has an id that comes from that of its message: so it is held once, though two sides of
+a split may bury it, or one node again because it was not told that it is held.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from xxhash import xxh64_digest
+
+from poe.broker.coordinator.dead_letters import dead_letter
+from poe.broker.groups.dead_letters import Dying
+from poe.cluster.batch import Batch
+from poe.cluster.identity import StreamId
+from poe.cluster.queue.effects import Bury
+from poe.cluster.queue.ledger import Ledger
+from poe.storage.formats.record import decode_records
+
+REPEAT_US: Final = 5_000_000
+"""After so long without a word that letters are held, it is asked for again."""
+
+Batches = Callable[[StreamId, int, int], Sequence[Batch]]
+
+
+class Burials:
+    """Has the dying ranges of a group buried, one after the other."""
+
+    def __init__(self, ledger: Ledger, batches: Batches) -> None:
+        self._ledger = ledger
+        self._batches = batches
+        self._number = 0
+        self._dying: Dying | None = None
+        """What is being buried."""
+        self._repeat_us = 0
+
+    def bury(self, now_us: int) -> list[Bury]:
+        """Return what is to be buried now: nothing while that is under way."""
+        shared = self._ledger.shared
+        while (dying := shared.next_dying()) is not None:
+            if dying is self._dying and now_us < self._repeat_us:
+                break
+            batches = self._letters(dying)
+            if batches:
+                self._dying = dying
+                self._number += 1
+                self._repeat_us = now_us + REPEAT_US
+                stream = letters_of(self._ledger.stream(dying.unit))
+                queue = self._ledger.state.definition.dead_letter_topic
+                name = self._ledger.record.name
+                return [Bury(name, self._number, queue, stream, batches)]
+            self._end(dying)  # nothing is left of it to be put aside
+        return []
+
+    def buried(self, number: int) -> None:
+        """Take note that letters are held."""
+        if self._dying is not None and number == self._number:
+            self._end(self._dying)
+
+    def next_deadline_us(self) -> int | None:
+        """Return when to ask again; None where nothing is being buried."""
+        return None if self._dying is None else self._repeat_us
+
+    def _end(self, dying: Dying) -> None:
+        self._ledger.shared.buried(dying)
+        self._ledger.knowledge.finish(self._ledger.stream(dying.unit), dying.after, dying.last)
+        self._dying = None
+
+    def _letters(self, dying: Dying) -> tuple[Batch, ...]:
+        letters = []
+        for batch in self._batches(self._ledger.stream(dying.unit), dying.after, dying.last):
+            messages = [
+                dead_letter(dying, pointer, message, is_enveloped=True)
+                for pointer, message in decode_records(batch.records)
+            ]
+            letters.append(Batch.encode(messages, batch.first - 1, batch.first))
+        return tuple(letters)
+
+
+def letters_of(stream: StreamId) -> StreamId:
+    """Return the stream of the dead letters of a stream; no node has it as origin."""
+    return StreamId(xxh64_digest(b"dead letters of " + stream.origin), stream.epoch)

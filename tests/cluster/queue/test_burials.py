@@ -1,0 +1,115 @@
+"""Messages that have failed for good: put onto another queue with ids of their own, once."""
+
+import pytest
+
+from poe.cluster.queue.effects import Bury
+from poe.protocol import envelope
+from poe.storage.formats.record import decode_records
+from tests.cluster.queue.sharing import ITS, MINE, Node, Sharers, X, Y
+from tests.cluster.queue.wired import SECOND_US, Wired
+
+
+def buried(node):
+    node.collect()
+    found = [each for each in node.others if isinstance(each, Bury)]
+    node.others = []
+    return found
+
+
+def dying(count=2, **options):
+    node = Node(attempts_max=1, **options)
+    node.hold(MINE, 0, count)
+    node.said(node.take()[0], "retry")
+    return node
+
+
+def test_what_has_failed_too_often_is_buried_and_done_when_that_is_held():
+    node = dying()
+    [bury] = buried(node)
+    assert (bury.group, bury.queue) == ("workers", b"workers.dead")
+    [batch] = bury.batches
+    letters = decode_records(batch.records)
+    assert [pointer for pointer, _ in letters] == [1, 2]
+    key, value, headers = envelope.decode(letters[0][1])
+    assert (key, value) == (None, b"001")
+    assert headers is not None
+    assert headers["poe.attempts"] == b"1"
+    assert headers["poe.reason"] == b"no"
+    assert headers["poe.pointer"] == b"1"
+    assert list(node.share.done(MINE)) == []
+    node.share.buried(bury.number, node.now_us)
+    assert list(node.share.done(MINE)) == [(0, 2)]
+    assert buried(node) == []
+    assert node.share.next_deadline_us() - node.now_us > SECOND_US
+
+
+def test_what_nobody_says_is_held_is_asked_for_again_and_is_the_same():
+    node = dying()
+    [first] = buried(node)
+    node.sleep(1)
+    assert buried(node) == []
+    node.sleep(5)
+    [again] = buried(node)
+    assert again[2:] == first[2:]
+    node.share.buried(first.number, node.now_us)
+    assert list(node.share.done(MINE)) == []
+    node.share.buried(again.number, node.now_us)
+    assert list(node.share.done(MINE)) == [(0, 2)]
+
+
+def test_two_nodes_bury_a_message_under_one_id():
+    ids = []
+    for node in (dying(), dying()):
+        [bury] = buried(node)
+        ids.append((bury.stream, [each[:3] for each in bury.batches]))
+    assert ids[0] == ids[1]
+    assert ids[0][0] not in (MINE, ITS)
+
+
+def test_what_is_gone_is_done_without_a_letter():
+    node = Node(attempts_max=1)
+    node.hold(MINE, 0, 2)
+    lease, _ = node.take()
+    node.copies.drop(MINE, 0, 2)
+    node.said(lease, "dead")
+    assert buried(node) == []
+    assert list(node.share.done(MINE)) == [(0, 2)]
+
+
+def test_what_is_dropped_by_the_options_of_the_group_is_done_at_once():
+    node = dying(on_dead="drop")
+    assert buried(node) == []
+    assert list(node.share.done(MINE)) == [(0, 2)]
+
+
+def test_what_was_borrowed_is_buried_by_who_has_seen_it_fail():
+    nodes = Sharers((X,), (Y,), attempts_max=1)
+    nodes[0].hold(MINE, 0, 2)
+    nodes[1].lease(Y, 10, wait_s=2.0, token="waits")
+    nodes.sleep(0.1)
+    nodes[1].said(nodes[1].answers.pop("waits").lease, "dead", Y)
+    [bury] = buried(nodes[1])
+    assert [batch[:3] for batch in bury.batches] == [(0, 2, 2)]
+
+
+def test_a_queue_holds_letters_under_their_ids_once():
+    nodes = Wired(3)
+    [bury] = buried(dying())
+    for number in (0, 0, 1):
+        nodes.results.clear()
+        now_us = nodes.now_us
+        nodes[number].hold(bury.stream, bury.batches[0], "put", now_us, deadline_us=now_us + 9)
+        nodes.settle()
+        assert nodes.results["put"].state == "ok"
+    held = [len(queue.copies.held(bury.stream)) for queue in nodes.queues.values()]
+    assert 2 <= sum(held) <= 3
+    for queue in nodes.queues.values():
+        found = queue.copies.find(bury.stream, 0, 10, 10, 1 << 20)
+        assert found is None or found.count == 2
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_letters_are_of_their_messages(count):
+    [bury] = buried(dying(count))
+    pointers = [pointer for each in bury.batches for pointer, _ in decode_records(each.records)]
+    assert pointers == list(range(1, count + 1))
