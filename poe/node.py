@@ -42,11 +42,13 @@ from poe.broker import (
     may_repeat,
     remove_admin_token,
 )
+from poe.broker.requests.queue_messages import QUEUES, ClusterRequest
 from poe.client.local_server import LocalServer
 from poe.config import Config
 from poe.errors import (
     ActorDead,
     ChildStartFailed,
+    ClusterMissing,
     CorruptRecord,
     InvalidMessage,
     NodeNotRunning,
@@ -61,6 +63,7 @@ from poe.protocol import DescribedTopic, PutId, topic_bytes
 from poe.protocol.arguments import check_pointer
 from poe.protocol.put import check_messages
 from poe.storage import Clock, SegmentOptions, Store
+from poe.supervision import ChildSpec
 from poe.topic_name import topic_text
 from poe.topic_properties import is_reserved
 
@@ -76,7 +79,9 @@ class Node:
 
     Options come by name, in a dictionary or as keywords, or as a `Config` that is complete.
     All methods may be called from any thread, but not from inside an actor of this node. `bound`
-    are ports that the node is to use, once, instead of binding those of its options.
+    are ports that the node is to use, once, instead of binding those of its options; `fabric`
+    returns, of `ClusterOptions` and a `Peer`, the actors that connect the node with others, instead
+    of those that do so by zenoh.
 
     Raises:
         OptionError: an unknown option or a value that is not allowed; on construction.
@@ -89,6 +94,7 @@ class Node:
         *,
         clock: Clock | None = None,
         bound: BoundPorts | None = None,
+        fabric: Callable[..., Sequence[ChildSpec]] | None = None,
         **arguments: Any,  # noqa: ANN401 - checked by `Config.load`
     ) -> None:
         if isinstance(options, Config):
@@ -97,6 +103,7 @@ class Node:
             self.config = Config.load({**(options or {}), **arguments})
         self.config.service.check_is_default()
         self._bound = bound
+        self._fabric = fabric
         self._clock = clock or HybridClock()
         self._routes = RoutingTable()
         self._store: Store | None = None
@@ -150,6 +157,11 @@ class Node:
             None if gatekeeper is None else gatekeeper.access,
             self._bound or BoundPorts(),
         )
+        try:
+            cluster = self._cluster()
+        except (PoeError, OSError):
+            store.close()
+            raise
         parts = NodeParts(
             RegistryParts(
                 store=store,
@@ -163,6 +175,7 @@ class Node:
             config.scrubber,
             archiver,
             gatekeeper,
+            cluster,
         )
         self._system = system or LoopSystem()
         try:
@@ -174,6 +187,18 @@ class Node:
             raise root_cause(failed) from failed
         self._store = store
         return self
+
+    def _cluster(self) -> ChildSpec | None:
+        """Return the node's part in its cluster; of one without nothing is loaded."""
+        options = self.config.cluster
+        if options.cluster is None:
+            return None
+        from poe.cluster.tree import ClusterParts, cluster_spec  # noqa: PLC0415 - see there
+
+        parts = ClusterParts.of(options, self.config.dir, self._routes, self._clock)
+        if self._fabric is None:
+            raise ClusterMissing
+        return cluster_spec(parts, self._fabric(options, parts.me))
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Stop accepting, finish what is under way, write everything to disk, release the folder.
@@ -187,6 +212,9 @@ class Node:
         if system is None or store is None or self._sup is None:
             return
         self._system = self._store = None
+        if self.config.cluster.cluster is not None:
+            with contextlib.suppress(PoeError):  # then the others see that it is down
+                system.call(QUEUES, ClusterRequest("leave", {}), timeout_s=1.0)
         try:
             _stop(system, self._sup, timeout_s)
         finally:

@@ -10,6 +10,7 @@
     │   ├── groups             knows all groups, and starts those that are asked for
     │   └── delayer            puts messages when they are due
     ├── archiver_sup           only with `archive_dir`
+    ├── cluster_sup            only with `cluster`; see `poe/cluster/tree.py`
     ├── gatekeeper             only with `users` or `tls_port`: owns who may do what
     └── listener_sup           rest_for_one; started last, absent without a port
 
@@ -52,6 +53,8 @@ class NodeParts:
     """None: segments expire without being archived."""
     gatekeeper: GatekeeperParts | None = None
     """None: whoever connects may do everything."""
+    cluster: ChildSpec | None = None
+    """The node's part in its cluster; None: it is in none."""
 
 
 class NodeSup(Supervisor):
@@ -101,6 +104,8 @@ class NodeSup(Supervisor):
                 id=GATEKEEPER, actor=Gatekeeper, args=(parts.gatekeeper,), name=GATEKEEPER
             )
             children.append(gatekeeper)
+        if parts.cluster is not None:
+            children.append(parts.cluster)
         if parts.listener.is_needed:
             listener = ChildSpec(
                 id="listener_sup",

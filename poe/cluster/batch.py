@@ -5,7 +5,6 @@ behind `after`, so that it touches the batch before it. Nobody loops over its me
 of each of them is looked at by numpy, all at once.
 """
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from poe.record import (
     pointer_fields,
     size_fields,
 )
-from poe.storage.formats.record import encode_entries, encode_records, encode_runs
+from poe.storage.formats.record import Messages, encode_entries, encode_records, encode_runs
 
 BATCH_BYTES_MAX: Final = 15 * 1024 * 1024
 """Of the records of a batch; with what goes with them they fit an envelope."""
@@ -39,7 +38,7 @@ class Batch(NamedTuple):
     """Where each record begins, u32 big endian; empty where all are of one size."""
 
     @classmethod
-    def encode(cls, messages: Sequence[bytes], after: int, first: int) -> "Batch":
+    def encode(cls, messages: Messages, after: int, first: int) -> "Batch":
         """Make records of messages, whose pointers begin at `first`, which is behind `after`.
 
         Raises:

@@ -119,7 +119,7 @@ class MemberTable:
 
 def decode_members(value: object) -> list[Member] | None:
     """Return the entries that another node has told; None where something else is among them."""
-    if not isinstance(value, list) or len(value) > MEMBERS_MAX:
+    if not isinstance(value, list | tuple) or len(value) > MEMBERS_MAX:
         return None
     members = [Member.decode(each) for each in value]
     found = [each for each in members if each is not None]

@@ -60,6 +60,7 @@ from poe.cluster.ranges import covered, intersect, minus
 from poe.errors import FrameTooLarge, GroupFull, OptionError, PoeError, TooFewNodes, UnknownGroup
 from poe.protocol.leases import Lease
 from poe.record import POINTER_MAX
+from poe.storage import Messages
 
 COLLECT_US: Final = 100_000
 RESTORE_LOOK_US: Final = 5_000_000
@@ -218,7 +219,7 @@ class BestEffortQueue:
 
     def put(
         self,
-        messages: Sequence[bytes],
+        messages: Messages,
         token: object,
         now_us: int,
         *,

@@ -30,6 +30,8 @@ _OWN = {
     "node.identity_new": False,
     "node.members": False,
     "node.members_new": False,
+    "node.queues": False,
+    "node.queues_new": False,
     "poe.toml": False,
     "quarantine": True,
     TOPICS_FOLDER: True,

@@ -1,0 +1,235 @@
+"""The actor that knows the members: it hears the fabric, tells the others, and saves the table.
+
+Layout of `node.members`, in the frame of `node_file.py` with magic "poe-memb":
+    [version: 1, name of the cluster, entries of the table]
+"""
+
+import logging
+import random
+from dataclasses import dataclass
+from typing import Any, Final
+
+from poe.actors import Call, Error, GenServer, Timer
+from poe.broker.requests.queue_messages import QUEUES
+from poe.cluster.actor_messages import (
+    FABRIC,
+    CloseFabric,
+    DescribeMembers,
+    ForgetMember,
+    LeaveCluster,
+    ListNodes,
+    MembersHeard,
+    MembersKnown,
+    NodesKnown,
+    PaceSeen,
+    TellNodes,
+)
+from poe.cluster.fabric.interface import PeerDown, PeerUp
+from poe.cluster.fabric.interface import Refused as FabricRefused
+from poe.cluster.identity import NodeRef, Peer
+from poe.cluster.members.membership import (
+    Down,
+    Effect,
+    Fenced,
+    MemberGone,
+    Membership,
+    PaceChanged,
+    Refused,
+    TableChanged,
+    Told,
+    Up,
+)
+from poe.cluster.members.table import Member, decode_members
+from poe.cluster.node_file import read_node_file, write_node_file
+from poe.cluster.node_frames import encode_members
+from poe.cluster.shelf import Shelf
+from poe.errors import CorruptIdentity, ForeignCluster, PoeError
+from poe.storage import Clock, Files
+
+logger = logging.getLogger("poe.cluster")
+
+MEMBERS_FILE: Final = "node.members"
+_MAGIC: Final = b"poe-memb"
+_VERSION: Final = 1
+_GOSSIP_S: Final = 10.0
+_GOSSIP = object()
+_TICK = object()
+_US: Final = 1_000_000
+_WARNINGS: Final = frozenset({"node_down", "node_kept_out", "refused"})
+
+
+@dataclass(frozen=True, slots=True)
+class MembersParts:
+    """What the members of a cluster are known by."""
+
+    cluster: str
+    me: Peer
+    files: Files
+    clock: Clock
+    shelf: Shelf
+
+
+def read_members(files: Files, cluster: str) -> list[Member]:
+    """Return the members that a node knew of when it ran last; none at its first start.
+
+    Raises:
+        ForeignCluster: the folder is that of a node of another cluster.
+        CorruptIdentity: the file is damaged.
+        OSError: it cannot be read.
+    """
+    match read_node_file(files, MEMBERS_FILE, _MAGIC):
+        case None:
+            return []
+        case [1, str(name), entries]:
+            if name != cluster:
+                raise ForeignCluster(name, cluster)
+            members = decode_members(entries)
+            if members is not None:
+                return members
+    path = f"{files.base}/{MEMBERS_FILE}"
+    raise CorruptIdentity(path, "it holds no members")
+
+
+class MembersActor(GenServer):
+    """Carries out what `Membership` decides."""
+
+    def init(self, parts: MembersParts) -> None:
+        """Join the cluster as it was known when this node ran last."""
+        self._parts = parts
+        self._dice = random.Random(parts.me.incarnation)  # noqa: S311 - whom to tell next
+        self._members = Membership(parts.me, read_members(parts.files, parts.cluster))
+        self._timer: Timer | None = None
+        self._members.join()
+        self._settle()
+        self.send_after(_GOSSIP_S, _GOSSIP)
+
+    def describe_role(self) -> str:
+        """Return how many nodes live, of how many."""
+        members = self._members
+        if members.fenced is not None:
+            return "fenced"
+        joined = sum(each.state == "joined" for each in members.table)
+        return f"{1 + len(members.live)} of {joined} live"
+
+    def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
+        """Tell of members, and change them."""
+        members = self._members
+        match request:
+            case ListNodes():
+                return self._nodes()
+            case DescribeMembers():
+                return [self._told(each) for each in members.table]
+            case ForgetMember(node):
+                try:
+                    forgotten = members.forget(node, self._now_us())
+                except PoeError as error:
+                    return Error(error)
+                self._settle()
+                return self._told(forgotten)
+            case LeaveCluster():
+                members.leave()
+                self._settle()
+                return None
+        return super().handle_call(request, caller)
+
+    def handle_cast(self, message: Any) -> None:  # noqa: ANN401
+        """Hear what the fabric sees, and what other nodes know."""
+        members, now_us = self._members, self._now_us()
+        match message:
+            case PeerUp(peer):
+                members.peer_up(peer, now_us)
+            case PeerDown(ref, why):
+                members.peer_down(ref, why, now_us)
+            case FabricRefused(who, why):
+                self._tell("refused", f"{who}: {why}")
+            case PaceSeen(ref, is_slow):
+                members.peer_pace(ref, now_us, is_slow=is_slow)
+            case MembersHeard(_, told):
+                members.hear(told, now_us)
+        self._settle()
+
+    def handle_info(self, message: Any) -> None:  # noqa: ANN401
+        """Tell a node now and then all that is known here; let in who was kept out."""
+        if message is _GOSSIP:
+            self.send_after(_GOSSIP_S, _GOSSIP)
+            live = sorted(peer.ref for peer in self._members.live.values())
+            if live:
+                self._send([self._dice.choice(live)], self._members.table)
+        elif message is _TICK:
+            self._timer = None
+            self._members.tick(self._now_us())
+            self._settle()
+        else:
+            super().handle_info(message)
+
+    # ---- what follows ---------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        for effect in self._members.take_effects():
+            self._carry_out(effect)
+        if self._timer is None:
+            due_us = self._members.next_deadline_us(self._now_us())
+            if due_us is not None:
+                self._timer = self.send_after(max(due_us - self._now_us(), 0) / _US, _TICK)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Told(kind, detail):
+                self._tell(kind, detail)
+            case TableChanged(changed):
+                self._save()
+                joined = tuple(each.id for each in changed if each.state == "joined")
+                self.cast(QUEUES, MembersKnown(joined))
+                self._send([peer.ref for peer in self._members.live.values()], changed)
+            case Refused(peer, error):
+                self._tell("refused", f"{peer.name}: {error}")
+                # It learns from the table that it is forgotten.
+                self._send([peer.ref], self._members.table)
+            case Fenced():
+                self.cast(FABRIC, CloseFabric())
+                self.cast(QUEUES, effect)
+            case Up(peer):
+                self._send([peer.ref], self._members.table)
+                self.cast(QUEUES, effect)
+            case Down() | PaceChanged() | MemberGone():
+                self.cast(QUEUES, effect)
+
+    def _send(self, nodes: list[NodeRef], members: Any) -> None:  # noqa: ANN401 - entries
+        if nodes and self._members.fenced is None:
+            self.cast(FABRIC, TellNodes(tuple(nodes), encode_members(members)))
+
+    def _save(self) -> None:
+        """Keep the table; where the disk refuses it, the next change is another try."""
+        parts = self._parts
+        value = [_VERSION, parts.cluster, self._members.table.encode()]
+        try:
+            write_node_file(parts.files, MEMBERS_FILE, _MAGIC, value)
+        except OSError as error:
+            self._tell("members_not_saved", str(error))
+
+    def _tell(self, kind: str, detail: str) -> None:
+        level = logging.WARNING if kind in _WARNINGS else logging.INFO
+        level = logging.ERROR if kind in {"node_fenced", "members_not_saved"} else level
+        logger.log(level, "%s: %s", kind, detail)
+        self._parts.shelf.events.append((self._parts.clock.now_us(), kind, detail))
+
+    def _nodes(self) -> NodesKnown:
+        members = self._members
+        live = tuple(members.live.values())
+        slow = tuple(each.ref for each in live if members.liveness(each.ref.id) != "live")
+        ids = tuple(each.id for each in members.table if each.state == "joined")
+        return NodesKnown(live, slow, ids, members.fenced)
+
+    def _told(self, member: Member) -> dict[str, Any]:
+        return {
+            "id": member.id.hex(),
+            "name": member.name,
+            "zone": member.zone,
+            "locator": member.locator,
+            "epoch": member.epoch,
+            "state": member.state,
+            "liveness": self._members.liveness(member.id),
+        }
+
+    def _now_us(self) -> int:
+        return int(self.monotonic_s() * _US)

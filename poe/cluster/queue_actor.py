@@ -1,0 +1,288 @@
+"""The actor of one queue on one node: carries calls, frames and times to it, and its effects out.
+
+It decides nothing. Its copies are not its own: whoever starts it anew after a crash hands them in,
+and the rest is learned from other nodes.
+"""
+
+import logging
+import random
+from dataclasses import dataclass
+from typing import Any, Final
+
+from poe.actors import NO_REPLY, ActorRef, Call, Error, GenServer, Timer
+from poe.broker.log_limit import ONCE_A_MINUTE
+from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.requests.groups import GroupRequest, Undelivered
+from poe.broker.requests.queue_messages import (
+    QUEUES,
+    BrowseQueue,
+    DescribeQueue,
+    HeldRecords,
+    QueuePut,
+    QueueStored,
+)
+from poe.cluster.actor_messages import (
+    FABRIC,
+    CountsOfQueue,
+    FramesOfQueue,
+    GroupsOfQueue,
+    MakeGroup,
+    MembersKnown,
+    NodesChanged,
+    ReportOfQueue,
+    TellNodes,
+)
+from poe.cluster.browse import browse
+from poe.cluster.frames import QueueFrame, encode
+from poe.cluster.identity import NodeRef, Peer
+from poe.cluster.members.membership import Down, MemberGone, PaceChanged, Up
+from poe.cluster.queue.copies import Copies
+from poe.cluster.queue.effects import Answer, Event, PutDone, PutResult, Tell, Trim, Write
+from poe.cluster.queue.group_share import LeasedCopies
+from poe.cluster.queue.queue import BestEffortQueue
+from poe.cluster.queue_log import LOG_TOPIC_PREFIX, Append, Appended, LetGo, QueueLog, read_log
+from poe.cluster.queue_record import GroupRecord, QueueRecord
+from poe.cluster.shelf import Shelf
+from poe.errors import GroupActive, PoeError, QueueBusy, TooFewNodes, UnderCopies
+from poe.protocol.leases import LeaseRequest
+
+logger = logging.getLogger("poe.cluster")
+
+_TICK = object()
+_US: Final = 1_000_000
+_TICK_MIN_US: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class QueueParts:
+    """What a queue works with."""
+
+    record: QueueRecord
+    me: Peer
+    copies: Copies
+    routes: RoutingTable
+    shelf: Shelf
+    clock_offset_us: int
+    """The wall clock less the monotonic one, when the node was started: so it never jumps."""
+    nodes: NodesChanged
+    """Which nodes there are."""
+
+
+class QueueActor(GenServer):
+    """Runs a `BestEffortQueue`."""
+
+    async def init(self, parts: QueueParts) -> None:
+        """Begin with what is held already, and with what was written down of it."""
+        self._parts = parts
+        self._timer: Timer | None = None
+        self._timer_us = 0
+        self._writes = Append([], [])
+        self._is_writing = False
+        self._log: ActorRef | None = None
+        self._groups: tuple[str, ...] = ()
+        now_us = self._now_us()
+        dice = random.Random()  # noqa: S311 - which nodes get copies
+        self._queue = BestEffortQueue(
+            parts.record, parts.me.ref, parts.me.zone, now_us, dice, parts.copies
+        )
+        if parts.record.persist:
+            await self._recover()
+        self._heed(parts.nodes)
+        self._settle()
+
+    async def _recover(self) -> None:
+        topic = LOG_TOPIC_PREFIX + self._parts.record.name
+        self._log = await self.start_link(QueueLog, self.ref, topic, self._parts.routes)
+        async for message in read_log(self, topic, self._parts.routes):
+            self._queue.recover(message, self._now_us())
+        self._queue.recovered(self._now_us())
+
+    def describe_role(self) -> str:
+        """Return which queue it is, and how much of it is here."""
+        copies = self._queue.copies
+        return f"{self._parts.record.name!r:.60}: {copies.messages_count} held"
+
+    # ---- messages -------------------------------------------------------------------------------
+
+    def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
+        """Take what clients ask, by way of a connection."""
+        try:
+            answer = self._serve(request, caller)
+        except PoeError as error:
+            answer = Error(error)
+        self._settle()
+        return answer
+
+    def _serve(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
+        queue, now_us = self._queue, self._now_us()
+        match request:
+            case QueuePut(messages, deadline_s, copies):
+                until_us = now_us + int(deadline_s * _US)
+                queue.put(messages, caller, now_us, copies=copies, deadline_us=until_us)
+                return NO_REPLY
+            case LeaseRequest() | GroupRequest():
+                queue.serve(request.group, request, caller, now_us)
+                return NO_REPLY
+            case MakeGroup(record, force):
+                self._make_group(record, now_us, force=force)
+                return None
+        return self._look(request)
+
+    def _look(self, request: Any) -> Any:  # noqa: ANN401
+        queue = self._queue
+        match request:
+            case BrowseQueue():
+                return browse(queue.record.name, queue.copies, request)
+            case DescribeQueue():
+                return {**queue.describe(), **queue.record._asdict()}
+            case ReportOfQueue():
+                return [{"group": name, **each.as_map()} for name, each in queue.report()]
+        assert isinstance(request, CountsOfQueue)
+        return queue.counters()
+
+    def _make_group(self, record: GroupRecord, now_us: int, *, force: bool) -> None:
+        if record.deleted_us and not force:
+            members = self._queue.describe()["groups"].get(record.name, {}).get("members", ())
+            if members:
+                raise GroupActive(record.name, len(members))
+        self._queue.make_group(record, now_us)
+
+    def handle_cast(self, message: Any) -> None:  # noqa: ANN401
+        """Hear other nodes, and what has become of them."""
+        match message:
+            case FramesOfQueue(sender, frames):
+                for frame in frames:
+                    self._queue.hear(sender, frame, self._now_us())
+            case NodesChanged():
+                self._heed(message)
+            case Undelivered(lease, group):
+                self._queue.undelivered(group, lease, self._now_us())
+            case Appended(numbers, error):
+                self._is_writing = False
+                self._wrote(numbers, error)
+        self._settle()
+
+    def handle_info(self, message: Any) -> None:  # noqa: ANN401
+        """Do what time has brought."""
+        if message is not _TICK:
+            super().handle_info(message)
+            return
+        self._timer = None
+        self._queue.tick(self._now_us())
+        self._settle()
+
+    def _heed(self, nodes: NodesChanged) -> None:
+        queue, now_us = self._queue, self._now_us()
+        for change in nodes.changes:
+            match change:
+                case Up(peer):
+                    queue.peer_up(peer, now_us)
+                case Down(ref):
+                    queue.peer_down(ref, now_us)
+                case PaceChanged(ref, pace):
+                    queue.peer_pace(ref, now_us, is_slow=pace != "ok")
+                case MemberGone(node):
+                    queue.forget(node, now_us)
+                case MembersKnown(ids):
+                    queue.know_members(ids)
+
+    def _wrote(self, numbers: list[int], error: PoeError | None) -> None:
+        now_us = self._now_us()
+        for number in numbers:
+            if error is None:
+                self._queue.written(number, now_us)
+            else:
+                self._queue.write_failed(number, error, now_us)
+
+    # ---- what follows ---------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Carry out what the queue asks for, until it asks for nothing more."""
+        frame: QueueFrame | None = None
+        nodes: list[NodeRef] = []
+        for effect in self._queue.take_effects():
+            if type(effect) is Tell:
+                # One frame for several nodes comes in a row: it is encoded once.
+                if effect.frame is not frame:
+                    self._send(frame, nodes)
+                    frame, nodes = effect.frame, []
+                nodes.append(effect.node)
+            else:
+                self._carry_out(effect)
+        self._send(frame, nodes)
+        if self._writes.numbers and not self._is_writing and self._log is not None:
+            self._is_writing = True
+            self.cast(self._log, self._writes)
+            self._writes = Append([], [])
+        self._tell_groups()
+        self._arm()
+
+    def _carry_out(self, effect: Any) -> None:  # noqa: ANN401
+        match effect:
+            case PutDone(Call() as caller, result):
+                self._answer_put(caller, result)
+            case Answer(Call() as caller, value):
+                self._answer(caller, value)
+            case Write(number, message):
+                self._writes.numbers.append(number)
+                self._writes.messages.append(message)
+            case Trim(number):
+                if self._log is not None:
+                    self.cast(self._log, LetGo(number))
+            case Event(kind, detail):
+                name = self._parts.record.name
+                logger.warning("queue %r: %s: %s", name, kind, detail, extra=ONCE_A_MINUTE)
+                told = f"queue {name!r:.80}: {detail}"
+                self._parts.shelf.events.append((self._now_us(), kind, told))
+
+    def _answer_put(self, caller: Call, result: PutResult) -> None:
+        record = self._queue.record
+        match result.state:
+            case "ok":
+                self.reply(caller, QueueStored(result.pointer, result.made))
+            case "under":
+                self.reply_error(caller, UnderCopies(result.wanted, result.made))
+            case "busy":
+                copies = self._queue.copies
+                limit, maximum = "bytes_max", record.bytes_max
+                if copies.messages_count >= record.messages_max:
+                    limit, maximum = "messages_max", record.messages_max
+                self.reply_error(caller, QueueBusy(record.name, limit, maximum))
+            case "none":
+                self.reply_error(caller, TooFewNodes(result.wanted, result.made))
+
+    def _answer(self, caller: Call, value: object) -> None:
+        if isinstance(value, PoeError):
+            self.reply_error(caller, value)
+        elif isinstance(value, LeasedCopies):
+            lease, found = value
+            held = None if found is None else HeldRecords(found.entries, found.records)
+            self.reply(caller, (lease, held))
+        else:
+            self.reply(caller, value)
+
+    def _send(self, frame: QueueFrame | None, nodes: list[NodeRef]) -> None:
+        if frame is not None and nodes:
+            self.cast(FABRIC, TellNodes(tuple(nodes), encode(frame)))
+
+    def _tell_groups(self) -> None:
+        """Tell the registry of groups that have come or gone, whoever told this queue of them."""
+        groups = tuple(self._queue.groups())
+        names = tuple(each.name for each in groups)
+        if names != self._groups:
+            self._groups = names
+            self.cast(QUEUES, GroupsOfQueue(self._queue.record.name, groups))
+
+    def _arm(self) -> None:
+        """Have the queue be ticked when it wants to be."""
+        due_us = self._queue.next_deadline_us()
+        if due_us is None or (self._timer is not None and self._timer_us <= due_us):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_us = due_us
+        wait_us = max(due_us - self._now_us(), _TICK_MIN_US)
+        self._timer = self.send_after(wait_us / _US, _TICK)
+
+    def _now_us(self) -> int:
+        return self._parts.clock_offset_us + int(self.monotonic_s() * _US)

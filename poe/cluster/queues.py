@@ -1,0 +1,582 @@
+"""The registry of queues: which there are, who runs them, and what other nodes know of them.
+
+A queue is made by its first put, here or anywhere: its record travels with the messages, and by
+gossip. Its actor is started anew, with the copies that it had, when it ends. What comes from other
+nodes is decoded here, and goes to the queue that it is of.
+
+Layout of `node.queues`, in the frame of `node_file.py` with magic "poe-queu": [version: 1, records]
+of the queues that outlive the process. Their messages lie in topics of their own.
+"""
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+from weakref import proxy
+
+from poe.actors import ActorRef, Call, Error, GenServer
+from poe.actors import Down as ActorDown
+from poe.broker.log_limit import ONCE_A_MINUTE
+from poe.broker.registry.queue_table import QueueTable
+from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.registry.topic_registry import Delete
+from poe.broker.requests.groups import DeleteGroup, FindGroup, ListGroups
+from poe.broker.requests.queue_messages import (
+    ClusterRequest,
+    DeleteQueue,
+    DescribeQueue,
+    FindQueue,
+    ListQueues,
+)
+from poe.broker.requests.request_handler import RequestHandler
+from poe.cluster.actor_messages import (
+    FABRIC,
+    MEMBERS,
+    CountsOfQueue,
+    DescribeMembers,
+    FabricMetrics,
+    ForgetMember,
+    FramesHeard,
+    FramesOfQueue,
+    GroupsOfQueue,
+    LeaveCluster,
+    ListNodes,
+    MakeGroup,
+    MembersHeard,
+    MembersKnown,
+    NodesChanged,
+    NodesKnown,
+    ReportOfQueue,
+    TellNodes,
+)
+from poe.cluster.frames import QueueFrame, Store, decode
+from poe.cluster.identity import NodeRef, Peer
+from poe.cluster.members.membership import Down, Fenced, MemberGone, PaceChanged, Up
+from poe.cluster.node_file import read_node_file, write_node_file
+from poe.cluster.node_frames import (
+    RECORDS_MAX,
+    DirectoryDigest,
+    MembersTold,
+    RecordsTold,
+    encode_digest,
+    encode_records,
+    is_of_node,
+)
+from poe.cluster.node_frames import decode as decode_of_node
+from poe.cluster.options import ClusterOptions
+from poe.cluster.queue_actor import QueueParts
+from poe.cluster.queue_log import LOG_TOPIC_PREFIX
+from poe.cluster.queue_record import GroupRecord, QueueRecord
+from poe.cluster.shelf import Shelf
+from poe.errors import (
+    ActorDead,
+    CorruptIdentity,
+    GroupMismatch,
+    OptionError,
+    PoeError,
+    QueueMismatch,
+    RemoteProtocolError,
+    UnknownGroup,
+    UnknownQueue,
+)
+from poe.storage import Clock, Files
+from poe.supervision import start_dynamic_child, terminate_child
+from poe.topic_name import folder_name
+
+logger = logging.getLogger("poe.cluster")
+
+QUEUE_SUP: Final = "queue_sup"
+QUEUES_FILE: Final = "node.queues"
+_MAGIC: Final = b"poe-queu"
+_VERSION: Final = 1
+_GOSSIP_S: Final = 10.0
+_RESTART_FIRST_S: Final = 0.05
+_RESTART_MAX_S: Final = 5.0
+_FAREWELL_S: Final = 0.05
+"""How long a node that leaves lets the others hear of it."""
+_GOSSIP = object()
+_US: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesParts:
+    """What queues work with."""
+
+    options: ClusterOptions
+    me: Peer
+    routes: RoutingTable
+    files: Files
+    clock: Clock
+    shelf: Shelf
+    clock_offset_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Restart:
+    queue: bytes
+
+
+class Queues(GenServer):
+    """Knows all queues, and starts their actors.
+
+    Always: each queue of the directory has an actor, or one that is about to be started.
+    """
+
+    async def init(self, parts: QueuesParts) -> None:
+        """Begin with the queues that are written down, and those that outlived a crash."""
+        offset_us = parts.clock.now_us() - int(self.monotonic_s() * _US)
+        self._parts = replace(parts, clock_offset_us=offset_us)
+        self._handler = RequestHandler(cast("GenServer", proxy(self)), parts.routes)
+        self._table = parts.routes.queues = QueueTable()
+        self._directory = parts.shelf.directory
+        self._refs: dict[bytes, ActorRef] = {}
+        self._names: dict[ActorRef, bytes] = {}
+        self._groups: dict[str, GroupRecord] = {}
+        self._delays_s: dict[bytes, float] = {}
+        self._counts: Counter[str] = Counter()
+        self._dice = random.Random(parts.me.incarnation)  # noqa: S311 - whom to tell next
+        known: NodesKnown = await self.call(MEMBERS, ListNodes())
+        self._fenced = known.fenced
+        self._live = {peer.ref: peer for peer in known.live}
+        self._slow = set(known.slow)
+        self._members = set(known.members)
+        self._directory.join(read_queues(parts.files))
+        for name in self._directory.names():
+            await self._start(name)
+        self.send_after(_GOSSIP_S, _GOSSIP)
+
+    def describe_role(self) -> str:
+        """Return how many queues there are."""
+        return f"{len(self._refs)} queues"
+
+    # ---- messages -------------------------------------------------------------------------------
+
+    async def handle_call(self, request: Any, caller: Call) -> Any:  # noqa: ANN401
+        """Find, make, list and delete queues and their groups; answer for the cluster."""
+        del caller
+        try:
+            if self._fenced is not None and not isinstance(request, ClusterRequest):
+                raise self._fenced
+            return await self._serve(request)
+        except PoeError as error:
+            return Error(error)
+
+    async def _serve(self, request: Any) -> Any:  # noqa: ANN401
+        match request:
+            case FindQueue():
+                answer: Any = await self._find(request)
+            case ListQueues():
+                answer = [await self._ask(name, DescribeQueue()) for name in sorted(self._refs)]
+            case DeleteQueue(name):
+                await self._delete(name)
+                answer = None
+            case FindGroup():
+                answer = await self._find_group(request)
+            case ListGroups():
+                answer = [
+                    {"group": name, "mode": "shared", "topics": [self._groups[name].queue]}
+                    for name in sorted(self._groups)
+                ]
+            case DeleteGroup(name, force):
+                await self._delete_group(name, force=force)
+                answer = None
+            case ClusterRequest(op, arguments):
+                answer = await self._of_cluster(op, arguments)
+        return answer
+
+    async def handle_cast(self, message: Any) -> None:  # noqa: ANN401
+        """Hear other nodes, what has become of them, and of groups."""
+        match message:
+            case FramesHeard(sender, frames):
+                if sender in self._live:
+                    await self._hear(sender, frames)
+                else:
+                    self._counts["frames of strangers"] += len(frames)
+            case Up() | Down() | PaceChanged() | MemberGone() | MembersKnown():
+                self._note(message)
+                self._tell_queues(message)
+            case GroupsOfQueue(queue, groups):
+                self._note_groups(queue, groups)
+            case Fenced(error):
+                await self._fence(error)
+
+    async def handle_info(self, message: Any) -> None:  # noqa: ANN401
+        """Tell a node now and then which queues are known; start anew what has ended."""
+        match message:
+            case ActorDown():
+                self._ended(message.ref, message.reason)
+            case _Restart(queue):
+                if queue not in self._refs and self._directory.find(queue) is not None:
+                    await self._start(queue)
+            case _ if message is _GOSSIP:
+                self.send_after(_GOSSIP_S, _GOSSIP)
+                if self._live:
+                    self._send([self._dice.choice(sorted(self._live))])
+            case _:
+                super().handle_info(message)
+
+    # ---- queues ---------------------------------------------------------------------------------
+
+    async def _find(self, wanted: FindQueue) -> ActorRef:
+        name = wanted.name
+        record = self._directory.find(name)
+        if record is None:
+            if wanted.properties is None:
+                raise UnknownQueue(name)
+            await self._take([self._new_record(name, wanted.properties)])
+        elif wanted.is_new:
+            raise QueueMismatch(name, "name", "a new queue", "in use")
+        else:
+            for key, value in (wanted.properties or {}).items():
+                has = getattr(record, key, None)
+                if has != value:
+                    raise QueueMismatch(name, key, value, has)
+        ref = self._refs.get(name)
+        if ref is None:
+            raise UnknownQueue(name)
+        return ref
+
+    def _new_record(self, name: bytes, properties: dict[str, Any]) -> QueueRecord:
+        """Return the record of a queue that is made now.
+
+        Raises:
+            InvalidTopicName, OptionError, GroupFull: no queue may be so.
+        """
+        folder_name(name, self._parts.routes.names)
+        self._directory.check_room(name)
+        deleted = self._directory.get(name)
+        now_us = self._now_us()
+        values = {"copies": self._parts.options.copies, **properties}
+        for key, kind in _KINDS.items():
+            if key in values and type(values[key]) is not kind:
+                raise OptionError(key, values[key], f"a value of type {kind.__name__}")
+        record = QueueRecord(
+            name=name,
+            created_us=max(now_us, 0 if deleted is None else deleted.deleted_us + 1),
+            created_by=self._parts.me.ref.id,
+            **values,
+        )
+        record.check()
+        if record.persist:
+            folder_name(LOG_TOPIC_PREFIX + name, self._parts.routes.names)
+        return record
+
+    async def _take(self, records: Iterable[QueueRecord]) -> None:
+        """Join records, do what they say, and tell the others of what is new."""
+        changed = self._directory.join(records)
+        if not changed:
+            return
+        if any(each.persist for each in changed):
+            self._save()
+        self._send(list(self._live), changed)
+        for record in changed:
+            if record.deleted_us:
+                await self._end(record)
+            elif record.name not in self._refs:
+                await self._start(record.name)
+
+    async def _start(self, name: bytes) -> None:
+        parts, record = self._parts, self._directory.find(name)
+        assert record is not None
+        changes: list[Any] = [MembersKnown(tuple(sorted(self._members)))]
+        changes += [Up(peer) for peer in self._live.values()]
+        changes += [PaceChanged(ref, "slow") for ref in sorted(self._slow)]
+        queue = QueueParts(
+            record, parts.me, parts.shelf.copies(name), parts.routes, parts.shelf,
+            parts.clock_offset_us, NodesChanged(tuple(changes)),
+        )  # fmt: skip
+        try:
+            ref = await start_dynamic_child(self, QUEUE_SUP, queue)
+        except PoeError as error:
+            logger.error("queue %r cannot be started: %s", name, error)
+            self._restart_later(name)
+            return
+        assert ref is not None
+        self.monitor(ref)
+        self._refs[name], self._names[ref] = ref, name
+        self._table.add(name, ref)
+
+    def _ended(self, ref: ActorRef, reason: object) -> None:
+        name = self._names.pop(ref, None)
+        if name is None or self._refs.get(name) != ref:
+            return
+        del self._refs[name]
+        logger.error("queue %r has ended (%s); it is started anew with its copies", name, reason)
+        self._counts["queues restarted"] += 1
+        self._restart_later(name)
+
+    def _restart_later(self, name: bytes) -> None:
+        delay_s = self._delays_s.get(name, _RESTART_FIRST_S)
+        self._delays_s[name] = min(2 * delay_s, _RESTART_MAX_S)
+        self.send_after(delay_s, _Restart(name))
+
+    async def _delete(self, name: bytes) -> None:
+        record = self._directory.find(name)
+        if record is None:
+            raise UnknownQueue(name)
+        now_us = max(self._now_us(), record.created_us + 1)
+        await self._take([record._replace(deleted_us=now_us)])
+
+    async def _end(self, record: QueueRecord) -> None:
+        """Stop a queue that was deleted, and drop what it holds."""
+        name = record.name
+        ref = self._refs.pop(name, None)
+        if ref is not None:
+            del self._names[ref]
+            with suppress(PoeError):
+                await terminate_child(self, QUEUE_SUP, ref)
+        self._table.remove(name)
+        self._groups = {key: each for key, each in self._groups.items() if each.queue != name}
+        self._parts.shelf.drop(name)
+        topic = LOG_TOPIC_PREFIX + name
+        if record.persist and self._parts.routes.is_own(topic):
+            try:
+                await self._handler.ask_registry(Delete(topic))
+            except PoeError as error:
+                logger.error("topic %r of a deleted queue stays: %s", topic, error)
+
+    async def _ask(self, name: bytes, request: object) -> Any:  # noqa: ANN401 - as it answers
+        ref = self._refs.get(name)
+        if ref is None:
+            raise UnknownQueue(name)
+        return await self.call(ref, request)
+
+    def _save(self) -> None:
+        """Write down the queues that outlive the process.
+
+        Raises:
+            OSError: they cannot be; the actor ends, and is started anew with what it knew.
+        """
+        records = [each for each in self._directory.records() if each.persist]
+        write_node_file(self._parts.files, QUEUES_FILE, _MAGIC, [_VERSION, records])
+
+    # ---- groups ---------------------------------------------------------------------------------
+
+    async def _find_group(self, wanted: FindGroup) -> ActorRef:
+        name = wanted.name
+        known = self._groups.get(name)
+        if wanted.mode is None or (known is None and not wanted.may_create):
+            if known is None:
+                raise UnknownGroup(name)
+            return await self._find(FindQueue(known.queue))
+        if wanted.mode != "shared":
+            raise GroupMismatch(name, "mode", wanted.mode, "shared")
+        if known is not None:
+            if wanted.is_new:
+                raise GroupMismatch(name, "name", "a new group", "in use")
+            if wanted.topics != (known.queue,):
+                raise GroupMismatch(name, "topics", list(wanted.topics), [known.queue])
+            return await self._find(FindQueue(known.queue))
+        (queue,) = wanted.topics
+        ref = await self._find(FindQueue(queue, {}))
+        record = GroupRecord(
+            queue, name, dict(wanted.options or {}), self._now_us(), self._parts.me.ref.id
+        )
+        await self.call(ref, MakeGroup(record))
+        self._note_groups(queue, (*self._groups_of(queue), record))
+        return ref
+
+    async def _delete_group(self, name: str, *, force: bool) -> None:
+        known = self._groups.get(name)
+        if known is None:
+            raise UnknownGroup(name)
+        deleted = known._replace(deleted_us=max(self._now_us(), known.created_us + 1))
+        await self._ask(known.queue, MakeGroup(deleted, force))
+        rest = tuple(each for each in self._groups_of(known.queue) if each.name != name)
+        self._note_groups(known.queue, rest)
+
+    def _groups_of(self, queue: bytes) -> tuple[GroupRecord, ...]:
+        return tuple(each for each in self._groups.values() if each.queue == queue)
+
+    def _note_groups(self, queue: bytes, groups: Iterable[GroupRecord]) -> None:
+        """Know all groups of a queue; of two that have one name the older one is found by it."""
+        if queue not in self._refs:
+            return
+        now = {each.name: each for each in groups}
+        for each in self._groups_of(queue):
+            if each.name not in now:
+                del self._groups[each.name]
+                self._table.remove_group(each.name)
+        for name, record in now.items():
+            known = self._groups.get(name, record)
+            first = min(known, record, key=lambda each: (each.created_us, each.created_by))
+            self._groups[name] = record if known.queue == queue else first
+            self._table.add_group(name, self._groups[name].queue)
+
+    # ---- other nodes ----------------------------------------------------------------------------
+
+    def _note(self, change: Up | Down | PaceChanged | MemberGone | MembersKnown) -> None:
+        match change:
+            case Up(peer):
+                self._live[peer.ref] = peer
+                self._members.add(peer.ref.id)
+                self._send([peer.ref])
+            case Down(ref):
+                self._live.pop(ref, None)
+                self._slow.discard(ref)
+            case PaceChanged(ref, pace):
+                (self._slow.discard if pace == "ok" else self._slow.add)(ref)
+            case MemberGone(node):
+                self._members.discard(node)
+            case MembersKnown(nodes):
+                self._members.update(nodes)
+
+    def _tell_queues(self, change: Any) -> None:  # noqa: ANN401
+        told = NodesChanged((change,))
+        for ref in self._refs.values():
+            self.cast(ref, told)
+
+    async def _hear(self, sender: NodeRef, frames: list[bytes]) -> None:
+        """Give each queue its frames, in order; what cannot be read is counted and told."""
+        by_queue: dict[bytes, list[QueueFrame]] = {}
+        for body in frames:
+            try:
+                if is_of_node(body):
+                    await self._hear_node(sender, body)
+                else:
+                    frame = decode(body)
+                    by_queue.setdefault(frame.queue, []).append(frame)
+            except RemoteProtocolError as error:
+                self._counts["frames refused"] += 1
+                logger.warning("node %s sent nonsense: %s", sender, error, extra=ONCE_A_MINUTE)
+        for queue, heard in by_queue.items():
+            await self._give(sender, queue, heard)
+
+    async def _give(self, sender: NodeRef, queue: bytes, frames: list[QueueFrame]) -> None:
+        store = next((each for each in frames if isinstance(each, Store)), None)
+        if queue not in self._refs and store is not None and store.record.name == queue:
+            await self._take([store.record])
+        ref = self._refs.get(queue)
+        if ref is None:
+            self._counts["frames of unknown queues"] += len(frames)
+        else:
+            self.cast(ref, FramesOfQueue(sender, frames))
+
+    async def _hear_node(self, sender: NodeRef, body: bytes) -> None:
+        match decode_of_node(body):
+            case MembersTold(members):
+                self.cast(MEMBERS, MembersHeard(sender, members))
+            case RecordsTold(records, is_answer):
+                await self._take(records)
+                missing = [] if is_answer else self._directory.beyond(records)
+                self._send_records([sender], missing, is_answer=True)
+            case DirectoryDigest(digest):
+                if digest != self._directory.digest():
+                    self._send([sender], self._directory.records())
+
+    def _send(self, nodes: list[NodeRef], records: list[QueueRecord] | None = None) -> None:
+        """Tell nodes of records; None: a digest, for which who knows other ones tells all."""
+        if records is not None:
+            self._send_records(nodes, records, is_answer=len(records) < len(self._directory))
+        elif nodes:
+            self.cast(FABRIC, TellNodes(tuple(nodes), encode_digest(self._directory.digest())))
+
+    def _send_records(
+        self, nodes: list[NodeRef], records: list[QueueRecord], *, is_answer: bool
+    ) -> None:
+        for begin in range(0, len(records) if nodes else 0, RECORDS_MAX):
+            frame = encode_records(records[begin : begin + RECORDS_MAX], is_answer=is_answer)
+            self.cast(FABRIC, TellNodes(tuple(nodes), frame))
+
+    async def _fence(self, error: PoeError) -> None:
+        """Leave the cluster: queues are served here no more, the node's own topics are."""
+        self._fenced = error
+        for name, ref in list(self._refs.items()):
+            del self._refs[name], self._names[ref]
+            with suppress(PoeError):
+                await terminate_child(self, QUEUE_SUP, ref)
+            self._table.remove(name)
+        self._live.clear()
+        self._groups.clear()
+
+    # ---- the cluster ----------------------------------------------------------------------------
+
+    async def _of_cluster(self, op: str, arguments: dict[str, Any]) -> Any:  # noqa: ANN401
+        """Answer one of the ops of a cluster, as plain values."""
+        match op:
+            case "cluster":
+                return await self._status()
+            case "leave":
+                return await self._leave()
+            case "cluster_members":
+                return await self.call(MEMBERS, DescribeMembers())
+            case "cluster_forget":
+                node = arguments.get("node")
+                if not isinstance(node, str):
+                    msg = f"argument node is {node!r:.80}; send the id or the name of a node"
+                    raise RemoteProtocolError(msg)
+                return await self.call(MEMBERS, ForgetMember(node))
+        only = arguments.get("topic")
+        names = sorted(self._refs) if only is None else [only]
+        return [
+            {"queue": name, **row}
+            for name in names
+            for row in await self._ask(name, ReportOfQueue())
+        ]
+
+    async def _leave(self) -> None:
+        """Leave for good where nothing of this node outlives it: nobody is to wait for that."""
+        if any(each.persist for each in self._directory.records()):
+            return
+        await self.call(MEMBERS, LeaveCluster())
+        if self._live:
+            await self.sleep(_FAREWELL_S)
+
+    async def _status(self) -> dict[str, Any]:
+        me, options = self._parts.me, self._parts.options
+        members = await self.call(MEMBERS, DescribeMembers())
+        counts = self._counts.copy()
+        for name in sorted(self._refs):
+            counts.update(await self._ask(name, CountsOfQueue()))
+        try:
+            fabric = await self.call(FABRIC, FabricMetrics())
+        except ActorDead:
+            fabric = {}
+        return {
+            "cluster": options.cluster,
+            "node": me.ref.id.hex(),
+            "epoch": me.ref.epoch,
+            "name": me.name,
+            "zone": me.zone,
+            "locator": me.locator,
+            "state": "joined" if self._fenced is None else "fenced",
+            "why": "" if self._fenced is None else str(self._fenced),
+            "members": sum(each["state"] == "joined" for each in members),
+            "live": sum(each["liveness"] not in {"down", "out"} for each in members),
+            "queues": len(self._refs),
+            "groups": len(self._groups),
+            "counts": dict(sorted(counts.items())),
+            "fabric": fabric,
+            "events": [list(each) for each in self._parts.shelf.events],
+        }
+
+    def _now_us(self) -> int:
+        return self._parts.clock_offset_us + int(self.monotonic_s() * _US)
+
+
+_KINDS: Final[dict[str, type]] = {
+    "copies": int, "persist": bool, "bytes_max": int, "messages_max": int, "on_full": str,
+}  # fmt: skip
+
+
+def read_queues(files: Files) -> list[QueueRecord]:
+    """Return the queues of a node that outlived its last process.
+
+    Raises:
+        CorruptIdentity: the file is damaged.
+        OSError: it cannot be read.
+    """
+    value: Any = read_node_file(files, QUEUES_FILE, _MAGIC)
+    if value is None:
+        return []
+    try:
+        match value:
+            case [1, records]:
+                return [QueueRecord(*each) for each in records]
+    except TypeError:
+        pass
+    path = f"{files.base}/{QUEUES_FILE}"
+    raise CorruptIdentity(path, "it holds no records of queues")

@@ -1,0 +1,31 @@
+"""What of a node's cluster outlives the crash of any of its actors, within one process.
+
+The registry of queues alone changes it; a queue's actor owns the copies that it is given, as long
+as it lives.
+"""
+
+from collections import deque
+from typing import Final
+
+from poe.cluster.directory import Directory
+from poe.cluster.queue.copies import Copies
+
+EVENTS_MAX: Final = 256
+
+
+class Shelf:
+    """Directory, copies of each queue, and what has happened lately."""
+
+    def __init__(self) -> None:
+        self.directory = Directory()
+        self.events: deque[tuple[int, str, str]] = deque(maxlen=EVENTS_MAX)
+        """When, what kind, and more in words."""
+        self._copies: dict[bytes, Copies] = {}
+
+    def copies(self, queue: bytes) -> Copies:
+        """Return what this node holds of a queue; nothing at first."""
+        return self._copies.setdefault(queue, Copies())
+
+    def drop(self, queue: bytes) -> None:
+        """Drop what this node holds of a queue."""
+        self._copies.pop(queue, None)

@@ -1,0 +1,109 @@
+"""The supervisor of a node's part in its cluster, as child specs.
+
+    cluster_sup          one_for_all
+    ├── members          who belongs to the cluster, and who lives
+    ├── …                the fabric, and what sends to each peer
+    ├── queue_sup        simple_one_for_one, temporary children: a queue each
+    └── queues           knows all queues, and starts them
+
+They know of each other what none can tell another twice, so that they begin anew together. What the
+node holds of queues outlives them, on its `Shelf`; a queue that crashes is started by `queues`.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from poe.broker.log_limit import LogLimit
+from poe.broker.registry.routing_table import RoutingTable
+from poe.broker.requests.queue_messages import QUEUES
+from poe.cluster.actor_messages import MEMBERS
+from poe.cluster.identity import INCARNATION_BYTES, PROTOCOL, Peer, take_identity
+from poe.cluster.members_actor import MembersActor, MembersParts, read_members
+from poe.cluster.options import ClusterOptions
+from poe.cluster.queue_actor import QueueActor
+from poe.cluster.queues import QUEUE_SUP, Queues, QueuesParts
+from poe.cluster.shelf import Shelf
+from poe.storage import Clock, Files, RealFiles
+from poe.supervision import (
+    ChildKind,
+    ChildSpec,
+    Restart,
+    Strategy,
+    Supervisor,
+    SupervisorFlags,
+)
+
+CLUSTER_SUP = "cluster_sup"
+
+# Other nodes may misbehave as often as clients do.
+logging.getLogger("poe.cluster").addFilter(LogLimit())
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterParts:
+    """What a node's part in its cluster is built from."""
+
+    options: ClusterOptions
+    me: Peer
+    files: Files
+    routes: RoutingTable
+    clock: Clock
+
+    @classmethod
+    def of(
+        cls, options: ClusterOptions, folder: Path, routes: RoutingTable, clock: Clock
+    ) -> "ClusterParts":
+        """Begin another life of the node of a folder, which is open, and nobody else's.
+
+        Raises:
+            ForeignCluster: the folder is that of a node of another cluster.
+            CorruptIdentity: a file of it is damaged.
+            OSError: it cannot be read or written.
+        """
+        assert options.cluster is not None
+        files = RealFiles.at(folder)
+        # The others know the newest life by their tables, also where the file is an older copy.
+        known = read_members(files, options.cluster)
+        newest = max((each.epoch for each in known), default=0)
+        ref = take_identity(files, max(clock.now_us(), newest + 1), os.urandom)
+        me = Peer(
+            ref,
+            options.name,
+            options.zone or "",
+            PROTOCOL,
+            os.urandom(INCARNATION_BYTES),
+            options.locator,
+        )
+        return cls(options, me, files, routes, clock)
+
+
+def cluster_spec(parts: ClusterParts, fabric: Sequence[ChildSpec]) -> ChildSpec:
+    """Return the spec of the supervisor; `fabric` are those of the network."""
+    shelf = Shelf()
+    options, me, files, clock = parts.options, parts.me, parts.files, parts.clock
+    members = MembersParts(options.cluster or "", me, files, clock, shelf)
+    queues = QueuesParts(options, me, parts.routes, files, clock, shelf)
+    template = ChildSpec(id="queue", actor=QueueActor, restart=Restart.TEMPORARY)
+    children = [
+        ChildSpec(id=MEMBERS, actor=MembersActor, args=(members,), name=MEMBERS),
+        *fabric,
+        ChildSpec(
+            id=QUEUE_SUP,
+            actor=Supervisor,
+            args=(SupervisorFlags(strategy=Strategy.SIMPLE_ONE_FOR_ONE), [template]),
+            kind=ChildKind.SUPERVISOR,
+            name=QUEUE_SUP,
+        ),
+        ChildSpec(id=QUEUES, actor=Queues, args=(queues,), name=QUEUES),
+    ]
+    flags = SupervisorFlags(strategy=Strategy.ONE_FOR_ALL, intensity=5, period_s=10)
+    return ChildSpec(
+        id=CLUSTER_SUP,
+        actor=Supervisor,
+        args=(flags, children),
+        kind=ChildKind.SUPERVISOR,
+        name=CLUSTER_SUP,
+    )

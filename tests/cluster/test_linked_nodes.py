@@ -1,0 +1,268 @@
+"""Real nodes whose fabric is a few actors: membership, queues, groups, and what survives what."""
+
+import contextlib
+import shutil
+
+import pytest
+
+from poe.broker.requests.queue_messages import FindQueue
+from poe.errors import (
+    ActorDead,
+    IdentityConflict,
+    NodeAlive,
+    NodeForgotten,
+    QueueMismatch,
+    TooFewNodes,
+    UnknownQueue,
+)
+from tests.cluster.linked_nodes import LinkedNode, Links
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def links():
+    links = Links()
+    yield links
+    links.end()
+
+
+@pytest.fixture
+def cluster(tmp_path, links):
+    """Starts nodes by name; each is stopped at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*names, **options):
+            nodes = [LinkedNode(links, tmp_path / name, name, **options) for name in names]
+            for node in nodes:
+                node.start()
+                stack.callback(node.stop)
+            return nodes
+
+        yield start
+
+
+def live(node):
+    return node.control("cluster")["live"]
+
+
+def wait_for_live(count, *nodes):
+    def all_see():
+        with contextlib.suppress(ActorDead):  # it is being started anew
+            return all(live(node) == count for node in nodes)
+        return False
+
+    wait_until(all_see, 5)
+
+
+def states(node):
+    return {
+        each["name"]: (each["state"], each["liveness"]) for each in node.control("cluster_members")
+    }
+
+
+def put(node, name, *messages, **arguments):
+    return node.control("queue_put", topic=name, messages=list(messages), **arguments)
+
+
+def held(node, name):
+    found: list[bytes] = []
+    unit, pointer = b"", 0
+    while True:
+        told = node.control("queue_browse", topic=name, unit=unit, pointer=pointer)
+        if not told["unit"]:
+            return found
+        unit, pointer = told["unit"], told["last"]
+        found += [message for _, message in told["messages"]]
+
+
+def test_nodes_know_each_other_and_keep_who_crashed_as_a_member(cluster):
+    a, b, c = cluster("a", "b", "c")
+    wait_for_live(3, a, b, c)
+    assert states(a)["a"] == ("joined", "me")
+    b.system.shutdown()  # as a crash: nobody says farewell
+    a.links.close(b.me.ref)
+    wait_until(lambda: states(a)["b"] == ("joined", "down"), 5)
+    assert live(c) == 2
+
+
+def test_a_node_that_is_stopped_leaves_and_joins_again_as_the_same(cluster, tmp_path, links):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    before = b.me.ref
+    b.stop()
+    wait_until(lambda: states(a)["b"] == ("left", "down"), 5)
+    b.start()
+    wait_for_live(2, a, b)
+    assert b.me.ref.id == before.id
+    assert b.me.ref.epoch > before.epoch
+    assert states(a)["b"] == ("joined", "live")
+
+
+def test_a_put_makes_a_queue_whose_messages_are_on_as_many_nodes_as_it_says(cluster):
+    a, b, c = cluster("a", "b", "c")
+    wait_for_live(3, a, b, c)
+    told = put(a, "jobs", b"one", b"two", copies=3)
+    assert told["copies"] == 3
+    for node in (a, b, c):
+        wait_until(lambda: held(node, "jobs") == [b"one", b"two"], 5)  # noqa: B023 - called at once
+    assert [each["name"] for each in c.control("queues")] == [b"jobs"]
+
+
+def test_too_few_nodes_are_told_at_once_and_nothing_is_stored(cluster):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    put(a, "jobs", b"one")
+    with pytest.raises(TooFewNodes):
+        put(a, "jobs", b"two", copies=3)
+    assert held(a, "jobs") == [b"one"]
+
+
+def test_a_queue_that_is_known_nowhere_is_told_so(cluster):
+    (a,) = cluster("a")
+    with pytest.raises(UnknownQueue):
+        a.control("queue_browse", topic="jobs")
+
+
+def test_a_queue_is_known_by_gossip_and_deleted_everywhere(cluster):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    a.control("queue_create", topic="jobs", copies=1, on_full="drop-oldest")
+    wait_until(lambda: [each["name"] for each in b.control("queues")] == [b"jobs"], 5)
+    assert b.control("queues")[0]["on_full"] == "drop-oldest"
+    with pytest.raises(QueueMismatch):
+        b.control("queue_create", topic="jobs")
+    b.control("queue_delete", topic="jobs")
+    wait_until(lambda: a.control("queues") == [], 5)
+    (c,) = cluster("c")
+    wait_for_live(3, c)
+    assert c.control("queues") == []
+
+
+def test_who_comes_later_learns_which_queues_there_are(cluster):
+    (a,) = cluster("a", copies=1)
+    put(a, "jobs", b"one")
+    (b,) = cluster("b")
+    wait_until(lambda: [each["name"] for each in b.control("queues")] == [b"jobs"], 5)
+
+
+def test_jobs_are_done_at_any_node_and_seen_by_all(cluster):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    for number in range(20):
+        put(a, "jobs", b"%d" % number)
+    with a.queue("jobs") as queue:
+        done = set()
+        for job in queue:
+            done.add(job.value)
+            job.ack()
+            if len(done) == 20:
+                break
+    assert done == {b"%d" % number for number in range(20)}
+    wait_until(lambda: held(a, "jobs") == held(b, "jobs") == [], 5)
+    assert [each["group"] for each in b.control("groups")] == ["workers"]
+
+
+def test_a_queue_that_crashes_goes_on_with_what_it_held(cluster):
+    (a,) = cluster("a", copies=1)
+    put(a, "jobs", b"one")
+    ref = a.system.call(
+        "queues",
+        FindQueue(b"jobs"),
+    )
+    a.system.exit(ref, "kill")
+    wait_until(lambda: a.control("cluster")["counts"].get("queues restarted") == 1, 5)
+    wait_until(lambda: held(a, "jobs") == [b"one"], 5)
+
+
+@pytest.mark.parametrize("name", ["members", "queues", "fabric"])
+def test_the_cluster_goes_on_with_what_it_held_whichever_actor_is_killed(cluster, name):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    put(a, "jobs", b"one", copies=2)
+    a.system.exit(name, "kill")
+    wait_until(lambda: a.system.whereis("queues") is not None, 5)
+    wait_for_live(2, a, b)
+    wait_until(lambda: held(a, "jobs") == [b"one"], 5)
+    put(a, "jobs", b"two", copies=2)
+    wait_until(lambda: held(b, "jobs") == [b"one", b"two"], 5)
+
+
+def test_a_queue_that_persists_is_there_after_a_restart_of_all(cluster):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    a.control("queue_create", topic="jobs", persist=True, copies=2)
+    put(a, "jobs", b"one", b"two")
+    b.stop()
+    a.stop()
+    a.start()
+    assert states(a)["b"] == ("joined", "down")
+    wait_until(lambda: held(a, "jobs") == [b"one", b"two"], 5)
+    b.start()
+    wait_for_live(2, a, b)
+    wait_until(lambda: held(b, "jobs") == [b"one", b"two"], 5)
+    a.control("queue_delete", topic="jobs")
+    wait_until(lambda: b"poe.queue.jobs" not in a.control("topics", all=True), 5)
+
+
+def test_a_node_that_is_forgotten_stays_out_until_its_folder_is_another(cluster):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    with pytest.raises(NodeAlive):
+        a.control("cluster_forget", node="b")
+    b.system.shutdown()
+    a.links.close(b.me.ref)
+    wait_until(lambda: states(a)["b"][1] == "down", 5)
+    assert a.control("cluster_forget", node="b")["state"] == "forgotten"
+    with contextlib.suppress(Exception):
+        b.stop()
+    b.start()
+    wait_until(lambda: b.control("cluster")["state"] == "fenced", 5)
+    assert live(a) == 1
+    with pytest.raises(NodeForgotten):
+        put(b, "jobs", b"one")
+    assert b.put("local", b"still served") > 0
+
+
+def test_of_a_copied_folder_the_earlier_life_leaves_and_serves_its_topics_on(
+    cluster, tmp_path, links
+):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    twin = LinkedNode(links, tmp_path / "twin", "twin")
+    (tmp_path / "twin").mkdir()
+    for name in ("node.identity", "node.members"):
+        shutil.copy(tmp_path / "b" / name, tmp_path / "twin" / name)
+    with twin:
+        wait_until(lambda: b.control("cluster")["state"] == "fenced", 5)
+        assert "a folder was copied" in b.control("cluster")["why"]
+        with pytest.raises(IdentityConflict):
+            put(b, "jobs", b"one", copies=1)
+        assert b.put("local", b"still served") > 0
+        wait_until(lambda: states(a)["twin"] == ("joined", "live"), 5)
+        assert live(twin) == 2
+
+
+def test_both_sides_of_a_cut_take_puts_and_join_after_it(cluster, links):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    put(a, "jobs", b"before", copies=2)
+    links.cut(a.me.ref, b.me.ref)
+    wait_for_live(1, a, b)
+    put(a, "jobs", b"of a", copies=1)
+    put(b, "jobs", b"of b", copies=1)
+    links.heal(a.me.ref, b.me.ref)
+    wait_for_live(2, a, b)
+    everything = [b"before", b"of a", b"of b"]
+
+    def known():
+        return sorted({*held(a, "jobs"), *held(b, "jobs")}) == everything
+
+    wait_until(known, 5)
+
+
+def test_the_tree_shows_the_cluster(cluster):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    put(a, "jobs", b"one")
+    rows = {row["id"]: row for row in a.control("tree", all=True)}
+    assert {"cluster_sup", "members", "fabric", "queue_sup", "queues"} <= rows.keys()
