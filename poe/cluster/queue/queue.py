@@ -210,7 +210,7 @@ class BestEffortQueue:
         del self._peers[ref]
         self._candidates.remove(ref)
         self._gossip.forget(ref)
-        self._replace(ref, now_us)
+        self._uncount(ref, now_us)
         for share in self._shares.values():
             share.peer_down(ref, now_us)
         self._reckon("taken over")
@@ -410,7 +410,8 @@ class BestEffortQueue:
         elif outcome == "full":
             self._candidates.set_full(node, now_us)
         spread = self._spreads.get((stream, last))
-        if spread is not None:
+        # What a life has said that is over does not count: a later one of the node knows nothing.
+        if spread is not None and node in self._peers:
             spread.heard(node, outcome)
             self._ask(spread, now_us)
 
@@ -432,7 +433,9 @@ class BestEffortQueue:
         if asked is not None:
             self._effects.append(Tell(node, asked))
         mine = self._gossip.digest(self._shares, self._groups, {}, is_answer=True)
-        self._over.hear(node.id, frame, mine)
+        # Who holds more than is known here may know the same, and is not done.
+        if self._holders.is_current(node, frame.life_us, frame.version):
+            self._over.hear(node.id, frame, mine)
         for stream in self._over.settle(self._is_held_by_nobody):
             self.copies.forget(stream)
             self._collected.pop(stream, None)
@@ -648,6 +651,12 @@ class BestEffortQueue:
         for spread in [each for each in self._spreads.values() if node in each.asked]:
             spread.heard(node, None)
             self._ask(spread, now_us)
+
+    def _uncount(self, node: NodeRef, now_us: int) -> None:
+        """Ask others instead of a node that is gone, with what it holds."""
+        for spread in list(self._spreads.values()):
+            if spread.gone(node):
+                self._ask(spread, now_us)
 
     def _hold(
         self,

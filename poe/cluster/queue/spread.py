@@ -98,6 +98,14 @@ class Spread:
         elif node not in self.made:
             self.refused[node] = outcome
 
+    def gone(self, node: NodeRef) -> bool:
+        """Take note that a node is not there any more; return whether that changes anything."""
+        if node not in self.made and node not in self.asked:
+            return False
+        self.made.discard(node)
+        self.heard(node, None)
+        return True
+
     def next_nodes(self, drawn: Iterable[NodeRef], now_us: int) -> list[NodeRef]:
         """Return whom to ask now, and take note that they are asked."""
         late_us = now_us - PATIENCE_US

@@ -2,7 +2,7 @@
 
 import pytest
 
-from poe.cluster.frames import WHOLE, Held, News
+from poe.cluster.frames import WHOLE, Held, News, decode
 from tests.cluster.queue.wired import SECOND_US, Wired
 
 FEW = [b"message %d" % number for number in range(20)]
@@ -278,3 +278,31 @@ def test_a_stream_is_forgotten_when_its_origin_lives_anew_and_all_know_that_it_i
     assert nodes.work(0) == FEW
     nodes.wait(60)
     assert known_of(nodes, 0) == known_of(nodes, 1) == known_of(nodes, 2)
+
+
+def test_a_stream_is_not_forgotten_while_it_is_not_known_what_others_hold_of_it():
+    nodes = Wired(3)
+    nodes.make_group(0)
+    nodes.put(0, FEW, "done")
+    nodes.settle()
+    old = nodes.results["done"].stream
+    nodes.work(0)
+    nodes.put(0, FEW, "not done")
+    nodes.wait(1)
+    nodes.kill(0)
+    nodes.wait(1)
+    nodes.restart(0)
+    for _ in range(60):
+        nodes.collect()
+        while nodes.under_way:
+            sender, node, body = nodes.under_way.popleft()
+            frame = decode(body)
+            if not (isinstance(frame, News) and frame.held):
+                nodes.queues[node].hear(sender, frame, nodes.now_us)
+            nodes.collect()
+        nodes.now_us += 1_000_000
+        for queue in nodes.queues.values():
+            queue.tick(nodes.now_us)
+    nodes.wait(20)
+    assert old in known_of(nodes, 0)
+    assert sorted(nodes.work(0) + nodes.work(1) + nodes.work(2)) == sorted(FEW)

@@ -191,3 +191,40 @@ def test_the_same_nodes_are_asked_for_a_second():
         nodes.put(0, MESSAGES, number)
         nodes.settle()
     assert len(holders_of(nodes, nodes.results[0].stream)) == 2
+
+
+def test_a_copy_of_a_node_that_has_gone_since_does_not_count():
+    nodes = Wired(4, copies=3)
+    nodes.put(0, MESSAGES)
+    nodes.collect()
+    _, first, _ = nodes.under_way[0]
+    sender, node, body = nodes.under_way.popleft()
+    nodes.queues[node].hear(sender, decode(body), nodes.now_us)
+    nodes.under_way.clear()
+    nodes.settle()
+    nodes.kill(nodes.refs.index(first))
+    nodes.settle()
+    nodes.wait(0.5)
+    result = nodes.results["put"]
+    assert result[:2] == ("ok", 3)
+    there = [queue for queue in nodes.queues.values() if queue.copies.held(result.stream)]
+    assert len(there) == 3
+
+
+def test_what_a_node_has_said_before_it_died_is_not_believed_after_that():
+    nodes = Wired(3)
+    nodes.put(0, MESSAGES, deadline_s=0.2)
+    nodes.collect()
+    sender, node, body = nodes.under_way.popleft()
+    nodes.queues[node].hear(sender, decode(body), nodes.now_us)
+    nodes.collect()
+    late = nodes.under_way.copy()
+    nodes.under_way.clear()
+    nodes.kill(nodes.refs.index(node))
+    nodes.cut = {frozenset(nodes.refs)}  # the others hear nothing
+    nodes.lose()
+    for sender, _, body in late:
+        nodes[0].hear(sender, decode(body), nodes.now_us)
+    nodes.cut = {frozenset((nodes.refs[0], each)) for each in nodes.refs[1:]}
+    nodes.wait(0.3)
+    assert nodes.results["put"][:2] == ("under", 1)
