@@ -241,10 +241,51 @@ class History:
             found[event.node, event.life].append(event.at_us)
         return found
 
-    def has_forgotten(self, event: Event, until_us: int) -> bool:
-        """Return whether the node of an event has forgotten it before a time."""
-        times = self.forgettings.get((event.node, event.life), ())
-        return any(event.at_us <= at_us <= until_us for at_us in times)
+    @cached_property
+    def lives(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """When each life of a node began and ended."""
+        end_us = self.events[-1].at_us + 1
+        lives = {(each.node, each.life): (each.at_us, end_us) for each in self.of("start")}
+        for event in self.events:
+            if event.kind in {"kill", "forget"} and (event.node, event.life) in lives:
+                life = event.node, event.life
+                lives[life] = lives[life][0], min(event.at_us, lives[life][1])
+        return lives
+
+    def knowers(self, event: Event, at_us: int, agreed_us: int) -> set[tuple[str, int]]:
+        """Return which lives of nodes must know at a time what happened at a node.
+
+        That node knows it at once, and who was there during a calm of `agreed_us`, if one of them
+        had known it; until their ends, or a crash of the queue.
+        """
+        knowers, since_us = {(event.node, event.life)}, event.at_us
+        at = bisect_right(self.calms, event.at_us, key=lambda calm: calm[1])
+        for begin_us, end_us in self.calms[at:]:
+            begun_us = max(begin_us, event.at_us)
+            told_us = begun_us + agreed_us
+            if told_us > min(end_us, at_us):
+                if begun_us > at_us:
+                    break
+                continue
+            if self._remembering(knowers, since_us, told_us):
+                knowers, since_us = self._there(begun_us, told_us), told_us
+        return self._remembering(knowers, since_us, at_us)
+
+    def _there(self, from_us: int, to_us: int) -> set[tuple[str, int]]:
+        """Return the lives of nodes that were there all the time."""
+        return {
+            life for life, (began, end) in self.lives.items() if began <= from_us and to_us < end
+        }
+
+    def _remembering(
+        self, lives: set[tuple[str, int]], since_us: int, until_us: int
+    ) -> set[tuple[str, int]]:
+        """Return the lives of nodes that have not forgotten anything between two times."""
+        return {
+            life
+            for life in lives
+            if not any(since_us <= at_us <= until_us for at_us in self.forgettings.get(life, ()))
+        }
 
     def calm_end_us(self, from_us: int, long_us: int) -> int | None:
         """Return when the first calm after a time has lasted for so long; None: none has."""

@@ -133,10 +133,8 @@ def unnamed(history: History) -> Iterator[str]:
 
 
 def _is_told(history: History, event: Event) -> bool:
-    """Return whether others must know what a node did, or it knows it still."""
-    end_us = history.events[-1].at_us
-    told_us = history.calm_end_us(event.at_us, AGREED_US)
-    return not history.has_forgotten(event, end_us if told_us is None else told_us)
+    """Return whether somebody must know in the end what a node did."""
+    return bool(history.knowers(event, history.events[-1].at_us, AGREED_US))
 
 
 def named_falsely(history: History) -> Iterator[str]:
@@ -152,28 +150,16 @@ def named_falsely(history: History) -> Iterator[str]:
 
 def again(history: History) -> Iterator[str]:
     """Nobody hands out what it knows to be done."""
-    began = {(event.node, event.life): event.at_us for event in history.of("start")}
     handed = history.by_message("handed")
     for (group, message), acked in history.by_message("acked").items():
         for each in handed.get((group, message), ()):
             for ack in acked:
-                if ack.at_us < each.at_us and _knows(history, ack, each, began):
+                if ack.at_us < each.at_us and (each.node, each.life) in history.knowers(
+                    ack, each.at_us, AGREED_US
+                ):
                     at = f"{ack.node} at {ack.at_us}, and handed out by {each.node} at {each.at_us}"
                     yield f"{message} of {group} was acknowledged at {at}"
                     break
-
-
-def _knows(history: History, ack: Event, handed: Event, began: dict[tuple[str, int], int]) -> bool:
-    """Return whether who hands out a message must know of its acknowledgement."""
-    if (ack.node, ack.life) == (handed.node, handed.life):
-        return not history.has_forgotten(ack, handed.at_us)
-    told_us = history.calm_end_us(ack.at_us, AGREED_US)
-    if told_us is None or told_us > handed.at_us or history.has_forgotten(ack, told_us):
-        return False
-    life = (handed.node, handed.life)
-    is_new = began.get(life, 0) > told_us - AGREED_US
-    times = history.forgettings.get(life, ())
-    return not is_new and not any(told_us <= at_us <= handed.at_us for at_us in times)
 
 
 def miscounted(history: History) -> Iterator[str]:
