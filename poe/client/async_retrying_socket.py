@@ -8,9 +8,12 @@ from typing import TypeVar
 from poe.client.async_socket import AsyncSocket, connect_to
 from poe.client.local_server import AnyServer, LocalServer
 from poe.client.patience import NOT_LET_IN, Gate, Patience
+from poe.client.server_order import ServerOrder
 from poe.errors import AuthenticationExpired, CallTimeout, ConnectFailed, ConnectionClosed, PoeError
 
 T = TypeVar("T")
+
+_MAY_BE_IDLE = (ConnectionClosed, AuthenticationExpired)
 
 
 class AsyncRetryingSocket:
@@ -22,7 +25,7 @@ class AsyncRetryingSocket:
 
     def __init__(
         self,
-        servers: Sequence[AnyServer],
+        servers: Sequence[AnyServer] | ServerOrder,
         *,
         timeout_s: float | None,
         request_timeout_s: float,
@@ -31,16 +34,20 @@ class AsyncRetryingSocket:
         """Begin without a connection.
 
         Args:
-            servers: which have the same topics, in order of preference.
+            servers: which have the same topics, in order of preference; what several
+                connections share keeps them together.
             timeout_s: how long each call goes on after its first failure; None: for ever.
             request_timeout_s: how long one attempt may take, connecting included.
             on_lost: is called each time that a connection is lost, or cannot be made.
         """
-        self._servers = list(servers)
+        self._order = servers if isinstance(servers, ServerOrder) else ServerOrder(servers)
         self._timeout_s = timeout_s
         self._request_timeout_s = request_timeout_s
         self._on_lost = on_lost
         self._socket: AsyncSocket | None = None
+        self._server = self._order.current
+        """To which it is, or was, connected."""
+        self._has_answered = False
         self._gate = Gate()
 
     async def call(self, request: Callable[[AsyncSocket], Awaitable[T]], extra_s: float = 0.0) -> T:
@@ -71,14 +78,17 @@ class AsyncRetryingSocket:
             await lost.close()
 
     async def _attempt(self, request: Callable[[AsyncSocket], Awaitable[T]], extra_s: float) -> T:
-        server = self._servers[0]
+        if self._socket is not None and self._server is not self._order.current:
+            await self.close()
         limit_s = self._request_timeout_s + extra_s
         try:
             async with asyncio.timeout(limit_s):
                 if self._socket is None:
                     self._gate.check(time.monotonic())
-                    self._socket = await _connect(server)
+                    self._server, self._has_answered = self._order.current, False
+                    self._socket = await _connect(self._server)
                 found = await request(self._socket)
+            self._has_answered = True
             self._gate.open()
         except NOT_LET_IN as error:
             await self.close()
@@ -87,9 +97,11 @@ class AsyncRetryingSocket:
         except (TimeoutError, ConnectionClosed, ConnectFailed, AuthenticationExpired) as error:
             await self.close()
             self._on_lost()
-            self._servers.append(self._servers.pop(0))
+            # One that has answered may have closed an idle connection only, and is asked again.
+            if not (self._has_answered and isinstance(error, _MAY_BE_IDLE)):
+                self._order.failed(self._server)
             if isinstance(error, TimeoutError):
-                raise CallTimeout(str(server), limit_s) from error
+                raise CallTimeout(str(self._server), limit_s) from error
             raise
         return found
 

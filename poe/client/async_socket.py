@@ -43,7 +43,7 @@ from poe.protocol.leases import LeaseReply, LeaseRequest
 from poe.protocol.login import channel_of
 from poe.protocol.messages import ReplyT
 from poe.protocol.original import HEAD_SIZE
-from poe.protocol.put import put_frame
+from poe.protocol.put import QueuePutRequest, put_frame
 from poe.protocol.server import Server, server_at
 from poe.protocol.wire import connect_failure, find_cause
 from poe.security.credentials import Credentials
@@ -189,6 +189,19 @@ class AsyncSocket:
         frame = put_frame(topic_bytes(topic), messages, put_id, self._frame_max)
         return (await self._call(frame, PutReply)).pointer
 
+    async def put_onto_queue(
+        self, queue: bytes | str, messages: Messages, copies: int = 0, deadline_s: float = 0.0
+    ) -> int:
+        """Put all messages onto a queue across nodes, or none; see `QueuePutRequest`.
+
+        Raises:
+            TooFewNodes, QueueBusy: nothing is stored.
+            UnderCopies: it is stored on fewer nodes than was asked for.
+            PoeError: as `write`.
+        """
+        request = QueuePutRequest(topic_bytes(queue), messages, copies, deadline_s)
+        return (await self._call(request.encode(self._frame_max), PutReply, deadline_s)).pointer
+
     async def read(self, topic: bytes | str, pointer: int, limit: int) -> list[Record]:
         """Return (pointer, message) of records that follow `pointer`, see `Socket.read`."""
         return await self._ask(exchange.read(topic, pointer, limit))
@@ -262,9 +275,11 @@ class AsyncSocket:
         """Return what a topic has, and what its partitions hold, see `Socket.describe`."""
         return await self._ask(exchange.describe(topic))
 
-    async def find_topic(self, topic: bytes | str) -> DescribedTopic | None:
-        """Return the same, or None, see `Socket.find_topic`."""
-        return await self._ask(exchange.find_topic(topic))
+    async def find_topic(
+        self, topic: bytes | str, *, is_queue: bool = False
+    ) -> DescribedTopic | None:
+        """Return the same, or None, see `Socket.find_topic`; or a queue that is yet to be made."""
+        return await self._ask(exchange.find_topic(topic, is_queue=is_queue))
 
     async def create_topic(self, topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401
         """Make a topic that has these properties, see `Socket.create_topic`."""

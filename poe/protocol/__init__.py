@@ -24,6 +24,7 @@ from poe.protocol.put import (
     PutId,
     PutReply,
     PutRequest,
+    QueuePutRequest,
     SequencedPutRequest,
 )
 from poe.protocol.ranges import (
@@ -65,6 +66,7 @@ __all__ = [
     "PutId",
     "PutReply",
     "PutRequest",
+    "QueuePutRequest",
     "RangeRequest",
     "Record",
     "Removed",

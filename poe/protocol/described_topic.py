@@ -56,6 +56,9 @@ class DescribedTopic:
     error: str = ""
     """Why it is out of service; then nothing but its name is told."""
 
+    queue: Mapping[str, Any] | None = None
+    """Of a queue across nodes: what it has, and nothing where it is yet to be made."""
+
     @classmethod
     def from_map(cls, content: Any) -> Self:  # noqa: ANN401 - to be checked
         """Take what the control op `describe` has answered; what is newer than this is left out.
@@ -81,6 +84,7 @@ class DescribedTopic:
                 int(content["version"]),
                 properties,
                 partitions,
+                queue=_map_or_none(content.get("queue")),
             )
         except (AttributeError, TypeError, KeyError, ValueError, PoeError) as error:
             msg = f"the answer to describe is {content!r:.200}"
@@ -95,6 +99,7 @@ class DescribedTopic:
             "version": self.version,
             "properties": self.properties.as_map(),
             "partitions": [each._asdict() for each in self.partitions],
+            **({} if self.queue is None else {"queue": dict(self.queue)}),
         }
 
     @property
@@ -116,6 +121,10 @@ class DescribedTopic:
             has = getattr(self.properties, name)
             if value is not None and value != has:
                 raise PropertyMismatch(self.name, name, value, has)
+
+
+def _map_or_none(value: object) -> dict[str, Any] | None:
+    return None if value is None else dict(value)  # type: ignore[call-overload]  # it raises
 
 
 def no_topic(error: PoeError) -> None:

@@ -216,9 +216,14 @@ def describe(topic: bytes | str) -> Exchange[DescribedTopic]:
     return control("describe", {"topic": topic_bytes(topic)}, DescribedTopic.from_map)
 
 
-def find_topic(topic: bytes | str) -> Exchange[DescribedTopic | None]:
-    """Ask the same of a topic that may not be there, of a server that may not know to tell."""
-    arguments = {"topic": topic_bytes(topic)}
+def find_topic(topic: bytes | str, *, is_queue: bool = False) -> Exchange[DescribedTopic | None]:
+    """Ask the same of a topic that may not be there, of a server that may not know to tell.
+
+    With `is_queue` a node of a cluster describes a queue that there is not yet, too.
+    """
+    arguments: dict[str, Any] = {"topic": topic_bytes(topic)}
+    if is_queue:
+        arguments["queue"] = True
     return control("describe", arguments, DescribedTopic.from_map, no_topic)
 
 

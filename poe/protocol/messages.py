@@ -19,7 +19,7 @@ from poe.protocol.arguments import LIMIT_MAX, check_limit, check_pointer, topic_
 from poe.protocol.control import ControlReply, ControlRequest, ErrorReply
 from poe.protocol.frames import TYPE_SIZE, frame_header
 from poe.protocol.leases import LeaseReply, LeaseRequest
-from poe.protocol.put import PutReply, PutRequest, SequencedPutRequest
+from poe.protocol.put import PutReply, PutRequest, QueuePutRequest, SequencedPutRequest
 from poe.protocol.ranges import IndexedReply, RangeRequest
 from poe.protocol.records import Record, join_records, split_records
 from poe.record import POINTER_BYTES
@@ -119,7 +119,9 @@ class DataReply:
         return cls(split_records(body))
 
 
-Request = PointerRequest | PutRequest | RangeRequest | LeaseRequest | ControlRequest
+Request = (
+    PointerRequest | PutRequest | QueuePutRequest | RangeRequest | LeaseRequest | ControlRequest
+)
 
 
 class _Requests(dict[int, type[Request]]):
@@ -135,6 +137,7 @@ REQUESTS = _Requests(
         SequencedPutRequest.MESSAGE_TYPE: SequencedPutRequest,
         RangeRequest.MESSAGE_TYPE: RangeRequest,
         LeaseRequest.MESSAGE_TYPE: LeaseRequest,
+        QueuePutRequest.MESSAGE_TYPE: QueuePutRequest,
         ControlRequest.MESSAGE_TYPE: ControlRequest,
     }
 )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - the name says nothing without its module
-from typing import Any, ClassVar, NamedTuple, Self, overload
+from typing import Any, ClassVar, Final, NamedTuple, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,8 @@ PRODUCER_SIZE = 16
 """Bytes of a producer's name."""
 PUT_ID_SIZE = PRODUCER_SIZE + 8
 
+_QUEUE_PUT = Struct(">BI")
+_COPIES_MAX = 255
 _PUT_ID = Struct(f">{PRODUCER_SIZE}sII")
 
 
@@ -220,6 +222,73 @@ class SequencedPutRequest(PutRequest):
             raise RemoteProtocolError(msg)
         topic, messages, _ = PutRequest.decode(body[PUT_ID_SIZE:])
         return cls(topic, messages, PutId.decode(body[:PUT_ID_SIZE]))
+
+
+class _QueuePutFields(NamedTuple):
+    topic: bytes
+    messages: Messages
+    copies: int = 0
+    """On how many nodes they are to be; 0: on as many as the queue has."""
+    deadline_s: float = 0.0
+    """How long to look for nodes that take them; 0: as the server does."""
+
+
+class QueuePutRequest(_QueuePutFields):
+    """Put messages onto a queue across nodes, which is made where there is none: all, or none.
+
+    The reply is a `PutReply`, when they are on so many nodes, or an error.
+
+    Wire:
+        copies    u8
+        deadline  u32   milliseconds
+        put       rest  the body of a `PutRequest`
+    """
+
+    __slots__ = ()
+
+    MESSAGE_TYPE: ClassVar[int] = 9
+
+    def encode(self, frame_max: int = FRAME_MAX) -> bytes:
+        """Return the frame.
+
+        Raises:
+            LocalProtocolError: a number out of range, or as for a `PutRequest`.
+        """
+        deadline_ms = round(self.deadline_s * 1000)
+        if not (0 <= self.copies <= _COPIES_MAX and 0 <= deadline_ms <= LIMIT_MAX):
+            msg = f"{self.copies} copies within {self.deadline_s} s cannot be asked for"
+            raise LocalProtocolError(msg)
+        topic = topic_bytes(self.topic)
+        head = _QUEUE_PUT.pack(self.copies, deadline_ms) + _pack_length(len(topic)) + topic
+        batch = join_batch(self.messages, frame_max - TYPE_SIZE - len(head))
+        return frame_header(self.MESSAGE_TYPE, len(head) + len(batch)) + head + batch
+
+    @classmethod
+    def decode(cls, body: memoryview) -> Self:
+        """Parse and check a whole body; nothing is copied but the topic.
+
+        Raises:
+            RemoteProtocolError: it is too short, or as for a `PutRequest`.
+        """
+        if len(body) < _QUEUE_PUT.size:
+            msg = f"queue put request of {len(body)} bytes has no deadline"
+            raise RemoteProtocolError(msg)
+        copies, deadline_ms = _QUEUE_PUT.unpack_from(body)
+        topic, messages, _ = PutRequest.decode(body[_QUEUE_PUT.size :])
+        return cls(topic, messages, copies, deadline_ms / 1000)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how many bytes of memory the messages take."""
+        return memory_of(self.messages)
+
+    def copied(self) -> Self:
+        """Return the request with messages of its own, in place of views into received bytes."""
+        return self._replace(messages=copy_batch(self.messages))
+
+
+PUTS: Final = (PutRequest, QueuePutRequest)
+"""Requests that carry messages."""
 
 
 def put_frame(topic: bytes, messages: Messages, put_id: PutId | None, frame_max: int) -> bytes:

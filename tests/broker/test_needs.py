@@ -20,7 +20,7 @@ from poe.protocol import (
     RangeRequest,
 )
 from poe.protocol.messages import REQUESTS
-from poe.protocol.put import SequencedPutRequest
+from poe.protocol.put import QueuePutRequest, SequencedPutRequest
 from poe.security.policy import Grant, Policy
 
 TOPIC, OTHER, GROUP = b"orders", b"sources", "workers"
@@ -92,6 +92,7 @@ NEEDED = {
     PointerRequest: ["read topic"],
     RangeRequest: ["read topic"],
     PutRequest: ["write topic"],
+    QueuePutRequest: ["write topic"],
     SequencedPutRequest: ["write topic"],
     LeaseRequest: ["read group", "read source"],
 }
@@ -101,6 +102,7 @@ OF_TYPE = {
     PointerRequest: PointerRequest(TOPIC, 0, 1),
     RangeRequest: RangeRequest(TOPIC, 0, 1, 1, 1),
     PutRequest: PutRequest(TOPIC, [b"m"]),
+    QueuePutRequest: QueuePutRequest(TOPIC, [b"m"]),
     SequencedPutRequest: SequencedPutRequest(TOPIC, [b"m"], PutId(bytes(16), 0, 0)),
     LeaseRequest: LeaseRequest(GROUP, MEMBER, 1, 1, 0.0),
 }

@@ -16,6 +16,7 @@ from poe.protocol import (
     LastPut,
     PutId,
     PutRequest,
+    QueuePutRequest,
     SequencedPutRequest,
     decode_request,
 )
@@ -342,3 +343,34 @@ def test_the_last_put_is_asked_for_by_a_control_request(result, found):
         assert socket.last_put("t", PRODUCER) == found
         with pytest.raises(LocalProtocolError, match="producer"):
             socket.last_put("t", b"short")
+
+
+# ---- onto queues --------------------------------------------------------------------------------
+
+QUEUE_PUT = QueuePutRequest(b"t", [b"a", b"bc"], 3, 2.5)
+QUEUE_FRAME = (
+    bytes.fromhex("000000170009 03 000009c4 00000001") + b"t"
+    + bytes.fromhex("00000001") + b"a" + bytes.fromhex("00000002") + b"bc"
+)  # fmt: skip
+
+
+def test_a_put_onto_a_queue_says_how_many_copies_and_until_when():
+    assert QUEUE_PUT.encode() == QUEUE_FRAME
+    request = decode_request(QueuePutRequest.MESSAGE_TYPE, memoryview(QUEUE_FRAME)[6:])
+    assert isinstance(request, QueuePutRequest)
+    assert (request.topic, request.copies, request.deadline_s) == (b"t", 3, 2.5)
+    assert list(map(bytes, request.messages)) == [b"a", b"bc"]
+    assert list(map(bytes, request.copied().messages)) == [b"a", b"bc"]
+    assert request.memory_bytes > 0
+
+
+@pytest.mark.parametrize("size", sorted({*range(len(QUEUE_FRAME) - 6)} - {15}))
+def test_a_put_onto_a_queue_that_is_cut_is_malformed(size):
+    with pytest.raises(RemoteProtocolError):
+        QueuePutRequest.decode(memoryview(QUEUE_FRAME)[6 : 6 + size])
+
+
+@pytest.mark.parametrize("terms", [(-1, 0.0), (256, 0.0), (1, -1.0), (1, 5e6)], ids=str)
+def test_what_no_queue_can_be_asked_for_is_not_sent(terms):
+    with pytest.raises(LocalProtocolError):
+        QueuePutRequest(b"t", [b"a"], *terms).encode()

@@ -69,6 +69,7 @@ from poe.protocol import (
 from poe.protocol.frame_memory import FrameMemory
 from poe.protocol.leases import Lease
 from poe.protocol.messages import REQUESTS
+from poe.protocol.put import PUTS
 from poe.storage import FileSlice, PutKey
 
 logger = logging.getLogger("poe.broker")
@@ -475,7 +476,7 @@ class Connection(GenServer):
     ) -> Waiting | None:
         """Count a request that was served; where the peer owes time, have it wait."""
         meter.asked()
-        if isinstance(request, PutRequest):
+        if isinstance(request, PUTS):
             meter.wrote(size_bytes)
         return None if waiting is None and not meter.owed_s() else self._pay(session, waiting)
 

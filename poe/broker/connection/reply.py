@@ -14,6 +14,7 @@ from poe.broker.requests.byte_budget import Room
 from poe.broker.requests.control import LISTINGS, control, listed
 from poe.broker.requests.groups import lease_messages
 from poe.broker.requests.queue_messages import HeldRecords
+from poe.broker.requests.queues import put_onto
 from poe.broker.requests.request_handler import RequestHandler
 from poe.errors import Overloaded, PoeError, RemoteProtocolError
 from poe.errors.tracebacks import drop_tracebacks
@@ -29,6 +30,7 @@ from poe.protocol import (
     PointerRequest,
     PutReply,
     PutRequest,
+    QueuePutRequest,
     RangeRequest,
     Request,
 )
@@ -53,20 +55,22 @@ async def make_reply(
                 return await _indexed_reply(handler, request, room)
             case LeaseRequest():
                 return await _lease_reply(handler, request, begun, room)
-            case PutRequest():
-                topic, messages, put_id = request
-                return PutReply.frame(await handler.put(topic, messages, begun, put_id)), None
+            case PutRequest() | QueuePutRequest():
+                return PutReply.frame(await _put(handler, request, begun)), None
             case ControlRequest():
-                if request.op in LISTINGS:
-                    reply = await _listing_reply(handler, request)
-                else:
-                    result = await control(handler, request.op, request.arguments)
-                    reply = ControlReply(request.id, result).encode()
-                _check_size(reply, room)
-                return reply, None
+                return await _control_reply(handler, request, room), None
     except PoeError as error:
         drop_tracebacks(error)  # their frames hold the request, and the call that has failed
         return error_reply(error, request), None
+
+
+async def _put(
+    handler: RequestHandler, request: PutRequest | QueuePutRequest, begun: Call | None
+) -> int:
+    if isinstance(request, QueuePutRequest):
+        return (await put_onto(handler, *request)).pointer
+    topic, messages, put_id = request
+    return await handler.put(topic, messages, begun, put_id)
 
 
 def error_reply(error: PoeError, request: Request) -> bytes:
@@ -120,6 +124,16 @@ def held_lease(lease: Lease, found: HeldRecords) -> memoryview:
     """Return the reply with messages that lie in memory; a view, as in `_indexed_reply`."""
     head = LeaseReply.head(lease, found.entries, len(found.data), found.ordinal)
     return memoryview(head + found.data)
+
+
+async def _control_reply(handler: RequestHandler, request: ControlRequest, room: Room) -> bytes:
+    if request.op in LISTINGS:
+        reply = await _listing_reply(handler, request)
+    else:
+        result = await control(handler, request.op, request.arguments)
+        reply = ControlReply(request.id, result).encode()
+    _check_size(reply, room)
+    return reply
 
 
 async def _listing_reply(handler: RequestHandler, request: ControlRequest) -> bytes:

@@ -29,12 +29,12 @@ from poe.protocol import (
     ControlRequest,
     LeaseRequest,
     PointerRequest,
-    PutRequest,
     RangeRequest,
     Request,
 )
 from poe.protocol.frames import TYPE_SIZE
 from poe.protocol.maps import take_text
+from poe.protocol.put import PUTS
 
 AUTH: Final = "auth"
 """The control operation that a connection carries out itself."""
@@ -226,7 +226,7 @@ class Session:
             return False
         if isinstance(request, _READS):
             return request.topic in self._readable
-        if isinstance(request, PutRequest):
+        if isinstance(request, PUTS):
             return request.topic in self._writable
         if isinstance(request, LeaseRequest):
             topics = self._leasable.get(request.group)
@@ -308,7 +308,7 @@ class Session:
                 self._leasable[request.group] = topics
         elif isinstance(request, ControlRequest) or len(request.topic) > _NAME_BYTES_MAX:
             return
-        elif isinstance(request, PutRequest):
+        elif isinstance(request, PUTS):
             self._writable.add(request.topic)
         else:
             self._readable.add(request.topic)

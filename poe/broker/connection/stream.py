@@ -13,7 +13,8 @@ from poe.broker.appendix.message import Put
 from poe.broker.connection.peer import TURN_BYTES, Peer
 from poe.broker.requests.byte_budget import Holding
 from poe.errors import ConnectionClosed
-from poe.protocol import FrameReader, PutRequest, Request
+from poe.protocol import FrameReader, Request
+from poe.protocol.put import PUTS
 
 
 class Stream:
@@ -55,7 +56,7 @@ class Stream:
     def release_for(self, request: Request, begun: Call | None) -> Request:
         """Give the scratch back while a request waits; what it needs of that is copied."""
         waiting_bytes = 0
-        if isinstance(request, PutRequest):
+        if isinstance(request, PUTS):
             waiting_bytes = request.memory_bytes
             if self.frames.is_in_scratch:
                 request = request.copied()

@@ -115,6 +115,8 @@ class GroupRegistry(GenServer):
         if isinstance(message, ReleaseWaiting):
             for name in self._groups:
                 self.cast(address_of(name), message)
+            if self._parts.routes.queues is not None:
+                self.cast(QUEUES, message)
         elif isinstance(message, SnapshotTaken) and message.name in self._groups:
             self._groups[message.name].note_snapshot(message.pointer)
 
@@ -230,6 +232,8 @@ class GroupRegistry(GenServer):
             await self.call(ref, EndGroup(force=force), timeout_s=None)
         del self._groups[name]
         self._parts.floors.forget(name)
+        if self._parts.routes.queues is not None:
+            self._parts.routes.queues.remove_group(name)
 
     async def _forget(self, topic: bytes, units: tuple[bytes, ...]) -> None:
         """Have the groups forget units that may know them; what fails is said, and stays."""

@@ -14,11 +14,12 @@ class QueueTable:
     group is the same, by which a connection knows that what it has found allowed still is.
     """
 
-    __slots__ = ("_groups", "_refs")
+    __slots__ = ("_deleted", "_groups", "_refs")
 
     def __init__(self) -> None:
         self._refs: dict[bytes, ActorRef] = {}
         self._groups: dict[str, tuple[bytes, ...]] = {}
+        self._deleted: set[str] = set()
 
     # ---- for readers ----------------------------------------------------------------------------
 
@@ -38,6 +39,10 @@ class QueueTable:
         """Return the queue that a group takes from, alone; nothing where it takes from none."""
         return self._groups.get(group, ())
 
+    def is_deleted(self, group: str) -> bool:
+        """Return whether a group is known to be deleted; else it may be heard of any moment."""
+        return group in self._deleted
+
     def names(self) -> list[bytes]:
         """Return the queues, sorted."""
         return sorted(self._refs)
@@ -50,15 +55,17 @@ class QueueTable:
 
     def add_group(self, group: str, queue: bytes) -> None:
         """Take a group in; one that is there and takes from the same queue stays as it is."""
+        self._deleted.discard(group)
         if self._groups.get(group) != (queue,):
             self._groups[group] = (queue,)
 
     def remove_group(self, group: str) -> None:
-        """Take a group out."""
+        """Take a group out that is deleted; the registry of groups does so with its own, too."""
         self._groups.pop(group, None)
+        self._deleted.add(group)
 
     def remove(self, queue: bytes) -> None:
         """Take a queue out, with all groups that take from it."""
         self._refs.pop(queue, None)
         for group in [name for name, topics in self._groups.items() if topics == (queue,)]:
-            del self._groups[group]
+            self.remove_group(group)

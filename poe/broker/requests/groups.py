@@ -16,7 +16,13 @@ from poe.broker.requests.byte_budget import Room
 from poe.broker.requests.needs import lease_needs
 from poe.broker.requests.request_handler import WAIT_MAX_S, WAIT_SLICE_S, RequestHandler
 from poe.broker.requests.retry import may_repeat, until_answered
-from poe.errors import ActorDead, PointerOutOfRange, RemoteProtocolError, UnknownGroup
+from poe.errors import (
+    ActorDead,
+    GroupFenced,
+    PointerOutOfRange,
+    RemoteProtocolError,
+    UnknownGroup,
+)
 from poe.protocol.leases import MEMBER_BYTES, Failed, Lease, LeaseRequest
 from poe.record import ENTRY_BYTES
 from poe.storage import POINTER_MAX
@@ -25,6 +31,7 @@ from poe.topic_properties import is_reserved
 GROUPS: Final = "groups"
 """Name of the actor that knows all groups."""
 
+_OF_MEMBERS: Final = frozenset({"group_heartbeat", "group_extend"})
 _SECONDS_MAX = 3600.0
 _FEW_COUNT = 1024
 """Messages of which the index entries need no room that has to be asked for."""
@@ -106,6 +113,8 @@ async def ask_group(
 
     Raises:
         GroupError: as the group says.
+        GroupFenced: a member asks, and the group takes from a queue, as far as anybody knows, of
+            which this node has not heard yet: the member joins anew.
         ActorDead: it has crashed, of this request or another; what was answered stands.
     """
     actor, routes = handler.actor, handler.routes
@@ -115,10 +124,20 @@ async def ask_group(
         if not find.mode:
             ref = actor.whereis(address_of(find.name)) or _queue_of(routes, find.name)
         if ref is None:
-            ref = await actor.call(GROUPS, find)
+            try:
+                ref = await actor.call(GROUPS, find)
+            except UnknownGroup:
+                queues, is_member = routes.queues, _is_of_member(request)
+                if queues is None or not is_member or queues.is_deleted(find.name):
+                    raise
+                raise GroupFenced(find.name, "this node does not know the group") from None
         return await actor.call(ref, request, timeout_s=None)
 
     return await until_answered(actor, routes, b"", ask)
+
+
+def _is_of_member(request: GroupRequest | LeaseRequest) -> bool:
+    return isinstance(request, LeaseRequest) or request.op in _OF_MEMBERS
 
 
 def _queue_of(routes: RoutingTable, group: str) -> ActorRef | None:

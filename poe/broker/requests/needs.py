@@ -21,7 +21,7 @@ from poe.protocol import (
     Request,
 )
 from poe.protocol.messages import REQUESTS
-from poe.protocol.put import SequencedPutRequest
+from poe.protocol.put import QueuePutRequest, SequencedPutRequest
 
 TopicsOf: TypeAlias = Callable[[str], Iterable[bytes]]
 """Tells the topics, and patterns of topics, of a group; none of one that does not exist."""
@@ -217,6 +217,7 @@ _REQUESTS: Final[dict[type[Request], Callable[[Any, TopicsOf], Iterable[Need]]]]
     PointerRequest: lambda request, _: [_of_topic("read", request.topic)],
     RangeRequest: lambda request, _: [_of_topic("read", request.topic)],
     PutRequest: lambda request, _: [_of_topic("write", request.topic)],
+    QueuePutRequest: lambda request, _: [_of_topic("write", request.topic)],
     SequencedPutRequest: lambda request, _: [_of_topic("write", request.topic)],
     LeaseRequest: lease_needs,
     ControlRequest: control_needs,

@@ -7,6 +7,8 @@ To the registry of queues, by its name `QUEUES`:
     FindQueue, ListQueues, DeleteQueue
     FindGroup, ListGroups, DeleteGroup   of `requests.groups`, of groups that take from queues
     ClusterRequest
+    ReleaseWaiting                       a cast of `appendix.message`, before the node stops: all
+                                         queues answer who waits for messages, and let nobody wait
 
 To the actor of one queue, by its address in `RoutingTable.queues`:
 

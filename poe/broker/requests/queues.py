@@ -5,6 +5,7 @@ topic of this node's own, that is put onto: it is a queue of one node.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from poe.broker.access.permission import Need, check
@@ -22,11 +23,13 @@ from poe.broker.requests.queue_messages import (
     DescribeQueue,
     FindQueue,
     ListQueues,
+    QueueStored,
 )
 from poe.broker.requests.request_handler import QUEUE_PUT_S, WAIT_MAX_S, RequestHandler
 from poe.broker.requests.retry import until_answered
 from poe.errors import (
     NotInCluster,
+    PoeError,
     QueueMismatch,
     RemoteProtocolError,
     ReservedTopic,
@@ -36,57 +39,85 @@ from poe.errors import (
 from poe.errors.short_text import short_repr
 from poe.protocol import IndexedRecords
 from poe.record import RECORD_HEADER_BYTES
-from poe.storage import POINTER_MAX
+from poe.storage import POINTER_MAX, Messages
 from poe.topic_name import folder_name
 from poe.topic_properties import is_reserved
 
-_COPIES_MAX: Final = 255
+_COPIES_MAX: Final = 64
 _BROWSED_MAX: Final = 1000
 _BROWSED_BYTES_MAX: Final = 1 << 20
 _PROPERTIES: Final = ("copies", "persist", "bytes_max", "messages_max", "on_full")
 
 
-async def queue_put(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
-    """Put messages onto a queue, which is made where there is none; later, where a time is told.
+async def put_onto(
+    handler: RequestHandler, name: bytes, messages: Messages, copies: int, deadline_s: float
+) -> QueueStored:
+    """Put messages onto a queue, which is made where there is none; or onto the node's own topic.
 
-    Without a cluster, and where a topic of the node's own has that name, it is put onto that. What
-    is put later goes onto what is called so then, but for `queue`, which makes the queue now.
+    `copies` 0 are as many as the queue has; `deadline_s` 0 is as long as a put looks for nodes.
 
     Raises:
-        RemoteProtocolError: a missing or wrong argument.
         NotAuthorized: it would have to be made, and who asks may not do so.
         InvalidTopicName, PropertyMismatch, ReservedTopic: nobody can put anything onto it.
         NotInCluster, QueueMismatch: several copies of it cannot be had here.
-        TooFewNodes, QueueBusy, InvalidMessage, Overloaded: nothing is stored.
+        TooFewNodes, QueueBusy, InvalidMessage: nothing is stored.
         UnderCopies: it is stored on fewer nodes than was asked for.
+        PoeError: as a put onto a topic.
+    """
+    if is_reserved(name):
+        raise ReservedTopic(name)
+    if _is_queue(handler, name):
+        await _ensure(handler, name, copies)
+        return await handler.put_onto_queue(
+            name, messages, copies or None, deadline_s or QUEUE_PUT_S
+        )
+    if copies > 1:
+        raise _no_copies(handler, name, copies)
+    return QueueStored(await handler.put(name, messages), 1)
+
+
+async def queue_put(handler: RequestHandler, arguments: Arguments) -> dict[str, Any]:
+    """Put messages onto a queue, as `put_onto`; later, where a time is told.
+
+    What is put later goes onto what is called so then; `queue` has a queue made now.
+
+    Raises:
+        RemoteProtocolError: a missing or wrong argument.
+        Overloaded: too many wait already.
         StorageError: they could not be written down.
         ActorDead: who was to keep them has ended before it answered; they may be put.
+        PoeError: as `put_onto`.
     """
     routes, topic = handler.routes, _name(arguments)
-    due_us = arguments.get("due_us")
-    if due_us is not None or (routes.queues is None and "copies" not in arguments):
-        due_us = arg.whole(arguments, "due_us", POINTER_MAX)
-    messages = _messages(arguments)
-    copies = _copies(arguments)
-    deadline_s = QUEUE_PUT_S
-    if "deadline_s" in arguments:
-        deadline_s = float(arg.number(arguments, "deadline_s", WAIT_MAX_S))
-    is_queue = routes.queues is not None and not routes.is_own(topic)
-    if is_queue and (due_us is None or arg.flag(arguments, "queue")):
+    messages, copies = _messages(arguments), _copies(arguments)
+    if arguments.get("due_us") is None and (routes.queues is not None or copies):
+        deadline_s = 0.0
+        if "deadline_s" in arguments:
+            deadline_s = float(arg.number(arguments, "deadline_s", WAIT_MAX_S))
+        handler.permissions.wrote(sum(map(len, messages)))
+        return (await put_onto(handler, topic, messages, copies, deadline_s))._asdict()
+    due_us = arg.whole(arguments, "due_us", POINTER_MAX)
+    if arg.flag(arguments, "queue") and _is_queue(handler, topic):
         await _ensure(handler, topic, copies)
     elif copies > 1:
-        raise NotInCluster if routes.queues is None else QueueMismatch(topic, "copies", copies, 1)
+        raise _no_copies(handler, topic, copies)
     elif routes.get(topic) is None and routes.queue(topic) is None:
         folder_name(topic, routes.names)
         if not (routes.check_partition(topic) or routes.is_without_route(topic)):
             check(handler.permissions, [Need.of_topic("create", topic)])
     handler.permissions.wrote(sum(map(len, messages)))
-    if due_us is not None:
-        return await put_later(handler, topic, due_us, messages)
-    if not is_queue:
-        return {"pointer": await handler.put(topic, messages), "copies": 1}
-    stored = await handler.put_onto_queue(topic, messages, copies or None, deadline_s)
-    return stored._asdict()
+    return await put_later(handler, topic, due_us, messages)
+
+
+def _is_queue(handler: RequestHandler, name: bytes) -> bool:
+    """Return whether what is put onto a name as onto a queue goes to the cluster."""
+    return handler.routes.queues is not None and not handler.routes.is_own(name)
+
+
+def _no_copies(handler: RequestHandler, name: bytes, copies: int) -> PoeError:
+    if handler.routes.queues is None:
+        return NotInCluster()
+    return QueueMismatch(name, "copies", copies, 1)
 
 
 async def describe_queue(handler: RequestHandler, arguments: Arguments) -> dict[str, Any] | None:
@@ -193,7 +224,8 @@ async def _ensure(handler: RequestHandler, name: bytes, copies: int) -> None:
     folder_name(name, handler.routes.names)
     check(handler.permissions, [Need.of_topic("create", name)])
     properties = {"copies": copies} if copies else {}
-    await handler.actor.call(QUEUES, FindQueue(name, properties), timeout_s=None)
+    with suppress(QueueMismatch):  # somebody else has just made it; the put asks for its copies
+        await handler.actor.call(QUEUES, FindQueue(name, properties), timeout_s=None)
 
 
 async def _ask(handler: RequestHandler, name: bytes, request: object) -> Any:  # noqa: ANN401

@@ -7,7 +7,7 @@ from typing import Any, Self, overload
 
 from poe.client.consumer.loop_thread import LoopThread
 from poe.client.group.job import Job
-from poe.client.group.queue_core import QueueCore
+from poe.client.group.queue_core import PutTerms, QueueCore
 from poe.client.local_server import LocalServer
 from poe.client.timeouts import deadline_of, left_s
 from poe.errors import QueueClosed
@@ -48,10 +48,17 @@ class AsyncQueue:
             while True:
                 yield await self.get()
 
-    async def put(self, messages: bytes | list[bytes], delay_s: float = 0) -> int | None:
+    async def put(
+        self,
+        messages: bytes | list[bytes],
+        delay_s: float = 0,
+        *,
+        copies: int | None = None,
+        deadline_s: float | None = None,
+    ) -> int | None:
         """Put one message or several, see `Queue.put`."""
         several = [messages] if isinstance(messages, bytes) else messages
-        return await self._loop.wait(self._core.put(several, delay_s))
+        return await self._loop.wait(self._core.put(several, PutTerms(delay_s, copies, deadline_s)))
 
     @overload
     async def get(self, timeout_s: None = None) -> Job: ...

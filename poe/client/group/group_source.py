@@ -23,6 +23,7 @@ from poe.client.consumer.source import (
 from poe.client.consumer.turns import Turn, Turns
 from poe.client.group.membership import MemberInfo, Membership, Reach
 from poe.client.local_server import AnyServer
+from poe.client.server_order import ServerOrder
 from poe.errors import PoeError
 
 _log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ class GroupSource:
         self._options = options
         self._hand = hand
         self._membership = Membership(
-            Reach(servers, options.timeout_s, options.request_timeout_s),
+            Reach(ServerOrder(servers), options.timeout_s, options.request_timeout_s),
             MemberInfo(
                 group=options.group,
                 mode="ordered",

@@ -6,7 +6,7 @@ from typing import Any, Self, overload
 
 from poe.client.consumer.loop_thread import LoopThread
 from poe.client.group.job import Job
-from poe.client.group.queue_core import QueueCore
+from poe.client.group.queue_core import PutTerms, QueueCore
 from poe.client.local_server import LocalServer
 from poe.client.timeouts import deadline_of, left_s
 from poe.errors import QueueClosed
@@ -59,19 +59,34 @@ class Queue:
             while True:
                 yield self.get()
 
-    def put(self, messages: bytes | list[bytes], delay_s: float = 0) -> int | None:
+    def put(
+        self,
+        messages: bytes | list[bytes],
+        delay_s: float = 0,
+        *,
+        copies: int | None = None,
+        deadline_s: float | None = None,
+    ) -> int | None:
         """Put one message or several, each once; return the pointer of the last one.
 
         With a delay they come no earlier than after so many seconds, and nobody knows their
         pointers yet: then it returns None. Where the answer to that is lost it is asked again, and
         they may come twice.
 
+        At a node of a cluster they are put onto a queue across nodes, unless a topic of that node
+        has the name. Then they are on so many nodes when this returns as `copies` says, or else the
+        queue, and nodes are looked for until `deadline_s` is over. Where the answer is lost another
+        node of the url is asked, and they may come twice; with `timeout_s=0` nobody is.
+
         Raises:
             OptionError: it is a queue of several topics, or of a pattern.
+            TooFewNodes, QueueBusy: nothing is stored, by the queue of a cluster.
+            UnderCopies: it is stored on fewer nodes, and will be on more: do not put it again.
+            QueueMismatch: the server is in no cluster, and there can be no copies of it.
             PoeError: as `Socket.write`; it was tried for `timeout_s`.
         """
         several = [messages] if isinstance(messages, bytes) else messages
-        return self._loop.run(self._core.put(several, delay_s))
+        return self._loop.run(self._core.put(several, PutTerms(delay_s, copies, deadline_s)))
 
     @overload
     def get(self, timeout_s: None = None) -> Job: ...

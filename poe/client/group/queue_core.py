@@ -25,14 +25,17 @@ from poe.client.group.membership import MemberInfo, Membership, Reach
 from poe.client.group.queue_options import QueueOptions
 from poe.client.local_server import LocalServer
 from poe.client.patience import pause_after
+from poe.client.server_order import ServerOrder
 from poe.client.url import servers_of
 from poe.errors import (
+    ClusterError,
     GroupFenced,
     InvalidEnvelope,
     LeaseLost,
     OptionError,
     PoeError,
     QueueClosed,
+    QueueMismatch,
 )
 from poe.errors.timeout import check_delay
 from poe.protocol import Done, Failed, LeaseReply, LeaseRequest, PutId, topic_bytes
@@ -42,6 +45,9 @@ from poe.protocol.put import check_messages
 
 _log = logging.getLogger(__name__)
 
+COPIES_MAX = 64
+DEADLINE_MAX_S = 60.0
+"""What a queue across nodes may be asked for."""
 DELAY_MAX_S = 10 * 365 * 86_400
 
 _WAIT_S = 5.0
@@ -66,6 +72,39 @@ class _Destination(NamedTuple):
 
     partitions: Iterator[bytes]
     has_envelope: bool
+    is_queue: bool = False
+    """Whether it is a queue across nodes."""
+
+
+class PutTerms(NamedTuple):
+    """When a put is to come, and what of a queue across nodes it asks for; see `Queue.put`."""
+
+    delay_s: float = 0
+    copies: int | None = None
+    deadline_s: float | None = None
+
+    def check(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            OptionError: names it.
+        """
+        check_delay(self.delay_s)
+        if self.delay_s > DELAY_MAX_S:
+            raise OptionError("delay_s", self.delay_s, f"0 to {DELAY_MAX_S} (seconds)")
+        if self.copies is not None and not (
+            type(self.copies) is int and 0 < self.copies <= COPIES_MAX
+        ):
+            raise OptionError("copies", self.copies, f"1 to {COPIES_MAX}")
+        if self.deadline_s is not None:
+            check_delay(self.deadline_s, "deadline_s")
+            if self.deadline_s > DEADLINE_MAX_S:
+                raise OptionError("deadline_s", self.deadline_s, f"0 to {DEADLINE_MAX_S} (seconds)")
+
+    def arguments(self) -> dict[str, Any]:
+        """Return them as arguments of `queue_put`, for what comes later."""
+        due_us = time.time_ns() // 1000 + round(self.delay_s * 1e6)
+        return {"due_us": due_us, **({"copies": self.copies} if self.copies else {})}
 
 
 class _Told(NamedTuple):
@@ -107,7 +146,7 @@ class QueueCore:
             raise OptionError("group", group, 'a name, as in group="mailers"')
         self.group = group
         self._topics = [topic_bytes(each) for each in names]
-        reach = Reach(servers, options.timeout_s, options.request_timeout_s)
+        reach = Reach(ServerOrder(servers), options.timeout_s, options.request_timeout_s)
         info = MemberInfo(
             group=group,
             mode="shared",
@@ -117,7 +156,10 @@ class QueueCore:
         )
         self._membership = Membership(reach, info, self, self._note_lost_connection)
         self._lease_socket = reach.socket(self._note_lost_connection)
-        self._put_socket = reach.socket(self._note_lost_connection)
+        # Puts are no member's, and go anywhere.
+        self._put_socket = reach._replace(servers=ServerOrder(servers)).socket(
+            self._note_lost_connection
+        )
         self._putting = asyncio.Lock()
         self._destination: _Destination | None = None
         self._put_ids: dict[bytes, PutId] = {}
@@ -255,17 +297,15 @@ class QueueCore:
                 self._waiters.remove(waiter)
         return True
 
-    async def put(self, messages: Sequence[bytes], delay_s: float) -> int | None:
-        """Put messages onto the topic, each once, however often it is tried.
+    async def put(self, messages: Sequence[bytes], terms: PutTerms) -> int | None:
+        """Put messages onto the topic, each once, however often it is tried; or onto the queue.
 
         Raises:
-            OptionError: it is a queue of several topics, or of a pattern.
+            OptionError: a term that cannot be, or it is a queue of several topics, or of a pattern.
             PropertyMismatch: the option `envelope` contradicts what the topic has.
-            PoeError: as `Socket.write`.
+            PoeError: as `Queue.put`.
         """
-        check_delay(delay_s)
-        if delay_s > DELAY_MAX_S:
-            raise OptionError("delay_s", delay_s, f"0 to {DELAY_MAX_S} (seconds)")
+        terms.check()
         messages = check_messages(messages)
         if len(self._topics) != 1 or b"*" in self._topics[0]:
             raise OptionError("topics", self._topics, "one topic, to put onto it")
@@ -275,12 +315,17 @@ class QueueCore:
             if where.has_envelope:
                 messages = encode_all(messages)
             partition = next(where.partitions)
-            if delay_s:
-                due_us = time.time_ns() // 1000 + round(delay_s * 1e6)
-                arguments = {"topic": partition, "messages": messages, "due_us": due_us}
-                await self._put_socket.call(lambda socket: socket.control("queue_put", **arguments))
+            if not where.is_queue and (terms.copies or 1) > 1:
+                raise QueueMismatch(topic, "copies", terms.copies, 1)
+            if terms.delay_s:
+                later = {"topic": partition, "messages": messages, **terms.arguments()}
+                if where.is_queue:
+                    later["queue"] = True
+                await self._put_socket.call(lambda socket: socket.control("queue_put", **later))
                 return None
-            return await self._put_once(partition, messages)
+            if not where.is_queue:
+                return await self._put_once(partition, messages)
+            return await self._put_onto_queue(topic, messages, terms)
 
     async def close(self) -> None:
         """Tell what became of the jobs, leave the group, and let go of all connections."""
@@ -424,6 +469,8 @@ class QueueCore:
     async def _has_envelope(self, topic: bytes) -> bool:
         if self._options.envelope is not None:
             return self._options.envelope
+        if len(self._topics) == 1 and topic.startswith(self._topics[0] + b"@"):
+            return False  # the stream of a queue across nodes, of which nobody tells
         found = await self._membership.call(lambda socket: socket.find_topic(topic))
         return found is not None and found.properties.envelope
 
@@ -555,16 +602,40 @@ class QueueCore:
 
     async def _find_destination(self, topic: bytes) -> _Destination:
         """Ask what the topic has; where it is not there yet, the next put asks again."""
-        found = await self._put_socket.call(lambda socket: socket.find_topic(topic))
+        found = await self._put_socket.call(lambda socket: socket.find_topic(topic, is_queue=True))
         has_envelope = bool(self._options.envelope)
         if found is None:
             return _Destination(cycle([topic]), has_envelope)
+        if found.queue is not None:
+            self._destination = _Destination(cycle([topic]), has_envelope, is_queue=True)
+            return self._destination
         found.check({"envelope": self._options.envelope})
         if found.is_told:
             has_envelope = found.properties.envelope
         partitions = [each.topic for each in found.partitions] or [topic]
         self._destination = _Destination(cycle(partitions), has_envelope)
         return self._destination
+
+    async def _put_onto_queue(
+        self, queue: bytes, messages: Sequence[bytes], terms: PutTerms
+    ) -> int:
+        """Have a node put messages; where its answer is lost, another one, and they come twice.
+
+        Raises:
+            PoeError: a refusal. What a queue refuses, its own deadline was tried for already.
+        """
+        copies, deadline_s = terms.copies or 0, terms.deadline_s or 0.0
+
+        async def ask(socket: AsyncSocket) -> int | ClusterError:
+            try:
+                return await socket.put_onto_queue(queue, messages, copies, deadline_s)
+            except ClusterError as error:
+                return error
+
+        told = await self._put_socket.call(ask, deadline_s)
+        if isinstance(told, ClusterError):
+            raise told
+        return told
 
     async def _put_once(self, topic: bytes, messages: Sequence[bytes]) -> int:
         put_id = self._put_ids.pop(topic, None) or PutId(os.urandom(16), 0, 0)
