@@ -33,10 +33,11 @@ from poe.cluster.identity import NodeRef, Peer, StreamId
 from poe.cluster.queue.borrowing import SETTLE_US, Borrowing
 from poe.cluster.queue.burials import Burials
 from poe.cluster.queue.copies import Copies, Found
-from poe.cluster.queue.effects import Answer, Effect, Tell
+from poe.cluster.queue.effects import Answer, Effect, Event, Tell
 from poe.cluster.queue.knowledge import UNHEARD
 from poe.cluster.queue.ledger import Ledger
 from poe.cluster.queue.lending import Lendable, Lending, member_id
+from poe.cluster.queue.places import Places
 from poe.cluster.queue.report import Repeated, repeated
 from poe.cluster.queue_record import GroupRecord
 from poe.cluster.ranges import intersect, minus
@@ -89,6 +90,7 @@ class GroupShare:
         self._copies = copies
         self._borrowing = Borrowing(self._ledger)
         self._lending = Lending(self._ledger, self._lendable)
+        self._places = Places(self._ledger, copies)
         self._burials = Burials(self._ledger, self._batches)
         self._polls: dict[object, _Poll] = {}
         self._held_by = held_by
@@ -122,6 +124,19 @@ class GroupShare:
         """Say that a range is to be handed out besides, which has just come."""
         self._ledger.own(stream, after, last, now_us)
         self._go_on(now_us)
+
+    def survive(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
+        """Take note that a range was held before the queue crashed, which knew what was handed out.
+
+        What is to be handed out once at most is not handed out any more: it may have been.
+        """
+        if not self._ledger.is_once:
+            me = self._ledger.me
+            self._ledger.knowledge.note_again(stream, (UNHEARD, me), now_us, after, last)
+        elif stream.origin == self._ledger.me.id:
+            self._ledger.knowledge.finish(stream, after, last)
+            detail = f"{self._ledger.record.name}: {stream} behind {after} up to {last}"
+            self._effects.append(Event("given up", detail))
 
     # --- Requests --------------------------------------------------------------------------------
 
@@ -293,6 +308,10 @@ class GroupShare:
                 self._pause(now_us, is_paused=False)
             case "group" | "group_create":
                 answer = self.describe()
+            case "group_lag":
+                answer = self._places.lag(now_us)
+            case "group_reset":
+                answer = self._places.reset(**arguments, now_us=now_us)
             case op:
                 name = self._ledger.record.name
                 raise GroupMismatch(name, "kind", f"one that has {op}", "of a queue")

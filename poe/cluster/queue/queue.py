@@ -73,6 +73,9 @@ has read from its log."""
 CLOSED_US: Final = 5_000_000
 """How long a node takes nothing after its log could not be written."""
 GROUPS_MAX: Final = 1024
+SKEW_US: Final = 5_000_000
+"""By how much clocks of nodes may differ, where it is asked whether a group is older than this life
+of a queue."""
 
 
 class BestEffortQueue:
@@ -124,6 +127,13 @@ class BestEffortQueue:
         self._closed_until_us = 0
         self._silent_until_us: int | None = None
         """Until when nothing is handed out of what was read from the log."""
+        self._life_us = life_us
+        self._survived = [
+            (stream, bounds)
+            for stream in (() if record.persist else self.copies.streams())
+            for bounds in self.copies.held(stream)
+        ]
+        """What was held before a crash, which nobody here knows to have been handed out."""
         self._begin(life_us)
 
     # --- Recovery ------------------------------------------------------------------------------
@@ -325,6 +335,9 @@ class BestEffortQueue:
         elif record.name not in self._shares:
             share = GroupShare(wins, self.me, self.copies, now_us, self._holders.held_by)
             self._shares[record.name] = share
+            if wins.created_us < self._life_us + SKEW_US:
+                for stream, bounds in self._survived:
+                    share.survive(stream, *bounds, now_us)
             for peer in self._peers.values():
                 share.peer_up(peer, now_us)
             self._reckon("held")

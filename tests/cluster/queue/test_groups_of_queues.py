@@ -1,9 +1,12 @@
 """Groups of whole queues: put at one node, worked on at another, done at all."""
 
+import random
+
 from poe.broker.groups.membership import MemberInfo
 from poe.broker.requests.groups import GroupRequest
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.group_share import LeasedCopies
+from poe.cluster.queue.queue import BestEffortQueue
 from poe.cluster.queue_record import GroupRecord
 from poe.protocol.leases import Done, LeaseRequest
 from poe.storage.formats.record import decode_records
@@ -81,3 +84,47 @@ def test_both_sides_of_a_split_hand_out_and_what_one_has_done_is_done():
     nodes.heal(0, 1)
     nodes.wait(1)
     assert nodes.got(nodes.lease(0, wait_s=0))[1] == []
+
+
+def crash(nodes, number):
+    """Have a node's queue begin anew with its copies, and know nothing else."""
+    ref, old = nodes.refs[number], nodes[number]
+    nodes.queues[ref] = BestEffortQueue(
+        old.record, ref, "", nodes.now_us, random.Random(7), old.copies
+    )
+    for other in nodes.refs:
+        if other != ref:
+            nodes.up(ref, other)
+    nodes.wait(2)
+
+
+def test_what_may_have_been_handed_out_before_a_crash_is_named():
+    nodes = Grouped(2)
+    nodes.put(0, [b"one", b"two"])
+    nodes.settle()
+    nodes.cut.add(frozenset(nodes.refs))
+    nodes.lease(0, 1)
+    nodes.lose()
+    nodes.cut.clear()
+    crash(nodes, 0)
+    nodes.say(0, GroupRequest("group_join", {"info": MemberInfo(id=MEMBER)}))
+    assert nodes.got(nodes.lease(0))[1] == [b"one", b"two"]
+    [row] = nodes[0].report()
+    assert (row["group"], row["certainty"], row["cause"]) == ("workers", "may", "unheard")
+
+
+def test_at_most_once_is_at_most_once_though_the_queue_crashes():
+    nodes = Grouped(2, delivery="at-most-once")
+    nodes.put(0, [b"one", b"two"])
+    nodes.settle()
+    nodes.cut.add(frozenset(nodes.refs))
+    assert nodes.got(nodes.lease(0, 1))[1] == [b"one"]
+    nodes.lose()
+    nodes.cut.clear()
+    crash(nodes, 0)
+    nodes.say(0, GroupRequest("group_join", {"info": MemberInfo(id=MEMBER)}))
+    nodes.wait(20)
+    nodes.put(0, [b"three"], token="later")
+    nodes.say(0, GroupRequest("group_join", {"info": MemberInfo(id=MEMBER)}))
+    assert nodes.got(nodes.lease(0))[1] == [b"three"]
+    assert [event.kind for event in nodes.events] == ["given up"]
