@@ -10,10 +10,12 @@ all       cast TellNodes to `FABRIC`
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from poe.actors import ActorRef
 from poe.cluster.frames import QueueFrame
 from poe.cluster.identity import NodeRef, Peer
 from poe.cluster.members.membership import Down, MemberGone, PaceChanged, Up
 from poe.cluster.members.table import Member
+from poe.cluster.queue.effects import Bury
 from poe.cluster.queue_record import GroupRecord
 from poe.errors import PoeError
 
@@ -127,6 +129,23 @@ class MakeGroup:
     record: GroupRecord
     force: bool = True
     """Whether members do not matter, where it is to be deleted."""
+
+
+class BuryLetters(NamedTuple):
+    """Cast to `QUEUES`, and by that to the queue that is to hold them: dead letters of a group."""
+
+    source: ActorRef
+    """The actor of the queue that the group takes from, which hears `LettersBuried`."""
+    copies: int
+    """On how many nodes they are to be, where the other queue is made by them."""
+    letters: Bury
+
+
+class LettersBuried(NamedTuple):
+    """Cast to a queue: dead letters of a group are held."""
+
+    group: str
+    number: int
 
 
 class GroupsOfQueue(NamedTuple):

@@ -6,6 +6,7 @@ and the rest is learned from other nodes.
 
 import logging
 import random
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,9 +24,11 @@ from poe.broker.requests.queue_messages import (
 )
 from poe.cluster.actor_messages import (
     FABRIC,
+    BuryLetters,
     CountsOfQueue,
     FramesOfQueue,
     GroupsOfQueue,
+    LettersBuried,
     MakeGroup,
     MembersKnown,
     NodesChanged,
@@ -37,7 +40,7 @@ from poe.cluster.frames import QueueFrame, encode
 from poe.cluster.identity import NodeRef, Peer
 from poe.cluster.members.membership import Down, MemberGone, PaceChanged, Up
 from poe.cluster.queue.copies import Copies
-from poe.cluster.queue.effects import Answer, Event, PutDone, PutResult, Tell, Trim, Write
+from poe.cluster.queue.effects import Answer, Bury, Event, PutDone, PutResult, Tell, Trim, Write
 from poe.cluster.queue.group_share import LeasedCopies
 from poe.cluster.queue.queue import BestEffortQueue
 from poe.cluster.queue_log import LOG_TOPIC_PREFIX, Append, Appended, LetGo, QueueLog, read_log
@@ -51,6 +54,7 @@ logger = logging.getLogger("poe.cluster")
 _TICK = object()
 _US: Final = 1_000_000
 _TICK_MIN_US: Final = 500
+_BURIAL_US: Final = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,15 @@ class QueueParts:
     """The wall clock less the monotonic one, when the node was started: so it never jumps."""
     nodes: NodesChanged
     """Which nodes there are."""
+
+
+@dataclass(slots=True)
+class _Burial:
+    """Dead letters that are being held."""
+
+    asked: BuryLetters
+    left_count: int
+    """Batches that are not on as many nodes as they ought to be."""
 
 
 class QueueActor(GenServer):
@@ -136,7 +149,7 @@ class QueueActor(GenServer):
             case DescribeQueue():
                 return {**queue.describe(), **queue.record._asdict()}
             case ReportOfQueue():
-                return [{"group": name, **each.as_map()} for name, each in queue.report()]
+                return queue.report()
         assert isinstance(request, CountsOfQueue)
         return queue.counters()
 
@@ -157,6 +170,10 @@ class QueueActor(GenServer):
                 self._heed(message)
             case Undelivered(lease, group):
                 self._queue.undelivered(group, lease, self._now_us())
+            case BuryLetters():
+                self._hold_letters(message)
+            case LettersBuried(group, number):
+                self._queue.buried(group, number, self._now_us())
             case Appended(numbers, error):
                 self._is_writing = False
                 self._wrote(numbers, error)
@@ -185,6 +202,22 @@ class QueueActor(GenServer):
                     queue.forget(node, now_us)
                 case MembersKnown(ids):
                     queue.know_members(ids)
+
+    def _hold_letters(self, letters: BuryLetters) -> None:
+        """Hold dead letters of another queue; what fails it asks for again."""
+        found = letters.letters
+        now_us = self._now_us()
+        burial = _Burial(letters, len(found.batches))
+        with suppress(TooFewNodes):
+            for batch in found.batches:
+                until_us = now_us + _BURIAL_US
+                self._queue.hold(found.stream, batch, burial, now_us, deadline_us=until_us)
+
+    def _note_burial(self, burial: "_Burial", result: PutResult) -> None:
+        burial.left_count -= result.state == "ok"
+        if not burial.left_count:
+            source, _, letters = burial.asked
+            self.cast(source, LettersBuried(letters.group, letters.number))
 
     def _wrote(self, numbers: list[int], error: PoeError | None) -> None:
         now_us = self._now_us()
@@ -221,6 +254,10 @@ class QueueActor(GenServer):
         match effect:
             case PutDone(Call() as caller, result):
                 self._answer_put(caller, result)
+            case PutDone(_Burial() as burial, result):
+                self._note_burial(burial, result)
+            case Bury():
+                self.cast(QUEUES, BuryLetters(self.ref, self._queue.record.copies, effect))
             case Answer(Call() as caller, value):
                 self._answer(caller, value)
             case Write(number, message):

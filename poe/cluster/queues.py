@@ -35,6 +35,7 @@ from poe.broker.requests.request_handler import RequestHandler
 from poe.cluster.actor_messages import (
     FABRIC,
     MEMBERS,
+    BuryLetters,
     CountsOfQueue,
     DescribeMembers,
     FabricMetrics,
@@ -200,6 +201,8 @@ class Queues(GenServer):
                 self._tell_queues(message)
             case GroupsOfQueue(queue, groups):
                 self._note_groups(queue, groups)
+            case BuryLetters():
+                await self._bury(message)
             case Fenced(error):
                 await self._fence(error)
 
@@ -405,6 +408,16 @@ class Queues(GenServer):
             first = min(known, record, key=lambda each: (each.created_us, each.created_by))
             self._groups[name] = record if known.queue == queue else first
             self._table.add_group(name, self._groups[name].queue)
+
+    async def _bury(self, asked: BuryLetters) -> None:
+        """Have the queue for dead letters hold some; without it they are asked for again."""
+        try:
+            name = asked.letters.queue
+            if self._directory.find(name) is None:
+                await self._take([self._new_record(name, {"copies": asked.copies})])
+            self.cast(await self._find(FindQueue(name)), asked)
+        except PoeError as error:
+            logger.error("dead letters wait: %s", error, extra=ONCE_A_MINUTE)
 
     # ---- other nodes ----------------------------------------------------------------------------
 

@@ -162,6 +162,45 @@ def test_jobs_are_done_at_any_node_and_seen_by_all(cluster):
     assert [each["group"] for each in b.control("groups")] == ["workers"]
 
 
+def test_what_has_failed_for_good_is_on_a_queue_for_dead_letters_once(cluster):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    put(a, "jobs", b"bad", b"good")
+    with b.queue("jobs", group="g") as queue:
+        for job in queue:
+            if job.value == b"good":
+                job.ack()
+            else:
+                job.dead("no hope")
+                break
+        wait_until(lambda: b"g.dead" in [each["name"] for each in a.control("queues")], 5)
+        wait_until(lambda: len(held(a, "g.dead")) == 1, 5)
+    assert b"no hope" in held(a, "g.dead")[0]
+    wait_until(lambda: len(held(b, "g.dead")) == 1, 5)
+
+
+def test_the_report_names_what_came_twice(cluster, links):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    put(a, "jobs", b"one")
+    assert a.control("cluster_report") == []
+    wait_until(lambda: held(b, "jobs") == [b"one"], 5)
+    links.cut(a.me.ref, b.me.ref)
+    wait_for_live(1, a, b)
+    for node in (a, b):
+        with node.queue("jobs", group="g") as queue:
+            for job in queue:
+                job.ack()
+                break
+    links.heal(a.me.ref, b.me.ref)
+    wait_for_live(2, a, b)
+    for node in (a, b):
+        wait_until(
+            lambda: [each["certainty"] for each in node.control("cluster_report")] == ["certain"],  # noqa: B023
+            15,
+        )
+
+
 def test_a_queue_that_crashes_goes_on_with_what_it_held(cluster):
     (a,) = cluster("a", copies=1)
     put(a, "jobs", b"one")
