@@ -80,6 +80,10 @@ class RangeSet:
 
     def join(self, after: int, last: int) -> list[Bounds]:
         """Have all of a range there; return the parts that were not."""
+        if self._chunks and self._chunks[-1][-1] == after < last:  # it goes on where all ends
+            self._chunks[-1][-1] = last
+            self._firsts[-1] = self._chunks[-1][0]
+            return [(after, last)]
         parts = self.without(after, last)
         for part in parts:
             self.add(*part)

@@ -70,7 +70,10 @@ class Gossip:
 
     def note_held(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
         """Take note that a range is held here now."""
-        self._added.setdefault(stream, RangeSet()).join(after, last)
+        added = self._added.get(stream)
+        if added is None:
+            added = self._added[stream] = RangeSet()
+        added.join(after, last)
         self._held_due_us = self._held_due_us or now_us + HELD_US
 
     def note_dropped(self, stream: StreamId, after: int, last: int, now_us: int) -> None:

@@ -51,8 +51,12 @@ class Holders:
         if kept is None:
             kept = holding.ranges[stream] = RangeSet()
         new = kept.join(after, last)
-        for bounds in new:
-            holding.hearsay.setdefault(stream, RangeSet()).join(*bounds)
+        if new:
+            hearsay = holding.hearsay.get(stream)
+            if hearsay is None:
+                hearsay = holding.hearsay[stream] = RangeSet()
+            for bounds in new:
+                hearsay.join(*bounds)
         return bool(new)
 
     def late(self, nodes: Collection[NodeRef]) -> list[NodeRef]:

@@ -397,8 +397,8 @@ class BestEffortQueue:
             is_new = self._holders.expect(holder, stream, *bounds)
             if is_new and is_known:
                 self._see_holder(holder, stream)
-            is_before = self._rank(holder, stream) < self._rank(self.me, stream)
-            is_first = is_first and not (is_before and holder in self._peers)
+            if is_first and holder in self._peers:
+                is_first = self._rank(self.me, stream) < self._rank(holder, stream)
 
         def answer(outcome: Outcome, now_us: int) -> None:
             told = Stored(self.record.name, stream, *bounds, outcome)
@@ -615,8 +615,7 @@ class BestEffortQueue:
     def _spread(self, spread: Spread, now_us: int) -> None:
         """Begin to have messages on several nodes: here first."""
         stream, batch = spread.stream, spread.batch
-        bounds = batch.after, batch.last
-        self._spreads[stream, batch.last] = spread
+        key, bounds = (stream, batch.last), (batch.after, batch.last)
         self._counts["put"] += batch.messages_count
 
         def hold(outcome: Outcome, now_us: int) -> None:
@@ -625,10 +624,13 @@ class BestEffortQueue:
                 self._arrived(stream, bounds, now_us)
             elif outcome == "held":
                 self._unreckoned.setdefault(stream, "held")
-            self._ask(spread, now_us)
+            if key in self._spreads:
+                self._ask(spread, now_us)
 
         spread.asked[self.me] = spread.deadline_us
         self._hold(stream, batch, now_us, hold)
+        self._spreads[key] = spread
+        self._ask(spread, now_us)
 
     # --- Copies --------------------------------------------------------------------------------
 

@@ -8,11 +8,11 @@ from poe.broker.groups.membership import MemberInfo
 from poe.broker.requests.groups import GroupRequest
 from poe.cluster.frames import decode, encode
 from poe.cluster.identity import NodeRef, Peer
-from poe.cluster.queue.effects import Answer, Event, PutDone, PutResult, Tell, Write
+from poe.cluster.queue.effects import Answer, Effect, Event, PutDone, PutResult, Tell, Trim, Write
 from poe.cluster.queue.queue import BestEffortQueue
 from poe.cluster.queue_record import GroupRecord, QueueRecord
 from poe.errors import PoeError
-from poe.protocol.leases import Done, LeaseRequest
+from poe.protocol.leases import Done, Lease, LeaseRequest
 from poe.storage.formats.record import decode_records
 
 SECOND_US = 1_000_000
@@ -38,7 +38,11 @@ class Wired:
         self.results: dict[object, PutResult] = {}
         self.answers: dict[object, object] = {}
         self.events: list[Event] = []
+        self.logs: dict[bytes, list[tuple[int, bytes]]] = {}
+        """What each node has written, and as which message of its life; 0: in an earlier one."""
         self.writes: dict[NodeRef, list[Write]] = {}
+        """What is not written yet; nothing, unless the test does it by hand."""
+        self.is_writing_by_hand = False
         self.under_way: deque[tuple[NodeRef, NodeRef, bytes]] = deque()
         self.cut: set[frozenset[NodeRef]] = set()
         self.zones = dict(zip(range(count), zones, strict=False))
@@ -113,11 +117,13 @@ class Wired:
             return answer.lease, []
         return answer.lease, [message for _, message in decode_records(answer.found.records)]
 
-    def done(self, number: int, lease, group: str = "work") -> None:
+    def acknowledgement(self, member: bytes, lease: Lease, group: str = "work") -> LeaseRequest:
+        """Return what a member says that has done a lease."""
+        return LeaseRequest(group, member, 0, 1 << 24, 0.0, done=(Done(lease.id, None),))
+
+    def done(self, number: int, lease: Lease, group: str = "work") -> None:
         """Acknowledge a lease at a node."""
-        member = self.join(number, group)
-        said = (Done(lease.id, None),)
-        self.ask(number, LeaseRequest(group, member, 0, 1 << 24, 0.0, done=said), group)
+        self.ask(number, self.acknowledgement(self.join(number, group), lease, group), group)
 
     def work(self, number: int, group: str = "work") -> list[bytes]:
         """Take all that there is at a node, and acknowledge it; return the messages."""
@@ -133,17 +139,20 @@ class Wired:
         """Have a node die, and all others see it."""
         gone = self.refs[number]
         del self.queues[gone]
+        self.writes.pop(gone, None)
         for queue in self.queues.values():
             queue.peer_down(gone, self.now_us)
 
-    def restart(self, number: int, messages=()) -> None:
+    def restart(self, number: int) -> None:
         """Have a node that died begin another life, with what it has written; all others see it."""
         old = self.refs[number]
         self.refs[number] = new = old._replace(epoch=old.epoch + 1)
         zone = self.zones.get(number, "")
         dice = random.Random(f"{number} {new.epoch}")
         queue = BestEffortQueue(self.record, new, zone, self.now_us, dice)
-        for message in messages:
+        log = [(0, message) for _, message in self.logs.get(old.id, ())]
+        self.logs[old.id] = log
+        for _, message in log:
             queue.recover(message, self.now_us)
         queue.recovered(self.now_us)
         others = list(self.queues)
@@ -156,19 +165,42 @@ class Wired:
         """Take what the nodes want to have done."""
         for ref, queue in self.queues.items():
             for effect in queue.take_effects():
-                match effect:
-                    case Tell(node, frame):
-                        self.under_way.append((ref, node, encode(frame)))
-                    case PutDone(token, result):
-                        assert token not in self.results
-                        self.results[token] = result
-                    case Answer(token, value):
-                        assert token not in self.answers
-                        self.answers[token] = value
-                    case Event():
-                        self.events.append(effect)
-                    case Write():
-                        self.writes.setdefault(ref, []).append(effect)
+                self.carry_out(ref, effect)
+        if not self.is_writing_by_hand and self.writes:
+            for ref in list(self.writes):
+                self.write(self.refs.index(ref))
+            self.collect()
+
+    def carry_out(self, ref: NodeRef, effect: Effect) -> None:
+        """Do what a node wants to have done."""
+        match effect:
+            case Tell(node, frame):
+                self.under_way.append((ref, node, encode(frame)))
+            case PutDone(token, result):
+                assert token not in self.results
+                self.results[token] = result
+            case Answer(token, value):
+                assert token not in self.answers
+                self.answers[token] = value
+            case Event():
+                self.events.append(effect)
+            case Write():
+                self.writes.setdefault(ref, []).append(effect)
+            case Trim(number):
+                log = self.logs[ref.id]
+                self.logs[ref.id] = [each for each in log if each[0] >= number]
+
+    def write(self, number: int, error: PoeError | None = None) -> None:
+        """Have a node write what it wants to have written, or fail at it."""
+        ref = self.refs[number]
+        for write in self.writes.pop(ref, ()):
+            if ref not in self.queues:
+                continue
+            if error is None:
+                self.logs.setdefault(ref.id, []).append((write.number, write.message))
+                self.queues[ref].written(write.number, self.now_us)
+            else:
+                self.queues[ref].write_failed(write.number, error, self.now_us)
 
     def settle(self) -> None:
         """Have everything heard that is under way, and what that leads to."""

@@ -1,0 +1,183 @@
+"""A queue that outlives its nodes' processes: what is written and read, and when it is answered."""
+
+from poe.errors import QueueBusy
+from tests.cluster.queue.wired import SECOND_US, Wired
+
+FEW = [b"message %d" % number for number in range(20)]
+NO_ROOM = QueueBusy(b"jobs", "disk", 1)
+
+
+def persistent(count, **properties):
+    return Wired(count, persist=True, **properties)
+
+
+def by_hand(count, **properties):
+    """Return nodes that write when the test says."""
+    nodes = persistent(count, **properties)
+    nodes.is_writing_by_hand = True
+    return nodes
+
+
+def start_again(nodes, number):
+    """Have a node die, and live again with what it has written."""
+    nodes.settle()
+    nodes.kill(number)
+    nodes.settle()
+    nodes.restart(number)
+    nodes.wait(2)
+
+
+def test_a_put_is_answered_when_it_is_written():
+    nodes = by_hand(1, copies=1)
+    nodes.put(0, FEW)
+    nodes.collect()
+    assert not nodes.results
+    nodes.write(0)
+    nodes.collect()
+    assert nodes.results["put"][:2] == ("ok", 1)
+
+
+def test_a_copy_counts_when_its_node_has_written_it():
+    nodes = by_hand(2)
+    nodes.put(0, FEW)
+    nodes.settle()
+    nodes.write(0)
+    nodes.settle()
+    assert not nodes.results
+    nodes.write(1)
+    nodes.settle()
+    assert nodes.results["put"][:2] == ("ok", 2)
+
+
+def test_an_acknowledgement_is_answered_when_it_is_written():
+    nodes = persistent(1, copies=1)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    lease, _ = nodes.take(0)
+    nodes.is_writing_by_hand = True
+    member = nodes.join(0)
+    nodes[0].serve("work", nodes.acknowledgement(member, lease), "done", nodes.now_us)
+    nodes.collect()
+    assert "done" not in nodes.answers
+    nodes.write(0, error=NO_ROOM)
+    nodes.collect()
+    assert nodes.answers["done"] is NO_ROOM
+
+
+def test_what_a_node_held_and_had_not_done_it_hands_out_again():
+    nodes = persistent(1, copies=1)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    lease, messages = nodes.take(0, 10)
+    assert messages == FEW[:10]
+    nodes.done(0, lease)
+    assert nodes.take(0, 5)[1] == FEW[10:15]
+    known = nodes[0].known("work")
+    start_again(nodes, 0)
+    assert nodes[0].known("work") == known
+    assert nodes.work(0) == FEW[10:]
+    start_again(nodes, 0)
+    assert nodes.work(0) == []
+    assert nodes[0].copies.messages_count == 0
+
+
+def test_a_node_that_comes_back_asks_what_was_done_before_it_hands_out():
+    nodes = persistent(2)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    nodes.kill(0)
+    nodes.settle()
+    assert nodes.work(1) == FEW
+    nodes.restart(0)
+    assert nodes.take(0)[1] == []
+    nodes.wait(2)
+    assert nodes.take(0)[1] == []
+    assert nodes[0].copies.messages_count == 0
+
+
+def test_what_is_written_by_all_is_there_when_all_have_stopped():
+    nodes = persistent(3)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.settle()
+    for number in range(3):
+        nodes.kill(number)
+    for number in range(3):
+        nodes.restart(number)
+    nodes.wait(3)
+    assert sorted(nodes.work(0) + nodes.work(1) + nodes.work(2)) == sorted(FEW)
+
+
+def test_a_disk_that_is_full_makes_a_node_no_holder_for_a_while_and_is_told():
+    nodes = by_hand(3)
+    nodes.put(0, FEW)
+    nodes.collect()
+    _, asked, _ = nodes.under_way[0]
+    full = nodes.refs.index(asked)
+    nodes.settle()
+    nodes.write(0)
+    nodes.write(full, error=NO_ROOM)
+    nodes.settle()
+    assert nodes[full].copies.messages_count == 0
+    assert "log fails" in {event.kind for event in nodes.events}
+    nodes.is_writing_by_hand = False
+    nodes.settle()
+    assert nodes.results["put"][:2] == ("ok", 2)
+    nodes.put(full, FEW, "elsewhere", copies=1)
+    nodes.settle()
+    assert nodes.results["elsewhere"].state == "ok"
+    assert nodes[full].copies.messages_count == 0
+    nodes.now_us += 6 * SECOND_US
+    nodes.put(full, FEW, "here", copies=1)
+    nodes.settle()
+    assert nodes[full].copies.messages_count == len(FEW)
+
+
+def test_a_damaged_message_of_the_log_is_counted_and_told_and_the_rest_is_read():
+    nodes = persistent(1, copies=1)
+    nodes.put(0, FEW[:10], "first")
+    nodes.put(0, FEW[10:], "second")
+    nodes.settle()
+    log = nodes.logs[nodes.refs[0].id]
+    log[0] = log[0][0], log[0][1][:40]
+    log.insert(0, (0, b""))
+    start_again(nodes, 0)
+    assert nodes[0].copies.messages_count == 10
+    assert nodes[0].counters()["log damaged"] == 2
+    assert [event.kind for event in nodes.events] == ["log damaged"] * 2
+
+
+def test_pointers_of_a_new_life_are_of_another_stream():
+    nodes = persistent(1, copies=1)
+    nodes.put(0, FEW, "first")
+    start_again(nodes, 0)
+    nodes.put(0, FEW, "second")
+    nodes.settle()
+    assert nodes.results["first"].stream != nodes.results["second"].stream
+    assert len(nodes[0].copies.streams()) == 2
+
+
+def test_a_log_that_has_grown_is_written_anew_and_let_go_of():
+    nodes = persistent(1, copies=1)
+    nodes.make_group(0)
+    kept = [bytes([number]) * 50_000 for number in range(40)]
+    nodes.put(0, kept, "kept")
+    lease, _ = nodes.take(0)
+    for number in range(100):
+        nodes.put(0, [bytes(50_000)] * 5, number)
+        nodes.work(0)
+        nodes.wait(0.2)
+    written = sum(len(message) for _, message in nodes.logs[nodes.refs[0].id])
+    assert written < 15_000_000 < 100 * 250_000
+    start_again(nodes, 0)
+    assert nodes.work(0) == kept
+    assert lease.id
+
+
+def test_what_was_dropped_for_room_does_not_come_back():
+    nodes = persistent(1, copies=1, messages_max=30, on_full="drop-oldest")
+    nodes.put(0, FEW, "first")
+    nodes.put(0, FEW, "second")
+    start_again(nodes, 0)
+    assert nodes[0].copies.messages_count == len(FEW)
