@@ -387,32 +387,46 @@ class BestEffortQueue:
             self.record = winner(self.record, frame.record)
         stream, batch = frame.stream, frame.batch
         bounds = batch.after, batch.last
-        is_done = self._is_done(stream, *bounds)
-        is_known = is_done or self.copies.held(stream).holds(*bounds)
-        is_first = True
-        self._gossip.note_hearsay(now_us)
-        for holder in () if is_done else frame.holders:
-            if holder == self.me:
-                continue
-            is_new = self._holders.expect(holder, stream, *bounds)
-            if is_new and is_known:
-                self._see_holder(holder, stream)
-            if is_first and holder in self._peers:
-                is_first = self._rank(self.me, stream) < self._rank(holder, stream)
 
         def answer(outcome: Outcome, now_us: int) -> None:
+            del now_us
             told = Stored(self.record.name, stream, *bounds, outcome)
             self._effects.append(Tell(node, told))
-            if outcome == "held" and not is_known:
+
+        def hold(outcome: Outcome, now_us: int) -> None:
+            answer(outcome, now_us)
+            if outcome == "held":
                 if is_first:
                     self._arrived(stream, bounds, now_us)
                 if any(share.done(stream).within(*bounds) for share in self._shares.values()):
                     self._finished(stream, now_us)
 
-        if is_known:
+        if self._is_done(stream, *bounds):
+            answer("held", now_us)
+        elif self.copies.held(stream).holds(*bounds):
+            if self._expect(frame, now_us):
+                self._unreckoned.setdefault(stream, "taken over")
             answer("held", now_us)
         else:
-            self._hold(stream, batch, now_us, answer, may_drop=not frame.is_copy)
+            self._expect(frame, now_us)
+            is_first = self._is_first(frame.holders, stream)
+            self._hold(stream, batch, now_us, hold, may_drop=not frame.is_copy)
+
+    def _expect(self, frame: Store, now_us: int) -> bool:
+        """Believe that messages are where they were sent; return whether that is new of a node."""
+        self._gossip.note_hearsay(now_us)
+        bounds = frame.batch.after, frame.batch.last
+        new = [
+            self._holders.expect(node, frame.stream, *bounds)
+            for node in frame.holders
+            if node != self.me
+        ]
+        return any(new)
+
+    def _is_first(self, holders: Sequence[NodeRef], stream: StreamId) -> bool:
+        """Return whether none of the nodes is to hand out what it holds before this one."""
+        mine = self._rank(self.me, stream)
+        return all(self._rank(node, stream) >= mine for node in holders if node in self._peers)
 
     def _hear_stored(self, node: NodeRef, frame: Stored, now_us: int) -> None:
         stream, after, last, outcome = frame[1:]
