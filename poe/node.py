@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TextIO, TypeVar
 
 from poe import client
 from poe.actors import KILL, ActorRef, LoopSystem, Reason
@@ -48,7 +48,6 @@ from poe.config import Config
 from poe.errors import (
     ActorDead,
     ChildStartFailed,
-    ClusterMissing,
     CorruptRecord,
     InvalidMessage,
     NodeNotRunning,
@@ -67,6 +66,9 @@ from poe.supervision import ChildSpec
 from poe.topic_name import topic_text
 from poe.topic_properties import is_reserved
 
+if TYPE_CHECKING:
+    from poe.cluster.fabric.interface import Fabric
+
 logger = logging.getLogger("poe")
 
 T = TypeVar("T")
@@ -79,9 +81,8 @@ class Node:
 
     Options come by name, in a dictionary or as keywords, or as a `Config` that is complete.
     All methods may be called from any thread, but not from inside an actor of this node. `bound`
-    are ports that the node is to use, once, instead of binding those of its options; `fabric`
-    returns, of `ClusterOptions` and a `Peer`, the actors that connect the node with others, instead
-    of those that do so by zenoh.
+    are ports that the node is to use, once, instead of binding those of its options; `fabric` is
+    what connects the node with others of its cluster, instead of zenoh.
 
     Raises:
         OptionError: an unknown option or a value that is not allowed; on construction.
@@ -94,7 +95,7 @@ class Node:
         *,
         clock: Clock | None = None,
         bound: BoundPorts | None = None,
-        fabric: Callable[..., Sequence[ChildSpec]] | None = None,
+        fabric: "Fabric | None" = None,
         **arguments: Any,  # noqa: ANN401 - checked by `Config.load`
     ) -> None:
         if isinstance(options, Config):
@@ -193,12 +194,16 @@ class Node:
         options = self.config.cluster
         if options.cluster is None:
             return None
-        from poe.cluster.tree import ClusterParts, cluster_spec  # noqa: PLC0415 - see there
+        from poe.cluster.fabric_actor import FabricParts, fabric_specs  # noqa: PLC0415 - see there
+        from poe.cluster.tree import ClusterParts, cluster_spec  # noqa: PLC0415
 
+        fabric = self._fabric
+        if fabric is None:
+            from poe.cluster.fabric.zenoh_fabric import open_fabric  # noqa: PLC0415 - and zenoh
+
+            fabric = open_fabric(options)
         parts = ClusterParts.of(options, self.config.dir, self._routes, self._clock)
-        if self._fabric is None:
-            raise ClusterMissing
-        return cluster_spec(parts, self._fabric(options, parts.me))
+        return cluster_spec(parts, fabric_specs(FabricParts(fabric, parts.me)))
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Stop accepting, finish what is under way, write everything to disk, release the folder.

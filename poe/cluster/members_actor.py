@@ -144,8 +144,11 @@ class MembersActor(GenServer):
                 self._tell("refused", f"{who}: {why}")
             case PaceSeen(ref, is_slow):
                 members.peer_pace(ref, now_us, is_slow=is_slow)
-            case MembersHeard(_, told):
+            case MembersHeard(sender, told):
                 members.hear(told, now_us)
+                known = members.table.get(sender.id)
+                if known is not None and known.state == "forgotten":
+                    self._send([sender], [known])  # what it was told before may be lost
         self._settle()
 
     def handle_info(self, message: Any) -> None:  # noqa: ANN401

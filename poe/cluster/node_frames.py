@@ -52,6 +52,11 @@ def is_of_node(frame: bytes) -> bool:
     return len(frame) > 1 and frame[1] >= NODE_KIND_MIN
 
 
+def is_of_members(frame: bytes) -> bool:
+    """Return whether a frame tells of members, by its kind alone."""
+    return len(frame) > 1 and frame[1] == _MEMBERS
+
+
 def encode_members(members: Iterable[Member]) -> bytes:
     """Return entries of the table of members as a frame."""
     frame: bytes = msgpack.packb((_MEMBERS, [list(each) for each in members]))

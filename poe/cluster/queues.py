@@ -64,6 +64,7 @@ from poe.cluster.node_frames import (
     RecordsTold,
     encode_digest,
     encode_records,
+    is_of_members,
     is_of_node,
 )
 from poe.cluster.node_frames import decode as decode_of_node
@@ -96,6 +97,8 @@ _VERSION: Final = 1
 _GOSSIP_S: Final = 10.0
 _RESTART_FIRST_S: Final = 0.05
 _RESTART_MAX_S: Final = 5.0
+_EARLY_MAX: Final = 64
+"""Frames of a node that are kept until it is told to be there."""
 _FAREWELL_S: Final = 0.05
 """How long a node that leaves lets the others hear of it."""
 _GOSSIP = object()
@@ -138,6 +141,7 @@ class Queues(GenServer):
         self._groups: dict[str, GroupRecord] = {}
         self._delays_s: dict[bytes, float] = {}
         self._counts: Counter[str] = Counter()
+        self._early: dict[NodeRef, list[bytes]] = {}
         self._dice = random.Random(parts.me.incarnation)  # noqa: S311 - whom to tell next
         known: NodesKnown = await self.call(MEMBERS, ListNodes())
         self._fenced = known.fenced
@@ -192,13 +196,14 @@ class Queues(GenServer):
         """Hear other nodes, what has become of them, and of groups."""
         match message:
             case FramesHeard(sender, frames):
-                if sender in self._live:
-                    await self._hear(sender, frames)
-                else:
-                    self._counts["frames of strangers"] += len(frames)
+                if sender not in self._live:
+                    frames = self._hear_early(sender, frames)
+                await self._hear(sender, frames)
             case Up() | Down() | PaceChanged() | MemberGone() | MembersKnown():
                 self._note(message)
                 self._tell_queues(message)
+                if isinstance(message, Up):
+                    await self._hear(message.peer.ref, self._early.pop(message.peer.ref, []))
             case GroupsOfQueue(queue, groups):
                 self._note_groups(queue, groups)
             case BuryLetters():
@@ -216,6 +221,7 @@ class Queues(GenServer):
                     await self._start(queue)
             case _ if message is _GOSSIP:
                 self.send_after(_GOSSIP_S, _GOSSIP)
+                self._early.clear()
                 if self._live:
                     self._send([self._dice.choice(sorted(self._live))])
             case _:
@@ -457,6 +463,19 @@ class Queues(GenServer):
                 logger.warning("node %s sent nonsense: %s", sender, error, extra=ONCE_A_MINUTE)
         for queue, heard in by_queue.items():
             await self._give(sender, queue, heard)
+
+    def _hear_early(self, sender: NodeRef, frames: list[bytes]) -> list[bytes]:
+        """Return what may be heard of a node that is no peer: what it knows of members.
+
+        The rest is kept a while, as a node is often heard before it is told to be there.
+        """
+        early = self._early.setdefault(sender, [])
+        now = [each for each in frames if is_of_members(each)]
+        rest = [each for each in frames if not is_of_members(each)]
+        room = max(_EARLY_MAX - len(early), 0)
+        early += rest[:room]
+        self._counts["frames of strangers"] += len(rest[room:])
+        return now
 
     async def _give(self, sender: NodeRef, queue: bytes, frames: list[QueueFrame]) -> None:
         store = next((each for each in frames if isinstance(each, Store)), None)

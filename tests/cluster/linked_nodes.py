@@ -1,128 +1,104 @@
-"""Nodes of one process that are linked by actors which hand frames over: no fabric, no sockets.
+"""Nodes of one process whose fabrics hand over what they carry: real nodes, no sockets.
 
-Each is a real node in a folder of its own. `cut` and `heal` two of them; what is sent meanwhile is
-lost.
+`cut` and `heal` two of them; what is sent meanwhile is lost.
 """
 
-import contextlib
 import threading
-from queue import SimpleQueue
 from typing import Any
 
 from poe import Node
-from poe.actors import GenServer
-from poe.broker.requests.queue_messages import QUEUES
-from poe.cluster.actor_messages import (
-    FABRIC,
-    MEMBERS,
-    CloseFabric,
-    FabricMetrics,
-    FramesHeard,
-    TellNodes,
-)
-from poe.cluster.fabric.interface import PeerDown, PeerUp
-from poe.errors import PoeError
-from poe.supervision import ChildSpec
+from poe.cluster.fabric.interface import Asked, PeerDown, PeerUp, Published
 
 
 class Links:
     """Who is linked to whom; any thread may ask."""
 
     def __init__(self):
-        self._lock = threading.Lock()
-        self._there = {}
-        self._cut = set()
-        self._posts: SimpleQueue[Any] = SimpleQueue()  # an actor may not call another system
-        self._postman = threading.Thread(target=self._carry, daemon=True)
-        self._postman.start()
+        self._lock = threading.RLock()
+        self._there: dict[Any, LinkedFabric] = {}
+        self._cut: set[frozenset[Any]] = set()
 
-    def _carry(self):
-        while post := self._posts.get():
-            system, name, message = post
-            with contextlib.suppress(PoeError):
-                system.cast(name, message)
-
-    def end(self):
-        self._posts.put(None)
-        self._postman.join()
-
-    def _post(self, system, name, message):
-        self._posts.put((system, name, message))
-
-    def open(self, peer, system):
+    def open(self, fabric):
         with self._lock:
-            others = list(self._there.values())
-            self._there[peer.ref] = (peer, system)
-        for other, its_system in others:
-            if not self.is_cut(peer.ref, other.ref):
-                self._post(its_system, MEMBERS, PeerUp(peer))
-                self._post(system, MEMBERS, PeerUp(other))
+            others = self.reached(fabric.me.ref)
+            self._there[fabric.me.ref] = fabric
+            for other in others:
+                other.hear(PeerUp(fabric.me))
+                fabric.hear(PeerUp(other.me))
 
     def close(self, ref):
         with self._lock:
-            self._there.pop(ref, None)
-            others = list(self._there.values())
-        for other, its_system in others:
-            if not self.is_cut(ref, other.ref):
-                self._post(its_system, MEMBERS, PeerDown(ref, "closed"))
+            for other in self.reached(ref) if self._there.pop(ref, None) else ():
+                other.hear(PeerDown(ref, "closed"))
 
-    def send(self, sender, node, frame):
-        found = self._there.get(node)
-        if found is not None and sender in self._there and not self.is_cut(sender, node):
-            self._post(found[1], QUEUES, FramesHeard(sender, [frame]))
-
-    def is_cut(self, one, other):
-        return frozenset({one, other}) in self._cut
+    def find(self, sender, node):
+        with self._lock:
+            is_there = sender in self._there and not self._is_cut(sender, node)
+            return self._there.get(node) if is_there else None
 
     def cut(self, one, other):
-        self._cut.add(frozenset({one, other}))
-        for here, there in ((one, other), (other, one)):
-            self._post(self._there[here][1], MEMBERS, PeerDown(there, "cut"))
+        with self._lock:
+            self._cut.add(frozenset({one, other}))
+            self._there[one].hear(PeerDown(other, "cut"))
+            self._there[other].hear(PeerDown(one, "cut"))
 
     def heal(self, one, other):
-        self._cut.discard(frozenset({one, other}))
-        for here, there in ((one, other), (other, one)):
-            self._post(self._there[here][1], MEMBERS, PeerUp(self._there[there][0]))
+        with self._lock:
+            self._cut.discard(frozenset({one, other}))
+            self._there[one].hear(PeerUp(self._there[other].me))
+            self._there[other].hear(PeerUp(self._there[one].me))
+
+    def _is_cut(self, one, other):
+        return frozenset({one, other}) in self._cut
+
+    def reached(self, ref):
+        return [
+            each
+            for other, each in self._there.items()
+            if other != ref and not self._is_cut(ref, other)
+        ]
 
 
-class LinkedFabric(GenServer):
-    trap_exits = True
+class LinkedFabric:
+    """The fabric of one node."""
 
-    def init(self, node, me):
-        self.node, self.me = node, me
-        self.told_count = 0
-        self.send_after(0, "open")
+    def __init__(self, links):
+        self.links = links
+        self.me: Any = None
+        self.hear: Any = None
 
-    def handle_info(self, message):
-        assert message == "open"
-        self.node.me = self.me
-        self.node.links.open(self.me, self.node.system)
+    def open(self, me, hear):
+        self.me, self.hear = me, hear
+        self.links.open(self)
 
-    def handle_cast(self, message):
-        match message:
-            case TellNodes(nodes, frame):
-                self.told_count += len(nodes)
-                for node in nodes:
-                    self.node.links.send(self.me.ref, node, frame)
-            case CloseFabric():
-                self.node.links.close(self.me.ref)
+    def close(self):
+        if self.me is not None:
+            self.links.close(self.me.ref)
 
-    def handle_call(self, request, caller):
-        assert isinstance(request, FabricMetrics)
-        return {"told": self.told_count}
+    def ask(self, node, payload, deadline_s, answered):
+        other = self if node == self.me.ref else self.links.find(self.me.ref, node)
+        if other is None:
+            answered(None)
+        else:
+            other.hear(Asked(self.me.ref, payload, answered))
 
-    def terminate(self, reason):
-        self.node.links.close(self.me.ref)
+    def publish(self, payload):
+        for other in self.links.reached(self.me.ref):
+            other.hear(Published(self.me.ref, payload))
+
+    def metrics(self):
+        return {}
 
 
 class LinkedNode(Node):
-    """A node with `cluster`, and the links that it has in place of a fabric."""
+    """A node with `cluster`."""
 
     def __init__(self, links, folder, name, **options):
         self.links = links
-        self.me = None
+        self.fabric = LinkedFabric(links)
         given = {"dir": folder, "port": None, "cluster": "test", "node_name": name, **options}
-        super().__init__(given, fabric=self._specs)
+        super().__init__(given, fabric=self.fabric)
 
-    def _specs(self, options, me):
-        return [ChildSpec(id=FABRIC, actor=LinkedFabric, args=(self, me), name=FABRIC)]
+    @property
+    def me(self):
+        return self.fabric.me

@@ -21,9 +21,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def links():
-    links = Links()
-    yield links
-    links.end()
+    return Links()
 
 
 @pytest.fixture
