@@ -130,13 +130,26 @@ class GroupShare:
 
         What is to be handed out once at most is not handed out any more: it may have been.
         """
+        me = self._ledger.me
         if not self._ledger.is_once:
-            me = self._ledger.me
             self._ledger.knowledge.note_again(stream, (UNHEARD, me), now_us, after, last)
-        elif stream.origin == self._ledger.me.id:
-            self._ledger.knowledge.finish(stream, after, last)
-            detail = f"{self._ledger.record.name}: {stream} behind {after} up to {last}"
-            self._effects.append(Event("given up", detail))
+        elif stream == StreamId(*me):
+            self._give_up(stream, after, last)
+
+    def end(self, stream: StreamId, ranges: Iterable[Bounds]) -> None:
+        """Take note that the life of a stream's origin is over, and what is held here of it.
+
+        What is to be handed out once at most, nobody else hands out.
+        """
+        if self._ledger.is_once:
+            for bounds in ranges:
+                for part in self._ledger.not_done(stream, *bounds):
+                    self._give_up(stream, *part)
+
+    def _give_up(self, stream: StreamId, after: int, last: int) -> None:
+        self._ledger.knowledge.finish(stream, after, last)
+        detail = f"{self._ledger.record.name}: {stream} behind {after} up to {last}"
+        self._effects.append(Event("given up", detail))
 
     # --- Requests --------------------------------------------------------------------------------
 

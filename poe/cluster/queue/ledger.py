@@ -94,8 +94,8 @@ class Ledger:
 
     def own(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
         """Have a range handed out by this node, as far as it is not done."""
-        if self.is_once and stream.origin != self.me.id:
-            return  # nobody knows what its origin has handed out and could not tell
+        if self.is_once and stream != StreamId(*self.me):
+            return  # nobody knows what that life of its origin has handed out and could not tell
         owned = self.owned.get(stream)
         if owned is None:
             owned = self.owned[stream] = RangeSet()

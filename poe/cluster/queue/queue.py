@@ -838,9 +838,13 @@ class BestEffortQueue:
             if self._unreckoned and self._silent_until_us is None:
                 disowned, self._unreckoned = self._unreckoned, {}
                 for stream, why in disowned.items():
-                    ranges = self._owned(stream)
+                    ranges, is_over = self._owned(stream), self._over.is_over(stream)
                     for share in self._shares.values():
                         share.set_owned(stream, ranges, why, now_us)
+                        if is_over:
+                            share.end(stream, self.copies.held(stream))
+                    if is_over:
+                        self._finished(stream, now_us)
             for share in self._shares.values():
                 self._take_from(share, now_us)
         if self.record.persist and self._compaction.is_due(self.copies.bytes_count):

@@ -128,3 +128,22 @@ def test_at_most_once_is_at_most_once_though_the_queue_crashes():
     nodes.say(0, GroupRequest("group_join", {"info": MemberInfo(id=MEMBER)}))
     assert nodes.got(nodes.lease(0))[1] == [b"three"]
     assert [event.kind for event in nodes.events] == ["given up"]
+
+
+def test_at_most_once_is_handed_out_by_no_later_life_of_its_origin_and_kept_by_nobody():
+    nodes = Grouped(3, delivery="at-most-once", copies=3)
+    nodes.put(0, [b"one", b"two"])
+    nodes.settle()
+    nodes.cut = {frozenset((nodes.refs[0], other)) for other in nodes.refs[1:]}
+    assert nodes.got(nodes.lease(0, 1))[1] == [b"one"]
+    nodes.lose()
+    nodes.kill(0)
+    nodes.cut.clear()
+    nodes.wait(60)
+    assert nodes[1].copies.messages_count == 2
+    nodes.restart(0)
+    nodes.wait(60)
+    for number in range(3):
+        nodes.say(number, GroupRequest("group_join", {"info": MemberInfo(id=MEMBER)}))
+        assert nodes.got(nodes.lease(number, wait_s=0))[1] == []
+        assert nodes[number].copies.messages_count == 0
