@@ -20,7 +20,7 @@ from poe.cluster.members.table import Member
 from poe.cluster.queue import effects
 from poe.cluster.queue.copies import Copies
 from poe.cluster.queue.queue import BestEffortQueue
-from poe.cluster.queue_record import GroupRecord, QueueRecord, winner
+from poe.cluster.queue_record import GroupRecord, QueueRecord
 from poe.record import RECORD_HEADER_BYTES, SIZE_BYTES, decode_header
 from poe.testing.simulated_fabric import SimulatedNetwork, Spans, Told
 from torture.cluster_history import Event, Kind, message_of
@@ -326,8 +326,6 @@ class Node:
             hosted = self.hosted[record.name] = Hosted(self, record)
             for peer in self.membership.live.values():
                 self.tell(peer.ref, (record,))
-        elif record != hosted.record:
-            hosted.set_record(winner(hosted.record, record))
         return hosted
 
     def _recover(self, name: bytes) -> None:
@@ -374,12 +372,6 @@ class Hosted:
         asked, self._asked = self._asked, {}
         for answered in asked.values():
             answered(None)
-
-    def set_record(self, record: QueueRecord) -> None:
-        """Be another queue of the name, which was made before."""
-        if record != self.record:
-            self.record = record
-            self.do(lambda queue: queue.set_record(record, self.node.now_us))
 
     def do(self, do: Callable[[BestEffortQueue], object]) -> None:
         """Have the queue do something, and carry out what follows."""
@@ -428,10 +420,12 @@ class Hosted:
         """Have in the history what the node reports."""
         cluster, queue = self.node.cluster, self.record.name.decode()
         cluster.add("report", self.node, queue=queue)
-        for group, each in self.queue.report():
-            messages = cluster.named(each.stream, [(each.after, each.last)])
-            fields = {"queue": queue, "group": group, "text": each.cause}
-            cluster.add("report", self.node, **fields, messages=messages, state=each.certainty)
+        for group in self.queue.groups():
+            fields: dict[str, Any] = {"queue": queue, "group": group.name}
+            for each in self.queue.repeated(group.name):
+                fields |= {"state": each.certainty, "text": each.cause}
+                messages = cluster.named(each.stream, [(each.after, each.last)])
+                cluster.add("report", self.node, **fields, messages=messages)
 
     def carry_out(self) -> None:
         """Do what the queue wants done, and set the alarm."""
