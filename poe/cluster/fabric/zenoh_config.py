@@ -12,8 +12,11 @@ from poe.cluster.options import ClusterOptions
 
 LEASE_MS: Final = 2_000
 """Without a sign of life for so long, a peer is lost."""
-WAIT_BEFORE_CLOSE_US: Final = 200_000
-"""A connection that takes nothing for so long is closed, so that nobody waits longer for it."""
+WAIT_US: Final = 200_000
+"""What is sent waits so long for a connection that takes nothing, and is dropped then. Connections
+are not closed for it, which takes zenoh up to 10 s, in which it notices no other loss either."""
+WAIT_WHOLE_US: Final = 1_000_000
+"""The same for all parts of one message together."""
 KEEP_ALIVES: Final = 4
 RETRY_FIRST_MS: Final = 200
 RETRY_LAST_MS: Final = 1_000
@@ -74,7 +77,14 @@ def settings_of(options: ClusterOptions) -> dict[str, Any]:
                     "lease": LEASE_MS,
                     "keep_alive": KEEP_ALIVES,
                     "queue": {
-                        "congestion_control": {"block": {"wait_before_close": WAIT_BEFORE_CLOSE_US}}
+                        "congestion_control": {
+                            "drop": {
+                                "wait_before_drop": WAIT_US,
+                                "max_wait_before_drop_fragments": WAIT_WHOLE_US,
+                            },
+                            # Nothing is sent so; what zenoh itself sends may be.
+                            "block": {"wait_before_close": WAIT_US},
+                        }
                     },
                 },
                 "rx": {"max_message_size": PAYLOAD_MAX_BYTES + HEADERS_MAX_BYTES},

@@ -16,13 +16,12 @@ Wire of what is attached to a put (big endian):
     number       u64      of the ask, chosen by who asks
 """
 
-import atexit
-import ctypes
 import os
 import struct
+import threading
 from collections.abc import Callable
 from functools import partial
-from itertools import chain, count
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 from poe.cluster.fabric.deadlines import Deadlines
@@ -66,8 +65,8 @@ _DIRECT_ANSWER_MAX_BYTES: Final = 4 * 1024
 _REFUSED_MAX: Final = 10_000
 """Strangers of which is remembered that they were told of."""
 
-_open: Final[dict[int, list[Any]]] = {}
-"""What zenoh has made for the fabrics that are open in this process."""
+_fabrics: Final[set["ZenohFabric"]] = set()
+"""Those that are open; in a process that was forked they are kept, and left alone."""
 _was_used = False
 _forked = False
 
@@ -124,25 +123,23 @@ class ZenohFabric:
             FabricFailed: it cannot listen, its certificates are none, or this process is a copy of
                 one that has used zenoh.
         """
-        global _was_used  # noqa: PLW0603 - zenoh's threads are those of the process, too
         if _forked:
             why = "this process was forked from one of a cluster; start it anew (spawn) instead"
             raise FabricFailed(why)
-        _was_used = True
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
         self._me, self._hear = me, hear
         prefix = key_prefix(self._cluster)
         self._all_key = zenoh.KeyExpr(f"{prefix}/all")
+        _begin_use()
         try:
             self._session = session = zenoh.open(zenoh.Config.from_json5(json_of(self._options)))
         except zenoh.ZError as error:
             raise FabricFailed(_sentence(error, self._options)) from error
-        # However the process ends: a session that is left open may keep it from doing so.
-        atexit.register(self.close)
+        _fabrics.add(self)
+        self._all_lane = Lane("poe-to-all")
         self._deadlines = Deadlines(self._fail, "poe-fabric-deadlines")
         # The token comes last: who sees it may ask at once.
-        _open[id(self)] = [
-            session,
+        self._declared: list[Any] = [
             session.declare_subscriber(self._key_of(me.ref.id, me.incarnation), self._take_message),
             session.declare_subscriber(self._all_key, self._take_message),
             session.liveliness().declare_subscriber(token_keys(), self._take_token, history=True),
@@ -154,16 +151,16 @@ class ZenohFabric:
         if self._session is None or _forked:
             return
         session, self._session = self._session, None
-        atexit.unregister(self.close)
+        _fabrics.discard(self)
         self._hear = _ignore
         self._deadlines.close()
+        self._all_lane.close()
         for way in list(self._ways.values()):
             way.lane.close()
         self._ways.clear()
         for number in list(self._questions):
             self._fail(number)
         session.close()  # type: ignore[no-untyped-call]  # its stub says nothing of a result
-        del _open[id(self)]
 
     def ask(
         self,
@@ -199,7 +196,7 @@ class ZenohFabric:
         """Send something small to all peers; see `Fabric.publish`."""
         if self._session is not None and not _forked:
             self._counts["published"] += 1
-            self._put(self._all_key, payload, _PUBLISHED, 0, zenoh.CongestionControl.DROP)
+            self._all_lane.do(partial(self._put, self._all_key, payload, _PUBLISHED, 0))
 
     def metrics(self) -> dict[str, int]:
         """Return counts since it was made, and how much is under way."""
@@ -229,7 +226,6 @@ class ZenohFabric:
         payload: bytes,
         kind: int,
         number: int,
-        congestion_control: Any = zenoh.CongestionControl.BLOCK,  # noqa: ANN401 - an enum of Rust's
     ) -> None:
         session = self._session
         if session is None:
@@ -241,7 +237,7 @@ class ZenohFabric:
                 key,
                 payload,
                 attachment=header,
-                congestion_control=congestion_control,
+                congestion_control=zenoh.CongestionControl.DROP,
                 express=True,
             )
         except zenoh.ZError:
@@ -353,6 +349,24 @@ def _sentence(error: Exception, options: ClusterOptions) -> str:
     return f"{options.locator}: {first}"
 
 
+def _begin_use() -> None:
+    """Have all fabrics closed when the program ends, however that comes.
+
+    Python waits then for the threads in which zenoh calls, which end with their session only, and
+    calls what is registered by `atexit` afterwards. It waits for the thread that closes, too.
+    """
+    global _was_used  # noqa: PLW0603 - zenoh's threads are those of the process, too
+    if not _was_used:
+        _was_used = True
+        threading.Thread(target=_close_all, name="poe-fabric-exit").start()
+
+
+def _close_all() -> None:
+    threading.main_thread().join()
+    for fabric in list(_fabrics):
+        fabric.close()
+
+
 def _note_fork() -> None:
     """Have a forked process leave alone what belongs to its parent.
 
@@ -360,8 +374,6 @@ def _note_fork() -> None:
     """
     global _forked  # noqa: PLW0603 - a process is forked or not
     _forked = _forked or _was_used
-    for thing in chain.from_iterable(_open.values()):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 os.register_at_fork(after_in_child=_note_fork)
