@@ -9,10 +9,20 @@ from poe.client.async_socket import AsyncSocket, connect_to
 from poe.client.local_server import AnyServer, LocalServer
 from poe.client.patience import NOT_LET_IN, Gate, Patience
 from poe.client.server_order import ServerOrder
-from poe.errors import AuthenticationExpired, CallTimeout, ConnectFailed, ConnectionClosed, PoeError
+from poe.errors import (
+    AuthenticationExpired,
+    CallTimeout,
+    ConnectFailed,
+    ConnectionClosed,
+    IdentityConflict,
+    NodeForgotten,
+    PoeError,
+)
 
 T = TypeVar("T")
 
+LEFT = (IdentityConflict, NodeForgotten)
+"""Said of itself by a node that is in the cluster no more; others of it are."""
 _MAY_BE_IDLE = (ConnectionClosed, AuthenticationExpired)
 
 
@@ -61,9 +71,15 @@ class AsyncRetryingSocket:
         assert task is not None
         cancels = task.cancelling()
         patience = Patience(self._timeout_s)
+        others_count = self._order.others_count
         while True:
             try:
                 return await self._attempt(request, extra_s)
+            except LEFT:
+                if not others_count:
+                    raise
+                others_count -= 1
+                continue
             except PoeError as error:
                 # `gather` forgets that it was cancelled when one of its own has just failed.
                 if task.cancelling() > cancels:
@@ -93,6 +109,9 @@ class AsyncRetryingSocket:
         except NOT_LET_IN as error:
             await self.close()
             self._gate.shut(error, time.monotonic())
+            raise
+        except LEFT:
+            self._order.failed(self._server)
             raise
         except (TimeoutError, ConnectionClosed, ConnectFailed, AuthenticationExpired) as error:
             await self.close()

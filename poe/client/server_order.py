@@ -19,6 +19,11 @@ class ServerOrder:
         """Return the server to ask."""
         return self._servers[0]
 
+    @property
+    def others_count(self) -> int:
+        """Return how many there are beside the current one."""
+        return len(self._servers) - 1
+
     def failed(self, server: AnyServer) -> None:
         """Ask the next one, unless another connection has found that out before."""
         if server is self._servers[0]:

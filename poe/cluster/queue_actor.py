@@ -8,9 +8,10 @@ import logging
 import random
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from poe.actors import NO_REPLY, ActorRef, Call, Error, GenServer, Timer
+from poe.broker.appendix.message import ReleaseWaiting
 from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.requests.groups import GroupRequest, Undelivered
@@ -81,6 +82,13 @@ class _Burial:
     """Batches that are not on as many nodes as they ought to be."""
 
 
+class _Asker(NamedTuple):
+    """Who waits for a lease, and of which group."""
+
+    caller: Call
+    group: str
+
+
 class QueueActor(GenServer):
     """Runs a `BestEffortQueue`."""
 
@@ -133,7 +141,12 @@ class QueueActor(GenServer):
                 until_us = now_us + int(deadline_s * _US)
                 queue.put(messages, caller, now_us, copies=copies, deadline_us=until_us)
                 return NO_REPLY
-            case LeaseRequest() | GroupRequest():
+            case LeaseRequest():
+                if self._parts.routes.is_closing:
+                    request = request._replace(wait_s=0.0)
+                queue.serve(request.group, request, _Asker(caller, request.group), now_us)
+                return NO_REPLY
+            case GroupRequest():
                 queue.serve(request.group, request, caller, now_us)
                 return NO_REPLY
             case MakeGroup(record, force):
@@ -170,6 +183,8 @@ class QueueActor(GenServer):
                 self._heed(message)
             case Undelivered(lease, group):
                 self._queue.undelivered(group, lease, self._now_us())
+            case ReleaseWaiting():
+                self._queue.release_waiting()
             case BuryLetters():
                 self._hold_letters(message)
             case LettersBuried(group, number):
@@ -258,8 +273,10 @@ class QueueActor(GenServer):
                 self._note_burial(burial, result)
             case Bury():
                 self.cast(QUEUES, BuryLetters(self.ref, self._queue.record.copies, effect))
-            case Answer(Call() as caller, value):
-                self._answer(caller, value)
+            case Answer(_Asker() as asker, LeasedCopies() as leased):
+                self._answer_lease(asker, leased)
+            case Answer(Call() | _Asker() as asker, value):
+                self._answer(asker if isinstance(asker, Call) else asker.caller, value)
             case Write(number, message):
                 self._writes.numbers.append(number)
                 self._writes.messages.append(message)
@@ -291,12 +308,16 @@ class QueueActor(GenServer):
     def _answer(self, caller: Call, value: object) -> None:
         if isinstance(value, PoeError):
             self.reply_error(caller, value)
-        elif isinstance(value, LeasedCopies):
-            lease, found = value
-            held = None if found is None else HeldRecords(found.entries, found.records)
-            self.reply(caller, (lease, held))
         else:
             self.reply(caller, value)
+
+    def _answer_lease(self, asker: _Asker, leased: LeasedCopies) -> None:
+        lease, found = leased
+        if asker.caller.is_done:  # who asked is gone, and nobody else tells of that
+            self.cast(self.ref, Undelivered(lease, asker.group))
+            return
+        held = None if found is None else HeldRecords(found.entries, found.records)
+        self.reply(asker.caller, (lease, held))
 
     def _send(self, frame: QueueFrame | None, nodes: list[NodeRef]) -> None:
         if frame is not None and nodes:

@@ -19,6 +19,7 @@ from weakref import proxy
 
 from poe.actors import ActorRef, Call, Error, GenServer
 from poe.actors import Down as ActorDown
+from poe.broker.appendix.message import ReleaseWaiting
 from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.registry.queue_table import QueueTable
 from poe.broker.registry.routing_table import RoutingTable
@@ -210,6 +211,9 @@ class Queues(GenServer):
                 await self._bury(message)
             case Fenced(error):
                 await self._fence(error)
+            case ReleaseWaiting():
+                for ref in self._refs.values():
+                    self.cast(ref, message)
 
     async def handle_info(self, message: Any) -> None:  # noqa: ANN401
         """Tell a node now and then which queues are known; start anew what has ended."""
@@ -520,7 +524,7 @@ class Queues(GenServer):
             del self._refs[name], self._names[ref]
             with suppress(PoeError):
                 await terminate_child(self, QUEUE_SUP, ref)
-            self._table.remove(name)
+        self._table.clear()
         self._live.clear()
         self._groups.clear()
 

@@ -42,6 +42,10 @@ class Links:
             self._there[one].hear(PeerDown(other, "cut"))
             self._there[other].hear(PeerDown(one, "cut"))
 
+    def lose(self, one, other):
+        """Lose what they tell each other, and tell nobody of it."""
+        self._cut.add(frozenset({one, other}))
+
     def heal(self, one, other):
         with self._lock:
             self._cut.discard(frozenset({one, other}))

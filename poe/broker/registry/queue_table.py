@@ -64,6 +64,11 @@ class QueueTable:
         self._groups.pop(group, None)
         self._deleted.add(group)
 
+    def clear(self) -> None:
+        """Take all out: they are there, but not for this node."""
+        self._refs.clear()
+        self._groups.clear()
+
     def remove(self, queue: bytes) -> None:
         """Take a queue out, with all groups that take from it."""
         self._refs.pop(queue, None)

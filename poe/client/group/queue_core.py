@@ -18,6 +18,7 @@ from contextlib import suppress
 from itertools import count, cycle
 from typing import Any, NamedTuple
 
+from poe.client.async_retrying_socket import LEFT
 from poe.client.async_socket import AsyncSocket
 from poe.client.group.held_lease import HeldLease
 from poe.client.group.job import Job
@@ -629,6 +630,8 @@ class QueueCore:
         async def ask(socket: AsyncSocket) -> int | ClusterError:
             try:
                 return await socket.put_onto_queue(queue, messages, copies, deadline_s)
+            except LEFT:
+                raise
             except ClusterError as error:
                 return error
 

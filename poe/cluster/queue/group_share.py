@@ -172,6 +172,12 @@ class GroupShare:
         del now_us
         self._polls.pop(token, None)
 
+    def release_waiting(self) -> None:
+        """Answer all who wait that nothing has come: the node is about to stop."""
+        polls, self._polls = self._polls, {}
+        for token, poll in polls.items():
+            self._answer_nothing(token, poll)
+
     def undelivered(self, lease: Lease, now_us: int) -> None:
         """Have somebody else get messages whose member was not told of them, and never will be."""
         if lease.id:

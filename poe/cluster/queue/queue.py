@@ -311,6 +311,11 @@ class BestEffortQueue:
             share.cancel(token, now_us)
         self._settle(now_us)
 
+    def release_waiting(self) -> None:
+        """Answer all who wait for messages: the node is about to stop."""
+        for share in self._shares.values():
+            share.release_waiting()
+
     def undelivered(self, group: str, lease: Lease, now_us: int) -> None:
         """Have somebody else get messages whose member was not told of them, and never will be."""
         share = self._shares.get(group)

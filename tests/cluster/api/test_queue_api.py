@@ -22,15 +22,15 @@ from poe.errors import (
     ReservedTopic,
     TooFewNodes,
     TopicExists,
-    UnderCopies,
     UnknownGroup,
+    UnknownNode,
     UnknownQueue,
     UnknownTopic,
 )
 from poe.protocol import LeaseRequest
 from poe.testing import wait_until
 from tests.broker.nodes import connect
-from tests.cluster.api.lone_queues import UNDER, QueueNode
+from tests.cluster.linked_nodes import LinkedNode, Links
 
 Queue: Any = client.Queue
 AsyncQueue: Any = client.AsyncQueue
@@ -40,7 +40,8 @@ CLUSTER = ("cluster", "cluster_members", "cluster_forget", "cluster_report")
 
 @pytest.fixture
 def node(tmp_path):
-    with QueueNode(dir=tmp_path / "data", port=0) as node:
+    """A node of a cluster of one."""
+    with LinkedNode(Links(), tmp_path / "data", "a", port=0, copies=1) as node:
         yield node
 
 
@@ -170,23 +171,6 @@ def test_a_put_that_wants_more_nodes_than_there_are_is_refused_at_once(url):
         assert queue.get(timeout_s=0.01) is None
 
 
-def test_a_put_on_fewer_nodes_is_told_and_not_made_again(url, asker):
-    with Queue(url, UNDER) as queue:
-        with pytest.raises(UnderCopies, match="1 of 2"):
-            queue.put(b"a")
-        assert taken(queue, 1) == [b"a"]
-        assert queue.get(timeout_s=0.01) is None
-    with pytest.raises(UnderCopies):
-        asker.write(UNDER, [b"b"])
-
-
-def test_a_delayed_put_on_fewer_nodes_is_put_once(url):
-    with Queue(url, UNDER) as queue:
-        queue.put(b"a", delay_s=0.01)
-        assert taken(queue, 1) == [b"a"]
-        assert queue.get(timeout_s=1.5) is None
-
-
 @pytest.mark.parametrize(
     "terms",
     [{"copies": 0}, {"copies": 65}, {"copies": True}, {"deadline_s": -1}, {"deadline_s": 61}],
@@ -308,18 +292,6 @@ def test_a_group_of_a_queue_is_one_of_that_queue(url):
         next(iter(consumer))
 
 
-def test_a_member_of_a_group_that_a_node_has_not_heard_of_joins_anew(node, url, asker):
-    """After a restart a node of a cluster knows of its groups by others, a moment later."""
-    with Queue(url, "jobs", group_options={"session_s": 2}) as queue:
-        queue.put(b"a")
-        assert taken(queue, 1) == [b"a"]
-        registry = node.system.whereis("queues")
-        node.system.call(registry, "forget groups")
-        queue.put(b"b")
-        while taken(queue, 1) != [b"b"]:
-            pass  # that `a` is done was told to a group that did not know its member
-
-
 def test_a_lease_that_nobody_was_told_of_goes_to_somebody_else(node, url, asker):
     """Its member has gone while it waited; what came then it has never read."""
     with Queue(url, "jobs", group_options={"lease_s": 3600}) as queue:
@@ -373,9 +345,12 @@ def test_one_that_there_is_not_is_described_to_who_asks_for_a_queue(asker):
         asker.control("describe", topic=b"jobs")
 
 
-@pytest.mark.parametrize("op", CLUSTER)
-def test_what_is_asked_of_the_cluster_is_passed_on(asker, op):
-    assert asker.control(op, node="a") == {"op": op, "node": "a"}
+def test_the_cluster_can_be_looked_at_from_any_node(asker):
+    assert asker.control("cluster")["cluster"] == "test"
+    assert [each["name"] for each in asker.control("cluster_members")] == ["a"]
+    assert asker.control("cluster_report") == []
+    with pytest.raises(UnknownNode):
+        asker.control("cluster_forget", node="b")
 
 
 # ---- without a cluster ---------------------------------------------------------------------------
