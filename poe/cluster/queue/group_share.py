@@ -7,8 +7,9 @@ messages that come. What is done and was handed out is joined with what other no
 Times are microseconds; nothing here waits, sends, or looks at single messages.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from poe.broker.groups.deadlines import earlier
@@ -38,7 +39,7 @@ from poe.cluster.queue.knowledge import UNHEARD
 from poe.cluster.queue.ledger import Ledger
 from poe.cluster.queue.lending import Lendable, Lending, member_id
 from poe.cluster.queue.places import Places
-from poe.cluster.queue.report import Repeated, repeated
+from poe.cluster.queue.report import ROWS_MAX, Repeated, repeated, repeated_of
 from poe.cluster.queue_record import GroupRecord
 from poe.cluster.ranges import intersect, minus
 from poe.errors import GroupMismatch, PoeError
@@ -103,6 +104,8 @@ class GroupShare:
         self._asked_us = 0
         """When one has asked last."""
         self._paused = Paused(record.queue, record.name, 0, is_paused=False)
+        self._past: deque[Repeated] = deque(maxlen=ROWS_MAX)
+        """What the report says of streams that are forgotten."""
         self._effects: list[Effect] = []
         self._counts: Counter[str] = Counter()
 
@@ -366,6 +369,8 @@ class GroupShare:
 
     def forget(self, stream: StreamId) -> None:
         """Drop all that is known of a stream, which is over and done everywhere."""
+        heard = {self._ledger.me, *self._peers}
+        self._past.extend(repeated_of(stream, self._ledger.knowledge.get(stream), heard))
         self._ledger.forget(stream, 0)
 
     def _take_changes(self) -> None:
@@ -534,7 +539,8 @@ class GroupShare:
 
     def report(self) -> Iterator[Repeated]:
         """Yield all that came to clients more than once, or may have."""
-        return repeated(self._ledger.knowledge, {self._ledger.me, *self._peers})
+        heard = {self._ledger.me, *self._peers}
+        return chain(self._past, repeated(self._ledger.knowledge, heard))
 
     def counters(self) -> dict[str, int]:
         """Return what was counted."""

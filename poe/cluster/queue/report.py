@@ -50,14 +50,20 @@ def repeated(knowledge: Knowledge, heard: Collection[NodeRef]) -> Iterator[Repea
         heard: the nodes that tell what they hand out, this one too.
     """
     for stream in sorted(knowledge.streams()):
-        known = knowledge.get(stream)
-        for certainty, cause, nodes, since_us, ranges in (
-            *_certain(known),
-            *_again(known),
-            *_unheard(known, heard),
-        ):
-            for after, last in ranges:
-                yield Repeated(stream, after, last, certainty, cause, nodes, since_us)
+        yield from repeated_of(stream, knowledge.get(stream), heard)
+
+
+def repeated_of(
+    stream: StreamId, known: StreamKnowledge, heard: Collection[NodeRef]
+) -> Iterator[Repeated]:
+    """Yield what of one stream came twice, or may have."""
+    for certainty, cause, nodes, since_us, ranges in (
+        *_certain(known),
+        *_again(known),
+        *_unheard(known, heard),
+    ):
+        for after, last in ranges:
+            yield Repeated(stream, after, last, certainty, cause, nodes, since_us)
 
 
 _Found = tuple[Certainty, str, tuple[NodeRef, NodeRef], int, list[Bounds]]

@@ -143,6 +143,17 @@ def test_a_range_that_one_node_hands_out_again_is_told_with_its_cause():
     }
 
 
+def test_what_came_twice_is_told_when_its_stream_is_forgotten():
+    node = Node()
+    node.hold(MINE, 0, 4)
+    node.said(node.take()[0], "retry")
+    node.done(node.take()[0])
+    rows = list(node.share.report())
+    assert rows
+    node.share.forget(MINE)
+    assert list(node.share.report()) == rows
+
+
 ranges = st.lists(
     st.tuples(st.integers(0, 20), st.integers(1, 5)).map(lambda each: (each[0], sum(each))),
     max_size=4,
