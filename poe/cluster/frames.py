@@ -219,7 +219,31 @@ class Paused(NamedTuple):
 ShareFrame = Want | Given | Keep | Release | Revoked | Paused
 """What the parts of a group tell each other."""
 
-QueueFrame = ShareFrame | Store | Stored | News | Digest | Difference
+
+class Prove(NamedTuple):
+    """Show that you hold these messages; answered with `Proof`."""
+
+    queue: bytes
+    stream: StreamId
+    after: int
+    last: int
+    seed: int
+    """What the hash begins with."""
+
+
+class Proof(NamedTuple):
+    """The answer to `Prove`."""
+
+    queue: bytes
+    stream: StreamId
+    after: int
+    last: int
+    seed: int
+    digest: int | None
+    """A hash of the records; None: they are not all here."""
+
+
+QueueFrame = ShareFrame | Store | Stored | News | Digest | Difference | Prove | Proof
 
 
 def encode(frame: QueueFrame) -> bytes:
@@ -540,6 +564,17 @@ def _take_paused(value: Any) -> Paused:  # noqa: ANN401
     return Paused(take_bytes(queue), take_text(group), take_number(since_us), take_flag(is_paused))
 
 
+def _take_prove(value: Any) -> Prove:  # noqa: ANN401
+    queue, stream, after, last, seed = value
+    bounds = take_ranges((after, last))[0]
+    return Prove(take_bytes(queue), take_stream(stream), *bounds, take_number(seed))
+
+
+def _take_proof(value: Any) -> Proof:  # noqa: ANN401
+    *asked, digest = value
+    return Proof(*_take_prove(asked), None if digest is None else take_number(digest))
+
+
 def _as_it_is(frame: tuple[Any, ...]) -> tuple[Any, ...]:
     return frame
 
@@ -550,6 +585,8 @@ _KINDS: Final[dict[type, tuple[int, Callable[[Any], Sequence[Any]], Callable[...
     News: (3, _flat_news, _take_news),
     Digest: (4, _as_it_is, _take_digest),
     Difference: (5, _as_it_is, _take_difference),
+    Prove: (6, _as_it_is, _take_prove),
+    Proof: (7, _as_it_is, _take_proof),
     Want: (10, _as_it_is, _take_want),
     Given: (11, _as_it_is, _take_given),
     Keep: (12, _as_it_is, lambda value: Keep(*_take_leases(value))),

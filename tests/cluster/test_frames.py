@@ -16,6 +16,8 @@ from poe.cluster.frames import (
     Held,
     Known,
     News,
+    Proof,
+    Prove,
     Store,
     Stored,
     Summary,
@@ -44,6 +46,9 @@ FRAMES = [
         b"jobs", 3, 4, (Summary("work", STREAM, 1 << 63),), (GROUP,), ((A.id, 6),), is_answer=True
     ),
     Difference(b"jobs", is_held_asked=True, known=(("work", STREAM),)),
+    Prove(b"jobs", STREAM, 3, 8, 1 << 63),
+    Proof(b"jobs", STREAM, 3, 8, 1 << 63, None),
+    Proof(b"jobs", STREAM, 3, 8, 0, 5),
 ]  # fmt: skip
 each_frame = pytest.mark.parametrize(
     "frame", FRAMES, ids=[f"{number}-{type(each).__name__}" for number, each in enumerate(FRAMES)]

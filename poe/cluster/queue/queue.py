@@ -9,7 +9,7 @@ Times are microseconds; they are expected never to go back, and pointers are mad
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -22,12 +22,15 @@ from poe.cluster.frames import (
     Known,
     News,
     Outcome,
+    Proof,
+    Prove,
     QueueFrame,
     ShareFrame,
     Store,
     Stored,
 )
 from poe.cluster.identity import NodeRef, Peer, StreamId
+from poe.cluster.queue.audit import Audit, Claim
 from poe.cluster.queue.copies import Copies, size_bytes
 from poe.cluster.queue.effects import (
     Answer,
@@ -72,6 +75,9 @@ RECOVERY_US: Final = 1_000_000
 has read from its log."""
 CLOSED_US: Final = 5_000_000
 """How long a node takes nothing after its log could not be written."""
+PROOFS_US: Final = 5_000_000
+DISTRUST_US: Final = 60_000_000
+"""How long nothing is believed of what a node is said to hold that could not prove it."""
 GROUPS_MAX: Final = 1024
 SKEW_US: Final = 5_000_000
 """By how much clocks of nodes may differ, where it is asked whether a group is older than this life
@@ -118,6 +124,10 @@ class BestEffortQueue:
         """Of which streams something is done since the last collection."""
         self._collect_due_us: int | None = None
         self._missing = Missing()
+        self._audit = Audit(record.name, self.copies, dice)
+        self._proofs_due_us: int | None = None
+        self._distrusted_us: dict[NodeRef, int] = {}
+        """Until when nothing is believed of what a node is said to hold."""
         self._restore_due_us: int | None = None
 
         self._compaction = Compaction()
@@ -190,6 +200,8 @@ class BestEffortQueue:
         self._tell_digest(peer.ref, is_answer=False)
         if self._restore_due_us is None:
             self._restore_due_us = now_us + RESTORE_LOOK_US
+        if self._proofs_due_us is None:
+            self._proofs_due_us = now_us + PROOFS_US
         self._settle(now_us)
 
     def peer_down(self, ref: NodeRef, now_us: int) -> None:
@@ -220,6 +232,7 @@ class BestEffortQueue:
         del self._peers[ref]
         self._candidates.remove(ref)
         self._gossip.forget(ref)
+        self._audit.forget(ref)
         self._uncount(ref, now_us)
         for share in self._shares.values():
             share.peer_down(ref, now_us)
@@ -372,6 +385,10 @@ class BestEffortQueue:
                 self._hear_digest(node, frame, now_us)
             case Difference():
                 self._effects.append(Tell(node, self._gossip.answer(frame, self._shares)))
+            case Prove():
+                self._effects.append(Tell(node, self._audit.answer(frame)))
+            case Proof():
+                self._hear_proof(node, frame, now_us)
             case _:
                 self._hear_share(node, frame, now_us)
         self._settle(now_us)
@@ -384,14 +401,20 @@ class BestEffortQueue:
         try:
             share.hear(node, frame, now_us)
         except PoeError as error:
-            self._counts["frames refused"] += 1
-            self._effects.append(Event("frame refused", f"{node}: {error}"))
+            self._refuse(node, str(error))
+
+    def _refuse(self, node: NodeRef, why: str) -> None:
+        """Count and tell that a node has sent what cannot be."""
+        self._counts["frames refused"] += 1
+        self._effects.append(Event("frame refused", f"{node}: {why}"))
 
     def _hear_store(self, node: NodeRef, frame: Store, now_us: int) -> None:
-        if frame.record != self.record:
-            self.record = winner(self.record, frame.record)
+        self._join_record(frame.record)
         stream, batch = frame.stream, frame.batch
         bounds = batch.after, batch.last
+        if stream == self._stream and batch.last >= self.copies.place(stream, 0)[1]:
+            self._refuse(node, "it sends what only this node can put")
+            return
 
         def answer(outcome: Outcome, now_us: int) -> None:
             del now_us
@@ -416,6 +439,11 @@ class BestEffortQueue:
             self._expect(frame, now_us)
             is_first = self._is_first(frame.holders, stream)
             self._hold(stream, batch, now_us, hold, may_drop=not frame.is_copy)
+
+    def _join_record(self, record: QueueRecord) -> None:
+        if record != self.record:
+            # Whether there is a log was settled when the queue was started.
+            self.record = winner(self.record, record)._replace(persist=self.record.persist)
 
     def _expect(self, frame: Store, now_us: int) -> bool:
         """Believe that messages are where they were sent; return whether that is new of a node."""
@@ -483,13 +511,61 @@ class BestEffortQueue:
                 self._counts["group refused"] += 1
                 self._effects.append(Event("group refused", f"{record.name!r:.80}: {error}"))
 
-    def doubt(self, node: NodeRef, stream: StreamId, after: int, last: int, now_us: int) -> None:
-        """Take note that a node does not have what it was said to hold."""
+    # --- Whether others hold what they say ----------------------------------------------------
+
+    def _ask_proofs(self, now_us: int) -> None:
+        """Ask each node for a proof that it holds something of what it is said to."""
+        self._proofs_due_us = now_us + PROOFS_US if self._peers else None
+        for node in [node for node, until_us in self._distrusted_us.items() if until_us <= now_us]:
+            del self._distrusted_us[node]
+            self._reckon("taken over")
+        for node in self._peers:
+            if self._candidates.is_slow(node):
+                self._audit.forget(node)
+                continue
+            if self._audit.is_silent(node):
+                self._distrust(node, now_us, "does not prove that it holds what it says")
+            asked = self._audit.ask(node, self._claims(node))
+            if asked is not None:
+                self._effects.append(Tell(node, asked))
+
+    def _trusted(self) -> Collection[NodeRef]:
+        """Return the nodes that are there, and of which it is believed what they hold."""
+        if not self._distrusted_us:
+            return self._peers
+        return [node for node in self._peers if node not in self._distrusted_us]
+
+    def _claims(self, node: NodeRef) -> Iterator[Claim]:
+        for stream in self.copies.streams():
+            claimed = self._holders.held_by(node, stream)
+            if claimed:
+                both = intersect(claimed, self.copies.held(stream))
+                yield Claim(stream, minus(both, self._done_of(stream)))
+
+    def _hear_proof(self, node: NodeRef, proof: Proof, now_us: int) -> None:
+        if self._audit.hear(node, proof) is not False:
+            return
+        if proof.digest is not None:
+            self._distrust(node, now_us, "has other messages than were put")
+            return
+        stream, after, last = proof.stream, proof.after, proof.last
+        if not self._is_done(stream, after, last):
+            self._doubt(node, stream, after, last, "does not hold what it is said to")
+
+    def _distrust(self, node: NodeRef, now_us: int, why: str) -> None:
+        """Believe nothing for a while of what a node is said to hold."""
+        self._audit.forget(node)
+        self._distrusted_us[node] = now_us + DISTRUST_US
+        for stream in self.copies.streams():
+            if self._holders.held_by(node, stream):
+                self._doubt(node, stream, 0, POINTER_MAX, why)
+
+    def _doubt(self, node: NodeRef, stream: StreamId, after: int, last: int, why: str) -> None:
+        """Believe no more that a node holds a range."""
         if self._holders.doubt(node, stream, after, last):
             self._counts["void claims"] += 1
-            self._effects.append(Event("void claim", f"{node} does not hold what it says"))
+            self._effects.append(Event("void claim", f"{node} {why}"))
             self._unreckoned[stream] = "taken over"
-            self._settle(now_us)
 
     # --- Log -----------------------------------------------------------------------------------
 
@@ -559,6 +635,8 @@ class BestEffortQueue:
             self._collect(now_us)
         if self._restore_due_us is not None and self._restore_due_us <= now_us:
             self._restore(now_us)
+        if self._proofs_due_us is not None and self._proofs_due_us <= now_us:
+            self._ask_proofs(now_us)
         node = self._gossip.take_turn(self._peers, now_us)
         if node is not None:
             self._tell_digest(node, is_answer=False)
@@ -572,7 +650,7 @@ class BestEffortQueue:
             due_us = earlier(due_us, share.next_deadline_us())
         for other_us in (
             self._gossip.next_deadline_us(), self._collect_due_us, self._restore_due_us,
-            self._silent_until_us,
+            self._proofs_due_us, self._silent_until_us,
         ):  # fmt: skip
             due_us = earlier(due_us, other_us)
         return due_us
@@ -781,10 +859,11 @@ class BestEffortQueue:
     def _restore(self, now_us: int) -> None:
         """Copy anew what this node hands out, and has been on too few nodes for a while."""
         self._restore_due_us = now_us + RESTORE_LOOK_US if self._peers else None
-        wanted = min(self.record.copies, 1 + len(self._peers))
+        trusted = self._trusted()
+        wanted = min(self.record.copies, 1 + len(trusted))
         streams = self.copies.streams()
         for stream in streams:
-            others = [self._holders.held_by(node, stream) for node in self._peers]
+            others = [self._holders.held_by(node, stream) for node in trusted]
             enough = covered(others, wanted - 1) if wanted > 1 else self.copies.held(stream)
             missing = minus(minus(self._owned(stream), enough), self._done_of(stream))
             self._missing.see(stream, missing, now_us)
@@ -804,7 +883,7 @@ class BestEffortQueue:
         until_us = now_us + RESTORE_DEADLINE_US
         spread = Spread(_AGAIN, stream, batch, self.record.copies, until_us)
         spread.made.add(self.me)
-        for node in self._peers:
+        for node in self._trusted():
             if self._holders.held_by(node, stream).holds(batch.after, batch.last):
                 spread.made.add(node)
         self._spreads[key] = spread
@@ -816,7 +895,7 @@ class BestEffortQueue:
     def _owned(self, stream: StreamId) -> list[Bounds]:
         """Return what of a stream this node is to hand out."""
         held = {**self._holders.all_of(stream), self.me: self.copies.held(stream)}
-        return owned(self.me, self.record.name, stream, held, self._peers)
+        return owned(self.me, self.record.name, stream, held, self._trusted())
 
     def _rank(self, node: NodeRef, stream: StreamId) -> tuple[bool, int, NodeRef]:
         return rank(node, self.record.name, stream)

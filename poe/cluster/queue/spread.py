@@ -53,6 +53,10 @@ class Candidates:
         (self._slow.add if is_slow else self._slow.discard)(node)
         self._until_us = 0
 
+    def is_slow(self, node: NodeRef) -> bool:
+        """Return whether a node was said to be slow."""
+        return node in self._slow
+
     def set_full(self, node: NodeRef, now_us: int) -> None:
         """Leave a node out for a while."""
         self._full_until_us[node] = now_us + DRAW_US

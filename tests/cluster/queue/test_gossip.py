@@ -2,7 +2,7 @@
 
 import pytest
 
-from poe.cluster.frames import WHOLE, Held, News, decode
+from poe.cluster.frames import News, decode
 from tests.cluster.queue.wired import SECOND_US, Wired
 
 FEW = [b"message %d" % number for number in range(20)]
@@ -191,26 +191,6 @@ def test_a_new_group_begins_with_what_is_still_held():
     nodes.settle()
     nodes.make_group(1, "two")
     assert nodes.work(0, "two") == FEW[10:]
-
-
-def test_a_claim_that_is_void_lets_the_next_one_hand_out():
-    nodes = Wired(3, copies=2)
-    nodes.make_group(0)
-    nodes.put(0, FEW)
-    nodes.wait(1)
-    stream = nodes.results["put"].stream
-    (holder,) = (n for n in (1, 2) if nodes[n].copies.messages_count)
-    liar = nodes.refs[3 - holder]
-    nodes.kill(0)
-    nodes.settle()
-    held = (Held(stream, ((0, 1 << 50),), ()),)
-    nodes[holder].hear(liar, News(b"jobs", 1 << 50, WHOLE, 9, held, (), ()), nodes.now_us)
-    nodes.settle()
-    nodes[holder].doubt(liar, stream, 0, 1 << 50, nodes.now_us)
-    nodes.collect()
-    assert nodes.take(holder)[1] == FEW
-    assert nodes[holder].counters()["void claims"] == 1
-    assert nodes.events[-1].kind == "void claim"
 
 
 @pytest.mark.parametrize("wanted", [2, 3])

@@ -1,0 +1,193 @@
+"""Peers that say what is untrue: what it costs whom."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poe.cluster.batch import Batch
+from poe.cluster.frames import (
+    WHOLE,
+    Difference,
+    Digest,
+    Held,
+    Known,
+    News,
+    Store,
+    Stored,
+    Summary,
+)
+from poe.cluster.identity import StreamId
+from poe.cluster.queue_record import GroupRecord, QueueRecord
+from poe.record import POINTER_MAX
+from tests.cluster.queue.wired import SECOND_US, Wired, node_ref
+
+FEW = [b"message %d" % number for number in range(20)]
+LIAR = node_ref(9)
+
+
+def lie(nodes, number, frame):
+    """Have a node hear what is untrue, from a node that is there."""
+    nodes[number].hear(nodes.refs[-1], frame, nodes.now_us)
+    nodes.settle()
+
+
+def test_messages_in_the_name_of_this_node_are_refused_and_its_pointers_stay():
+    nodes = Wired(2)
+    stream = StreamId(*nodes.refs[0])
+    batch = Batch.encode([b"forged"], 0, POINTER_MAX)
+    lie(nodes, 0, Store(b"jobs", nodes.record, stream, batch, (), is_copy=True))
+    assert nodes[0].copies.messages_count == 0
+    assert nodes[0].counters()["frames refused"] == 1
+    nodes.put(0, FEW)
+    nodes.settle()
+    assert nodes.results["put"].first == nodes.now_us
+
+
+def test_a_record_that_is_older_changes_no_queue_that_is_written_into_one_that_is_not():
+    nodes = Wired(2, persist=True, created_us=5)
+    stream = StreamId(*nodes.refs[1])
+    record = QueueRecord(b"jobs", 1)
+    batch = Batch.encode([b"x"], 0, 1)
+    lie(nodes, 0, Store(b"jobs", record, stream, batch, (), is_copy=False))
+    assert nodes[0].record.copies == 1
+    assert nodes[0].record.persist
+
+
+def test_a_node_that_says_to_hold_all_costs_a_put_nothing():
+    nodes = Wired(3)
+    held = (Held(StreamId(*nodes.refs[0]), ((0, POINTER_MAX),), ()),)
+    lie(nodes, 0, News(b"jobs", 1 << 60, WHOLE, 1 << 60, held, (), ()))
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.settle()
+    assert nodes.results["put"][:2] == ("ok", 2)
+    assert nodes.work(0) == FEW
+
+
+def test_that_a_stream_is_forgotten_is_believed_of_none_that_lives_or_is_held():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    forgotten = tuple((ref.id, 1 << 60) for ref in nodes.refs)
+    lie(nodes, 0, Digest(b"jobs", 1, 1, (), (), forgotten, is_answer=True))
+    lie(nodes, 0, Digest(b"jobs", 1, 1, (), (), forgotten, is_answer=True))
+    assert nodes.work(0) == FEW
+
+
+def test_groups_that_cannot_be_are_counted_and_told_and_no_more_are_made_than_may_be():
+    nodes = Wired(2)
+    wrong = GroupRecord(b"jobs", "wrong", {"lease_s": "never"}, 1)
+    lie(nodes, 0, News(b"jobs", 1, 0, 0, (), (), (wrong,)))
+    assert nodes[0].counters()["group refused"] == 1
+    assert nodes.events[-1].kind == "group refused"
+    many = tuple(GroupRecord(b"jobs", f"group-{number}", {}, 1) for number in range(2000))
+    lie(nodes, 0, News(b"jobs", 1, 0, 0, (), (), many))
+    assert len(nodes[0].groups()) == 1024
+    assert not nodes[0].known("wrong")
+
+
+SOME = st.integers(0, 3) | st.sampled_from([SECOND_US, 1_000_000_000_000, POINTER_MAX])
+NODES = st.sampled_from([node_ref(1), node_ref(2), node_ref(3), LIAR])
+STREAMS = st.builds(StreamId, st.sampled_from([node_ref(1).id, node_ref(2).id, LIAR.id]), SOME)
+RANGES = st.sets(SOME, max_size=6).map(
+    lambda ends: tuple(zip(sorted(ends)[::2], sorted(ends)[1::2], strict=False))
+)
+GROUPS = st.sampled_from(["work", "other", ""])
+KNOWN = st.builds(
+    Known, GROUPS, STREAMS, st.just(()), st.lists(st.tuples(NODES, RANGES), max_size=2).map(tuple),
+    st.just(()),
+)  # fmt: skip
+BATCHES = st.builds(
+    lambda after, gap, count: Batch.encode([b"lie"] * count, after, after + gap),
+    st.integers(0, 1_000_000_000_010), st.integers(1, 9), st.integers(1, 20),
+)  # fmt: skip
+FRAMES = st.one_of(
+    st.builds(
+        Store, st.just(b"jobs"), st.just(QueueRecord(b"jobs", 2)), STREAMS, BATCHES,
+        st.lists(NODES, max_size=3).map(tuple), st.booleans(),
+    ),
+    st.builds(
+        Stored, st.just(b"jobs"), STREAMS, SOME, SOME, st.sampled_from(["held", "full", "failed"])
+    ).filter(lambda frame: frame.after < frame.last),
+    st.builds(
+        News, st.just(b"jobs"), SOME, SOME | st.just(WHOLE), SOME,
+        st.lists(st.builds(Held, STREAMS, RANGES, RANGES), max_size=3).map(tuple),
+        st.lists(KNOWN, max_size=2).map(tuple), st.just(()),
+    ),
+    st.builds(
+        Digest, st.just(b"jobs"), SOME, SOME,
+        st.lists(st.builds(Summary, GROUPS, STREAMS, SOME), max_size=3).map(tuple), st.just(()),
+        st.lists(st.tuples(st.just(LIAR.id), SOME), max_size=2).map(tuple), st.booleans(),
+    ),
+    st.builds(
+        Difference, st.just(b"jobs"), st.booleans(),
+        st.lists(st.tuples(GROUPS, STREAMS), max_size=3).map(tuple),
+    ),
+)  # fmt: skip
+
+
+@given(st.lists(FRAMES, max_size=12))
+def test_whatever_a_node_says_what_others_put_is_handed_out(frames):
+    nodes = Wired(3)
+    nodes.make_group(0)
+    nodes.put(0, FEW, "before")
+    nodes.settle()
+    for frame in frames:
+        lie(nodes, 0, frame)
+    nodes.put(0, FEW, "after", copies=1)
+    nodes.wait(3)
+    assert nodes.results["after"].state == "ok"
+    worked = nodes.work(0)
+    assert [each for each in worked if each != b"lie"] == FEW + FEW
+
+
+def test_what_a_dead_nodes_heir_is_said_to_hold_and_does_not_is_handed_out_by_the_next():
+    nodes = Wired(3, copies=2)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    stream = nodes.results["put"].stream
+    honest = next(number for number in (1, 2) if nodes[number].copies.messages_count)
+    liar = nodes.refs[3 - honest]
+    nodes.kill(0)
+    nodes.settle()
+    held = (Held(stream, ((0, POINTER_MAX),), ()),)
+    nodes[honest].hear(liar, News(b"jobs", 1 << 60, WHOLE, 1 << 60, held, (), ()), nodes.now_us)
+    nodes.wait(30)
+    assert nodes.take(honest)[1] == FEW
+
+
+def test_a_node_that_holds_other_bytes_is_not_believed_and_its_copies_are_made_elsewhere():
+    nodes = Wired(3)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    other = next(number for number in (1, 2) if nodes[number].copies.messages_count)
+    stream, last = nodes.results["put"].stream, nodes.results["put"].pointer
+    nodes[other].copies.drop(stream, 0, last)
+    nodes[other].copies.add(stream, Batch.encode([b"forged"] * len(FEW), 0, last - len(FEW) + 1))
+    nodes.wait(60)
+    assert nodes[3 - other].copies.messages_count == len(FEW)
+    assert nodes[0].counters()["void claims"] >= 1
+    assert "void claim" in {event.kind for event in nodes.events}
+
+
+def test_a_node_that_never_proves_what_it_says_is_not_believed():
+    nodes = Wired(2)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    silent = nodes.refs[1]
+    del nodes.queues[silent]
+    nodes.wait(60)
+    assert nodes[0].counters()["void claims"] == 1
+    nodes[0].peer_pace(silent, nodes.now_us, is_slow=True)
+
+
+def test_honest_nodes_prove_what_they_hold():
+    nodes = Wired(4, copies=3)
+    nodes.make_group(0)
+    for number in range(30):
+        nodes.put(number % 4, FEW, number)
+        nodes.wait(3)
+        nodes.work(number % 3)
+    assert all("void claims" not in nodes[number].counters() for number in range(4))
+    assert not nodes.events
