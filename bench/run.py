@@ -42,6 +42,7 @@ SCRIPTS = (
     "producer",
     "groups",
     "security",
+    "fabric",
 )
 
 
