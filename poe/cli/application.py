@@ -34,6 +34,7 @@ _COMMANDS: Final = {
     "group": "group:group_application()",
     "queue": "queue:queue_application()",
     "work": "work:work",
+    "cluster": "cluster:cluster_application()",
     "status": "status:status",
     "tree": "tree:tree",
     "trim": "delete:trim",

@@ -24,6 +24,7 @@ from poe.broker.log_limit import ONCE_A_MINUTE
 from poe.broker.registry.queue_table import QueueTable
 from poe.broker.registry.routing_table import RoutingTable
 from poe.broker.registry.topic_registry import Delete
+from poe.broker.requests import arguments as arg
 from poe.broker.requests.groups import DeleteGroup, FindGroup, ListGroups
 from poe.broker.requests.queue_messages import (
     ClusterRequest,
@@ -545,7 +546,7 @@ class Queues(GenServer):
                     msg = f"argument node is {node!r:.80}; send the id or the name of a node"
                     raise RemoteProtocolError(msg)
                 return await self.call(MEMBERS, ForgetMember(node))
-        only = arguments.get("topic")
+        only = arg.topic(arguments) if "topic" in arguments else None
         names = sorted(self._refs) if only is None else [only]
         return [
             {"queue": name, **row}
