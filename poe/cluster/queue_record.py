@@ -63,15 +63,20 @@ _Record = TypeVar("_Record", QueueRecord, GroupRecord)
 
 
 def winner(one: _Record, other: _Record) -> _Record:
-    """Return which of two records of one name holds: the older, unless that was deleted since.
+    """Return which of two records of one name holds: that of what was done last.
 
-    All nodes come to the same, in whatever order they hear of them. A deletion wins over all that
-    is older than it.
+    A deletion wins over all that is older than it, and what was made since over the deletion. All
+    nodes come to the same, in whatever order they hear of them: records are ordered by it. To have
+    the older of two win that were made on two sides of a split is not: a deletion would beat the
+    older one, that the younger one, and this the deletion.
     """
-    if one.deleted_us != other.deleted_us:
-        latest, rest = (one, other) if one.deleted_us > other.deleted_us else (other, one)
-        return latest if rest.created_us <= latest.deleted_us else rest
-    return min(one, other, key=lambda each: (each.created_us, each.created_by, repr(each)))
+    return max(one, other, key=_order)
+
+
+def _order(record: QueueRecord | GroupRecord) -> tuple[int, int, bytes, str]:
+    """Return what records of one name are ordered by; equal only where they are the same."""
+    done_us = max(record.created_us, record.deleted_us)
+    return done_us, record.deleted_us, record.created_by, repr(record)
 
 
 def _check(key: str, value: object, is_right: bool, allowed: str) -> None:  # noqa: FBT001

@@ -42,10 +42,10 @@ def test_messages_in_the_name_of_this_node_are_refused_and_its_pointers_stay():
     assert nodes.results["put"].first == nodes.now_us
 
 
-def test_a_record_that_is_older_changes_no_queue_that_is_written_into_one_that_is_not():
+def test_a_record_that_wins_changes_no_queue_that_is_written_into_one_that_is_not():
     nodes = Wired(2, persist=True, created_us=5)
     stream = StreamId(*nodes.refs[1])
-    record = QueueRecord(b"jobs", 1)
+    record = QueueRecord(b"jobs", 1, created_us=9)
     batch = Batch.encode([b"x"], 0, 1)
     lie(nodes, 0, Store(b"jobs", record, stream, batch, (), is_copy=False))
     assert nodes[0].record.copies == 1
