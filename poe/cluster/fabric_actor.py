@@ -253,14 +253,14 @@ class FabricActor(GenServer):
         if peer.ref in self._peers or self._session is _Session.CLOSED:
             return
         self._peers[peer.ref] = peer
-        await self._start_sender(peer.ref)
+        await self._start_sender(peer)
         logger.info("node %s (%s) at %s is there", peer.name, peer.ref, peer.locator)
         self.cast(MEMBERS, PeerUp(peer))
 
-    async def _start_sender(self, ref: NodeRef) -> None:
-        sender = await start_dynamic_child(self, PEER_SENDER_SUP, self.ref, ref)
+    async def _start_sender(self, peer: Peer) -> None:
+        sender = await start_dynamic_child(self, PEER_SENDER_SUP, self.ref, peer)
         assert sender is not None
-        self._senders[ref] = sender
+        self._senders[peer.ref] = sender
 
     async def _lose(self, ref: NodeRef, why: str) -> None:
         peer = self._peers.pop(ref, None)
@@ -287,7 +287,7 @@ class FabricActor(GenServer):
             if address == sender:
                 logger.error("the sender to node %s has ended: %r", ref, reason)
                 del self._senders[ref]
-                await self._start_sender(ref)
+                await self._start_sender(self._peers[ref])
 
     def _note_silence(self, ref: NodeRef, *, is_silent: bool) -> None:
         """Count a peer as gone that answers nothing, although the network says that it is there."""

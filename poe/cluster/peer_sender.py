@@ -18,7 +18,7 @@ from poe.cluster.actor_messages import FABRIC, MEMBERS, FramesHeard, PaceSeen
 from poe.cluster.fabric.envelope import decode_envelope
 from poe.cluster.fabric.interface import Fabric
 from poe.cluster.fabric.sender import Pace, Sender
-from poe.cluster.identity import NodeRef
+from poe.cluster.identity import PROTOCOL, NodeRef, Peer
 from poe.errors import MailboxFull, PoeError
 
 logger = logging.getLogger("poe.cluster")
@@ -66,17 +66,17 @@ class _Answered(NamedTuple):
 class PeerSender(GenServer):
     """Sends to one peer, for as long as the fabric's actor lives and knows the peer."""
 
-    def init(self, fabric: Fabric, owner: LoopAddress, ref: NodeRef) -> None:
+    def init(self, fabric: Fabric, owner: LoopAddress, peer: Peer) -> None:
         """Begin with nothing to send.
 
         Args:
             fabric: what asks; `owner` has opened it.
             owner: the fabric's actor.
-            ref: the peer.
+            peer: who is sent to; an older one is spoken to as it understands.
         """
         self.link(owner)
-        self._fabric, self._peer = fabric, ref
-        self._sender = Sender()
+        self._fabric, self._peer = fabric, peer.ref
+        self._sender = Sender(min(peer.protocol, PROTOCOL))
         self._slot = Mailslot(self)
         self._owed: deque[Callable[[bytes], None]] = deque()
         self._is_flushing = self._is_silent = False

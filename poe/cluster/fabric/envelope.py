@@ -22,9 +22,9 @@ FRAME_MAX_BYTES: Final = PAYLOAD_MAX_BYTES - OVERHEAD_BYTES
 """The largest frame; one as large has an envelope of its own."""
 
 
-def encode_envelope(frames: Sequence[bytes]) -> bytes:
-    """Return the bytes of at most `FRAMES_MAX` frames."""
-    envelope: bytes = msgpack.packb((PROTOCOL, frames))
+def encode_envelope(frames: Sequence[bytes], version: int = PROTOCOL_MIN) -> bytes:
+    """Return the bytes of at most `FRAMES_MAX` frames, in a version that the peer understands."""
+    envelope: bytes = msgpack.packb((version, frames))
     return envelope
 
 

@@ -70,7 +70,9 @@ class Sender:
     waiting <= queue_bytes_max, or it is one frame
     """
 
-    def __init__(self, limits: SenderLimits = USUAL_LIMITS) -> None:
+    def __init__(self, version: int, limits: SenderLimits = USUAL_LIMITS) -> None:
+        """Make one that speaks a version of the protocol, which the peer understands."""
+        self._version = version
         self._limits = limits
         self.pace = Pace.OK
         self.silent_since_us: int | None = None
@@ -140,7 +142,7 @@ class Sender:
             frames = []
         else:
             return None
-        payload = encode_envelope(frames)
+        payload = encode_envelope(frames, self._version)
         self._number += 1
         self._under_way[self._number] = _UnderWay(len(payload), now_us, len(frames))
         self._under_way_bytes += len(payload)
@@ -149,7 +151,8 @@ class Sender:
     def take_answer(self) -> bytes:
         """Return what is to be answered to an ask of this peer: what waits for it goes along."""
         fits = self._waiting and len(self._waiting[0][0]) <= self._limits.answer_bytes
-        return encode_envelope(self._take(self._limits.answer_bytes) if fits else ())
+        frames = self._take(self._limits.answer_bytes) if fits else ()
+        return encode_envelope(frames, self._version)
 
     def answered(self, number: int, now_us: int) -> None:
         """Take note that an ask was answered."""

@@ -1,9 +1,11 @@
+import msgpack
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from poe.cluster.fabric.envelope import FRAME_MAX_BYTES, decode_envelope
 from poe.cluster.fabric.sender import Ask, Pace, Sender, SenderLimits
+from poe.cluster.identity import PROTOCOL
 
 LIMITS = SenderLimits(
     window_bytes=1000,
@@ -17,7 +19,7 @@ LIMITS = SenderLimits(
 
 
 def sender_with(*frames: bytes) -> Sender:
-    sender = Sender(LIMITS)
+    sender = Sender(PROTOCOL, LIMITS)
     for frame in frames:
         assert sender.tell(frame, 0)
     return sender
@@ -40,6 +42,14 @@ def taken(sender: Sender, now_us: int = 0) -> list[Ask]:
 
 def frames_of(asks: list[Ask]) -> list[list[bytes]]:
     return [decode_envelope(ask.payload) for ask in asks]
+
+
+def test_an_older_peer_is_sent_what_it_understands():
+    sender = Sender(PROTOCOL + 7, LIMITS)
+    sender.tell(b"frame", 0)
+    assert msgpack.unpackb(sender.next_ask(0).payload) == [PROTOCOL + 7, [b"frame"]]
+    sender.tell(b"other", 0)
+    assert msgpack.unpackb(sender.take_answer()) == [PROTOCOL + 7, [b"other"]]
 
 
 def test_what_is_told_to_an_idle_peer_leaves_at_once():
@@ -171,7 +181,7 @@ def test_an_answer_that_comes_twice_or_late_changes_nothing():
 
 def test_a_frame_that_no_envelope_holds_is_refused():
     with pytest.raises(ValueError, match="too large"):
-        Sender().tell(bytes(FRAME_MAX_BYTES + 1), 0)
+        Sender(PROTOCOL).tell(bytes(FRAME_MAX_BYTES + 1), 0)
 
 
 class SenderMachine(RuleBasedStateMachine):
@@ -179,7 +189,7 @@ class SenderMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.sender = Sender(LIMITS)
+        self.sender = Sender(PROTOCOL, LIMITS)
         self.now_us = 0
         self.under_way: dict[int, list[bytes]] = {}
         self.sent_count = self.arrived_count = 0
