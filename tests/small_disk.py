@@ -11,7 +11,7 @@ DISK_BYTES = 1 << 20
 
 
 class SmallDisk:
-    """A file system of 1 MiB; `ballast` takes what room there is."""
+    """A file system that is small; `ballast` takes what room there is."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -27,10 +27,10 @@ class SmallDisk:
 
 
 @contextlib.contextmanager
-def small_disk(folder: Path) -> Iterator[SmallDisk]:
+def small_disk(folder: Path, size_bytes: int = DISK_BYTES) -> Iterator[SmallDisk]:
     """Mount a small disk on a new folder; the test is skipped where that is not allowed."""
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "poe", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "poe", str(folder)]
     try:
         subprocess.run(mount, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):

@@ -117,14 +117,15 @@ def network(count: int) -> Iterator[Network]:
 
     What the thread starts in the block is there as well; it is to end within.
     """
-    reason = _reason_for_none()
+    reason = reason_for_no_network()
     if reason is not None:
         pytest.skip(reason)
     with contextlib.closing(Network(count)) as made, made.hub.entered():
         yield made
 
 
-def _reason_for_none() -> str | None:
+def reason_for_no_network() -> str | None:
+    """Tell why there can be no hosts; None when there can."""
     missing = [tool for tool in ("ip", "tc") if shutil.which(tool) is None]
     return f"not installed: {', '.join(missing)}" if missing else reason_for_none()
 

@@ -1,6 +1,7 @@
 """Nodes as they run: each a process of `poe serve` on a host of its own."""
 
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +35,8 @@ class RunningNode:
         self.prefix: list[str] = ["-m", "poe"]
         """What Python runs: another program may change something and then do the same."""
         self.program: Program | None = None
-        self._options = options
+        self.options = options
+        """What it is started with; looked at when it starts."""
 
     @property
     def url(self) -> str:
@@ -50,7 +52,7 @@ class RunningNode:
         assert self.program is None
         arguments = [
             *self.prefix, "serve", "--dir", str(self.folder), "--insecure", "--port", str(PORT),
-            "--host", self.host.client_address, *self._options,
+            "--host", self.host.client_address, *self.options,
         ]  # fmt: skip
         self.program = Program(self.host, arguments, self.log, **self.variables)
 
@@ -83,7 +85,7 @@ class RunningNode:
     def live(self) -> set[str]:
         """The names of the nodes that live as it sees it, itself among them."""
         members = self.control("cluster_members")
-        return {each["name"] for each in members if each["state"] in {"live", "slow", "self"}}
+        return {each["name"] for each in members if each["liveness"] != "down"}
 
 
 class Nodes:
@@ -129,8 +131,14 @@ class Nodes:
         running = [node for node in self if node.program is not None]
         for node in running:
             node.wait()
-        names = {node.name for node in running}
-        wait_until(lambda: all(self.sees(node, names) for node in running), WHOLE_S)
+        names = "".join(node.name for node in running)
+        self.wait_until_seen(**dict.fromkeys(names, names))
+
+    def wait_until_seen(self, **seen: str) -> None:
+        """Wait until just these live as each one sees it, as in `a="ab", b="ab"`."""
+        wait_until(
+            lambda: all(self.sees(self[name], set(names)) for name, names in seen.items()), WHOLE_S
+        )
 
     def sees(self, node: RunningNode, names: set[str]) -> bool:
         """Whether just these live as a node sees it; it does not where it cannot say so yet."""
@@ -139,25 +147,26 @@ class Nodes:
         except PoeError:
             return False
 
-    def close(self) -> None:
-        """End all nodes at once."""
-        for node in self:
-            if node.program is not None:
-                node.kill()
+    @contextmanager
+    def running(self, names: str = NAMES) -> Iterator[Self]:
+        """Run some nodes, which see each other; what all log is shown where a test fails."""
+        try:
+            for node in self:
+                if node.name in names:
+                    node.start()
+            self.wait_until_whole()
+            yield self
+        finally:
+            for node in self:
+                if node.program is not None:
+                    node.kill()
+                if node.log.exists():
+                    told = node.log.read_text()[-8000:]
+                    print(f"--- log of {node.name}:", told, sep="\n", file=sys.stderr)
 
 
 @contextmanager
 def nodes(folder: Path, count: int, *options: str) -> Iterator[Nodes]:
-    """Start so many nodes, which see each other; what they log is shown where a test fails."""
-    with network(count) as net:
-        made = Nodes.joined(net, folder, options)
-        try:
-            for node in made:
-                node.start()
-            made.wait_until_whole()
-            yield made
-        finally:
-            made.close()
-            for node in made:
-                if node.log.exists():
-                    print(f"--- log of {node.name}:", node.log.read_text()[-8000:], sep="\n")
+    """Run so many nodes of one cluster on hosts of their own."""
+    with network(count) as net, Nodes.joined(net, folder, options).running() as made:
+        yield made

@@ -20,11 +20,9 @@ def witness(tmp_path):
         node.wait()
         made = Witness(nodes, copies=1, group_options={"session_s": 10})
         made.make_queue(node)
-        try:
-            yield made
-        finally:
-            made.stop()
-            nodes.close()
+        yield made
+        made.stop()
+        node.kill()
 
 
 def test_what_is_put_while_a_node_is_killed_is_done_in_the_end(witness):

@@ -23,6 +23,8 @@ from torture.cluster_history import Event, History, Kind, make_body, message_of
 from torture.cluster_rules import broken
 
 CALL_S = 6
+AGREED_S = 15
+"""How long nodes may take to know the same."""
 PAUSE_S = 0.05
 """After an error, before the next try."""
 BYTES_MAX = 1 << 20
@@ -45,6 +47,8 @@ class Witness:
         self.group_options = group_options or {}
         self.errors: list[Exception] = []
         """What ended a client, though it is none that a client must expect."""
+        self.has_unanswered = False
+        """Whether a request for jobs was not answered."""
         self._events: list[Event] = []
         self._lock = threading.Lock()
         self._lives = {node.name: 1 for node in nodes}
@@ -204,23 +208,40 @@ class Witness:
         """Remember where a message stands, as reports tell of it."""
         self._names[unit, pointer] = message
 
+    def wait_until_equal(self, timeout_s: float = AGREED_S) -> None:
+        """Wait until all nodes that run know that all is done, and keep nothing of it."""
+        running = [node for node in self.nodes if node.program is not None]
+        wait_until(lambda: not any(self.kept(node) for node in running), timeout_s)
+        for node in running:
+            self.note("kept", node, queue=self.queue)
+
+    def kept(self, node: RunningNode) -> int:
+        """Return how many messages of the queue a node holds."""
+        rows = {row["name"]: row for row in node.control("queues")}
+        return int(rows[self.queue.encode()]["messages"]) if rows else 0
+
     # --- The judge -------------------------------------------------------------------------------
 
     def note_reports(self) -> None:
         """Ask all nodes that run which messages may have come twice."""
         for node in self.nodes:
-            if node.program is not None:
-                named: dict[str, list[str]] = defaultdict(list)
-                for row in node.control("cluster_report"):
-                    if row["queue"].decode() == self.queue and row["group"] == self.group:
-                        named[row["kind"]] += self._named(row)
-                for kind, messages in named.items():
-                    self.note("report", node, queue=self.queue, group=self.group,
-                              messages=tuple(messages), state=kind)  # fmt: skip
+            if node.program is None:
+                continue
+            named: dict[str, list[str]] = defaultdict(list)
+            for row in node.control("cluster_report", topic=self.queue.encode()):
+                if row["group"] == self.group:
+                    named[row["certainty"]] += self._named(row)
+            for certainty, messages in named.items():
+                # Clients know nothing of what was handed out by an answer that was lost.
+                state = "may" if self.has_unanswered else certainty
+                self.note("report", node, queue=self.queue, group=self.group,
+                          messages=tuple(messages), state=state)  # fmt: skip
+            self.note("report", node, queue=self.queue, group=self.group)
 
     def _named(self, row: dict[str, Any]) -> Iterator[str]:
+        wanted = f"{self.queue}@{row['stream']}".encode()
         for (unit, pointer), message in self._names.items():
-            if unit == row["unit"] and row["after"] < pointer <= row["last"]:
+            if unit == wanted and row["after"] < pointer <= row["last"]:
                 yield message
 
     def history(self) -> History:
@@ -232,7 +253,8 @@ class Witness:
         """Stop, and hold what was seen against the rules."""
         self.stop()
         self.note_reports()
-        assert broken(self.history()) == []
+        told = broken(self.history())
+        assert not told, "\n".join(told)
 
 
 class Worker:
@@ -257,7 +279,11 @@ class Worker:
         request = LeaseRequest(
             self._witness.group, member, self._limit, BYTES_MAX, wait_s=WAIT_S, done=done
         )
-        reply = socket.lease(request)
+        try:
+            reply = socket.lease(request)
+        except PoeError:
+            self._witness.has_unanswered = True
+            raise
         if held is not None and held[0] not in reply.lease.lost:
             self._note("acked", held[1])
         if reply.lease.id:
