@@ -8,11 +8,13 @@ it comes from the middle of large batches, and memory is given back at once.
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from poe.broker.groups.ranges import Bounds, RangeSet
 from poe.cluster.batch import Batch
-from poe.cluster.identity import StreamId
+from poe.cluster.identity import NodeRef, StreamId
+from poe.cluster.queue.knowledge import Knowledge
+from poe.cluster.queue_record import GroupRecord
 
 BATCH_OVERHEAD_BYTES: Final = 256
 """What a batch takes of memory besides its records."""
@@ -30,8 +32,18 @@ class Found:
     records: bytes
 
 
+class KnownGroup(NamedTuple):
+    """A group, and what a node knows of its messages."""
+
+    record: GroupRecord
+    knowledge: Knowledge
+
+
 class Copies:
     """What a node holds of a queue; kept where a crash of the queue's actor leaves it.
+
+    So is what it knows of the groups: else what was handed out before a crash would be again, and
+    nobody could say so. It only grows, and is written in the step that hands messages out.
 
     Always: `held(stream)` covers all messages of the batches, and no two batches overlap.
     """
@@ -40,8 +52,17 @@ class Copies:
         self.bytes_count = 0
         """Bytes of memory, those of the batches themselves included."""
         self.messages_count = 0
+        self.groups: dict[str, KnownGroup] = {}
         self._streams: dict[StreamId, _Stream] = {}
         self._last: dict[StreamId, int] = {}
+
+    def agree(self, record: GroupRecord, me: NodeRef) -> Knowledge:
+        """Keep the record of a group; return what is known of it, nothing where it is new."""
+        kept = self.groups.get(record.name)
+        is_new = kept is None or kept.record.created_us != record.created_us
+        knowledge = Knowledge(record.name, me) if kept is None or is_new else kept.knowledge
+        self.groups[record.name] = KnownGroup(record, knowledge)
+        return knowledge
 
     def streams(self) -> list[StreamId]:
         """Return the streams of which something is held."""

@@ -86,7 +86,7 @@ class GroupShare:
         now_us: int,
         held_by: HeldBy = lambda _node, _stream: (),
     ) -> None:
-        self._ledger = Ledger(record, me, now_us)
+        self._ledger = Ledger(record, me, copies.agree(record, me), now_us)
         self._state, self._shared = self._ledger.state, self._ledger.shared
         self._copies = copies
         self._borrowing = Borrowing(self._ledger)
@@ -128,17 +128,6 @@ class GroupShare:
         self._ledger.own(stream, after, last, now_us)
         self._go_on(now_us)
 
-    def survive(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
-        """Take note that a range was held before the queue crashed, which knew what was handed out.
-
-        What is to be handed out once at most is not handed out any more: it may have been.
-        """
-        me = self._ledger.me
-        if not self._ledger.is_once:
-            self._ledger.knowledge.note_again(stream, (UNHEARD, me), now_us, after, last)
-        elif stream == StreamId(*me):
-            self._give_up(stream, after, last)
-
     def end(self, stream: StreamId, ranges: Iterable[Bounds]) -> None:
         """Take note that the life of a stream's origin is over, and what is held here of it.
 
@@ -146,13 +135,10 @@ class GroupShare:
         """
         if self._ledger.is_once:
             for bounds in ranges:
-                for part in self._ledger.not_done(stream, *bounds):
-                    self._give_up(stream, *part)
-
-    def _give_up(self, stream: StreamId, after: int, last: int) -> None:
-        self._ledger.knowledge.finish(stream, after, last)
-        detail = f"{self._ledger.record.name}: {stream} behind {after} up to {last}"
-        self._effects.append(Event("given up", detail))
+                for after, last in self._ledger.not_done(stream, *bounds):
+                    self._ledger.knowledge.finish(stream, after, last)
+                    detail = f"{self._ledger.record.name}: {stream} behind {after} up to {last}"
+                    self._effects.append(Event("given up", detail))
 
     # --- Requests --------------------------------------------------------------------------------
 
@@ -260,7 +246,7 @@ class GroupShare:
     def _why(self, want: Want, other: NodeRef) -> str:
         """Return why messages are handed out that another node has handed out, or this one."""
         if want.returned is None:
-            return "taken over"
+            return "restarted" if other == self._ledger.me else "taken over"
         is_lost = other != self._ledger.me and other not in self._peers
         return "node lost" if is_lost else want.returned.why
 

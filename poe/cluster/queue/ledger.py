@@ -47,7 +47,7 @@ class Ledger:
     Always: what is owned and not done is known to `shared`.
     """
 
-    def __init__(self, record: GroupRecord, me: NodeRef, now_us: int) -> None:
+    def __init__(self, record: GroupRecord, me: NodeRef, knowledge: Knowledge, now_us: int) -> None:
         self.record = record
         self.me = me
         self.options, self.delivery = take_options(record)
@@ -63,7 +63,7 @@ class Ledger:
         skew = xxh64_intdigest(b"%b%d" % me) % (1 << _SKEW_BITS)
         generation = max(0, now_us - _FIRST_GENERATION_US) + skew
         self.state = GroupState.create(definition, now_us, generation)
-        self.knowledge = Knowledge(record.name, me)
+        self.knowledge = knowledge
         self.owned: dict[StreamId, RangeSet] = {}
         """What this node is to hand out, done or not."""
         self._units: dict[StreamId, bytes] = {}

@@ -79,9 +79,6 @@ PROOFS_US: Final = 5_000_000
 DISTRUST_US: Final = 60_000_000
 """How long nothing is believed of what a node is said to hold that could not prove it."""
 GROUPS_MAX: Final = 1024
-SKEW_US: Final = 5_000_000
-"""By how much clocks of nodes may differ, where it is asked whether a group is older than this life
-of a queue."""
 
 
 class BestEffortQueue:
@@ -137,13 +134,8 @@ class BestEffortQueue:
         self._closed_until_us = 0
         self._silent_until_us: int | None = None
         """Until when nothing is handed out of what was read from the log."""
-        self._life_us = life_us
-        self._survived = [
-            (stream, bounds)
-            for stream in (() if record.persist else self.copies.streams())
-            for bounds in self.copies.held(stream)
-        ]
-        """What was held before a crash, which nobody here knows to have been handed out."""
+        for group in list(self.copies.groups.values()):
+            self._agree(group.record, life_us)
         self._begin(life_us)
 
     # --- Recovery ------------------------------------------------------------------------------
@@ -350,12 +342,10 @@ class BestEffortQueue:
             raise GroupFull(record.name, "groups of a queue", GROUPS_MAX)
         if wins.deleted_us:
             self._shares.pop(record.name, None)
+            self.copies.agree(wins, self.me)
         elif record.name not in self._shares:
             share = GroupShare(wins, self.me, self.copies, now_us, self._holders.held_by)
             self._shares[record.name] = share
-            if wins.created_us < self._life_us + SKEW_US:
-                for stream, bounds in self._survived:
-                    share.survive(stream, *bounds, now_us)
             for peer in self._peers.values():
                 share.peer_up(peer, now_us)
             self._reckon("held")
