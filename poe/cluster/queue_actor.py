@@ -1,7 +1,7 @@
 """The actor of one queue on one node: carries calls, frames and times to it, and its effects out.
 
-It decides nothing. Its copies are not its own: whoever starts it anew after a crash hands them in,
-and the rest is learned from other nodes.
+It decides nothing. Its copies are not its own, nor is what it knows of groups: whoever starts it
+anew after a crash hands them in, and the rest is learned from other nodes.
 """
 
 import logging

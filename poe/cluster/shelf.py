@@ -23,7 +23,7 @@ class Shelf:
         self._copies: dict[bytes, Copies] = {}
 
     def copies(self, queue: bytes) -> Copies:
-        """Return what this node holds of a queue; nothing at first."""
+        """Return what this node holds of a queue, and knows of its groups; nothing at first."""
         return self._copies.setdefault(queue, Copies())
 
     def drop(self, queue: bytes) -> None:

@@ -94,13 +94,11 @@ def _unheard(known: StreamKnowledge, heard: Collection[NodeRef]) -> Iterator[_Fo
     """Yield what was handed out, and may have been by a life that could not tell."""
     for cause, (since_us, ranges) in sorted(known.again.items(), key=_since):
         silent = cause.other
-        is_crash = silent == cause.node
-        if cause.cause != UNHEARD or (silent in heard and not is_crash):
+        if cause.cause != UNHEARD or silent in heard:
             continue
-        others = [granted for node, granted in known.granted.items() if node != silent or is_crash]
+        others = [granted for node, granted in known.granted.items() if node != silent]
         may = intersect(ranges, union(*others)) if others else []
-        if not is_crash:
-            may = minus(may, known.granted.get(silent, RangeSet()))
+        may = minus(may, known.granted.get(silent, RangeSet()))
         yield "may", UNHEARD, (cause.node, silent), since_us, may
 
 
