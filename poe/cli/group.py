@@ -178,20 +178,20 @@ def delete(
     return ExitCode.OK
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - as a server tells it
+def plain(value: Any) -> Any:  # noqa: ANN401 - as a server tells it
     """Return what a server has told as JSON can hold it: names as text, ids in hexadecimal."""
     if isinstance(value, dict):
         return {
-            str(_plain(key)): each.hex() if key == "id" else _plain(each)
+            str(plain(key)): each.hex() if key == "id" else plain(each)
             for key, each in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     return topic_text(value) if isinstance(value, bytes) else value
 
 
 def _write_json(value: dict[str, Any]) -> None:
-    write_line(json.dumps(_plain(value), ensure_ascii=False))
+    write_line(json.dumps(plain(value), ensure_ascii=False))
 
 
 def _place(text: str, units: list[bytes] | None) -> object:
@@ -224,8 +224,8 @@ def _member(member: dict[str, Any], mode: str) -> str:
 
 def _words(cells: Any) -> str:  # noqa: ANN401 - as a server tells it
     if not isinstance(cells, dict):
-        return printable(str(_plain(cells)))
-    return ", ".join(f"{key.replace('_', ' ')} {_plain(each)}" for key, each in cells.items())
+        return printable(str(plain(cells)))
+    return ", ".join(f"{key.replace('_', ' ')} {plain(each)}" for key, each in cells.items())
 
 
 def printable(text: str) -> str:

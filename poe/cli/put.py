@@ -26,7 +26,7 @@ from poe.cli.output import (
     write_line,
 )
 from poe.cli.sentence import sentence_of
-from poe.errors import PoeError
+from poe.errors import PoeError, QueueMismatch
 from poe.errors.delivery import OUTCOME_UNKNOWN
 from poe.protocol import Socket
 from poe.protocol.envelope import encode_all
@@ -56,6 +56,12 @@ def put(  # noqa: PLR0913 - a command line option each
         typer.Option("--keep-ends", help="Keep the newline as part of each message; see above."),
     ] = False,
     partition: PartitionOption = None,
+    is_queue: Annotated[
+        bool,
+        typer.Option(
+            "--queue", help="At a node of a cluster: onto a queue, which is made where none is."
+        ),
+    ] = False,
     endpoint: Endpoint,
 ) -> ExitCode:
     r"""Append messages to a topic.
@@ -78,6 +84,8 @@ def put(  # noqa: PLR0913 - a command line option each
     Prints the number of messages and the last pointer. When it fails or is interrupted, it tells
     how many messages were acknowledged.
     """
+    if is_queue:
+        _make_queue(topic, endpoint)
     if messages != ["-"]:
         return _put_arguments(topic, messages, partition, endpoint)
     if sys.stdin is None:
@@ -92,15 +100,32 @@ def put(  # noqa: PLR0913 - a command line option each
         return _put_lines(connection, name, lines, interrupt, wrap)
 
 
-def target_and_payloads(
-    topic: bytes, messages: list[str], partition: int | None, endpoint: Endpoint
-) -> tuple[bytes, list[bytes]]:
-    """Return the topic to put the messages of a command line onto, and these as they are stored."""
+def _make_queue(topic: bytes, endpoint: Endpoint) -> None:
+    """Make a queue across nodes; not where the name is taken, nor at a node without a cluster.
+
+    What is put onto its name then goes onto it.
+    """
+    with endpoint.connect() as connection:
+        found = connection.find_topic(topic, is_queue=True)
+        if found is not None and found.queue == {}:
+            with contextlib.suppress(QueueMismatch):  # somebody else has just made it
+                connection.control("queue_create", topic=topic)
+
+
+def payloads_of(messages: list[str]) -> list[bytes]:
+    """Return the messages of a command line as bytes."""
     for number, message in enumerate(messages, 1):
         if not message:
             msg = f"message {number} is empty; a message has 1 byte or more"
             raise typer.BadParameter(msg, param_hint="MESSAGE")
-    payloads = [os.fsencode(message) for message in messages]
+    return [os.fsencode(message) for message in messages]
+
+
+def target_and_payloads(
+    topic: bytes, messages: list[str], partition: int | None, endpoint: Endpoint
+) -> tuple[bytes, list[bytes]]:
+    """Return the topic to put the messages of a command line onto, and these as they are stored."""
+    payloads = payloads_of(messages)
     name, has_envelope = _target(topic, partition, endpoint)
     return name, encode_all(payloads) if has_envelope else payloads
 

@@ -1,40 +1,84 @@
-"""`poe queue`: puts work for later, shows what was given up, and puts that back."""
+"""`poe queue`: queues of a cluster, work that is put now or later, and what was given up."""
 
 import json
 import os
+import re
+import sys
 import time
 from base64 import b64encode
+from collections.abc import Iterator
 from contextlib import suppress
-from itertools import groupby
+from enum import StrEnum
+from itertools import groupby, islice
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from poe.cli.argument import number, topic_name
+from poe.cli.argument import choice, named_as_typed, number, topic_name
+from poe.cli.delete import says_yes
 from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server, complete_topic
-from poe.cli.group import GroupArgument, printable
-from poe.cli.output import counted, write_line
-from poe.cli.put import target_and_payloads
+from poe.cli.exit_code import ExitCode
+from poe.cli.group import GroupArgument, plain, printable
+from poe.cli.output import counted, is_terminal, write_bytes, write_error, write_line
+from poe.cli.put import payloads_of, target_and_payloads
 from poe.cli.topic import Format, FormatOption
-from poe.client import Consumer, Received
+from poe.client import Consumer, Queue, Received
 from poe.client.group.dead_letter import DeadLetter
-from poe.client.group.queue_core import DELAY_MAX_S
-from poe.errors import InvalidEnvelope
+from poe.client.group.queue_core import COPIES_MAX, DELAY_MAX_S
+from poe.errors import ConfigError, InvalidEnvelope
 from poe.protocol import Socket
 from poe.protocol.envelope import encode
+from poe.protocol.records import split_records
 from poe.topic_name import topic_text
 
 _BATCH = 1000
+_LETTERS_S = 2.0
+"""A queue that has handed out no letter for so long has none."""
+_STREAM = re.compile(rb"(.+)@[0-9a-f]{16}\.[0-9]+", re.DOTALL)
+"""The name of a stream of a queue, and in it that of the queue."""
+
+
+class OnFull(StrEnum):
+    """What a node does with messages for which it has no room."""
+
+    BUSY = "busy"
+    DROP_OLDEST = "drop-oldest"
+
+
+class DumpFormat(StrEnum):
+    """How messages are written."""
+
+    LINES = "lines"
+    JSON = "json"
+    RAW = "raw"
+
+
+QueueArgument: TypeAlias = Annotated[
+    bytes, typer.Argument(metavar="QUEUE", parser=topic_name, autocompletion=complete_topic)
+]
+CopiesOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NODES",
+        parser=number("--copies", int, 1, COPIES_MAX),
+        help="On how many nodes of the cluster each message is to be.",
+    ),
+]
 
 
 def queue_application() -> typer.Typer:
     """Return the commands, for typer to read."""
     application = typer.Typer(
-        help="Put work for later, and see what was given up.", no_args_is_help=True
+        help="Put work, now or later, look at queues of a cluster, and see what was given up.",
+        no_args_is_help=True,
     )
     application.command("put")(put)
+    application.command("list")(list_queues)
+    application.command("create")(create)
+    application.command("delete")(delete)
+    application.command("dump")(dump)
     application.command("dead")(dead)
     application.command("redrive")(redrive)
     return application
@@ -42,10 +86,7 @@ def queue_application() -> typer.Typer:
 
 @asks_server
 def put(
-    topic: Annotated[
-        bytes,
-        typer.Argument(metavar="TOPIC", parser=topic_name, autocompletion=complete_topic),
-    ],
+    topic: QueueArgument,
     messages: Annotated[list[str], typer.Argument(metavar="MESSAGE")],
     *,
     delay_s: Annotated[
@@ -56,15 +97,156 @@ def put(
             parser=number("--delay", float, 0, DELAY_MAX_S),
             help="When they are to come.",
         ),
-    ],
+    ] = 0.0,
+    copies: CopiesOption = None,
     endpoint: Endpoint,
 ) -> None:
-    """Put messages that come after a while; `poe put` puts those that come at once."""
+    """Put messages onto a queue, all or none: at once, or such that they come after a while.
+
+    At a node of a cluster they go onto a queue across nodes, which is made where there is none,
+    unless a topic of that node has the name; else onto that topic.
+    """
     due_us = time.time_ns() // 1000 + round(delay_s * 1e6)
-    topic, contents = target_and_payloads(topic, messages, None, endpoint)
     with endpoint.connect() as connection:
-        connection.control("queue_put", topic=topic, messages=contents, due_us=due_us)
-    write_line(f"{counted(len(messages), 'message')}, due in {delay_s:g} s")
+        found = connection.find_topic(topic, is_queue=True)
+    is_queue = found is not None and found.queue is not None
+    name, contents = topic, payloads_of(messages)
+    if not is_queue:
+        name, contents = target_and_payloads(topic, messages, None, endpoint)
+    told = counted(len(messages), "message")
+    terms: dict[str, Any] = {} if copies is None else {"copies": copies}
+    with endpoint.connect() as connection:
+        if delay_s:
+            terms |= {"due_us": due_us, "queue": is_queue}
+            connection.control("queue_put", topic=name, messages=contents, **terms)
+            write_line(f"{told}, due in {delay_s:g} s")
+        elif is_queue or copies is not None:
+            stored = connection.control("queue_put", topic=name, messages=contents, **terms)
+            write_line(f"{told}, last pointer {stored['pointer']}, {_copies(stored['copies'])}")
+        else:
+            write_line(f"{told}, last pointer {connection.write(name, contents)}")
+
+
+@asks_server
+def list_queues(*, output_format: FormatOption = Format.TEXT, endpoint: Endpoint) -> None:
+    """List the queues of the cluster, one a line, with what the node that is asked holds."""
+    with endpoint.looking() as connection:
+        for told in connection.control("queues"):
+            _tell(told, output_format)
+
+
+@asks_server
+def create(  # noqa: PLR0913 - a command line option each
+    queue: QueueArgument,
+    *,
+    copies: CopiesOption = None,
+    persist: Annotated[
+        bool | None, typer.Option("--persist", help="Keep the copies on the nodes' disks, too.")
+    ] = None,
+    bytes_max: Annotated[
+        int | None,
+        typer.Option(
+            metavar="BYTES", parser=number("--bytes-max", int, 1), help="That a node holds of it."
+        ),
+    ] = None,
+    messages_max: Annotated[
+        int | None,
+        typer.Option(metavar="COUNT", parser=number("--messages-max", int, 1), help="Likewise."),
+    ] = None,
+    on_full: Annotated[
+        OnFull | None,
+        typer.Option(
+            metavar="|".join(OnFull),
+            parser=choice("--on-full", OnFull),
+            help="What a node does with more: refuse it, or drop the oldest.",
+        ),
+    ] = None,
+    output_format: FormatOption = Format.TEXT,
+    endpoint: Endpoint,
+) -> None:
+    """Make a queue of the cluster; without this its first put does, with the node's options."""
+    given = {
+        "copies": copies, "persist": persist, "bytes_max": bytes_max,
+        "messages_max": messages_max, "on_full": on_full,
+    }  # fmt: skip
+    properties = {name: value for name, value in given.items() if value is not None}
+    with endpoint.connect() as connection, named_as_typed(given):
+        _tell(connection.control("queue_create", topic=queue, **properties), output_format)
+
+
+@asks_server
+def delete(
+    queue: QueueArgument,
+    *,
+    is_confirmed: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    endpoint: Endpoint,
+) -> ExitCode:
+    """Delete a queue of the cluster with all that it holds, on all nodes, and its groups."""
+    if not is_confirmed and not is_terminal(sys.stdin):
+        msg = "there is no terminal to ask on; give --yes to delete the queue"
+        raise ConfigError(msg)
+    with endpoint.connect() as connection:
+        what = f"queue {topic_text(queue)}"
+        if not is_confirmed and not says_yes(f"delete {what}?"):
+            write_error("nothing was deleted")
+            return ExitCode.FAILURE
+        connection.control("queue_delete", topic=queue)
+    write_line(f"{what}: deleted")
+    return ExitCode.OK
+
+
+@asks_server
+def dump(
+    queue: QueueArgument,
+    *,
+    output_format: Annotated[
+        DumpFormat,
+        typer.Option(
+            "--format",
+            metavar="|".join(DumpFormat),
+            parser=choice("--format", DumpFormat),
+            help="A message a line; or with stream and pointer; or the records as in files.",
+        ),
+    ] = DumpFormat.LINES,
+    endpoint: Endpoint,
+) -> None:
+    """Write what a node holds of a queue of the cluster, and hand nothing out by that.
+
+    It is told stream by stream: what one node has taken in, in its order.
+    """
+    with endpoint.connect() as connection:
+        for unit, records in _held(connection, queue):
+            if output_format is DumpFormat.RAW:
+                write_bytes(records)
+                continue
+            for pointer, message in split_records(memoryview(records)):
+                if output_format is DumpFormat.LINES:
+                    write_bytes(message + b"\n")
+                    continue
+                place = {"stream": topic_text(unit), "pointer": pointer}
+                write_line(json.dumps(place | _content(message), ensure_ascii=False))
+
+
+def _held(connection: Socket, queue: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield what a node holds of a queue: streams, and records of them."""
+    place: dict[str, Any] = {}
+    while (told := connection.control("queue_dump", topic=queue, **place))["unit"]:
+        yield told["unit"], told["records"]
+        place = {"unit": told["unit"], "pointer": told["last"]}
+
+
+def _tell(told: dict[str, Any], output_format: Format) -> None:
+    if output_format is Format.JSON:
+        write_line(json.dumps(plain(told), ensure_ascii=False))
+        return
+    words = [_copies(told["copies"]), f"{counted(told['messages'], 'message')} here"]
+    words += ["persistent"] * told["persist"] + [f"when full: {told['on_full']}"]
+    words += [f"groups {', '.join(sorted(told['groups']))}"] * bool(told["groups"])
+    write_line("\t".join([topic_text(told["name"]), *words]))
+
+
+def _copies(count: int) -> str:
+    return f"{count} {'copy' if count == 1 else 'copies'}"
 
 
 @asks_server
@@ -81,15 +263,34 @@ def dead(
     endpoint: Endpoint,
 ) -> None:
     """Show the messages that a group has given up: where they were, how often tried, and why."""
-    pointer, left = 0, limit
     with endpoint.looking() as connection:
-        # The node puts them onto the first partition, where somebody has made several.
-        topic = endpoint.partitions_of(_dead_topic(connection, group)).topics[0]
-        while left and (records := connection.read(topic, pointer, min(left, _BATCH))):
-            for pointer, content in records:  # noqa: B007 - the last one is where to go on
-                with suppress(InvalidEnvelope):  # somebody has put something else there
-                    write_line(_told(DeadLetter.of(content), output_format))
-            left -= len(records)
+        topic = _dead_topic(connection, group)
+        letters = _read(connection, endpoint.partitions_of(topic).topics[0])
+        if _is_queue(connection, topic):
+            letters = (
+                message
+                for _, records in _held(connection, topic)
+                for _, message in split_records(memoryview(records))
+            )
+        for content in islice(letters, limit):
+            with suppress(InvalidEnvelope):  # somebody has put something else there
+                write_line(_told(DeadLetter.of(content), output_format))
+
+
+def _read(connection: Socket, topic: bytes) -> Iterator[bytes]:
+    """Yield the messages of a topic.
+
+    The node puts dead letters onto the first partition, where somebody has made several.
+    """
+    pointer = 0
+    while records := connection.read(topic, pointer, _BATCH):
+        yield from (message for _, message in records)
+        pointer = records[-1][0]
+
+
+def _is_queue(connection: Socket, topic: bytes) -> bool:
+    found = connection.find_topic(topic)
+    return found is not None and found.queue is not None
 
 
 @asks_server
@@ -102,12 +303,27 @@ def redrive(group: GroupArgument, endpoint: Endpoint) -> None:
     count = 0
     with endpoint.connect() as connection:
         topic = _dead_topic(connection, group)
+        if _is_queue(connection, topic):
+            write_line(
+                f"{counted(_redrive_queue(connection, topic, group, endpoint), 'message')} put back"
+            )
+            return
         options = endpoint.options | {"commit": "manual", "batch": _BATCH, "on_corrupt": "skip"}
         with Consumer(endpoint.url, topic, group=f"{group}.redrive", **options) as consumer:
             for batch in consumer.batches():
                 count += _put_back(connection, list(map(_letter, batch)))
                 consumer.commit()
     write_line(f"{counted(count, 'message')} put back")
+
+
+def _redrive_queue(connection: Socket, topic: bytes, group: str, endpoint: Endpoint) -> int:
+    """Put the letters of a queue back, those that there are now; return how many."""
+    count = 0
+    with Queue(endpoint.url, topic, group=f"{group}.redrive", **endpoint.options) as letters:
+        while (job := letters.get(timeout_s=_LETTERS_S)) is not None:
+            with job:
+                count += _put_back(connection, [job.value or b""])
+    return count
 
 
 def _letter(received: Received) -> bytes:
@@ -127,7 +343,8 @@ def _put_back(connection: Socket, letters: list[bytes]) -> int:
     for topic, some in groupby(found, attrgetter("topic")):
         messages = [each.message for each in some if each.message]
         if topic and messages:
-            connection.write(topic, messages)
+            stream = _STREAM.fullmatch(topic)
+            connection.write(topic if stream is None else stream[1], messages)
             count += len(messages)
     return count
 
@@ -145,10 +362,14 @@ def _told(letter: DeadLetter, output_format: Format) -> str:
         where = f"{topic_text(letter.topic)}\t{letter.pointer}"
         tried = counted(letter.attempts, "attempt")
         return f"{where}\t{tried}\t{printable(letter.reason)}\t{printable(topic_text(message))}"
-    content = {**letter._asdict(), "topic": topic_text(letter.topic)}
+    told = {**letter._asdict(), "topic": topic_text(letter.topic)}
+    del told["message"]
+    return json.dumps(told | _content(message), ensure_ascii=False)
+
+
+def _content(message: bytes) -> dict[str, str]:
+    """Return a message as JSON can hold it."""
     try:
-        content["message"] = message.decode()
+        return {"message": message.decode()}
     except UnicodeDecodeError:
-        del content["message"]
-        content["message_base64"] = b64encode(message).decode()
-    return json.dumps(content, ensure_ascii=False)
+        return {"message_base64": b64encode(message).decode()}

@@ -359,13 +359,15 @@ class Socket:
         """
         return self._wire.ask(exchange.describe(topic))
 
-    def find_topic(self, topic: bytes | str) -> DescribedTopic | None:
+    def find_topic(self, topic: bytes | str, *, is_queue: bool = False) -> DescribedTopic | None:
         """Return the same; None where there is no such topic, or the server is too old to tell.
+
+        With `is_queue` a node of a cluster describes a queue that there is not yet, too.
 
         Raises:
             PoeError: as `control`.
         """
-        return self._wire.ask(exchange.find_topic(topic))
+        return self._wire.ask(exchange.find_topic(topic, is_queue=is_queue))
 
     def create_topic(self, topic: bytes | str, **properties: Any) -> DescribedTopic:  # noqa: ANN401 - checked
         """Make a topic that has these properties, and return it; see `TopicProperties`.
