@@ -1,7 +1,5 @@
 """Tables of members join into the same on all nodes, and who lives is told apart from them."""
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +17,6 @@ from poe.cluster.members.membership import (
     Told,
     Up,
 )
-from poe.cluster.members.placement import REDRAW_US, Placement
 from poe.cluster.members.table import MEMBERS_MAX, Member, MemberTable, decode_members
 from poe.errors import (
     IdentityConflict,
@@ -172,61 +169,6 @@ def test_a_node_that_is_down_for_years_costs_no_time():
     for at in range(1000):
         flapping.down(b"n", at)
     assert flapping.down(b"n", 1000) == OUT_MAX_US
-
-
-# ---- placement --------------------------------------------------------------------------------
-
-peers = st.lists(
-    st.builds(lambda number, zone: peer(number, zone=zone), st.integers(2, 40),
-              st.sampled_from(["", "a", "b", "c"])),
-    unique_by=lambda each: each.ref,
-    max_size=12,
-)  # fmt: skip
-
-
-@given(peers, st.randoms(use_true_random=False), st.sampled_from(["", "a", "b"]))
-def test_the_first_nodes_lie_in_as_many_zones_as_they_can(there, dice, zone):
-    order = Placement(zone, dice).order(there, 0)
-    assert sorted(order) == sorted(each.ref for each in there)
-    zones = {each.ref: each.zone for each in there}
-    all_zones = {zone, *zones.values()}
-    for count in range(len(order) + 1):
-        covered = {zone, *(zones[ref] for ref in order[:count])}
-        assert len(covered) == min(count + 1, len(all_zones))
-
-
-@given(peers, st.randoms(use_true_random=False), st.data())
-def test_a_draw_stays_for_a_second_whoever_comes_or_goes(there, dice, data):
-    placement = Placement("", dice)
-    same_zone = [each._replace(zone="a") for each in there]
-    before = placement.order(same_zone, 5 * S)
-    subset = data.draw(st.lists(st.sampled_from(same_zone), unique=True) if there else st.just([]))
-    after = placement.order([*subset, peer(99, zone="a")], 5 * S + REDRAW_US - 1)
-    kept = {each.ref for each in subset}
-    assert [ref for ref in after if ref in kept] == [ref for ref in before if ref in kept]
-
-
-def test_over_the_seconds_every_node_gets_its_share():
-    placement = Placement("", random.Random(7))
-    there = [peer(number) for number in range(2, 7)]
-    firsts = [placement.order(there, second * S + second)[0] for second in range(500)]
-    counts = [firsts.count(each.ref) for each in there]
-    assert min(counts) > 60
-    assert max(counts) < 140
-
-
-def test_who_failed_comes_last_until_the_next_draw():
-    placement = Placement("", random.Random(1))
-    there = [peer(number) for number in range(2, 7)]
-    first = placement.order(there, 0)[0]
-    placement.failed(first)
-    assert placement.order(there, 1)[-1] == first
-
-
-def test_a_clock_that_goes_back_draws_anew():
-    placement = Placement("", random.Random(1))
-    there = [peer(number) for number in range(2, 20)]
-    assert placement.order(there, 10**12) != placement.order(there, 0)
 
 
 # ---- membership -------------------------------------------------------------------------------

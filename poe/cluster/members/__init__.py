@@ -1,1 +1,1 @@
-"""Which nodes a cluster has, which of them live, and where copies go: all of it pure."""
+"""Which nodes a cluster has, and which of them live: all of it pure."""
