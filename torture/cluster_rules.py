@@ -170,6 +170,7 @@ def miscounted(history: History) -> Iterator[str]:
         life = (each.peers[0], each.made)
         if each.at_us >= ended_us.get(life, each.at_us + 1):
             gone_us.setdefault((each.node, *life), each.at_us)
+    done = _first_done(history)
     for asked, answered in history.puts:
         if answered is None:
             continue
@@ -182,7 +183,8 @@ def miscounted(history: History) -> Iterator[str]:
             yield f"put {asked.op} was {state} with {made} copies, of {wanted}"
         for message in asked.messages if history.stored else ():
             nodes = _holders(history, message, answered, gone_us)
-            if len(nodes) < made:
+            is_done = done.get(message, answered.at_us) < answered.at_us  # nobody needs to hold it
+            if len(nodes) < made and not is_done:
                 yield f"{message} was {state} with {made} copies, and lay on {sorted(nodes)}"
 
 
@@ -256,6 +258,20 @@ def overfull(history: History) -> Iterator[str]:
         limit = limits.get(event.queue)
         if limit and (event.made > limit.made or event.size_bytes > limit.size_bytes):
             yield f"{event.node} keeps {event.made} messages, {event.size_bytes} bytes"
+
+
+def _first_done(history: History) -> dict[str, int]:
+    """Return since when each message is done in a group."""
+    return {
+        message: event.at_us
+        for event in reversed(history.events)
+        if event.kind == "acked" or (event.kind == "handed" and _is_once(history, event))
+        for message in event.messages
+    }
+
+
+def _is_once(history: History, event: Event) -> bool:
+    return _is_at_most_once(history, (event.queue, event.group))
 
 
 def _is_at_most_once(history: History, group: GroupName) -> bool:

@@ -232,16 +232,20 @@ class Node:
         records = [each.record for each in self.hosted.values()]
         self.tell(ref, (*self.membership.table, *records))
 
-    def forget(self, node: "Node") -> None:
-        """Have the cluster forget another node, which has to come back with an empty folder."""
-        node_id = node.ids[-1]
-        is_known = self.membership.table.get(node_id) is not None
-        if not is_known or node_id in self.membership.live or node_id == self.ref.id:
-            return
-        self.cluster.add("forget", node)
+    def forget(self, node_id: bytes) -> bool:
+        """Have the cluster forget a node that does not live; return whether it does."""
+        known = self.membership.table.get(node_id)
+        is_dead = node_id not in self.membership.live and node_id != self.ref.id
+        if known is None or known.state != "joined" or not is_dead:
+            return False
         self.membership.forget(node_id.hex(), self.now_us)
-        node.wipe()
         self.follow_membership()
+        return True
+
+    def forget_the_dead(self) -> None:
+        """Have the cluster forget all nodes that do not live."""
+        for each in self.member_ids():
+            self.forget(each)
 
     def member_ids(self) -> list[bytes]:
         """Return the ids of all nodes of the cluster, as far as this one knows."""

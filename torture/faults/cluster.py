@@ -292,7 +292,10 @@ class _Trouble:
         down = [each for each in self.cluster.nodes if not each.is_running]
         nodes = [each for each in self.cluster.nodes if each.is_listening]
         if down and nodes:
-            self.random.choice(nodes).forget(self.random.choice(down))
+            node = self.random.choice(down)
+            if self.random.choice(nodes).forget(node.ids[-1]):
+                self.cluster.add("forget", node)
+                node.wipe()
 
     def copy_folder(self) -> None:
         """Start a node with a copy of another one's folder: the earlier one has to go."""
@@ -316,6 +319,8 @@ class _Trouble:
             node.make_queue(self.record)
         for member in self.members:
             member.die()
+        self.cluster.advance(5.0)
+        self.serving[0].forget_the_dead()
         self.cluster.advance(1.0 + AGREED_US / SECOND_US)
         self.compare(1)
         self.drain()
