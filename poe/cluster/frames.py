@@ -216,7 +216,26 @@ class Paused(NamedTuple):
     is_paused: bool
 
 
-ShareFrame = Want | Given | Keep | Release | Revoked | Paused
+class Claim(NamedTuple):
+    """I hold these in your place, of what is handed out once at most; answered with `Ceded`."""
+
+    queue: bytes
+    group: str
+    stream: StreamId
+    """Of the receiver."""
+    ranges: tuple[Bounds, ...]
+
+
+class Ceded(NamedTuple):
+    """These are yours to hand out, for good: I did not, and count them as done."""
+
+    queue: bytes
+    group: str
+    stream: StreamId
+    ranges: tuple[Bounds, ...]
+
+
+ShareFrame = Want | Given | Keep | Release | Revoked | Paused | Claim | Ceded
 """What the parts of a group tell each other."""
 
 
@@ -559,6 +578,15 @@ def _take_limit(value: Any) -> int | None:  # noqa: ANN401
     return None if value is None else take_number(value, 1)
 
 
+def _take_claim(value: Any) -> tuple[bytes, str, StreamId, tuple[Bounds, ...]]:  # noqa: ANN401
+    queue, group, stream, ranges = value
+    return take_bytes(queue), take_text(group), take_stream(stream), take_ranges(ranges)
+
+
+def _flat_claim(frame: Claim | Ceded) -> tuple[Any, ...]:
+    return (*frame[:3], flat(frame.ranges))
+
+
 def _take_paused(value: Any) -> Paused:  # noqa: ANN401
     queue, group, since_us, is_paused = value
     return Paused(take_bytes(queue), take_text(group), take_number(since_us), take_flag(is_paused))
@@ -593,5 +621,7 @@ _KINDS: Final[dict[type, tuple[int, Callable[[Any], Sequence[Any]], Callable[...
     Release: (13, _as_it_is, _take_release),
     Revoked: (14, _as_it_is, lambda value: Revoked(*_take_leases(value))),
     Paused: (15, _as_it_is, _take_paused),
+    Claim: (16, _flat_claim, lambda value: Claim(*_take_claim(value))),
+    Ceded: (17, _flat_claim, lambda value: Ceded(*_take_claim(value))),
 }
 _PARSERS: Final = {kind: parse for kind, _, parse in _KINDS.values()}

@@ -107,15 +107,18 @@ class Borrowing:
             if loan.attempts or loan.limit is not None:
                 failures = Failures(loan.attempts, loan.limit, 0, loan.reason)
             if self._ledger.is_once:
-                self._gifts.setdefault(stream, RangeSet()).join(after, last)
-                parts: list[Bounds] = [(after, last)]
-            else:
-                self._loans.setdefault(node, {})[loan.lease] = _Borrowed(stream, after, last)
-                parts = self._ledger.not_done(stream, after, last)
-            for bounds in parts:
+                self.take_gift(stream, after, last, now_us)
+                continue
+            self._loans.setdefault(node, {})[loan.lease] = _Borrowed(stream, after, last)
+            for bounds in self._ledger.not_done(stream, after, last):
                 self._shared.offer(self._ledger.unit(stream), *bounds, failures, now_us)
         if self._loans and self._settle_us is None:
             self._settle_us = now_us + self._pause_us
+
+    def take_gift(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
+        """Offer to members what is done by being given."""
+        self._gifts.setdefault(stream, RangeSet()).join(after, last)
+        self._shared.offer(self._ledger.unit(stream), after, last, NONE_YET, now_us)
 
     def has(self, stream: StreamId, after: int, last: int) -> bool:
         """Return whether a part of a range is borrowed."""

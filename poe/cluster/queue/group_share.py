@@ -19,6 +19,8 @@ from poe.broker.requests.groups import GroupRequest
 from poe.broker.requests.request_handler import WAIT_SLICE_S
 from poe.cluster.batch import Batch
 from poe.cluster.frames import (
+    Ceded,
+    Claim,
     Given,
     Keep,
     Known,
@@ -33,6 +35,7 @@ from poe.cluster.frames import (
 from poe.cluster.identity import NodeRef, Peer, StreamId
 from poe.cluster.queue.borrowing import SETTLE_US, Borrowing
 from poe.cluster.queue.burials import Burials
+from poe.cluster.queue.ceding import Ceding
 from poe.cluster.queue.copies import Copies, Found
 from poe.cluster.queue.effects import Answer, Effect, Event, Tell
 from poe.cluster.queue.knowledge import UNHEARD
@@ -92,6 +95,7 @@ class GroupShare:
         self._borrowing = Borrowing(self._ledger)
         self._lending = Lending(self._ledger, self._lendable)
         self._places = Places(self._ledger, copies)
+        self._ceding = Ceding(self._ledger, copies)
         self._burials = Burials(self._ledger, self._batches)
         self._polls: dict[object, _Poll] = {}
         self._held_by = held_by
@@ -114,6 +118,10 @@ class GroupShare:
     def set_owned(self, stream: StreamId, ranges: Sequence[Bounds], why: str, now_us: int) -> None:
         """Say all that this node is to hand out of a stream now, and why that has changed."""
         del why
+        if self._is_claimed(stream):
+            self._ceding.set_claimed(stream, ranges)
+            self._go_on(now_us)
+            return
         before = list(self._ledger.owned.get(stream, ()))
         for bounds in minus(before, ranges):
             for part in self._ledger.disown(stream, *bounds):
@@ -125,8 +133,15 @@ class GroupShare:
 
     def arrived(self, stream: StreamId, after: int, last: int, now_us: int) -> None:
         """Say that a range is to be handed out besides, which has just come."""
-        self._ledger.own(stream, after, last, now_us)
+        if self._is_claimed(stream):
+            self._ceding.add(stream, after, last)
+        else:
+            self._ledger.own(stream, after, last, now_us)
         self._go_on(now_us)
+
+    def _is_claimed(self, stream: StreamId) -> bool:
+        """Return whether to ask first: nobody else knows what that life has handed out."""
+        return self._ledger.is_once and stream != StreamId(*self._ledger.me)
 
     def end(self, stream: StreamId, ranges: Iterable[Bounds]) -> None:
         """Take note that the life of a stream's origin is over, and what is held here of it.
@@ -357,6 +372,7 @@ class GroupShare:
         """Drop all that is known of a stream, which is over and done everywhere."""
         heard = {self._ledger.me, *self._peers}
         self._past.extend(repeated_of(stream, self._ledger.knowledge.get(stream), heard))
+        self._ceding.forget(stream)
         self._ledger.forget(stream, 0)
 
     def _take_changes(self) -> None:
@@ -384,6 +400,11 @@ class GroupShare:
                 self._borrowing.revoke(node, frame.leases)
             case Paused():
                 self._hear_paused(frame, now_us)
+            case Claim():
+                self._effects += self._ceding.hear_claim(node, frame)
+            case Ceded():
+                for bounds in self._ceding.take(frame):
+                    self._borrowing.take_gift(frame.stream, *bounds, now_us)
         self._go_on(now_us)
 
     def peer_up(self, peer: Peer, now_us: int) -> None:
@@ -450,6 +471,7 @@ class GroupShare:
             due_us = earlier(due_us, self._borrowing.next_ask_us(self._peers, self._hungry_us))
         due_us = earlier(due_us, self._borrowing.next_settle_us())
         due_us = earlier(due_us, self._burials.next_deadline_us())
+        due_us = earlier(due_us, self._ceding.next_ask_us())
         return earlier(due_us, self._state.next_deadline_us())
 
     def take_effects(self) -> Sequence[Effect]:
@@ -467,6 +489,7 @@ class GroupShare:
         if self._lending.is_wanted and not self._polls and self._shared.has_work:
             self._effects += self._lending.give(now_us)
             self._take_changes()
+        self._effects += self._ceding.ask(self._peers, now_us)
         if not self._polls:
             self._hungry_us = 0
             self._effects += self._borrowing.sated()
