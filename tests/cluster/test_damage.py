@@ -95,6 +95,7 @@ def test_a_clock_jumps_for_who_has_it(clock):
         [sys.executable, "-uc", code], env={**os.environ, **clock.variables}, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
+    assert program.stdout is not None
     before = float(program.stdout.readline())
     clock.jump(-2)
     told, _ = program.communicate("\n", timeout=10)
