@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import rounds
+from bench import fabric, rounds
 from bench.build import BUILD, build
 from bench.processes import HOST, Running, free_port, poe
 from bench.row import Sample
@@ -31,7 +31,7 @@ COPIES = 2
 QUEUE = "t0"
 """The one that load generators put onto and take from."""
 SINGLE = Scenario("single", "write", 1, 1, {}, connections=1)
-BATCHED = Scenario("batched", "write", 1, 100, {})
+BATCHED = Scenario("batched", "write", 1, fabric.BATCH, {})
 LARGE_BYTES = 60_000
 WAIT_S = 60
 """How long anything may take before the measurement is given up."""
@@ -44,7 +44,7 @@ def measure_rounds(count: int, *, quick: bool) -> Iterator[list[Sample]]:
     if reason is not None:
         print(f"faults are left out: {reason}", file=sys.stderr)
     for _ in range(count):
-        samples = [_import(), *_idle(2 if quick else 20), *_rates(0.5 if quick else 2)]
+        samples = [_import(), *_idle(2 if quick else 20), *_rates(quick=quick)]
         if reason is None:
             samples += _neighbour(0.5 if quick else 4)
             samples += _seen()
@@ -54,22 +54,38 @@ def measure_rounds(count: int, *, quick: bool) -> Iterator[list[Sample]]:
 # --- Rates ---------------------------------------------------------------------------------------
 
 
-def _rates(seconds: float) -> list[Sample]:
+def _rates(*, quick: bool) -> list[Sample]:
     """What clients of one node can do, while two others hold second copies."""
+    seconds = 0.5 if quick else 2
+    bare = _bare_fabric(quick=quick)
     with _three() as (first, *_):
         _make_queue(first)
         single = load("poeload", first.port, SINGLE, seconds)
         batched = load("poeload", first.port, BATCHED, seconds)
         leased = _lease_load(first.port, min(seconds, 1))
+    name = f"batches of {fabric.BATCH}, 2 copies"
     return [
         Sample.at_least("one message, 2 copies, p50", single["p50_us"] / 1e3, "ms", 0),
         Sample.at_most("one message, 2 copies, p99", single["p99_us"] / 1e3, "ms", 3),
         Sample.at_least("one message, 2 copies, one at a time", single["msgs_s"], "msg/s", 800),
-        Sample.at_least("batches of 100, 2 copies", batched["msgs_s"], "msg/s", 60_000),
+        Sample.at_least(name, batched["msgs_s"], "msg/s", 60_000),
+        Sample.at_least(
+            f"{name}, beside the bare fabric", batched["msgs_s"] / bare, "× fabric", 0.5
+        ),
         Sample.at_least(
             "100 per lease, acknowledged, of a queue in 2 copies", leased["msgs_s"], "msg/s", 60_000
         ),
     ]
+
+
+def _bare_fabric(*, quick: bool) -> float:
+    """Return what the fabric alone carries to one other node, in messages per second."""
+    command = [sys.executable, "-m", "bench.fabric", "--rounds", "1", *["--quick"] * quick]
+    (samples,) = map(rounds.parse_round, subprocess.check_output(command, text=True).splitlines())
+    (rate,) = (
+        each.value for each in samples if "batches" in each.measure and "1 other" in each.measure
+    )
+    return rate
 
 
 def _lease_load(port: int, seconds: float) -> dict[str, float]:
@@ -229,11 +245,11 @@ def _seen() -> list[Sample]:
             _join(socket, "bench", QUEUE)
             batch = [b"x" * 100] * 100
             for _ in range(100):
-                socket.control("queue_put", topic=QUEUE, messages=batch)
+                socket.control("queue_put", topic=QUEUE, messages=batch, copies=3)
         cut_s = _until_missed(cluster, lambda: cluster.net.cut_off(third.host))
         _wait_until(lambda: third.live() == {"c"})
-        for node in (cluster["a"], third):
-            _drain(node)
+        _drain(cluster["a"])
+        assert _held(third)
         begun_s = time.perf_counter()
         cluster.net.connect(third.host)
         _wait_until(lambda: not any(map(_held, cluster)))
