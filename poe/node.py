@@ -219,7 +219,7 @@ class Node:
         self._system = self._store = None
         if self.config.cluster.cluster is not None:
             with contextlib.suppress(PoeError):  # then the others see that it is down
-                system.call(QUEUES, ClusterRequest("leave", {}), timeout_s=1.0)
+                system.call(QUEUES, ClusterRequest("leave", {}), timeout_s=timeout_s / 2)
         try:
             _stop(system, self._sup, timeout_s)
         finally:

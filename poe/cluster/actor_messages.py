@@ -141,6 +141,13 @@ class BuryLetters(NamedTuple):
     letters: Bury
 
 
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Asked of a queue: have other nodes hold what none of them does; answers None by then."""
+
+    deadline_s: float
+
+
 class LettersBuried(NamedTuple):
     """Cast to a queue: dead letters of a group are held."""
 

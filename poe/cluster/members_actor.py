@@ -55,7 +55,15 @@ _GOSSIP_S: Final = 10.0
 _GOSSIP = object()
 _TICK = object()
 _US: Final = 1_000_000
-_WARNINGS: Final = frozenset({"node_down", "node_kept_out", "refused"})
+_LEVELS: Final = {
+    "node_fenced": logging.ERROR,
+    "members_not_saved": logging.ERROR,
+    "node_kept_out": logging.WARNING,
+    "refused": logging.WARNING,
+    # The fabric has logged these.
+    "node_up": logging.DEBUG,
+    "node_down": logging.DEBUG,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +219,7 @@ class MembersActor(GenServer):
             self._tell("members_not_saved", str(error))
 
     def _tell(self, kind: str, detail: str) -> None:
-        level = logging.WARNING if kind in _WARNINGS else logging.INFO
-        level = logging.ERROR if kind in {"node_fenced", "members_not_saved"} else level
-        logger.log(level, "%s: %s", kind, detail)
+        logger.log(_LEVELS.get(kind, logging.INFO), "%s: %s", kind, detail)
         self._parts.shelf.events.append((self._parts.clock.now_us(), kind, detail))
 
     def _nodes(self) -> NodesKnown:

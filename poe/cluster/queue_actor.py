@@ -29,6 +29,7 @@ from poe.cluster.actor_messages import (
     CountsOfQueue,
     FramesOfQueue,
     GroupsOfQueue,
+    HandOver,
     LettersBuried,
     MakeGroup,
     MembersKnown,
@@ -41,7 +42,17 @@ from poe.cluster.frames import QueueFrame, encode
 from poe.cluster.identity import NodeRef, Peer
 from poe.cluster.members.membership import Down, MemberGone, PaceChanged, Up
 from poe.cluster.queue.copies import Copies
-from poe.cluster.queue.effects import Answer, Bury, Event, PutDone, PutResult, Tell, Trim, Write
+from poe.cluster.queue.effects import (
+    Answer,
+    Bury,
+    Event,
+    HandingOver,
+    PutDone,
+    PutResult,
+    Tell,
+    Trim,
+    Write,
+)
 from poe.cluster.queue.group_share import LeasedCopies
 from poe.cluster.queue.queue import BestEffortQueue
 from poe.cluster.queue_log import LOG_TOPIC_PREFIX, Append, Appended, LetGo, QueueLog, read_log
@@ -49,6 +60,7 @@ from poe.cluster.queue_record import GroupRecord, QueueRecord
 from poe.cluster.shelf import Shelf
 from poe.errors import GroupActive, PoeError, QueueBusy, TooFewNodes, UnderCopies
 from poe.protocol.leases import LeaseRequest
+from poe.topic_name import topic_text
 
 logger = logging.getLogger("poe.cluster")
 
@@ -101,6 +113,8 @@ class QueueActor(GenServer):
         self._is_writing = False
         self._log: ActorRef | None = None
         self._groups: tuple[str, ...] = ()
+        self._left_count = 0
+        """Batches that are being handed over."""
         now_us = self._now_us()
         dice = random.Random()  # noqa: S311 - which nodes get copies
         self._queue = BestEffortQueue(
@@ -121,7 +135,7 @@ class QueueActor(GenServer):
     def describe_role(self) -> str:
         """Return which queue it is, and how much of it is here."""
         copies = self._queue.copies
-        return f"{self._parts.record.name!r:.60}: {copies.messages_count} held"
+        return f"{topic_text(self._parts.record.name):.60}: {copies.messages_count} held"
 
     # ---- messages -------------------------------------------------------------------------------
 
@@ -152,6 +166,11 @@ class QueueActor(GenServer):
             case MakeGroup(record, force):
                 self._make_group(record, now_us, force=force)
                 return None
+            case HandOver(deadline_s):
+                until_us = now_us + int(deadline_s * _US)
+                token = HandingOver(caller)
+                self._left_count = queue.hand_over(token, now_us, deadline_us=until_us)
+                return NO_REPLY if self._left_count else None
         return self._look(request)
 
     def _look(self, request: Any) -> Any:  # noqa: ANN401
@@ -267,10 +286,8 @@ class QueueActor(GenServer):
 
     def _carry_out(self, effect: Any) -> None:  # noqa: ANN401
         match effect:
-            case PutDone(Call() as caller, result):
-                self._answer_put(caller, result)
-            case PutDone(_Burial() as burial, result):
-                self._note_burial(burial, result)
+            case PutDone(token, result):
+                self._end_put(token, result)
             case Bury():
                 self.cast(QUEUES, BuryLetters(self.ref, self._queue.record.copies, effect))
             case Answer(_Asker() as asker, LeasedCopies() as leased):
@@ -288,6 +305,17 @@ class QueueActor(GenServer):
                 logger.warning("queue %r: %s: %s", name, kind, detail, extra=ONCE_A_MINUTE)
                 told = f"queue {name!r:.80}: {detail}"
                 self._parts.shelf.events.append((self._now_us(), kind, told))
+
+    def _end_put(self, token: object, result: PutResult) -> None:
+        match token:
+            case Call():
+                self._answer_put(token, result)
+            case _Burial():
+                self._note_burial(token, result)
+            case HandingOver(Call() as caller):
+                self._left_count -= 1
+                if not self._left_count:
+                    self.reply(caller, None)
 
     def _answer_put(self, caller: Call, result: PutResult) -> None:
         record = self._queue.record

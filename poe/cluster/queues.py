@@ -45,6 +45,7 @@ from poe.cluster.actor_messages import (
     FramesHeard,
     FramesOfQueue,
     GroupsOfQueue,
+    HandOver,
     LeaveCluster,
     ListNodes,
     MakeGroup,
@@ -101,6 +102,8 @@ _RESTART_FIRST_S: Final = 0.05
 _RESTART_MAX_S: Final = 5.0
 _EARLY_MAX: Final = 64
 """Frames of a node that are kept until it is told to be there."""
+_HAND_OVER_S: Final = 1.0
+"""How long a queue may take to hand over what nobody else holds."""
 _FAREWELL_S: Final = 0.05
 """How long a node that leaves lets the others hear of it."""
 _GOSSIP = object()
@@ -157,7 +160,8 @@ class Queues(GenServer):
 
     def describe_role(self) -> str:
         """Return how many queues there are."""
-        return f"{len(self._refs)} queues"
+        count = len(self._refs)
+        return "1 queue" if count == 1 else f"{count} queues"
 
     # ---- messages -------------------------------------------------------------------------------
 
@@ -555,7 +559,12 @@ class Queues(GenServer):
         ]
 
     async def _leave(self) -> None:
-        """Leave for good where nothing of this node outlives it: nobody is to wait for that."""
+        """Hand over what nobody else holds, and leave where nothing of this node outlives it."""
+        if self._live:
+            for name, ref in sorted(self._refs.items()):
+                record = self._directory.find(name)
+                if record is not None and not record.persist:
+                    await self.call(ref, HandOver(_HAND_OVER_S), timeout_s=None)
         if any(each.persist for each in self._directory.records()):
             return
         await self.call(MEMBERS, LeaveCluster())

@@ -106,6 +106,21 @@ def test_a_put_makes_a_queue_whose_messages_are_on_as_many_nodes_as_it_says(clus
     assert [each["name"] for each in c.control("queues")] == [b"jobs"]
 
 
+def test_a_node_that_is_stopped_hands_over_what_nobody_else_holds(cluster):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    for number in range(100):
+        put(a, "jobs", b"%d" % number, copies=1)
+    with a.queue("jobs") as queue:
+        done = [queue.get(timeout_s=5) for _ in range(10)]
+        for job in done:
+            job.ack()
+    a.stop()
+    with b.queue("jobs") as queue:
+        found = {queue.get(timeout_s=5).value for _ in range(90)}
+    assert found == {b"%d" % number for number in range(100)} - {job.value for job in done}
+
+
 def test_too_few_nodes_are_told_at_once_and_nothing_is_stored(cluster):
     a, b = cluster("a", "b")
     wait_for_live(2, a, b)

@@ -32,6 +32,12 @@ class Tell(NamedTuple):
     frame: QueueFrame
 
 
+class HandingOver(NamedTuple):
+    """Token of messages that a node hands over before it goes."""
+
+    token: object
+
+
 class PutDone(NamedTuple):
     """Answer who has put."""
 

@@ -36,6 +36,7 @@ from poe.cluster.queue.effects import (
     Answer,
     Effect,
     Event,
+    HandingOver,
     PutDone,
     PutResult,
     Tell,
@@ -279,6 +280,26 @@ class BestEffortQueue:
         else:
             self._spread(spread, now_us)
         self._settle(now_us)
+
+    def hand_over(self, token: HandingOver, now_us: int, *, deadline_us: int) -> int:
+        """Have another node hold what none of them does, since this one is about to go.
+
+        Return of how many batches; `PutDone` says of each what has become of it.
+        """
+        trusted, count = self._trusted(), 0
+        for stream in self.copies.streams() if trusted else ():
+            others = [self._holders.held_by(node, stream) for node in trusted]
+            undone = minus(list(self.copies.held(stream)), self._done_of(stream))
+            for bounds in minus(undone, covered(others, 1)):
+                for batch in self.copies.batches(stream, *bounds):
+                    key = stream, batch.last
+                    if key not in self._spreads:
+                        spread = self._spreads[key] = Spread(token, stream, batch, 2, deadline_us)
+                        spread.made.add(self.me)
+                        self._ask(spread, now_us)
+                        count += 1
+        self._settle(now_us)
+        return count
 
     def buried(self, group: str, number: int, now_us: int) -> None:
         """Take note that the dead letters of a `Bury` are held."""
@@ -726,7 +747,7 @@ class BestEffortQueue:
         nodes = spread.next_nodes(self._candidates.draw(now_us), now_us)
         if nodes:
             holders = (*spread.made, *spread.asked)
-            is_copy = spread.token is _AGAIN
+            is_copy = spread.token is _AGAIN or isinstance(spread.token, HandingOver)
             store = Store(
                 self.record.name, self.record, spread.stream, spread.batch, holders, is_copy
             )
@@ -742,7 +763,8 @@ class BestEffortQueue:
             if state == "ok":
                 self._restore_due_us = now_us
             return
-        self._counts[f"put {state}"] += 1
+        is_put = not isinstance(spread.token, HandingOver)
+        self._counts[f"put {state}" if is_put else f"handed over {state}"] += 1
         result = PutResult(
             state, len(spread.made), spread.wanted, spread.stream, batch.first, batch.last
         )
