@@ -1,4 +1,4 @@
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -47,7 +47,8 @@ def frames_of(asks: list[Ask]) -> list[list[bytes]]:
 def test_an_older_peer_is_sent_what_it_understands():
     sender = Sender(PROTOCOL + 7, LIMITS)
     sender.tell(b"frame", 0)
-    assert msgpack.unpackb(sender.next_ask(0).payload) == [PROTOCOL + 7, [b"frame"]]
+    (ask,) = taken(sender)
+    assert msgpack.unpackb(ask.payload) == [PROTOCOL + 7, [b"frame"]]
     sender.tell(b"other", 0)
     assert msgpack.unpackb(sender.take_answer()) == [PROTOCOL + 7, [b"other"]]
 
