@@ -8,9 +8,10 @@ asked to hold messages; if it does not say so itself in a while, it is asked.
 from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
-from poe.broker.groups.ranges import RangeSet
+from poe.broker.groups.ranges import Bounds, RangeSet
 from poe.cluster.frames import WHOLE, News
 from poe.cluster.identity import NodeRef, StreamId
+from poe.cluster.ranges import minus, union
 
 _NONE = RangeSet()
 
@@ -129,6 +130,14 @@ class Holders:
         """Return what a node holds of a stream; it is not to be changed."""
         holding = self._holdings.get(node)
         return _NONE if holding is None else holding.ranges.get(stream, _NONE)
+
+    def said_by(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
+        """Return what a node has said itself that it holds of a stream."""
+        holding = self._holdings.get(node)
+        if holding is None:
+            return []
+        hearsay = holding.hearsay.get(stream, _NONE), holding.late_hearsay.get(stream, _NONE)
+        return minus(holding.ranges.get(stream, _NONE), union(*hearsay))
 
     def all_of(self, stream: StreamId) -> Mapping[NodeRef, RangeSet]:
         """Return which nodes hold something of a stream, and what; not to be changed."""

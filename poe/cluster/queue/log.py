@@ -37,7 +37,7 @@ CHUNK_BYTES: Final = 1024 * 1024
 
 
 class Dropped(NamedTuple):
-    """A range that is held no more, though it is not done."""
+    """A range that is held no more."""
 
     stream: StreamId
     ranges: tuple[Bounds, ...]

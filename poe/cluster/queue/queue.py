@@ -124,6 +124,8 @@ class BestEffortQueue:
         self._missing = Missing()
         self._audit = Audit(record.name, self.copies, dice)
         self._proofs_due_us: int | None = None
+        self._denied_us: dict[NodeRef, int] = {}
+        """When a node had to admit that it does not hold what it has said, within `DISTRUST_US`."""
         self._distrusted_us: dict[NodeRef, int] = {}
         """Until when nothing is believed of what a node is said to hold."""
         self._restore_due_us: int | None = None
@@ -205,6 +207,10 @@ class BestEffortQueue:
             for node in self._peers:
                 self._ask_all(node, now_us)
         self._settle(now_us)
+
+    def peers(self) -> Collection[Peer]:
+        """Return the nodes that are there."""
+        return self._peers.values()
 
     def peer_pace(self, node: NodeRef, now_us: int, *, is_slow: bool) -> None:
         """Give no new messages to a node that is slow; or again, where it is so no more."""
@@ -517,7 +523,8 @@ class BestEffortQueue:
         """Join what another node says of groups; what cannot be is counted and told."""
         for record in records:
             try:
-                self._agree(record, now_us)
+                if self._agree(record, now_us):
+                    self._write(self._groups[record.name])
             except PoeError as error:
                 self._counts["group refused"] += 1
                 self._effects.append(Event("group refused", f"{record.name!r:.80}: {error}"))
@@ -527,6 +534,8 @@ class BestEffortQueue:
     def _ask_proofs(self, now_us: int) -> None:
         """Ask each node for a proof that it holds something of what it is said to."""
         self._proofs_due_us = now_us + PROOFS_US if self._peers else None
+        late_us = now_us - DISTRUST_US
+        self._denied_us = {node: at for node, at in self._denied_us.items() if at > late_us}
         for node in [node for node, until_us in self._distrusted_us.items() if until_us <= now_us]:
             del self._distrusted_us[node]
             self._reckon("taken over")
@@ -548,7 +557,7 @@ class BestEffortQueue:
 
     def _claims(self, node: NodeRef) -> Iterator[Claim]:
         for stream in self.copies.streams():
-            claimed = self._holders.held_by(node, stream)
+            claimed = self._holders.said_by(node, stream)
             if claimed:
                 both = intersect(claimed, self.copies.held(stream))
                 yield Claim(stream, minus(both, self._done_of(stream)))
@@ -560,8 +569,14 @@ class BestEffortQueue:
             self._distrust(node, now_us, "has other messages than were put")
             return
         stream, after, last = proof.stream, proof.after, proof.last
-        if not self._is_done(stream, after, last):
-            self._doubt(node, stream, after, last, "does not hold what it is said to")
+        if self._is_done(stream, after, last):
+            return
+        if self._denied_us.get(node, now_us) < now_us:
+            self._distrust(node, now_us, "says again that it holds what it does not")
+            return
+        self._denied_us[node] = now_us
+        self._doubt(node, stream, after, last, "does not hold what it says")
+        self._ask_all(node, now_us)  # it may have come to hold it meanwhile, or dropped it
 
     def _distrust(self, node: NodeRef, now_us: int, why: str) -> None:
         """Believe nothing for a while of what a node is said to hold."""
@@ -859,9 +874,12 @@ class BestEffortQueue:
         self._collect_due_us = None
         streams, self._done = self._done, set()
         for stream in streams:
-            for bounds in intersect(self._done_of(stream), self.copies.held(stream)):
+            done = intersect(self._done_of(stream), self.copies.held(stream))
+            for bounds in done:
                 self._drop(stream, *bounds, now_us)
                 self._collected.setdefault(stream, RangeSet()).join(*bounds)
+            if done:
+                self._write(Dropped(stream, tuple(done)))
 
     def _done_of(self, stream: StreamId) -> list[Bounds]:
         """Return what of a stream is done in all groups; nothing where there is none."""

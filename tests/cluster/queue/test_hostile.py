@@ -1,5 +1,6 @@
 """Peers that say what is untrue: what it costs whom."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from poe.cluster.frames import (
     Summary,
 )
 from poe.cluster.identity import StreamId
+from poe.cluster.queue.ownership import rank
 from poe.cluster.queue_record import GroupRecord, QueueRecord
 from poe.record import POINTER_MAX
 from tests.cluster.queue.wired import SECOND_US, Wired, node_ref
@@ -141,19 +143,40 @@ def test_whatever_a_node_says_what_others_put_is_handed_out(frames):
     assert [each for each in worked if each != b"lie"] == FEW + FEW
 
 
-def test_what_a_dead_nodes_heir_is_said_to_hold_and_does_not_is_handed_out_by_the_next():
+@pytest.fixture
+def heirs():
+    """Return nodes of which one has died, who holds what it put, and who would be its heir."""
     nodes = Wired(3, copies=2)
     nodes.make_group(0)
     nodes.put(0, FEW)
     nodes.wait(1)
     stream = nodes.results["put"].stream
-    honest = next(number for number in (1, 2) if nodes[number].copies.messages_count)
-    liar = nodes.refs[3 - honest]
+    liar, honest = sorted((1, 2), key=lambda number: rank(nodes.refs[number], b"jobs", stream))
     nodes.kill(0)
+    nodes[liar].copies.drop(stream, 0, POINTER_MAX)
+    nodes[honest].copies.forget(stream)
+    batch = Batch.encode(FEW, 0, nodes.results["put"].first)
+    store = Store(b"jobs", nodes.record, stream, batch, (nodes.refs[0],), is_copy=True)
+    nodes[honest].hear(nodes.refs[0], store, nodes.now_us)
     nodes.settle()
-    held = (Held(stream, ((0, POINTER_MAX),), ()),)
-    nodes[honest].hear(liar, News(b"jobs", 1 << 60, WHOLE, 1 << 60, held, (), ()), nodes.now_us)
+    return nodes, honest, nodes.refs[liar], (Held(stream, ((0, POINTER_MAX),), ()),)
+
+
+def test_what_a_dead_nodes_heir_is_said_to_hold_and_does_not_is_handed_out_by_the_next(heirs):
+    nodes, honest, liar, held = heirs
+    news = News(b"jobs", 1 << 60, WHOLE, 1 << 60, held, (), ())
+    nodes[honest].hear(liar, news, nodes.now_us)
+    assert nodes.take(honest)[1] == []
     nodes.wait(30)
+    assert nodes.take(honest)[1] == FEW
+
+
+def test_a_node_that_goes_on_saying_what_is_untrue_is_not_believed_for_a_while(heirs):
+    nodes, honest, liar, held = heirs
+    for version in range(1 << 60, (1 << 60) + 30):
+        news = News(b"jobs", 1 << 60, WHOLE, version, held, (), ())
+        nodes[honest].hear(liar, news, nodes.now_us)
+        nodes.wait(1)
     assert nodes.take(honest)[1] == FEW
 
 

@@ -181,3 +181,21 @@ def test_what_was_dropped_for_room_does_not_come_back():
     nodes.put(0, FEW, "second")
     start_again(nodes, 0)
     assert nodes[0].copies.messages_count == len(FEW)
+
+
+def test_what_is_done_and_forgotten_everywhere_does_not_come_back_with_who_held_it():
+    nodes = persistent(2)
+    nodes.make_group(0)
+    nodes.put(1, FEW)
+    nodes.settle()
+    assert nodes.work(1) == FEW
+    nodes.wait(1)
+    start_again(nodes, 1)
+    nodes.wait(60)
+    assert not nodes[0].known("work")
+    nodes.part(0, 1)
+    start_again(nodes, 1)
+    nodes.part(0, 1)
+    nodes.wait(3)
+    assert nodes.work(1) == []
+    assert nodes[1].copies.messages_count == 0

@@ -5,7 +5,8 @@ from itertools import combinations
 
 import pytest
 
-from poe.cluster.identity import NodeRef
+from poe.cluster.identity import StreamId
+from poe.cluster.queue.queue import BestEffortQueue
 from poe.cluster.ranges import covered
 from poe.errors import PoeError, TooFewNodes
 from tests.cluster.queue.wired import Wired
@@ -20,10 +21,11 @@ class Schedule:
         self.dice = random.Random(f"queue schedule {seed}")
         self.count = self.dice.randrange(2, 6)
         self.wanted = self.dice.randrange(1, self.count + 1)
-        self.nodes = Wired(self.count, seed, copies=self.wanted)
+        self.is_persistent = self.dice.random() < 0.3
+        self.nodes = Wired(self.count, seed, copies=self.wanted, persist=self.is_persistent)
         self.nodes.make_group(0)
         self.put: dict[object, list[bytes]] = {}
-        self.put_at: dict[object, NodeRef] = {}
+        self.put_at: dict[object, BestEffortQueue] = {}
         self.worked: list[bytes] = []
         self.deaths = 0
         self.cuts: set[tuple[int, int]] = set()
@@ -34,6 +36,9 @@ class Schedule:
         for number in range(steps):
             self.step(number)
         self.loss = 0.0
+        for number in range(self.count):
+            if self.is_persistent and self.nodes.refs[number] not in self.nodes.queues:
+                self.nodes.restart(number)
         for one, other in sorted(self.cuts):
             self.heal(one, other)
         self.nodes.wait(45 + 10 * self.count)
@@ -50,7 +55,7 @@ class Schedule:
             except TooFewNodes:
                 return
             self.put[token] = messages
-            self.put_at[token] = self.nodes.refs[node]
+            self.put_at[token] = self.nodes[node]
         elif what < 0.6:
             self.work(node)
         elif what < 0.8:
@@ -62,12 +67,23 @@ class Schedule:
             elif {one, other} <= set(alive):
                 self.cuts.add((one, other))
                 self.nodes.part(one, other)
-        elif what < 0.92 and len(alive) > 1 and self.deaths < self.wanted - 1:
-            self.deaths += 1
-            self.nodes.kill(node)
-            self.cuts = {pair for pair in self.cuts if node not in pair}
+        elif what < 0.93:
+            self.kill_or_restart(node, alive)
+        elif what < 0.95:
+            self.nodes.crash(node)
+            self.nodes.make_group(node)  # as a member does that finds none
         else:
             self.shake()
+
+    def kill_or_restart(self, node: int, alive: list[int]) -> None:
+        """Kill no more nodes than may be lost; of a queue that is written down any number."""
+        dead = sorted(set(range(self.count)) - set(alive))
+        if dead and self.dice.random() < 0.5:
+            self.nodes.restart(self.dice.choice(dead))
+        elif len(alive) > 1 and (self.is_persistent or self.deaths < self.wanted - 1):
+            self.deaths += not self.is_persistent
+            self.nodes.kill(node)
+            self.cuts = {pair for pair in self.cuts if node not in pair}
 
     def heal(self, one: int, other: int) -> None:
         self.cuts.discard((one, other))
@@ -101,12 +117,12 @@ class Schedule:
 def check(schedule: Schedule) -> None:
     nodes = schedule.nodes
     queues = list(nodes.queues.values())
-    there = {token for token, ref in schedule.put_at.items() if ref in nodes.queues}
+    there = {token for token, queue in schedule.put_at.items() if queue in queues}
     assert there <= set(nodes.results) <= set(schedule.put)
 
     # All nodes know the same of what is done, and who holds what.
     for one, other in combinations(queues, 2):
-        assert one.known("work") == other.known("work")
+        assert _of_lives(one, nodes) == _of_lives(other, nodes)
         assert _without_dead(one, nodes) == _without_dead(other, nodes)
 
     # What is not done is on as many nodes as are wanted; what is done is on none.
@@ -131,6 +147,12 @@ def check(schedule: Schedule) -> None:
             assert set(schedule.put[token]) <= seen, token
     nodes.wait(10)
     assert sum(queue.copies.messages_count for queue in queues) == 0
+
+
+def _of_lives(queue, nodes):
+    """Return what is known of streams that are not over; who forgets others does so in turn."""
+    lives = {StreamId(*ref) for ref in nodes.refs}
+    return {stream: each for stream, each in queue.known("work").items() if stream in lives}
 
 
 def _without_dead(queue, nodes):

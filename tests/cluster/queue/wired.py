@@ -143,6 +143,25 @@ class Wired:
         for queue in self.queues.values():
             queue.peer_down(gone, self.now_us)
 
+    def crash(self, number: int) -> None:
+        """Have a node's side of the queue crash; its copies are kept, and it begins anew."""
+        ref = self.refs[number]
+        self.collect()
+        dice = random.Random(f"{number} {self.now_us}")
+        copies, peers = self.queues[ref].copies, list(self.queues[ref].peers())
+        self.now_us += 1
+        queue = BestEffortQueue(
+            self.record, ref, self.zones.get(number, ""), self.now_us, dice, copies
+        )
+        self.queues[ref] = queue
+        if self.record.persist:
+            self.logs[ref.id] = [(0, message) for _, message in self.logs.get(ref.id, ())]
+            for _, message in self.logs[ref.id]:
+                queue.recover(message, self.now_us)
+            queue.recovered(self.now_us)
+        for peer in peers:
+            queue.peer_up(peer, self.now_us)
+
     def restart(self, number: int) -> None:
         """Have a node that died begin another life, with what it has written; all others see it."""
         old = self.refs[number]
