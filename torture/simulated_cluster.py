@@ -359,6 +359,9 @@ class Hosted:
             self.record, node.ref, node.zone, node.now_us, dice, self.copies
         )
         self.queue.know_members(node.member_ids())
+        for each in node.membership.table:
+            if each.state != "joined":
+                self.queue.forget(each.id, node.now_us)
         for peer in node.membership.live.values():
             self.queue.peer_up(peer, node.now_us)
         for record in self.groups.values():

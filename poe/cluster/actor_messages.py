@@ -74,6 +74,8 @@ class NodesKnown(NamedTuple):
     """Those of them that new copies are to avoid."""
     members: tuple[bytes, ...]
     """Ids of all that belong to the cluster, this one among them."""
+    gone: tuple[MemberGone, ...]
+    """Those that did, and do not any more."""
     fenced: PoeError | None
     """Why this node is in no cluster any more; None: it is."""
 

@@ -227,7 +227,10 @@ class MembersActor(GenServer):
         live = tuple(members.live.values())
         slow = tuple(each.ref for each in live if members.liveness(each.ref.id) != "live")
         ids = tuple(each.id for each in members.table if each.state == "joined")
-        return NodesKnown(live, slow, ids, members.fenced)
+        gone = tuple(
+            MemberGone(each.id, each.epoch) for each in members.table if each.state != "joined"
+        )
+        return NodesKnown(live, slow, ids, gone, members.fenced)
 
     def _told(self, member: Member) -> dict[str, Any]:
         return {

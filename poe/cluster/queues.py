@@ -153,6 +153,7 @@ class Queues(GenServer):
         self._live = {peer.ref: peer for peer in known.live}
         self._slow = set(known.slow)
         self._members = set(known.members)
+        self._gone = {each.node: each for each in known.gone}
         self._directory.join(read_queues(parts.files))
         for name in self._directory.names():
             await self._start(name)
@@ -299,7 +300,7 @@ class Queues(GenServer):
     async def _start(self, name: bytes) -> None:
         parts, record = self._parts, self._directory.find(name)
         assert record is not None
-        changes: list[Any] = [MembersKnown(tuple(sorted(self._members)))]
+        changes: list[Any] = [MembersKnown(tuple(sorted(self._members))), *self._gone.values()]
         changes += [Up(peer) for peer in self._live.values()]
         changes += [PaceChanged(ref, "slow") for ref in sorted(self._slow)]
         queue = QueueParts(
@@ -441,6 +442,7 @@ class Queues(GenServer):
             case Up(peer):
                 self._live[peer.ref] = peer
                 self._members.add(peer.ref.id)
+                self._gone.pop(peer.ref.id, None)
                 self._send([peer.ref])
             case Down(ref):
                 self._live.pop(ref, None)
@@ -449,6 +451,7 @@ class Queues(GenServer):
                 (self._slow.discard if pace == "ok" else self._slow.add)(ref)
             case MemberGone(node):
                 self._members.discard(node)
+                self._gone[node] = change
             case MembersKnown(nodes):
                 self._members.update(nodes)
 

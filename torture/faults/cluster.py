@@ -21,14 +21,15 @@ _STEPS = 50
 _QUEUE = b"jobs"
 _NAME = _QUEUE.decode()
 _LEASE_S = 5.0
-_SESSION_S = 8.0
+_SESSION_S = 30.0
 _BYTES_MAX = 1 << 20
 _FEW_BYTES = 3000
 _PAUSES_S = [0.0, 0.0, 0.002, 0.02, 0.1, 0.3, 1.0, 3.0]
 _WEATHERS = [Faults(100, 50_000, 0.02, 0.05), Faults(100, 800_000, 0.2, 0.2)]
 _UNITS_PER_S = 40
 """As slow as that, of frames that are not encoded, of which each is some six units long."""
-_QUIET_S = 75.0
+_LOOK_S = 25.0
+_QUIET_S = 3 * _LOOK_S
 """When nothing has come for so long, nothing more will: copies are restored, leases over."""
 
 
@@ -346,11 +347,11 @@ class _Trouble:
             before = sum(each.handed_count for each in members)
             for member in members:
                 if member.is_idle:
-                    member.take(64, 4.0)
+                    member.take(64, 0.5)
                 for held in list(member.held):
                     member.finish(held)
             is_quiet = before == sum(each.handed_count for each in members)
-            pause_s = 5.0 if is_quiet else 0.5
+            pause_s = _LOOK_S if is_quiet else 0.5
             self.cluster.advance(pause_s)
             quiet_s = quiet_s + pause_s if is_quiet else 0.0
 
