@@ -171,6 +171,8 @@ def miscounted(history: History) -> Iterator[str]:
         if each.at_us >= ended_us.get(life, each.at_us + 1):
             gone_us.setdefault((each.node, *life), each.at_us)
     done = _first_done(history)
+    # What is to be handed out once at most may be done, and nobody has seen by whom.
+    once = {name[0] for name in history.groups if _is_at_most_once(history, name)}
     for asked, answered in history.puts:
         if answered is None:
             continue
@@ -181,7 +183,7 @@ def miscounted(history: History) -> Iterator[str]:
             continue
         if (state == "ok") != (made >= wanted) or made < 1:
             yield f"put {asked.op} was {state} with {made} copies, of {wanted}"
-        for message in asked.messages if history.stored else ():
+        for message in asked.messages if history.stored and asked.queue not in once else ():
             nodes = _holders(history, message, answered, gone_us)
             is_done = done.get(message, answered.at_us) < answered.at_us  # nobody needs to hold it
             if len(nodes) < made and not is_done:
@@ -262,16 +264,8 @@ def overfull(history: History) -> Iterator[str]:
 
 def _first_done(history: History) -> dict[str, int]:
     """Return since when each message is done in a group."""
-    return {
-        message: event.at_us
-        for event in reversed(history.events)
-        if event.kind == "acked" or (event.kind == "handed" and _is_once(history, event))
-        for message in event.messages
-    }
-
-
-def _is_once(history: History, event: Event) -> bool:
-    return _is_at_most_once(history, (event.queue, event.group))
+    acked = reversed(history.of("acked"))
+    return {message: event.at_us for event in acked for message in event.messages}
 
 
 def _is_at_most_once(history: History, group: GroupName) -> bool:

@@ -155,6 +155,15 @@ class GroupShare:
                     detail = f"{self._ledger.record.name}: {stream} behind {after} up to {last}"
                     self._effects.append(Event("given up", detail))
 
+    def skip(self, stream: StreamId, ranges: Iterable[Bounds]) -> None:
+        """Count as done what this node, the origin, had dropped before it knew of the group.
+
+        Other nodes may hold it still; what is to be handed out once at most they keep for nothing.
+        """
+        if self._ledger.is_once:
+            for bounds in ranges:
+                self._ledger.knowledge.finish(stream, *bounds)
+
     # --- Requests --------------------------------------------------------------------------------
 
     def serve(self, request: object, token: object, now_us: int) -> None:

@@ -373,6 +373,9 @@ class BestEffortQueue:
         elif record.name not in self._shares:
             share = GroupShare(wins, self.me, self.copies, now_us, self._holders.held_by)
             self._shares[record.name] = share
+            last, _ = self.copies.place(self._stream, now_us)
+            if last:
+                share.skip(self._stream, self.copies.held(self._stream).without(0, last))
             for peer in self._peers.values():
                 share.peer_up(peer, now_us)
             self._reckon("held")

@@ -157,3 +157,17 @@ def test_at_most_once_is_handed_out_by_no_later_life_of_its_origin_and_kept_by_n
         nodes.say(number, GroupRequest("group_join", {"info": MemberInfo(id=MEMBER)}))
         assert nodes.got(nodes.lease(number, wait_s=0))[1] == []
         assert nodes[number].copies.messages_count == 0
+
+
+def test_at_most_once_is_not_kept_for_an_origin_that_has_dropped_it_already():
+    nodes = Grouped(2)
+    nodes.put(0, [b"one"])
+    nodes.settle()
+    record = GroupRecord(b"jobs", "once", {"delivery": "at-most-once"}, nodes.now_us, b"x" * 8)
+    nodes[1].make_group(record, nodes.now_us)
+    nodes.lose()
+    lease, _ = nodes.got(nodes.lease(0))
+    nodes.lease(0, 0, done=[Done(lease.id)])
+    nodes.wait(60)
+    assert nodes[0].copies.messages_count == nodes[1].copies.messages_count == 0
+    assert len(nodes[0].groups()) == 2
