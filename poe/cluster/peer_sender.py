@@ -26,8 +26,9 @@ logger = logging.getLogger("poe.cluster")
 ASK_DEADLINE_S: Final = 1.0
 ANSWER_AFTER_S: Final = 0.001
 """Until a question is answered with nothing."""
-SILENCE_US: Final = 2_000_000
-"""A peer that answers nothing for so long is as good as gone, whatever the network says."""
+SILENCE_US: Final = 4_000_000
+"""A peer that answers nothing for so long is as good as gone, whatever the network says. Longer
+than routers take to find another way, which is the lease and a little more."""
 
 _FLUSH: Final = "flush"
 _TICK: Final = "tick"

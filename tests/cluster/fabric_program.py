@@ -1,6 +1,6 @@
 """The actors of a fabric in a process, which tell what they see, and how soon peers answer.
 
-usage: python -m tests.cluster.fabric_program NAME HOST LOAD_BYTES [SEED]
+usage: python -m tests.cluster.fabric_program MODE NAME HOST LOAD_BYTES [SEED]
 
 Each node answers the frames of others. One with a load sends each peer a frame of so many bytes 200
 times a second, and prints how long they took to be answered.
@@ -12,7 +12,7 @@ import struct
 import sys
 import time
 from collections import defaultdict
-from typing import Any
+from typing import Any, Literal, cast
 
 from poe.actors import GenServer, LoopSystem
 from poe.broker.requests.queue_messages import QUEUES
@@ -84,8 +84,9 @@ class Queues(GenServer):
             self.took_s.clear()
 
 
-def main(name: str, host: str, load_bytes: str, *seeds: str) -> None:
+def main(mode: Literal["peer", "router"], name: str, host: str, load: str, *seeds: str) -> None:
     options = ClusterOptions(
+        cluster_mode=mode,
         cluster="c",
         cluster_host=host,
         node_name=name,
@@ -94,7 +95,7 @@ def main(name: str, host: str, load_bytes: str, *seeds: str) -> None:
     me = Peer(NodeRef(os.urandom(8), 1), name, "", PROTOCOL, os.urandom(8), options.locator)
     with LoopSystem() as system:
         system.start(Members, name=MEMBERS)
-        system.start(Queues, int(load_bytes), name=QUEUES)
+        system.start(Queues, int(load), name=QUEUES)
         specs = fabric_specs(FabricParts(open_fabric(options), me))
         top = system.start(Supervisor, SupervisorFlags(), specs)
         assert top is not None
@@ -104,4 +105,5 @@ def main(name: str, host: str, load_bytes: str, *seeds: str) -> None:
 
 if __name__ == "__main__":
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    main(*sys.argv[1:])
+    _, given_mode, *others = sys.argv
+    main(cast('Literal["peer", "router"]', given_mode), *others)

@@ -19,7 +19,7 @@ from poe.cluster.fabric.envelope import FRAME_MAX_BYTES, encode_envelope
 from poe.cluster.fabric.interface import PeerDown, PeerUp, Refused
 from poe.cluster.fabric_actor import LOOK_S, STUCK_AFTER_S, WHOLE_AFTER, FabricParts, fabric_specs
 from poe.cluster.identity import PROTOCOL, NodeRef, Peer
-from poe.cluster.peer_sender import ASK_DEADLINE_S
+from poe.cluster.peer_sender import ASK_DEADLINE_S, SILENCE_US
 from poe.errors import FabricFailed
 from poe.supervision import Strategy, Supervisor, SupervisorFlags
 from poe.testing import SimulatedNetwork, SimulatedSystem
@@ -171,7 +171,7 @@ def test_a_peer_that_answers_nothing_is_gone_although_its_link_is_there(world):
     world.run(3.0)
     before = len(a.told_members())
     a.tell(b)
-    world.run(ASK_DEADLINE_S + 2.5)
+    world.run(SILENCE_US / 1e6 + 2 * ASK_DEADLINE_S)
     told = a.told_members()[before:]
     assert PaceSeen(b.me.ref, is_slow=True) in told
     assert PeerDown(b.me.ref, "it does not answer") in told

@@ -22,14 +22,14 @@ PATIENCE = 10
 class Nodes:
     """A node a host; `a` asks the others without an end."""
 
-    def __init__(self, net, folder):
+    def __init__(self, net, folder, mode):
         self.net = net
         self.programs = {}
         for host, name in zip(net.hosts, "abc", strict=True):
             seed = [] if name == "a" else [net.hosts[0].address]
             load = LOAD_BYTES if name == "a" else 0
-            arguments = ["-m", "tests.cluster.fabric_program", name, host.address, str(load), *seed]
-            self.programs[name] = Program(host, arguments, folder / f"{name}.log")
+            arguments = ["-m", "tests.cluster.fabric_program", mode, name, host.address, str(load)]
+            self.programs[name] = Program(host, [*arguments, *seed], folder / f"{name}.log")
 
     def told(self, what, name, since_s):
         """When `a` said something of another node, from a time on."""
@@ -59,8 +59,8 @@ class Nodes:
 
 
 @contextmanager
-def three_nodes(folder):
-    with network(3) as net, closing(Nodes(net, folder)) as nodes:
+def three_nodes(folder, mode="peer"):
+    with network(3) as net, closing(Nodes(net, folder, mode)) as nodes:
         for name in "bc":
             nodes.wait_for("up", name, 0.0)
             nodes.p99_ms(name, 0.0)
@@ -116,3 +116,17 @@ def test_a_cut_is_seen_after_the_lease_and_healed(nodes):
     healed_s = time.monotonic()
     wait_until(lambda: nodes.told("up", "b", healed_s) and nodes.took_ms("b", healed_s), 20)
     print(f"up after {nodes.told('up', 'b', healed_s)[0] - healed_s} s")
+
+
+def test_routers_pass_on_what_nodes_say_that_cannot_see_each_other(tmp_path):
+    with three_nodes(tmp_path, "router") as nodes:
+        a, b, _ = nodes.net.hosts
+        cut_s = time.monotonic()
+        nodes.net.cut_between(a, b)
+        nodes.wait_for("ok", "b", cut_s + 1.0)
+        relayed_s = nodes.told("ok", "b", cut_s)[-1]
+        p99_ms = nodes.p99_ms("b", relayed_s + 1.0)
+        print(f"relayed after {relayed_s - cut_s} s, p99 {p99_ms} ms")
+        assert relayed_s - cut_s < 10.0
+        assert nodes.told("down", "b", cut_s) == []
+        assert p99_ms < PROMISED_MS * PATIENCE
