@@ -68,6 +68,7 @@ from poe.storage import Messages
 
 COLLECT_US: Final = 100_000
 RESTORE_LOOK_US: Final = 5_000_000
+RESTORE_GO_ON_US: Final = 10_000
 RESTORE_COUNT_MAX: Final = 16
 """Batches that are copied anew at a time."""
 RESTORE_DEADLINE_US: Final = 5_000_000
@@ -79,6 +80,8 @@ CLOSED_US: Final = 5_000_000
 PROOFS_US: Final = 5_000_000
 DISTRUST_US: Final = 60_000_000
 """How long nothing is believed of what a node is said to hold that could not prove it."""
+FULL_US: Final = 1_000_000
+"""How long a node that had no room is not asked."""
 GROUPS_MAX: Final = 1024
 
 
@@ -488,7 +491,7 @@ class BestEffortQueue:
             if self._holders.expect(node, stream, after, last):
                 self._see_holder(node, stream)
         elif outcome == "full":
-            self._candidates.set_full(node, now_us)
+            self._candidates.leave_out(node, now_us + FULL_US)
         spread = self._spreads.get((stream, last))
         # What a life has said that is over does not count: a later one of the node knows nothing.
         if spread is not None and node in self._peers:
@@ -585,6 +588,7 @@ class BestEffortQueue:
         """Believe nothing for a while of what a node is said to hold."""
         self._audit.forget(node)
         self._distrusted_us[node] = now_us + DISTRUST_US
+        self._candidates.leave_out(node, now_us + DISTRUST_US)
         for stream in self.copies.streams():
             if self._holders.held_by(node, stream):
                 self._doubt(node, stream, 0, POINTER_MAX, why)
@@ -779,7 +783,7 @@ class BestEffortQueue:
         if spread.token is _AGAIN:
             self._counts[f"copied again {state}"] += batch.messages_count
             if state == "ok":
-                self._restore_due_us = now_us
+                self._restore_due_us = now_us + RESTORE_GO_ON_US
             return
         is_put = not isinstance(spread.token, HandingOver)
         self._counts[f"put {state}" if is_put else f"handed over {state}"] += 1

@@ -32,7 +32,7 @@ class Candidates:
         self._dice = dice
         self._zones: dict[NodeRef, str] = {}
         self._slow: set[NodeRef] = set()
-        self._full_until_us: dict[NodeRef, int] = {}
+        self._out_until_us: dict[NodeRef, int] = {}
         self._drawn: list[NodeRef] = []
         self._until_us = 0
 
@@ -45,11 +45,11 @@ class Candidates:
         """Count a node out."""
         self._zones.pop(node, None)
         self._slow.discard(node)
-        self._full_until_us.pop(node, None)
+        self._out_until_us.pop(node, None)
         self._until_us = 0
 
     def set_slow(self, node: NodeRef, *, is_slow: bool) -> None:
-        """Ask a node only where nobody else is left, or not so any more."""
+        """Ask a node no more, or again."""
         (self._slow.add if is_slow else self._slow.discard)(node)
         self._until_us = 0
 
@@ -57,9 +57,9 @@ class Candidates:
         """Return whether a node was said to be slow."""
         return node in self._slow
 
-    def set_full(self, node: NodeRef, now_us: int) -> None:
-        """Leave a node out for a while."""
-        self._full_until_us[node] = now_us + DRAW_US
+    def leave_out(self, node: NodeRef, until_us: int) -> None:
+        """Ask a node no more until a time, for it has no room, or cannot be believed."""
+        self._out_until_us[node] = max(until_us, self._out_until_us.get(node, 0))
         self._until_us = 0
 
     def draw(self, now_us: int) -> Sequence[NodeRef]:
@@ -67,7 +67,7 @@ class Candidates:
         if now_us >= self._until_us:
             self._until_us = now_us + DRAW_US
             able = [each for each in sorted(self._zones) if each not in self._slow]
-            drawn = [each for each in able if self._full_until_us.get(each, 0) <= now_us]
+            drawn = [each for each in able if self._out_until_us.get(each, 0) <= now_us]
             self._dice.shuffle(drawn)
             self._drawn = _by_zones(drawn, self._zones, self._zone)
         return self._drawn
