@@ -160,7 +160,7 @@ class Node:
         )
         try:
             cluster = self._cluster()
-        except (PoeError, OSError):
+        except PoeError:
             store.close()
             raise
         parts = NodeParts(

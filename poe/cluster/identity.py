@@ -81,7 +81,7 @@ def take_identity(files: Files, now_us: int, draw: Callable[[int], bytes]) -> No
 
     Raises:
         CorruptIdentity: the file is damaged, or of a newer version.
-        OSError: it cannot be read or written.
+        StorageError: it cannot be read or written.
     """
     known = _read(files)
     if known is None:

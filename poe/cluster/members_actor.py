@@ -43,7 +43,7 @@ from poe.cluster.members.table import Member, decode_members
 from poe.cluster.node_file import read_node_file, write_node_file
 from poe.cluster.node_frames import encode_members
 from poe.cluster.shelf import Shelf
-from poe.errors import CorruptIdentity, ForeignCluster, PoeError
+from poe.errors import CorruptIdentity, ForeignCluster, PoeError, StorageError
 from poe.storage import Clock, Files
 
 logger = logging.getLogger("poe.cluster")
@@ -83,7 +83,7 @@ def read_members(files: Files, cluster: str) -> list[Member]:
     Raises:
         ForeignCluster: the folder is that of a node of another cluster.
         CorruptIdentity: the file is damaged.
-        OSError: it cannot be read.
+        StorageError: it cannot be read.
     """
     match read_node_file(files, MEMBERS_FILE, _MAGIC):
         case None:
@@ -215,7 +215,7 @@ class MembersActor(GenServer):
         value = [_VERSION, parts.cluster, self._members.table.encode()]
         try:
             write_node_file(parts.files, MEMBERS_FILE, _MAGIC, value)
-        except OSError as error:
+        except StorageError as error:
             self._tell("members_not_saved", str(error))
 
     def _tell(self, kind: str, detail: str) -> None:

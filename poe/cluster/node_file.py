@@ -14,6 +14,7 @@ import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 from xxhash import xxh3_64_digest
 
 from poe.errors import CorruptIdentity
+from poe.storage.failure import reading, writing
 from poe.storage.files import Files
 from poe.storage.replacement import replace_file
 
@@ -27,15 +28,16 @@ def read_node_file(files: Files, path: str, magic: bytes) -> object | None:
 
     Raises:
         CorruptIdentity: it is another file, damaged, or too large.
-        OSError: it cannot be read.
+        ReadFailed, NoDescriptors: it cannot be read.
     """
-    size = files.size(path)
-    if size is None:
-        return None
     where = f"{files.base}/{path}"
-    if size > _FILE_BYTES_MAX:
-        raise CorruptIdentity(where, f"it has {size} bytes, and {_FILE_BYTES_MAX} are the most")
-    content = files.open(path, "r").read_at(size, 0)
+    with reading(where):
+        size = files.size(path)
+        if size is None:
+            return None
+        if size > _FILE_BYTES_MAX:
+            raise CorruptIdentity(where, f"it has {size} bytes, and {_FILE_BYTES_MAX} are the most")
+        content = files.open(path, "r").read_at(size, 0)
     if content[:_MAGIC_BYTES] != magic:
         raise CorruptIdentity(where, "it is another file")
     if xxh3_64_digest(content[:-_HASH_BYTES]) != content[-_HASH_BYTES:]:
@@ -48,8 +50,9 @@ def write_node_file(files: Files, path: str, magic: bytes, value: object) -> Non
     """Put a value in place of what a file holds; on an error that is still there.
 
     Raises:
-        OSError: as reported by the file layer.
+        StorageFull, WriteFailed, NoDescriptors: it cannot be written.
     """
     content = magic + msgpack.packb(value)
-    replace_file(files, path, content + xxh3_64_digest(content))
-    files.sync_folder("")
+    with writing(f"{files.base}/{path}"):
+        replace_file(files, path, content + xxh3_64_digest(content))
+        files.sync_folder("")

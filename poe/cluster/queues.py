@@ -84,6 +84,7 @@ from poe.errors import (
     PoeError,
     QueueMismatch,
     RemoteProtocolError,
+    StorageError,
     UnknownGroup,
     UnknownQueue,
 )
@@ -245,7 +246,10 @@ class Queues(GenServer):
         if record is None:
             if wanted.properties is None:
                 raise UnknownQueue(name)
-            await self._take([self._new_record(name, wanted.properties)])
+            record = self._new_record(name, wanted.properties)
+            if record.persist:
+                self._save(record)  # on an error there is no such queue
+            await self._take([record])
         elif wanted.is_new:
             raise QueueMismatch(name, "name", "a new queue", "in use")
         else:
@@ -289,7 +293,10 @@ class Queues(GenServer):
         if not changed:
             return
         if any(each.persist for each in changed):
-            self._save()
+            try:
+                self._save()
+            except StorageError as error:  # the next change of one is another try
+                logger.error("queues that outlive the process are not written down: %s", error)
         self._send(list(self._live), changed)
         for record in changed:
             if record.deleted_us:
@@ -363,13 +370,13 @@ class Queues(GenServer):
             raise UnknownQueue(name)
         return await self.call(ref, request)
 
-    def _save(self) -> None:
-        """Write down the queues that outlive the process.
+    def _save(self, *new: QueueRecord) -> None:
+        """Write down the queues that outlive the process, and those that are about to be known.
 
         Raises:
-            OSError: they cannot be; the actor ends, and is started anew with what it knew.
+            StorageError: they cannot be.
         """
-        records = [each for each in self._directory.records() if each.persist]
+        records = [each for each in (*self._directory.records(), *new) if each.persist]
         write_node_file(self._parts.files, QUEUES_FILE, _MAGIC, [_VERSION, records])
 
     # ---- groups ---------------------------------------------------------------------------------
@@ -616,7 +623,7 @@ def read_queues(files: Files) -> list[QueueRecord]:
 
     Raises:
         CorruptIdentity: the file is damaged.
-        OSError: it cannot be read.
+        StorageError: it cannot be read.
     """
     value: Any = read_node_file(files, QUEUES_FILE, _MAGIC)
     if value is None:

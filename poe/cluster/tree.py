@@ -61,7 +61,7 @@ class ClusterParts:
         Raises:
             ForeignCluster: the folder is that of a node of another cluster.
             CorruptIdentity: a file of it is damaged.
-            OSError: it cannot be read or written.
+            StorageError: it cannot be read or written.
         """
         assert options.cluster is not None
         files = RealFiles.at(folder)

@@ -6,7 +6,7 @@ import pytest
 
 from poe.cluster.identity import IDENTITY_FILE, NodeRef, take_identity
 from poe.cluster.node_file import write_node_file
-from poe.errors import CorruptIdentity
+from poe.errors import CorruptIdentity, StorageError
 from poe.storage import RealFiles
 from tests.storage.faulty_files import FaultyFiles
 
@@ -37,7 +37,7 @@ def test_an_epoch_rises_though_the_clock_goes_back(files):
 def test_no_epoch_is_used_that_is_not_durable(files, operation):
     take_identity(files, 1000, draw)
     files.fail(0, errno.EIO, operation, is_for_ever=True)
-    with pytest.raises(OSError, match="error"):
+    with pytest.raises(StorageError, match=r"node\.identity"):
         take_identity(files, 2000, draw)
     files.heal()
     assert take_identity(files, 1500, draw).epoch >= 1500

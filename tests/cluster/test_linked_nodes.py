@@ -8,10 +8,13 @@ import pytest
 from poe.broker.requests.queue_messages import FindQueue
 from poe.errors import (
     ActorDead,
+    CorruptIdentity,
+    ForeignCluster,
     IdentityConflict,
     NodeAlive,
     NodeForgotten,
     QueueMismatch,
+    StorageError,
     TooFewNodes,
     UnknownQueue,
 )
@@ -80,7 +83,7 @@ def test_nodes_know_each_other_and_keep_who_crashed_as_a_member(cluster):
     b.system.shutdown()  # as a crash: nobody says farewell
     a.links.close(b.me.ref)
     wait_until(lambda: states(a)["b"] == ("joined", "down"), 5)
-    assert live(c) == 2
+    wait_for_live(2, c)
 
 
 def test_a_node_that_is_stopped_leaves_and_joins_again_as_the_same(cluster, tmp_path, links):
@@ -269,7 +272,7 @@ def test_a_node_that_is_forgotten_stays_out_until_its_folder_is_another(cluster)
         b.stop()
     b.start()
     wait_until(lambda: b.control("cluster")["state"] == "fenced", 5)
-    assert live(a) == 1
+    wait_for_live(1, a)
     with pytest.raises(NodeForgotten):
         put(b, "jobs", b"one")
     assert b.put("local", b"still served") > 0
@@ -291,7 +294,42 @@ def test_of_a_copied_folder_the_earlier_life_leaves_and_serves_its_topics_on(
             put(b, "jobs", b"one", copies=1)
         assert b.put("local", b"still served") > 0
         wait_until(lambda: states(a)["twin"] == ("joined", "live"), 5)
-        assert live(twin) == 2
+        wait_for_live(2, twin)
+
+
+@pytest.mark.parametrize("name", ["node.identity", "node.members", "node.queues"])
+def test_a_damaged_file_is_told_by_its_path_and_the_folder_is_free_again(tmp_path, links, name):
+    node = LinkedNode(links, tmp_path / "a", "a", copies=1)
+    with node:
+        node.control("queue_create", topic="jobs", persist=True)
+    path = tmp_path / "a" / name
+    content = bytearray(path.read_bytes())
+    content[9] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CorruptIdentity, match=f"{name} cannot be used"):
+        node.start()
+    content[9] ^= 1
+    path.write_bytes(content)
+    with node:
+        assert [each["name"] for each in node.control("queues")] == [b"jobs"]
+
+
+def test_a_folder_of_another_cluster_is_refused(tmp_path, links):
+    with LinkedNode(links, tmp_path / "a", "a"):
+        pass
+    other = LinkedNode(links, tmp_path / "a", "a", cluster="other")
+    with pytest.raises(ForeignCluster, match="'test', and not 'other'"):
+        other.start()
+
+
+def test_a_queue_that_cannot_be_written_down_is_not_made(cluster, tmp_path):
+    (a,) = cluster("a", copies=1)
+    (tmp_path / "a" / "node.queues_new").mkdir()
+    with pytest.raises(StorageError, match=r"node\.queues"):
+        a.control("queue_create", topic="jobs", persist=True)
+    assert a.control("queues") == []
+    (tmp_path / "a" / "node.queues_new").rmdir()
+    a.control("queue_create", topic="jobs", persist=True)
 
 
 def test_both_sides_of_a_cut_take_puts_and_join_after_it(cluster, links):
