@@ -13,7 +13,7 @@ from poe.cluster.identity import NodeRef, StreamId
 
 UNHEARD: Final = "unheard"
 """The cause of a range that `other` may have handed out and could tell nobody, since `node` has not
-heard of it; of one that it has itself, before it crashed, where both are the same."""
+heard of it."""
 
 
 class Cause(NamedTuple):

@@ -98,8 +98,8 @@ def _unheard(known: StreamKnowledge, heard: Collection[NodeRef]) -> Iterator[_Fo
             continue
         others = [granted for node, granted in known.granted.items() if node != silent]
         may = intersect(ranges, union(*others)) if others else []
-        may = minus(may, known.granted.get(silent, RangeSet()))
-        yield "may", UNHEARD, (cause.node, silent), since_us, may
+        certain = known.granted.get(silent, RangeSet())
+        yield "may", UNHEARD, (cause.node, silent), since_us, minus(may, certain)
 
 
 def _since(item: tuple[Any, tuple[int, RangeSet]]) -> tuple[int, Any]:
