@@ -147,6 +147,10 @@ class Holders:
             if stream in holding.ranges
         }
 
+    def nodes(self) -> list[NodeRef]:
+        """Return the nodes of which something is known."""
+        return list(self._holdings)
+
     def streams(self) -> set[StreamId]:
         """Return the streams of which somebody holds something."""
         return {stream for holding in self._holdings.values() for stream in holding.ranges}

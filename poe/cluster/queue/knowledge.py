@@ -14,6 +14,8 @@ from poe.cluster.identity import NodeRef, StreamId
 UNHEARD: Final = "unheard"
 """The cause of a range that `other` may have handed out and could tell nobody, since `node` has not
 heard of it."""
+NOBODY: Final = NodeRef(bytes(8), 0)
+"""In place of a node of which is not known who it is."""
 
 
 class Cause(NamedTuple):

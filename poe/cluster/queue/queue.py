@@ -46,6 +46,7 @@ from poe.cluster.queue.effects import (
 from poe.cluster.queue.gossip import Gossip
 from poe.cluster.queue.group_share import GroupShare
 from poe.cluster.queue.holders import Holders
+from poe.cluster.queue.knowledge import NOBODY
 from poe.cluster.queue.log import (
     Compaction,
     Dropped,
@@ -60,7 +61,7 @@ from poe.cluster.queue.restoring import Missing
 from poe.cluster.queue.spread import Candidates, Spread
 from poe.cluster.queue.streams_over import StreamsOver
 from poe.cluster.queue_record import GroupRecord, QueueRecord, winner
-from poe.cluster.ranges import covered, intersect, minus
+from poe.cluster.ranges import covered, intersect, minus, union
 from poe.errors import FrameTooLarge, GroupFull, OptionError, PoeError, TooFewNodes, UnknownGroup
 from poe.protocol.leases import Lease
 from poe.record import POINTER_MAX
@@ -140,6 +141,8 @@ class BestEffortQueue:
         self._closed_until_us = 0
         self._silent_until_us: int | None = None
         """Until when nothing is handed out of what was read from the log."""
+        self._survived = {each: list(self.copies.held(each)) for each in self.copies.streams()}
+        """What outlived a crash: it is not known any more who else holds it."""
         for group in list(self.copies.groups.values()):
             self._agree(group.record, life_us)
         self._begin(life_us)
@@ -374,18 +377,27 @@ class BestEffortQueue:
             self._shares.pop(record.name, None)
             self.copies.agree(wins, self.me)
         elif record.name not in self._shares:
-            share = GroupShare(wins, self.me, self.copies, now_us, self._holders.held_by)
+            is_new = record.name not in self.copies.groups
+            share = GroupShare(wins, self.me, self.copies, now_us, self._may_hold)
             self._shares[record.name] = share
             last, _ = self.copies.place(self._stream, now_us)
             if last:
                 share.skip(self._stream, self.copies.held(self._stream).without(0, last))
             for peer in self._peers.values():
                 share.peer_up(peer, now_us)
+            if is_new:  # others may have had it, and handed out what they hold
+                gone = [ref for ref in self._holders.nodes() if ref not in self._peers]
+                for ref in [*gone, NOBODY] if self._survived else gone:
+                    share.peer_down(ref, now_us)
             self._reckon("held")
         self._groups[record.name] = wins
         for stream in self.copies.streams():
             self._finished(stream, now_us)
         return True
+
+    def _may_hold(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
+        """Return what a node holds of a stream, as far as that is known, or may hold."""
+        return union(self._holders.held_by(node, stream), self._survived.get(stream, ()))
 
     def _learn(self, known: Known, now_us: int) -> None:
         share = self._shares.get(known.group)

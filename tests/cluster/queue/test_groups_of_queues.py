@@ -171,3 +171,33 @@ def test_at_most_once_is_not_kept_for_an_origin_that_has_dropped_it_already():
     nodes.wait(60)
     assert nodes[0].copies.messages_count == nodes[1].copies.messages_count == 0
     assert len(nodes[0].groups()) == 2
+
+
+def test_who_was_gone_before_a_group_was_heard_of_may_have_handed_out_what_it_holds():
+    nodes = Wired(2)
+    nodes.put(0, [b"one", b"two"])
+    nodes.settle()
+    nodes.part(0, 1)
+    nodes[0].make_group(GroupRecord(b"jobs", "workers", {}, 1, nodes.refs[1].id), nodes.now_us)
+    join = GroupRequest("group_join", {"info": MemberInfo(id=MEMBER)})
+    nodes[0].serve("workers", join, "join", nodes.now_us)
+    request = LeaseRequest("workers", MEMBER, 100, 1 << 20)
+    nodes[0].serve("workers", request, "lease", nodes.now_us)
+    assert [(row["certainty"], row["cause"]) for row in nodes[0].report()] == [("may", "unheard")]
+
+
+def test_after_a_crash_anybody_may_have_handed_out_what_has_outlived_it():
+    nodes = Wired(2)
+    nodes.put(0, [b"one", b"two"])
+    nodes.settle()
+    nodes.part(0, 1)
+    old = nodes[0]
+    queue = BestEffortQueue(
+        old.record, nodes.refs[0], "", nodes.now_us, random.Random(7), old.copies
+    )
+    queue.make_group(GroupRecord(b"jobs", "workers", {}, 1, nodes.refs[1].id), nodes.now_us)
+    join = GroupRequest("group_join", {"info": MemberInfo(id=MEMBER)})
+    queue.serve("workers", join, "join", nodes.now_us)
+    queue.serve("workers", LeaseRequest("workers", MEMBER, 100, 1 << 20), "lease", nodes.now_us)
+    [row] = queue.report()
+    assert (row["certainty"], row["nodes"][1]) == ("may", "0000000000000000.0")
