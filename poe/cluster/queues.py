@@ -101,6 +101,8 @@ _VERSION: Final = 1
 _GOSSIP_S: Final = 10.0
 _RESTART_FIRST_S: Final = 0.05
 _RESTART_MAX_S: Final = 5.0
+_FORGIVE_S: Final = 60.0
+"""A queue that has lived for so long is started anew at once, as after its first end."""
 _EARLY_MAX: Final = 64
 """Frames of a node that are kept until it is told to be there."""
 _HAND_OVER_S: Final = 1.0
@@ -146,6 +148,7 @@ class Queues(GenServer):
         self._names: dict[ActorRef, bytes] = {}
         self._groups: dict[str, GroupRecord] = {}
         self._delays_s: dict[bytes, float] = {}
+        self._started_s: dict[bytes, float] = {}
         self._counts: Counter[str] = Counter()
         self._early: dict[NodeRef, list[bytes]] = {}
         self._dice = random.Random(parts.me.incarnation)  # noqa: S311 - whom to tell next
@@ -323,6 +326,7 @@ class Queues(GenServer):
         assert ref is not None
         self.monitor(ref)
         self._refs[name], self._names[ref] = ref, name
+        self._started_s[name] = self.monotonic_s()
         self._table.add(name, ref)
 
     def _ended(self, ref: ActorRef, reason: object) -> None:
@@ -332,6 +336,8 @@ class Queues(GenServer):
         del self._refs[name]
         logger.error("queue %r has ended (%s); it is started anew with its copies", name, reason)
         self._counts["queues restarted"] += 1
+        if self.monotonic_s() - self._started_s[name] > _FORGIVE_S:
+            self._delays_s.pop(name, None)
         self._restart_later(name)
 
     def _restart_later(self, name: bytes) -> None:
@@ -355,6 +361,8 @@ class Queues(GenServer):
             with suppress(PoeError):
                 await terminate_child(self, QUEUE_SUP, ref)
         self._table.remove(name)
+        self._delays_s.pop(name, None)
+        self._started_s.pop(name, None)
         self._groups = {key: each for key, each in self._groups.items() if each.queue != name}
         self._parts.shelf.drop(name)
         topic = LOG_TOPIC_PREFIX + name
