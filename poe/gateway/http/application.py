@@ -38,6 +38,7 @@ from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.page import PAGE_HEADERS, page_of
 from poe.gateway.http.produce import ProduceRoutes
 from poe.gateway.http.properties import PropertyRoutes
+from poe.gateway.http.queues import QueueRoutes
 from poe.gateway.http.read import ReadRoutes
 from poe.gateway.http.reply import denied_reply, error_reply, json_reply
 from poe.gateway.http.routes import OPEN_PATHS, ROUTES, Handlers, Row
@@ -83,6 +84,7 @@ class Gateway:
             ReadRoutes(options, brokers, self._admission),
             PropertyRoutes(options, brokers, inflow, self._admission),
             GroupRoutes(options, brokers, inflow, self._admission),
+            QueueRoutes(options, brokers, inflow, self._admission),
             HealthRoutes(options, brokers),
             self._get_openapi,
             self._get_docs,

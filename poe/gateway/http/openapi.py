@@ -1,6 +1,6 @@
 """Describes the gateway's routes in OpenAPI 3.1, for people, generated clients and tests."""
 
-from poe.client.group.queue_core import DELAY_MAX_S
+from poe.client.group.queue_core import COPIES_MAX, DEADLINE_MAX_S, DELAY_MAX_S
 from poe.gateway.http.body import FORM, JSON, NDJSON, RAW
 from poe.gateway.http.openapi_groups import group_paths
 from poe.gateway.http.options import GatewayOptions
@@ -53,6 +53,15 @@ def document(options: GatewayOptions) -> Json:
                 "patch": _changed("Change what a topic has.", _described(), "404"),
             },
             **group_paths(options),
+            "/queues": {
+                "get": get("List queues of the cluster.", {"200": json_of(_queues())}, *_ASKED)
+            },
+            "/queues/{topic}": {"post": _onto_queue(options)},
+            "/cluster": {
+                "get": get(
+                    "How the cluster is.", {"200": json_of({"type": "object"})}, "404", *_ASKED
+                )
+            },
             "/healthz": {
                 "get": get("Tell that the gateway runs.", {"200": _status("ok")}) | {"security": []}
             },
@@ -143,6 +152,35 @@ def _post(summary: str, replies: Json, options: GatewayOptions) -> Json:
         },
         "responses": replies | refusals(*OF_ALL, *refused),
     }
+
+
+def _cluster_paths(options: GatewayOptions) -> Json:
+    told = {"200": json_of({"type": "object"})}
+    return {
+        "/queues": {"get": get("List queues.", {"200": json_of(_queues())}, *_ASKED)},
+        "/queues/{topic}": {"post": _onto_queue(options)},
+        "/cluster": {"get": get("How the cluster is.", told, "404", *_ASKED)},
+    }
+
+
+def _onto_queue(options: GatewayOptions) -> Json:
+    stored = object_of(delivered=COUNT, pointer=COUNT)
+    fewer = object_of(accepted=COUNT)
+    replies = {"200": json_of(stored), "202": json_of(fewer)}
+    found = _post("Put onto a queue; 202 where it is later, or on fewer nodes.", replies, options)
+    copies = {"type": "integer", "minimum": 0, "maximum": COPIES_MAX, "default": 0}
+    deadline = {"type": "number", "minimum": 0, "maximum": DEADLINE_MAX_S, "default": 0}
+    terms: list[Json] = [
+        {"name": "copies", "in": "query", "schema": copies},
+        {"name": "deadline_s", "in": "query", "schema": deadline},
+    ]
+    found["parameters"] = [_topic(), *terms, *_LATER]
+    found["responses"] |= refusals("404")
+    return found
+
+
+def _queues() -> Json:
+    return object_of(queues=array_of(object_of(name=TEXT)))
 
 
 def _read(options: GatewayOptions) -> Json:

@@ -7,13 +7,16 @@ need. Paths are matched as they were sent, percent-encoded.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from poe.broker.access.permission import Need
 from poe.gateway.http.admission import Endpoint
 from poe.gateway.http.groups import GroupRoutes
 from poe.gateway.http.health import HealthRoutes
 from poe.gateway.http.need import ALL_TOPICS, Anybody, Needs, PathNeed
 from poe.gateway.http.produce import ProduceRoutes
 from poe.gateway.http.properties import PropertyRoutes
+from poe.gateway.http.queues import QueueRoutes
 from poe.gateway.http.read import ReadRoutes
+from poe.security.policy import NODE
 
 
 class Handlers(NamedTuple):
@@ -23,6 +26,7 @@ class Handlers(NamedTuple):
     read: ReadRoutes
     properties: PropertyRoutes
     groups: GroupRoutes
+    queues: QueueRoutes
     health: HealthRoutes
     document: Endpoint
     page: Endpoint
@@ -79,6 +83,9 @@ ROUTES: Final = (
     Row(f"{_MEMBER}/lease", _OF_MEMBER, lambda to: to.groups.post_lease),
     Row(f"{_MEMBER}/acknowledge", _OF_MEMBER, lambda to: to.groups.post_acknowledge),
     Row(f"{_MEMBER}/extend", _OF_MEMBER, lambda to: to.groups.post_extend),
+    Row("/queues", _KNOWN, lambda to: to.queues.get_queues),
+    Row("/queues/{topic}", _WRITE, lambda to: to.queues.post),
+    Row("/cluster", {"GET": Need("admin", NODE)}, lambda to: to.queues.get_cluster),
     Row("/healthz", {"GET": Anybody.AT_ALL}, lambda to: to.health.get_healthz),
     Row("/readyz", _KNOWN, lambda to: to.health.get_readyz),
     Row("/metrics", _OF_ALL, lambda to: to.health.get_metrics),

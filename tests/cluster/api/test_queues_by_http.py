@@ -1,0 +1,107 @@
+"""Queues of a cluster over HTTP: put, taken by members of a group, and looked at."""
+
+import contextlib
+
+import pytest
+
+from tests.cluster.linked_nodes import LinkedNode, Links
+from tests.gateway.http.front import Front
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def links():
+    return Links()
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory, links):
+    folder = tmp_path_factory.mktemp("nodes")
+    nodes = [LinkedNode(links, folder / name, name, port=0) for name in "ab"]
+    with contextlib.ExitStack() as stack:
+        for node in nodes:
+            stack.enter_context(node)
+        for node in nodes:
+            wait_until(lambda: node.control("cluster")["live"] == 2, 5)  # noqa: B023 - at once
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def front(nodes):
+    with Front(nodes[0]) as front:
+        yield front
+
+
+def put(front, queue, body=b"work", **parameters):
+    return front.http.post(f"/queues/{queue}", content=body, params=parameters)
+
+
+def test_messages_are_put_and_taken_by_a_member_of_a_group(front, nodes):
+    reply = put(front, "jobs", copies=2)
+    assert (reply.status_code, reply.json()["delivered"]) == (200, 1)
+    group = {"mode": "shared", "topics": ["jobs"]}
+    joined = front.http.post("/groups/workers/members", json=group).json()
+    member = f"/groups/workers/members/{joined['member']}"
+    told = front.http.post(f"{member}/lease", json={"wait_s": 5}).json()
+    assert [each["value"] for each in told["messages"]] == ["work"]
+    assert told["unit"].startswith("jobs%40")
+    done = {"done": [{"lease": told["lease"]}]}
+    assert front.http.post(f"{member}/acknowledge", json=done).json() == {"lost": []}
+    rows = front.http.get("/queues").json()["queues"]
+    assert [(row["name"], row["copies"]) for row in rows] == [("jobs", 2)]
+
+
+def test_more_copies_than_nodes_are_refused_and_may_be_asked_for_again(front):
+    reply = put(front, "many", copies=3)
+    assert (reply.status_code, reply.json()["error"]["name"]) == (503, "TooFewNodes")
+    assert reply.headers["Retry-After"]
+
+
+def test_fewer_copies_are_told(front, nodes, links):
+    a, b = nodes
+    assert put(front, "fewer", copies=2).status_code == 200
+    links.lose(a.me.ref, b.me.ref)
+    try:
+        reply = put(front, "fewer", copies=2, deadline_s=0.3)
+        assert reply.status_code == 202
+        assert reply.json() == {"accepted": 1, "copies": 1, "wanted": 2}
+    finally:
+        links.heal(a.me.ref, b.me.ref)
+
+
+def test_messages_for_later_come_later(front, nodes):
+    reply = put(front, "later", delay_s=0.1)
+    assert (reply.status_code, reply.json()["accepted"]) == (202, 1)
+    with nodes[1].queue("later", group="later") as queue, queue.get(timeout_s=10) as job:
+        assert job.value == b"work"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"copies": "x"}, {"copies": 65}, {"copies": 1.5}, {"deadline_s": -1}, {"key": "a"}],
+    ids=str,
+)
+def test_wrong_parameters_are_refused(front, wrong):
+    assert put(front, "jobs", **wrong).status_code == 400
+
+
+def test_the_cluster_is_told(front):
+    told = front.http.get("/cluster").json()
+    assert told["cluster"] == "test"
+    assert {each["name"] for each in told["nodes"]} == {"a", "b"}
+
+
+def test_a_queue_is_not_read_as_a_topic(front):
+    put(front, "jobs", copies=2)
+    reply = front.http.get("/topics/jobs")
+    assert (reply.status_code, reply.json()["error"]["name"]) == (409, "NotATopic")
+
+
+def test_a_server_without_a_cluster_has_queues_of_its_own(shared_node):
+    with Front(shared_node) as front:
+        assert put(front, "own").json()["delivered"] == 1
+        assert front.http.get("/queues").json() == {"queues": []}
+        assert front.http.get("/cluster").status_code == 404
+        assert put(front, "own", copies=2).status_code == 404
