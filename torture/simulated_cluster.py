@@ -158,6 +158,8 @@ class Node:
         self.is_running, self.is_fenced = True, False
         self.hosted = {}
         self._slow: set[NodeRef] = set()
+        while NodeRef(self.ids[-1], self.epoch) in cluster.lives:
+            self.epoch += 1  # two processes of one folder, in the same microsecond
         self.ref = NodeRef(self.ids[-1], self.epoch)
         cluster.lives[self.ref] = self, self.life
         incarnation = cluster.random.randbytes(8)

@@ -84,6 +84,8 @@ DISTRUST_US: Final = 60_000_000
 FULL_US: Final = 1_000_000
 """How long a node that had no room is not asked."""
 GROUPS_MAX: Final = 1024
+NEW_US: Final = 60_000_000
+"""How long a node forgets no stream: it may not have heard yet of all nodes of the cluster."""
 
 
 class BestEffortQueue:
@@ -112,6 +114,7 @@ class BestEffortQueue:
         self._holders = Holders()
         self._gossip = Gossip(record.name, life_us, self.copies, self._holders, dice)
         self._over = StreamsOver(me)
+        self._is_new_until_us = life_us + NEW_US
         self._spreads: dict[tuple[StreamId, int], Spread] = {}
         self._shares: dict[str, GroupShare] = {}
         self._groups: dict[str, GroupRecord] = {}
@@ -531,6 +534,8 @@ class BestEffortQueue:
         # Who holds more than is known here may know the same, and is not done.
         if self._holders.is_current(node, frame.life_us, frame.version):
             self._over.hear(node.id, frame, mine)
+        if now_us < self._is_new_until_us:
+            return
         for stream in self._over.settle(self._is_held_by_nobody):
             self.copies.forget(stream)
             self._collected.pop(stream, None)

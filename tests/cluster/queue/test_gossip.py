@@ -1,8 +1,11 @@
 """What nodes know of each other: who holds what, what is done, who hands out."""
 
+import random
+
 import pytest
 
 from poe.cluster.frames import News, decode
+from poe.cluster.queue.queue import BestEffortQueue
 from tests.cluster.queue.wired import SECOND_US, Wired
 
 FEW = [b"message %d" % number for number in range(20)]
@@ -286,3 +289,31 @@ def test_a_stream_is_not_forgotten_while_it_is_not_known_what_others_hold_of_it(
     nodes.wait(20)
     assert old in known_of(nodes, 0)
     assert sorted(nodes.work(0) + nodes.work(1) + nodes.work(2)) == sorted(FEW)
+
+
+def test_a_new_node_that_knows_of_few_others_yet_forgets_no_stream():
+    nodes = Wired(4)
+    nodes.make_group(0)
+    nodes.put(0, FEW, "done")
+    nodes.settle()
+    old = nodes.results["done"].stream
+    nodes.work(0)
+    nodes.put(0, FEW, "not done")
+    nodes.wait(1)
+    nodes.kill(0)
+    nodes.wait(1)
+    nodes.restart(0)
+    others = range(1, 4)
+    holder = next(number for number in others if nodes[number].copies.held(old))
+    knows = next(number for number in others if number != holder)
+    nodes.kill(next(number for number in others if number not in (holder, knows)))
+    new = Wired(1).refs[0]._replace(id=b"new node")
+    nodes.refs.append(new)
+    nodes.queues[new] = queue = BestEffortQueue(
+        nodes.record, new, "", nodes.now_us, random.Random(5)
+    )
+    for other in (nodes.refs[0], nodes.refs[knows]):
+        nodes.up(new, other)
+        nodes.up(other, new)
+    nodes.wait(30)
+    assert old in queue.known("work")
