@@ -1,0 +1,63 @@
+"""A client of three nodes in one process that are connected by zenoh, on loopback."""
+
+import contextlib
+import socket
+from typing import Any
+
+import pytest
+
+from poe import Node, client
+from tests.cluster.api.test_any_node import GROUP, url
+from tests.waiting import wait_until
+
+pytest.importorskip("zenoh", reason="needs eclipse-zenoh")
+
+pytestmark = pytest.mark.slow
+Queue: Any = client.Queue
+
+
+def free_ports(count):
+    """Return ports that nobody has just now."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in probes:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in probes]
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    ports = free_ports(3)
+    with contextlib.ExitStack() as stack:
+        nodes = []
+        for name, port in zip("abc", ports, strict=True):
+            seeds = tuple(f"127.0.0.1:{each}" for each in ports if each != port)
+            options = {"cluster": "api", "cluster_port": port, "seeds": seeds, "node_name": name}
+            nodes.append(stack.enter_context(Node(dir=tmp_path / name, port=0, **options)))
+        for node in nodes:
+            wait_until(lambda: node.control("cluster")["live"] == 3, 20)  # noqa: B023 - at once
+        yield nodes
+
+
+def test_a_client_puts_and_takes_at_any_node_and_goes_on_at_the_next_one(nodes):
+    a, b, c = nodes
+    first = [b"%d" % number for number in range(200)]
+    second = [b"late %d" % number for number in range(200)]
+    with (
+        Queue(url(a, b, c), "jobs", group_options=GROUP) as queue,
+        Queue(url(b), "jobs", group_options=GROUP) as other,
+    ):
+        queue.put(first, copies=2)
+        done: set[bytes] = set()
+        for each in (queue, other):
+            with each.get(timeout_s=10) as job:
+                done.add(job.value)
+        a.stop()
+        queue.put(second, copies=2)
+        while len(done) < len(first) + len(second):
+            with queue.get(timeout_s=20) as job:
+                done.add(job.value)
+            if (job := other.get(timeout_s=0.01)) is not None:
+                job.ack()
+                done.add(job.value)
+    assert done == {*first, *second}
