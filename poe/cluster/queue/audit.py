@@ -23,7 +23,7 @@ PROOF_BYTES_MAX: Final = 1024 * 1024
 """Of more no hash is told."""
 
 
-class Claim(NamedTuple):
+class Said(NamedTuple):
     """What another node is said to hold, and this one holds."""
 
     stream: StreamId
@@ -45,14 +45,14 @@ class Audit:
         self._dice = dice
         self._questions: dict[NodeRef, _Question] = {}
 
-    def ask(self, node: NodeRef, claims: Iterable[Claim]) -> Prove | None:
+    def ask(self, node: NodeRef, said: Iterable[Said]) -> Prove | None:
         """Return what to ask a node; None: nothing, for nothing is said of it.
 
         What it was asked before, and has not answered, it is asked again.
         """
         question = self._questions.get(node)
         if question is None:
-            question = self._draw([claim for claim in claims if claim.ranges])
+            question = self._draw([each for each in said if each.ranges])
             if question is None:
                 return None
         self._questions[node] = question._replace(turns=question.turns + 1)
@@ -88,10 +88,10 @@ class Audit:
                 digest = xxh3_64_intdigest(found.records, seed)
         return Proof(queue, stream, after, last, seed, digest)
 
-    def _draw(self, claims: list[Claim]) -> _Question | None:
-        if not claims:
+    def _draw(self, said: list[Said]) -> _Question | None:
+        if not said:
             return None
-        stream, ranges = self._dice.choice(claims)
+        stream, ranges = self._dice.choice(said)
         after, last = self._dice.choice(ranges)
         begin = self._dice.randrange(after, last)
         found = self._copies.find(stream, begin, last, POINTER_MAX, SAMPLE_BYTES)

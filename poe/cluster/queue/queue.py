@@ -30,7 +30,7 @@ from poe.cluster.frames import (
     Stored,
 )
 from poe.cluster.identity import NodeRef, Peer, StreamId
-from poe.cluster.queue.audit import Audit, Claim
+from poe.cluster.queue.audit import Audit, Said
 from poe.cluster.queue.copies import Copies, size_bytes
 from poe.cluster.queue.effects import (
     Answer,
@@ -568,7 +568,7 @@ class BestEffortQueue:
                 continue
             if self._audit.is_silent(node):
                 self._distrust(node, now_us, "does not prove that it holds what it says")
-            asked = self._audit.ask(node, self._claims(node))
+            asked = self._audit.ask(node, self._said(node))
             if asked is not None:
                 self._effects.append(Tell(node, asked))
 
@@ -578,12 +578,12 @@ class BestEffortQueue:
             return self._peers
         return [node for node in self._peers if node not in self._distrusted_us]
 
-    def _claims(self, node: NodeRef) -> Iterator[Claim]:
+    def _said(self, node: NodeRef) -> Iterator[Said]:
         for stream in self.copies.streams():
-            claimed = self._holders.said_by(node, stream)
-            if claimed:
-                both = intersect(claimed, self.copies.held(stream))
-                yield Claim(stream, minus(both, self._done_of(stream)))
+            said = self._holders.said_by(node, stream)
+            if said:
+                both = intersect(said, self.copies.held(stream))
+                yield Said(stream, minus(both, self._done_of(stream)))
 
     def _hear_proof(self, node: NodeRef, proof: Proof, now_us: int) -> None:
         if self._audit.hear(node, proof) is not False:
