@@ -10,6 +10,7 @@ from poe.broker.groups.journal import Journal
 from poe.broker.groups.lease import Lease
 from poe.broker.groups.ordered import Ordered
 from poe.broker.groups.ownership import Ownership
+from poe.broker.groups.returned import Why
 from poe.broker.groups.shared import Shared
 from poe.broker.groups.shared_image import Progress, SharedImage
 
@@ -36,9 +37,9 @@ def _blame_all(patch: Any) -> None:
     """Count an attempt for all that a dead member held, innocent or not."""
     expire = Shared._expire
 
-    def blame(self: Any, lease: Lease, now_us: int) -> None:
+    def blame(self: Any, lease: Lease, why: Why, now_us: int) -> None:
         lease.count, lease.is_alone = 1, True
-        expire(self, lease, now_us)
+        expire(self, lease, why, now_us)
 
     patch(Shared, "_expire", blame)
 
@@ -47,9 +48,9 @@ def _blame_company(patch: Any) -> None:
     """Count an attempt for a single message, whatever its member held beside it."""
     expire = Shared._expire
 
-    def blame(self: Any, lease: Lease, now_us: int) -> None:
+    def blame(self: Any, lease: Lease, why: Why, now_us: int) -> None:
         lease.is_alone = True
-        expire(self, lease, now_us)
+        expire(self, lease, why, now_us)
 
     patch(Shared, "_expire", blame)
 
