@@ -16,7 +16,7 @@ import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 from poe.broker.groups.ranges import Bounds
 from poe.cluster.batch import Batch
 from poe.cluster.identity import NodeRef, StreamId
-from poe.cluster.queue_record import GroupRecord, QueueRecord
+from poe.cluster.queue_record import TIME_MAX_US, GroupRecord, QueueRecord
 from poe.errors import PoeError, RemoteProtocolError
 from poe.record import POINTER_MAX
 
@@ -346,6 +346,17 @@ def take_number(value: Any, lowest: int = 0) -> int:  # noqa: ANN401
     return value
 
 
+def take_time(value: Any) -> int:  # noqa: ANN401
+    """Check a time in microseconds that came from elsewhere, or a length of time.
+
+    Raises:
+        RemoteProtocolError: it is none, or so late that nothing could come after it.
+    """
+    if take_number(value) > TIME_MAX_US:
+        raise _wrong("time", value)
+    return int(value)
+
+
 def take_flag(value: Any) -> bool:  # noqa: ANN401
     """Check a truth value that came from elsewhere.
 
@@ -438,8 +449,8 @@ def take_group_record(value: Any) -> GroupRecord:  # noqa: ANN401
     if not isinstance(options, dict) or len(options) > _OPTIONS_MAX:
         raise _wrong("options", options)
     return GroupRecord(
-        take_bytes(queue), take_text(name), options, take_number(created_us),
-        take_bytes(by, _NODE_BYTES), take_number(deleted_us),
+        take_bytes(queue), take_text(name), options, take_time(created_us),
+        take_bytes(by, _NODE_BYTES), take_time(deleted_us),
     )  # fmt: skip
 
 
@@ -461,6 +472,7 @@ def take_batch(value: Any) -> Batch:  # noqa: ANN401
 
 _NODE_BYTES: Final = 8
 _OPTIONS_MAX: Final = 64
+_HOLDERS_MAX: Final = 1000
 _OUTCOMES: Final = ("held", "full", "failed")
 
 
@@ -470,10 +482,15 @@ def _wrong(what: str, value: object) -> RemoteProtocolError:
 
 def _take_store(value: Any) -> Store:  # noqa: ANN401
     queue, record, stream, batch, holders, is_copy = value
-    return Store(
+    if len(holders) > _HOLDERS_MAX:
+        raise _wrong("holders", holders)
+    store = Store(
         take_bytes(queue), take_queue_record(record), take_stream(stream), take_batch(batch),
         tuple(map(take_node, holders)), take_flag(is_copy),
     )  # fmt: skip
+    if store.record.name != store.queue:
+        raise _wrong("record", record)
+    return store
 
 
 def _take_stored(value: Any) -> Stored:  # noqa: ANN401
@@ -570,7 +587,7 @@ def _take_back(value: Any) -> Back:  # noqa: ANN401
     [bounds] = take_ranges((after, last))
     return Back(
         take_number(lease), *bounds, take_number(attempts), _take_limit(limit),
-        take_number(delay_us), take_text(reason),
+        take_time(delay_us), take_text(reason),
     )  # fmt: skip
 
 
@@ -589,7 +606,7 @@ def _flat_claim(frame: Claim | Ceded) -> tuple[Any, ...]:
 
 def _take_paused(value: Any) -> Paused:  # noqa: ANN401
     queue, group, since_us, is_paused = value
-    return Paused(take_bytes(queue), take_text(group), take_number(since_us), take_flag(is_paused))
+    return Paused(take_bytes(queue), take_text(group), take_time(since_us), take_flag(is_paused))
 
 
 def _take_prove(value: Any) -> Prove:  # noqa: ANN401

@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from poe.errors import OptionError
+from poe.record import POINTER_MAX
 
 NAME_BYTES_MAX: Final = 255
 BYTES_MAX: Final = 256 * 1024 * 1024
 MESSAGES_MAX: Final = 1 << 22
 COPIES_MAX: Final = 64
+TIME_MAX_US: Final = POINTER_MAX
+"""Of a record; what comes from elsewhere with a later time is none."""
 
 OnFull = Literal["busy", "drop-oldest"]
 """What a node does that has no room for a message: refuse it, or drop the oldest of the queue."""
@@ -45,6 +48,12 @@ class QueueRecord(NamedTuple):
         _check("messages_max", self.messages_max, self.messages_max >= 1, "1 or more")
         is_known = self.on_full in ("busy", "drop-oldest")
         _check("on_full", self.on_full, is_known, "busy or drop-oldest")
+        done_us = max(self.created_us, self.deleted_us)
+        _check("created_us", done_us, done_us <= TIME_MAX_US, f"a time up to {TIME_MAX_US}")
+
+    def deleted(self, now_us: int) -> "QueueRecord":
+        """Return the record of the queue once it is deleted, which wins over this one."""
+        return self._replace(deleted_us=_after(self.created_us, now_us))
 
 
 class GroupRecord(NamedTuple):
@@ -57,6 +66,10 @@ class GroupRecord(NamedTuple):
     created_us: int = 0
     created_by: bytes = b""
     deleted_us: int = 0
+
+    def deleted(self, now_us: int) -> "GroupRecord":
+        """Return the record of the group once it is deleted, which wins over this one."""
+        return self._replace(deleted_us=_after(self.created_us, now_us))
 
 
 _Record = TypeVar("_Record", QueueRecord, GroupRecord)
@@ -77,6 +90,11 @@ def _order(record: QueueRecord | GroupRecord) -> tuple[int, int, bytes, str]:
     """Return what records of one name are ordered by; equal only where they are the same."""
     done_us = max(record.created_us, record.deleted_us)
     return done_us, record.deleted_us, record.created_by, repr(record)
+
+
+def _after(created_us: int, now_us: int) -> int:
+    # At one time a deletion wins.
+    return min(max(now_us, created_us + 1), TIME_MAX_US)
 
 
 def _check(key: str, value: object, is_right: bool, allowed: str) -> None:  # noqa: FBT001

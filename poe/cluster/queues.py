@@ -349,8 +349,7 @@ class Queues(GenServer):
         record = self._directory.find(name)
         if record is None:
             raise UnknownQueue(name)
-        now_us = max(self._now_us(), record.created_us + 1)
-        await self._take([record._replace(deleted_us=now_us)])
+        await self._take([record.deleted(self._now_us())])
 
     async def _end(self, record: QueueRecord) -> None:
         """Stop a queue that was deleted, and drop what it holds."""
@@ -417,8 +416,7 @@ class Queues(GenServer):
         known = self._groups.get(name)
         if known is None:
             raise UnknownGroup(name)
-        deleted = known._replace(deleted_us=max(self._now_us(), known.created_us + 1))
-        await self._ask(known.queue, MakeGroup(deleted, force))
+        await self._ask(known.queue, MakeGroup(known.deleted(self._now_us()), force))
         rest = tuple(each for each in self._groups_of(known.queue) if each.name != name)
         self._note_groups(known.queue, rest)
 

@@ -11,13 +11,16 @@ from poe.cluster.batch import Batch
 from poe.cluster.frames import (
     WHOLE,
     Again,
+    Back,
     Difference,
     Digest,
     Held,
     Known,
     News,
+    Paused,
     Proof,
     Prove,
+    Release,
     Store,
     Stored,
     Summary,
@@ -26,7 +29,7 @@ from poe.cluster.frames import (
 )
 from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue_record import GroupRecord, QueueRecord
-from poe.errors import RemoteProtocolError
+from poe.errors import OptionError, RemoteProtocolError
 
 A, B = NodeRef(b"a" * 8, 7), NodeRef(b"b" * 8, 1 << 50)
 STREAM = StreamId(*A)
@@ -127,3 +130,36 @@ def test_ranges_that_overlap_or_fall_are_refused():
         body[5][0][1] = ends
         with pytest.raises(RemoteProtocolError):
             decode(msgpack.packb(body))
+
+
+AFTER_ALL_TIME = 1 << 56
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        FRAMES[0]._replace(record=QUEUE._replace(name=b"others")),
+        FRAMES[0]._replace(holders=(A,) * 1001),
+        FRAMES[0]._replace(record=QUEUE._replace(created_us=AFTER_ALL_TIME)),
+        FRAMES[0]._replace(record=QUEUE._replace(deleted_us=AFTER_ALL_TIME)),
+        FRAMES[4]._replace(groups=(GROUP._replace(created_us=AFTER_ALL_TIME),)),
+        FRAMES[4]._replace(groups=(GROUP._replace(deleted_us=AFTER_ALL_TIME),)),
+        Paused(b"jobs", "work", AFTER_ALL_TIME, is_paused=True),
+        Release(b"jobs", "work", (Back(1, 0, 5, 1, None, AFTER_ALL_TIME, "why"),)),
+    ],
+    ids=[
+        "another queue's record", "too many holders", "queue made", "queue deleted", "group made",
+        "group deleted", "paused", "handed back",
+    ],
+)  # fmt: skip
+def test_what_no_node_would_say_is_refused(frame):
+    with pytest.raises(RemoteProtocolError):
+        decode(encode(frame))
+
+
+def test_a_queue_is_not_made_behind_the_end_of_time():
+    last = QUEUE.deleted(AFTER_ALL_TIME)
+    last.check()
+    assert last.deleted_us == AFTER_ALL_TIME - 1
+    with pytest.raises(OptionError):
+        last._replace(created_us=last.deleted_us + 1, deleted_us=0).check()

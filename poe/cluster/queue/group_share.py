@@ -43,7 +43,7 @@ from poe.cluster.queue.ledger import Ledger
 from poe.cluster.queue.lending import Lendable, Lending, member_id
 from poe.cluster.queue.places import Places
 from poe.cluster.queue.report import ROWS_MAX, Repeated, repeated, repeated_of
-from poe.cluster.queue_record import GroupRecord
+from poe.cluster.queue_record import TIME_MAX_US, GroupRecord
 from poe.cluster.ranges import intersect, minus
 from poe.errors import GroupMismatch, PoeError
 from poe.protocol.leases import Failed, Lease, LeaseRequest
@@ -445,7 +445,7 @@ class GroupShare:
 
     def _pause(self, now_us: int, *, is_paused: bool) -> None:
         """Hand nothing out, on all nodes, or go on."""
-        since_us = max(now_us, self._paused.since_us + 1)
+        since_us = min(max(now_us, self._paused.since_us + 1), TIME_MAX_US)
         self._paused = self._paused._replace(since_us=since_us, is_paused=is_paused)
         self._effects += [Tell(node, self._paused) for node in sorted(self._peers)]
         self._obey(now_us)

@@ -41,6 +41,26 @@ def take_options(record: GroupRecord) -> tuple[GroupOptions, str]:
     return GroupOptions.from_map(options), delivery
 
 
+def define(record: GroupRecord) -> tuple[GroupDefinition, str]:
+    """Return what a group is, and how often each of its messages may be handed out.
+
+    Raises:
+        InvalidGroupName: no group may be called so.
+        UnknownOption, OptionError: as `take_options`.
+    """
+    options, delivery = take_options(record)
+    identity = b"%b/%b/%d" % (record.queue, record.name.encode(), record.created_us)
+    definition = GroupDefinition(
+        name=record.name,
+        id=xxh3_128_digest(identity),
+        mode="shared",
+        topics=(record.queue,),
+        options=options,
+        created_us=record.created_us,
+    )
+    return definition, delivery
+
+
 class Ledger:
     """What one node has of one group.
 
@@ -50,16 +70,8 @@ class Ledger:
     def __init__(self, record: GroupRecord, me: NodeRef, knowledge: Knowledge, now_us: int) -> None:
         self.record = record
         self.me = me
-        self.options, self.delivery = take_options(record)
-        identity = b"%b/%b/%d" % (record.queue, record.name.encode(), record.created_us)
-        definition = GroupDefinition(
-            name=record.name,
-            id=xxh3_128_digest(identity),
-            mode="shared",
-            topics=(record.queue,),
-            options=self.options,
-            created_us=record.created_us,
-        )
+        definition, self.delivery = define(record)
+        self.options = definition.options
         skew = xxh64_intdigest(b"%b%d" % me) % (1 << _SKEW_BITS)
         generation = max(0, now_us - _FIRST_GENERATION_US) + skew
         self.state = GroupState.create(definition, now_us, generation)

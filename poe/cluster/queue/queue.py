@@ -47,6 +47,7 @@ from poe.cluster.queue.gossip import Gossip
 from poe.cluster.queue.group_share import GroupShare
 from poe.cluster.queue.holders import Holders
 from poe.cluster.queue.knowledge import NOBODY
+from poe.cluster.queue.ledger import define
 from poe.cluster.queue.log import (
     Compaction,
     Dropped,
@@ -62,7 +63,15 @@ from poe.cluster.queue.spread import Candidates, Spread
 from poe.cluster.queue.streams_over import StreamsOver
 from poe.cluster.queue_record import GroupRecord, QueueRecord, winner
 from poe.cluster.ranges import covered, intersect, minus, union
-from poe.errors import FrameTooLarge, GroupFull, OptionError, PoeError, TooFewNodes, UnknownGroup
+from poe.errors import (
+    FrameTooLarge,
+    GroupFull,
+    GroupMismatch,
+    OptionError,
+    PoeError,
+    TooFewNodes,
+    UnknownGroup,
+)
 from poe.protocol.leases import Lease
 from poe.record import POINTER_MAX
 from poe.storage import Messages
@@ -374,8 +383,7 @@ class BestEffortQueue:
         wins = record if known is None else winner(known, record)
         if wins == known:
             return False
-        if known is None and len(self._groups) >= GROUPS_MAX:
-            raise GroupFull(record.name, "groups of a queue", GROUPS_MAX)
+        self._check_group(wins)
         if wins.deleted_us:
             self._shares.pop(record.name, None)
             self.copies.agree(wins, self.me)
@@ -401,6 +409,18 @@ class BestEffortQueue:
     def _may_hold(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
         """Return what a node holds of a stream, as far as that is known, or may hold."""
         return union(self._holders.held_by(node, stream), self._survived.get(stream, ()))
+
+    def _check_group(self, record: GroupRecord) -> None:
+        """See whether there may be a group, or may have been.
+
+        Raises:
+            PoeError: there may not.
+        """
+        define(record)
+        if record.queue != self.record.name:
+            raise GroupMismatch(record.name, "topics", [record.queue], [self.record.name])
+        if record.name not in self._groups and len(self._groups) >= GROUPS_MAX:
+            raise GroupFull(record.name, "groups of a queue", GROUPS_MAX)
 
     def _learn(self, known: Known, now_us: int) -> None:
         share = self._shares.get(known.group)

@@ -1,9 +1,11 @@
 """Peers that say what is untrue: what it costs whom."""
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poe.broker.requests.groups import GroupRequest
 from poe.cluster.batch import Batch
 from poe.cluster.frames import (
     WHOLE,
@@ -12,9 +14,11 @@ from poe.cluster.frames import (
     Held,
     Known,
     News,
+    Paused,
     Store,
     Stored,
     Summary,
+    decode,
 )
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.ownership import rank
@@ -214,3 +218,39 @@ def test_honest_nodes_prove_what_they_hold():
         nodes.work(number % 3)
     assert all("void claims" not in nodes[number].counters() for number in range(4))
     assert not nodes.events
+
+
+def raw_group(queue=b"jobs", name="evil", options=None, created_us=5, deleted_us=0):
+    """Return news of a group as a peer may write it."""
+    group = [queue, name, options or {}, created_us, b"a" * 8, deleted_us]
+    return decode(msgpack.packb((3, b"jobs", 1, 0, 0, [], [], [group])))
+
+
+@pytest.mark.parametrize("deleted_us", [0, 9])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"queue": b"others"}, {"name": "a/b"}, {"name": ""}, {"options": {"lease_s": [[[]]]}}],
+    ids=str,
+)
+def test_a_group_that_may_not_be_is_refused_though_it_is_deleted(wrong, deleted_us):
+    nodes = Wired(2)
+    lie(nodes, 0, raw_group(**wrong, deleted_us=deleted_us))
+    assert nodes[0].counters()["group refused"] == 1
+    nodes.wait(20)
+    assert "group refused" not in nodes[1].counters()
+
+
+def test_a_group_made_and_paused_at_the_end_of_time_goes_on_and_can_be_deleted():
+    nodes = Wired(2)
+    lie(nodes, 0, raw_group(name="work", created_us=POINTER_MAX))
+    lie(nodes, 0, Paused(b"jobs", "work", POINTER_MAX, is_paused=True))
+    nodes.put(0, FEW)
+    nodes.settle()
+    assert nodes.take(0)[1] == []
+    nodes.ask(0, GroupRequest("group_resume", {}))
+    assert nodes.work(0) == FEW
+    [group] = nodes[0].groups()
+    nodes[0].make_group(group.deleted(nodes.now_us), nodes.now_us)
+    nodes.wait(20)
+    assert not nodes[0].groups()
+    assert not nodes[1].groups()
