@@ -71,7 +71,9 @@ class Ceding:
             return []
         unit = self._ledger.unit(stream)
         ceded = self._ceded.setdefault((node, stream), RangeSet())
-        for bounds in minus(claim.ranges, self._copies.held(stream)):
+        last, _ = self._copies.place(stream, 0)  # nobody holds what is not put yet
+        claimed = intersect(claim.ranges, [(0, last)] if last else [])
+        for bounds in minus(claimed, self._copies.held(stream)):
             for part in self._ledger.not_done(stream, *bounds):
                 for left in minus([part], self._ledger.shared.known(unit, *part)):
                     self._ledger.knowledge.finish(stream, *left)

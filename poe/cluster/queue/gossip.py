@@ -188,7 +188,9 @@ class Gossip:
     def answer(self, asked: Difference, shares: Mapping[str, GroupShare]) -> News:
         """Return what was asked for."""
         known = tuple(
-            shares[group].known(stream) for group, stream in asked.known if group in shares
+            shares[group].known(stream)
+            for group, stream in dict.fromkeys(asked.known)
+            if group in shares
         )
         since = WHOLE if asked.is_held_asked else self._version
         held = self._all_held() if asked.is_held_asked else ()

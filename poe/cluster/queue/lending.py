@@ -14,6 +14,7 @@ from poe.broker.groups.membership import MemberInfo
 from poe.cluster.batch import Batch
 from poe.cluster.frames import Given, Keep, Loan, Release, Revoked, Want
 from poe.cluster.identity import NodeRef, StreamId
+from poe.cluster.queue.borrowing import BYTES_MAX, COUNT_MAX
 from poe.cluster.queue.effects import Tell
 from poe.cluster.queue.ledger import Ledger
 from poe.errors import GroupError, PoeError
@@ -108,7 +109,8 @@ class Lending:
         """
         shared = self._state.shared
         for lease, after, last, attempts, limit, delay_us, reason in release.parts:
-            failures = Failures(attempts, limit, now_us + delay_us if delay_us else 0, reason)
+            due_us = now_us + min(delay_us, round(2e6 * self._ledger.options.retry_max_s))
+            failures = Failures(attempts, limit, due_us if delay_us else 0, reason)
             shared.hand_back(member_id(node), lease, (after, last), failures, now_us)
 
     def drop(self, node: NodeRef, now_us: int) -> None:
@@ -137,7 +139,7 @@ class Lending:
     def _lend(self, node: NodeRef, want: Want, now_us: int) -> tuple[Loan, ...]:
         """Lease messages to a node; return what it is told of them."""
         shared, loans = self._state.shared, []
-        count, size_bytes = want.limit, want.bytes_max
+        count, size_bytes = min(want.limit, COUNT_MAX), min(want.bytes_max, BYTES_MAX)
         try:
             self._hear(node, now_us)
             while count > 0 and size_bytes > 0:
@@ -151,6 +153,8 @@ class Lending:
                 if not found.batches:
                     break
                 size = sum(len(batch.records) for batch in found.batches)
+                if loans and size > size_bytes:
+                    break  # one message always comes, and this one later
                 lease = shared.leased(wanted, found.last, found.messages_count, size, now_us)
                 if lease is None:
                     break

@@ -425,6 +425,10 @@ class BestEffortQueue:
     def _learn(self, known: Known, now_us: int) -> None:
         share = self._shares.get(known.group)
         if share is not None and not self._over.is_forgotten(known.stream):
+            if known.stream == self._stream and known.done:
+                # Whoever says it, what this node has not put yet is done nowhere.
+                past = max(self.copies.place(known.stream, 0)[0], now_us - 1)
+                known = known._replace(done=tuple(intersect(known.done, [(0, past)])))
             share.learn(known, now_us)
             self._finished(known.stream, now_us)
 

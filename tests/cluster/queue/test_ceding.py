@@ -9,6 +9,7 @@ def held_elsewhere(count=4):
     """Two nodes, of which the second holds what the first has put and does not hold."""
     nodes = Sharers((X,), (Y,), delivery="at-most-once")
     messages = [b"%03d" % (number + 1) for number in range(count)]
+    nodes[0].copies.take_place(MINE, count)
     nodes[1].copies.add(MINE, Batch.encode(messages, 0, 1))
     return nodes
 
@@ -54,6 +55,7 @@ def test_an_answer_that_is_lost_is_given_again_and_counts_once():
 
 def test_two_that_hold_it_do_not_both_get_it():
     nodes = Sharers((X,), (Y,), (b"z" * 16,), delivery="at-most-once")
+    nodes[0].copies.take_place(MINE, 1)
     for number in (1, 2):
         nodes[number].copies.add(MINE, Batch.encode([b"001"], 0, 1))
         nodes[number].share.arrived(MINE, 0, 1, nodes[number].now_us)

@@ -7,17 +7,22 @@ from hypothesis import strategies as st
 
 from poe.broker.requests.groups import GroupRequest
 from poe.cluster.batch import Batch
+from poe.cluster.fabric.envelope import FRAME_MAX_BYTES
 from poe.cluster.frames import (
     WHOLE,
+    Back,
+    Claim,
     Difference,
     Digest,
     Held,
     Known,
     News,
     Paused,
+    Release,
     Store,
     Stored,
     Summary,
+    Want,
     decode,
 )
 from poe.cluster.identity import StreamId
@@ -254,3 +259,74 @@ def test_a_group_made_and_paused_at_the_end_of_time_goes_on_and_can_be_deleted()
     nodes.wait(20)
     assert not nodes[0].groups()
     assert not nodes[1].groups()
+
+
+def test_what_is_not_put_yet_is_done_nowhere_whoever_says_it():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    done = Known("work", StreamId(*nodes.refs[0]), ((0, POINTER_MAX),), (), ())
+    lie(nodes, 0, News(b"jobs", 1, 0, 0, (), (done,), ()))
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    assert nodes.work(0) == FEW
+
+
+def test_what_is_not_put_yet_is_left_to_nobody():
+    nodes = Wired(2)
+    nodes.make_group(0, delivery="at-most-once")
+    lie(nodes, 0, Claim(b"jobs", "work", StreamId(*nodes.refs[0]), ((0, POINTER_MAX),)))
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    assert nodes.work(0) == FEW
+
+
+def lend(nodes, limit=1 << 60, bytes_max=1 << 60):
+    """Have the last node want messages of the first; return what it is given, as bytes."""
+    want = Want(b"jobs", "work", nodes.now_us, limit, bytes_max)
+    nodes[0].hear(nodes.refs[-1], want, nodes.now_us)
+    nodes.collect()
+    return [body for _, _, body in nodes.under_way]
+
+
+def test_a_node_that_wants_all_is_given_what_fits_an_envelope():
+    nodes = Wired(2, copies=1)
+    nodes.make_group(0)
+    large = bytes(14 << 20)
+    for number in range(3):
+        stream = StreamId(node_ref(20 + number).id, 1)
+        batch = Batch.encode([large], 0, 5)
+        store = Store(b"jobs", nodes.record, stream, batch, (nodes.refs[0],), is_copy=True)
+        nodes[0].hear(nodes.refs[1], store, nodes.now_us)
+    nodes.lose()
+    [given] = lend(nodes)
+    assert 14 << 20 < len(given) < FRAME_MAX_BYTES
+    assert nodes.work(0) == [large] * 2
+
+
+def test_what_is_handed_back_for_ever_comes_again_as_soon_as_any_other():
+    nodes = Wired(2, copies=1)
+    nodes.make_group(0, retry_max_s=10.0)
+    nodes.put(0, FEW)
+    nodes.settle()
+    [loan] = decode(lend(nodes)[-1]).loans
+    back = Back(loan.lease, loan.after, loan.last, 1, None, POINTER_MAX, "why")
+    lie(nodes, 0, Release(b"jobs", "work", (back,)))
+    nodes.wait(21)
+    assert nodes.work(0) == FEW
+
+
+def test_what_is_asked_for_many_times_is_told_once():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.settle()
+    nodes.work(0)
+    nodes.lose()
+    asked = ("work", StreamId(*nodes.refs[0]))
+    for count in (1, 10_000):
+        difference = Difference(b"jobs", is_held_asked=False, known=(asked,) * count)
+        nodes[0].hear(nodes.refs[1], difference, nodes.now_us)
+    nodes.collect()
+    told = [frame for frame in map(decode, (each[2] for each in nodes.under_way)) if frame.known]
+    assert len(told) == 2
+    assert told[0] == told[1]
