@@ -118,7 +118,7 @@ class Compaction:
         self._log_bytes = 0
 
     def take_chunk(self) -> list[bytes]:
-        """Return the next messages to write; none where nothing is left, or under way."""
+        """Return the next messages to write; none where nothing is left, or one of them failed."""
         messages: list[bytes] = []
         size = 0
         for entry in self._entries or ():
@@ -128,7 +128,11 @@ class Compaction:
                 break
         return messages
 
-    def end(self) -> int:
-        """Return the number of the message before which all can go: all is written once more."""
+    def fail(self) -> None:
+        """Take note that a message was not written: it may be one of those that are to stay."""
         self._entries = None
-        return self._begin
+
+    def end(self) -> int | None:
+        """Return the number of the message before which all can go; None: nothing can."""
+        entries, self._entries = self._entries, None
+        return None if entries is None else self._begin

@@ -655,6 +655,7 @@ class BestEffortQueue:
             self._effects.append(Event("log fails", str(error)))
         self._counts["writes failed"] += 1
         self._closed_until_us = now_us + CLOSED_US
+        self._compaction.fail()
         self._unwritten.pop(number, _nothing)(error, now_us)
         self._settle(now_us)
 
@@ -676,13 +677,13 @@ class BestEffortQueue:
 
     def _compact(self, error: PoeError | None, now_us: int) -> None:
         """Write the next part of all that holds; when nothing is left, let go of the rest."""
-        del now_us
-        messages = [] if error is not None else self._compaction.take_chunk()
+        del error, now_us
+        messages = self._compaction.take_chunk()
         for number, message in enumerate(messages, 1):
             self._write_message(message, self._compact if number == len(messages) else None)
         if not messages:
             first = self._compaction.end()
-            if error is None:
+            if first is not None:
                 self._effects.append(Trim(first))
 
     def _entries(self) -> Iterator[Entry]:

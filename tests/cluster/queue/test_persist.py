@@ -1,5 +1,10 @@
 """A queue that outlives its nodes' processes: what is written and read, and when it is answered."""
 
+from itertools import chain
+
+from poe.cluster.batch import Batch
+from poe.cluster.identity import StreamId
+from poe.cluster.queue.log import CHUNK_BYTES, Compaction, Kept, decode_entry
 from poe.errors import QueueBusy
 from tests.cluster.queue.wired import SECOND_US, Wired
 
@@ -199,3 +204,31 @@ def test_what_is_done_and_forgotten_everywhere_does_not_come_back_with_who_held_
     nodes.wait(3)
     assert nodes.work(1) == []
     assert nodes[1].copies.messages_count == 0
+
+
+def entries_of(count):
+    stream = StreamId(b"a" * 8, 1)
+    return [
+        Kept(stream, Batch.encode([bytes(CHUNK_BYTES // 2)], number, number + 1))
+        for number in range(count)
+    ]
+
+
+def test_all_is_written_anew_in_parts_before_anything_is_let_go_of():
+    compaction, entries = Compaction(), entries_of(5)
+    compaction.begin(entries, 7)
+    written = []
+    while messages := compaction.take_chunk():
+        written.append(list(map(decode_entry, messages)))
+    assert [len(part) for part in written] == [2, 2, 1]
+    assert list(chain.from_iterable(written)) == entries
+    assert compaction.end() == 7
+
+
+def test_nothing_is_let_go_of_where_one_message_of_many_could_not_be_written_anew():
+    compaction = Compaction()
+    compaction.begin(entries_of(5), 7)
+    assert compaction.take_chunk()
+    compaction.fail()
+    assert compaction.take_chunk() == []
+    assert compaction.end() is None
