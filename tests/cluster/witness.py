@@ -55,7 +55,7 @@ class Witness:
         self._ops = itertools.count(1)
         self._names: dict[tuple[bytes, int], str] = {}
         self._clients: list[threading.Thread] = []
-        self._is_enough = threading.Event()
+        self.is_enough = threading.Event()
         """Whether producers are to end."""
         self._is_over = threading.Event()
         """Whether all are."""
@@ -113,22 +113,25 @@ class Witness:
 
         def put(socket: Socket) -> None:
             self._put(node, socket, client, count, None)
-            self._is_enough.wait(pause_s)
+            self.is_enough.wait(pause_s)
 
-        self._run(client, self._is_enough, lambda: connect(node), put)
+        self._run(client, self.is_enough, lambda: connect(node), put)
 
-    def work(self, node: RunningNode, limit: int = 20) -> None:
-        """Have a client take jobs from a node and acknowledge them, until the end."""
-        worker = Worker(self, node, limit)
+    def work(self, node: RunningNode, limit: int = 20, hold_s: float = 0) -> None:
+        """Have a client take jobs from a node and acknowledge them, until the end.
+
+        While there are producers it holds jobs for `hold_s` before it does so.
+        """
+        worker = Worker(self, node, limit, hold_s)
         self._run(worker.client, self._is_over, lambda: self.member(node), worker.take)
 
     def end_puts(self) -> None:
         """End all producers; workers go on."""
-        self._is_enough.set()
+        self.is_enough.set()
 
     def stop(self) -> None:
         """End all clients; raise what should not have happened to one."""
-        self._is_enough.set()
+        self.is_enough.set()
         self._is_over.set()
         for client in self._clients:
             client.join()
@@ -260,7 +263,8 @@ class Witness:
 class Worker:
     """A client that takes jobs from a node, and tells with the next request that they are done."""
 
-    def __init__(self, witness: Witness, node: RunningNode, limit: int) -> None:
+    def __init__(self, witness: Witness, node: RunningNode, limit: int, hold_s: float) -> None:
+        self._hold_s = hold_s
         self.client = f"worker of {node.name}"
         self._witness = witness
         self._node = node
@@ -273,6 +277,7 @@ class Worker:
         socket, member = entered
         held, self._held = self._held, None
         if held is not None:
+            self._witness.is_enough.wait(self._hold_s)
             self._note("ack", held[1])
         asked_us = now_us()
         done = [] if held is None else [Done(held[0])]
