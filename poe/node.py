@@ -197,12 +197,12 @@ class Node:
         from poe.cluster.fabric_actor import FabricParts, fabric_specs  # noqa: PLC0415 - see there
         from poe.cluster.tree import ClusterParts, cluster_spec  # noqa: PLC0415
 
+        parts = ClusterParts.of(options, self.config.dir, self._routes, self._clock)
         fabric = self._fabric
         if fabric is None:
             from poe.cluster.fabric.zenoh_fabric import open_fabric  # noqa: PLC0415 - and zenoh
 
-            fabric = open_fabric(options)
-        parts = ClusterParts.of(options, self.config.dir, self._routes, self._clock)
+            fabric = open_fabric(parts.options)
         return cluster_spec(parts, fabric_specs(FabricParts(fabric, parts.me)))
 
     def stop(self, timeout_s: float = 5.0) -> None:

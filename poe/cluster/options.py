@@ -1,10 +1,12 @@
 """The options that make a node one of a cluster."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 from poe.broker.access.listen_address import ListenAddress
 from poe.errors import OptionError
@@ -14,6 +16,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SEED: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s/\[\]]+):([0-9]{1,5})")
 _PORT_MAX: Final = 65535
 _TEXT_MAX: Final = 255
+_SEEDS_MAX: Final = 32
+"""Nodes that are tried besides the seeds that were given."""
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: it keeps what was looked up
@@ -64,8 +68,7 @@ class ClusterOptions:
             allowed = "1 to 63 of A-Z, a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
             raise OptionError("cluster", self.cluster, allowed)
         for seed in self.seeds:
-            found = _SEED.fullmatch(seed)
-            if found is None or not 1 <= int(found[2]) <= _PORT_MAX:
+            if not _is_seed(seed):
                 raise OptionError("seeds", seed, "host:port of a node, such as 10.0.0.1:5557")
         for key in ("node_name", "zone"):
             text = getattr(self, key)
@@ -80,6 +83,15 @@ class ClusterOptions:
             raise OptionError(missing[0], "none", allowed + " is given")
         if self.seeds and self.cluster is None:
             raise OptionError("cluster", "none", "the name of the cluster that the seeds are of")
+
+    def with_known(self, locators: Iterable[str]) -> Self:
+        """Return the same with nodes to begin with that were there once, after the seeds.
+
+        So a node finds the others again where its seeds are gone for good.
+        """
+        known = (each for each in dict.fromkeys(locators) if _is_seed(each))
+        new = (each for each in known if each not in self.seeds and each != self.locator)
+        return replace(self, seeds=(*self.seeds, *islice(new, _SEEDS_MAX)))
 
     @cached_property
     def address(self) -> ListenAddress:
@@ -121,3 +133,9 @@ class ClusterOptions:
                 is_public = True
             if is_public:
                 raise OptionError("seeds", seed, allowed)
+
+
+def _is_seed(text: str) -> bool:
+    """Return whether a text is host:port."""
+    found = _SEED.fullmatch(text)
+    return found is not None and 1 <= int(found[2]) <= _PORT_MAX

@@ -77,7 +77,8 @@ class ClusterParts:
             os.urandom(INCARNATION_BYTES),
             options.locator,
         )
-        return cls(options, me, files, routes, clock)
+        there = (each.locator for each in known if each.state != "forgotten")
+        return cls(options.with_known(there), me, files, routes, clock)
 
 
 def cluster_spec(parts: ClusterParts, fabric: Sequence[ChildSpec]) -> ChildSpec:

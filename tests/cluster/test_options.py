@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from poe.cluster.options import ClusterOptions
 from poe.config import Config
 from poe.errors import OptionError
 
@@ -83,6 +84,15 @@ def test_a_node_is_named_by_where_it_listens_unless_it_has_a_name():
 
 
 @pytest.mark.slow
+def test_who_was_there_once_is_a_seed_after_those_that_were_given():
+    options = ClusterOptions(
+        cluster="shop", seeds=("a:1",), cluster_host="127.0.0.1", cluster_port=9
+    )
+    known = ["b:2", "a:1", "no address", "127.0.0.1:9", "b:2", "[::1]:3", "c:99999"]
+    assert options.with_known(known).seeds == ("a:1", "b:2", "[::1]:3")
+    assert len(options.with_known(f"h{number}:1" for number in range(1000)).seeds) == 33
+
+
 def test_without_a_cluster_nothing_of_one_is_loaded(tmp_path):
     code = f"""
 import poe, sys

@@ -61,3 +61,27 @@ def test_a_client_puts_and_takes_at_any_node_and_goes_on_at_the_next_one(nodes):
                 job.ack()
                 done.add(job.value)
     assert done == {*first, *second}
+
+
+def test_nodes_find_each_other_again_though_the_seed_of_both_is_gone(tmp_path):
+    ports = free_ports(3)
+
+    def start(name, port):
+        options = {"cluster": "api", "cluster_port": port, "seeds": (f"127.0.0.1:{ports[0]}",)}
+        return Node(dir=tmp_path / name, port=0, **options).start()
+
+    def live(node):
+        return node.control("cluster")["live"]
+
+    a, b, c = (start(*each) for each in zip("abc", ports, strict=True))
+    with contextlib.ExitStack() as stack:
+        for node in (a, b, c):
+            stack.callback(node.stop)
+        wait_until(lambda: [live(each) for each in (a, b, c)] == [3, 3, 3], 20)
+        a.stop()
+        b.stop()
+        c.stop()
+        b, c = start("b", ports[1]), start("c", ports[2])
+        stack.callback(b.stop)
+        stack.callback(c.stop)
+        wait_until(lambda: live(b) == live(c) == 2, 20)
