@@ -8,7 +8,6 @@ at once is lost by contract. It ends with the first broken rule, and prints what
 
 import argparse
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -163,4 +162,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

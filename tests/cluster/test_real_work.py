@@ -28,8 +28,8 @@ class Effects:
     """What became of the jobs: how often each was worked on, and where its message stood."""
 
     def __init__(self):
-        self.count = Counter()
-        self.places = Counter()
+        self.count: Counter[tuple[int, bytes]] = Counter()
+        self.places: Counter[tuple[bytes, int]] = Counter()
         self._lock = threading.Lock()
 
     def work(self, job):

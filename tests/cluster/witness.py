@@ -25,6 +25,8 @@ from torture.cluster_rules import broken
 CALL_S = 6
 AGREED_S = 15
 """How long nodes may take to know the same."""
+LOOK_S = 0.5
+"""Between two looks at what nodes have told each other."""
 PAUSE_S = 0.05
 """After an error, before the next try."""
 BYTES_MAX = 1 << 20
@@ -253,11 +255,23 @@ class Witness:
             return History(list(self._events))
 
     def judge(self) -> None:
-        """Stop, and hold what was seen against the rules."""
+        """Stop, and hold what was seen against the rules.
+
+        Nodes may take a while to tell each other what they have handed out during a fault.
+        """
         self.stop()
-        self.note_reports()
-        told = broken(self.history())
+        end_us = now_us() + AGREED_S * 1_000_000
+        told = self._judge()
+        while told and now_us() < end_us:
+            time.sleep(LOOK_S)
+            told = self._judge()
         assert not told, "\n".join(told)
+
+    def _judge(self) -> list[str]:
+        with self._lock:
+            self._events = [event for event in self._events if event.kind != "report"]
+        self.note_reports()
+        return broken(self.history())
 
 
 class Worker:
