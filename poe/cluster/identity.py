@@ -23,6 +23,8 @@ NODE_ID_BYTES: Final = 8
 INCARNATION_BYTES: Final = 8
 IDENTITY_FILE: Final = "node.identity"
 EPOCH_MAX: Final = (1 << 56) - 1
+TEXT_MAX: Final = 512
+"""Characters of a name, a zone, a locator."""
 
 _MAGIC: Final = b"poe-node"
 _VERSION: Final = 1

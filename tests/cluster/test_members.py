@@ -115,7 +115,7 @@ def test_a_table_survives_its_encoding(entries):
         [[bytes(8), "dead", 1, "a", "", ""]],
         [[bytes(8), "joined", -1, "a", "", ""]],
         [[bytes(8), "joined", 1 << 60, "a", "", ""]],
-        [[bytes(8), "joined", 1, "a" * 256, "", ""]],
+        [[bytes(8), "joined", 1, "a" * 513, "", ""]],
         [[bytes(8), "joined", 1, b"a", "", ""]],
         [[bytes(8), "joined", 1, "a", "", ""]] * (MEMBERS_MAX + 1),
     ],
@@ -134,6 +134,16 @@ def test_a_table_is_bounded():
     assert len(table) == MEMBERS_MAX
     first = Member((0).to_bytes(8), "left", 1, "a", "", "")
     assert table.join([first]) == [first]  # who is in it still changes
+
+
+def test_of_those_that_have_left_one_makes_room_for_a_node_that_comes():
+    left = [Member(number.to_bytes(8), "left", 9 + number, "a", "", "") for number in range(999)]
+    table = MemberTable([*left, Member.of(ME)])
+    new = Member.of(peer(200))
+    assert table.join([new]) == [new]
+    assert len(table) == MEMBERS_MAX
+    assert table.get(left[0].id) is None
+    assert table.join([left[0]]) == []
 
 
 # ---- flapping ---------------------------------------------------------------------------------

@@ -15,12 +15,12 @@ from poe.cluster.identity import (
     INCARNATION_BYTES,
     NODE_ID_BYTES,
     PROTOCOL_MIN,
+    TEXT_MAX,
     NodeRef,
     Peer,
 )
 from poe.errors import RemoteProtocolError
 
-_TEXT_MAX: Final = 1024
 _TOKEN_MAX: Final = 8192
 
 
@@ -65,7 +65,8 @@ def decode_token(text: str) -> Token:
             len(node_id) == NODE_ID_BYTES
             and len(incarnation) == INCARNATION_BYTES
             and 0 <= epoch <= EPOCH_MAX
-            and max(map(len, (name, zone, locator))) <= _TEXT_MAX
+            and max(map(len, (name, zone, locator))) <= TEXT_MAX
+            and (name + zone + locator).isprintable()
         ):
             peer = Peer(NodeRef(node_id, epoch), name, zone, newest, incarnation, locator)
             return Token(peer, oldest)

@@ -62,6 +62,7 @@ _DIRECT_MAX_BYTES: Final = 64 * 1024
 """As much fits into the buffers of a connection, so that its sender does not wait for a peer that
 takes nothing."""
 _DIRECT_ANSWER_MAX_BYTES: Final = 4 * 1024
+PEERS_MAX: Final = 1000
 _REFUSED_MAX: Final = 10_000
 """Strangers of which is remembered that they were told of."""
 
@@ -295,9 +296,14 @@ class ZenohFabric:
         elif cluster != self._cluster:
             self._refuse(peer.name, ForeignCluster(self._cluster, cluster), *name)
         elif not _is_compatible(token):
-            why = IncompatibleProtocol(PROTOCOL, PROTOCOL_MIN, peer.protocol)
-            self._refuse(peer.name, why, *name)
-        elif name not in self._ways:
+            older = IncompatibleProtocol(PROTOCOL, PROTOCOL_MIN, peer.protocol)
+            self._refuse(peer.name, older, *name)
+        elif name in self._ways:
+            return
+        elif len(self._ways) >= PEERS_MAX:
+            why = FabricFailed(f"a node has {PEERS_MAX} peers at most")
+            self._refuse(peer.name, why, PEERS_MAX)
+        else:
             lane = Lane(f"poe-to-{peer.name[:32]}")
             self._ways[name] = _Way(peer, self._key_of(*name), lane, {})
             self._hear(PeerUp(peer))

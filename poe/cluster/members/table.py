@@ -12,13 +12,11 @@ have left beats to have joined in the same life.
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
-from poe.cluster.identity import EPOCH_MAX, NODE_ID_BYTES, NodeRef, Peer
+from poe.cluster.identity import EPOCH_MAX, NODE_ID_BYTES, TEXT_MAX, NodeRef, Peer
 
 MembershipState = Literal["joined", "left", "forgotten"]
 
 MEMBERS_MAX: Final = 1000
-TEXT_MAX: Final = 255
-"""Characters of a name, a zone, a locator."""
 
 _RANKS: Final[dict[MembershipState, int]] = {"joined": 0, "left": 1, "forgotten": 2}
 
@@ -104,13 +102,24 @@ class MemberTable:
         changed = []
         for each in members:
             known = self._members.get(each.id)
-            if known is None and len(self._members) >= MEMBERS_MAX:
+            if known is None and not self._has_room(each):
                 continue
             new = each if known is None else known.joined_with(each)
             if new != known:
                 self._members[each.id] = new
                 changed.append(new)
         return changed
+
+    def _has_room(self, new: Member) -> bool:
+        """Return whether one more can be known; of those that have left one is dropped for it."""
+        if len(self._members) < MEMBERS_MAX:
+            return True
+        left = [each for each in self._members.values() if each.state == "left"]
+        # Of two that have left none makes room for the other: they would go round for ever.
+        if not left or new.state == "left":
+            return False
+        del self._members[min(left, key=lambda each: (each.epoch, each.id)).id]
+        return True
 
     def encode(self) -> list[list[object]]:
         """Return it for a frame or a file."""

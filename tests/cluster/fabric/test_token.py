@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from poe.cluster.fabric.token import Token, decode_token, encode_token
 from poe.cluster.identity import PROTOCOL, PROTOCOL_MIN, NodeRef, Peer
+from poe.cluster.members.table import Member, MemberTable, decode_members
 from poe.errors import RemoteProtocolError
 
 PEER = Peer(NodeRef(b"12345678", 7), "näme / *", "zone", PROTOCOL, b"abcdefgh", "host:1")
@@ -46,3 +47,18 @@ def test_a_field_of_another_type_is_refused(place):
 def test_any_other_text_is_refused(text):
     with pytest.raises(RemoteProtocolError):
         decode_token(text)
+
+
+@pytest.mark.parametrize("place", [5, 6, 7])
+@pytest.mark.parametrize("text", ["x" * 513, "two\nlines", "\0"], ids=["long", "lines", "nul"])
+def test_a_name_that_no_table_takes_or_that_writes_lines_into_logs_is_refused(place, text):
+    fields = list(FIELDS)
+    fields[place] = text
+    with pytest.raises(RemoteProtocolError):
+        decode_token(encoded(*fields))
+
+
+def test_the_longest_name_is_read_again_from_a_table():
+    longest = decode_token(encode_token(PEER._replace(name="x" * 512))).peer
+    table = MemberTable([Member.of(longest)])
+    assert decode_members(table.encode()) == list(table)
