@@ -23,7 +23,9 @@ from poe.record import (
 from poe.storage.formats.record import Messages, encode_entries, encode_records, encode_runs
 
 BATCH_BYTES_MAX: Final = 15 * 1024 * 1024
-"""Of the records of a batch; with what goes with them they fit an envelope."""
+"""Of a batch; with what goes with it, it fits an envelope."""
+PUT_BYTES_MAX: Final = BATCH_BYTES_MAX - 64 * 1024
+"""Of one that is put: of each of its messages a dead letter can be made."""
 STARTS: Final = np.dtype(">u4")
 
 
@@ -49,6 +51,11 @@ class Batch(NamedTuple):
         return cls(after, first + len(messages) - 1, len(messages), bytes(records), told)
 
     @property
+    def size_bytes(self) -> int:
+        """Return how much travels: the records, and where they begin."""
+        return len(self.records) + len(self.starts)
+
+    @property
     def first(self) -> int:
         """Return the pointer of the first message."""
         return self.last - self.messages_count + 1
@@ -68,7 +75,7 @@ class Batch(NamedTuple):
         count, size = self.messages_count, len(self.records)
         if not 0 <= self.after < self.first <= self.last <= POINTER_MAX:
             return "its pointers do not rise"
-        if not size // count > RECORD_HEADER_BYTES or size > BATCH_BYTES_MAX:
+        if not size // count > RECORD_HEADER_BYTES or self.size_bytes > BATCH_BYTES_MAX:
             return f"{count} messages cannot be of {size} bytes"
         if not self.starts:
             return "" if self._is_even() else "its records are not what they say"

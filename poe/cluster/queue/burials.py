@@ -4,17 +4,18 @@ A dead letter has an id that comes from that of its message: so it is held once,
 a split may bury it, or one node again because it was not told that it is held.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from xxhash import xxh64_digest
 
 from poe.broker.coordinator.dead_letters import dead_letter
 from poe.broker.groups.dead_letters import Dying
-from poe.cluster.batch import Batch
+from poe.cluster.batch import BATCH_BYTES_MAX, STARTS, Batch
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.effects import Bury
 from poe.cluster.queue.ledger import Ledger
+from poe.record import RECORD_HEADER_BYTES
 from poe.storage.formats.record import decode_records
 
 REPEAT_US: Final = 5_000_000
@@ -73,8 +74,24 @@ class Burials:
                 dead_letter(dying, pointer, message, is_enveloped=True)
                 for pointer, message in decode_records(batch.records)
             ]
-            letters.append(Batch.encode(messages, batch.first - 1, batch.first))
+            letters += _in_batches(messages, batch.first)
         return tuple(letters)
+
+
+def _in_batches(letters: list[bytes], first: int) -> Iterator[Batch]:
+    """Yield letters as batches that each may be held; what is larger alone nobody can hold."""
+    begin = size_bytes = 0
+    for number, letter in enumerate(letters):
+        record_bytes = len(letter) + RECORD_HEADER_BYTES + STARTS.itemsize
+        if size_bytes + record_bytes > BATCH_BYTES_MAX and number > begin:
+            yield Batch.encode(letters[begin:number], first + begin - 1, first + begin)
+            begin, size_bytes = number, 0
+        if record_bytes > BATCH_BYTES_MAX:
+            begin = number + 1
+        else:
+            size_bytes += record_bytes
+    if begin < len(letters):
+        yield Batch.encode(letters[begin:], first + begin - 1, first + begin)
 
 
 def letters_of(stream: StreamId) -> StreamId:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from poe.broker.groups.deadlines import earlier
 from poe.broker.groups.ranges import Bounds, RangeSet
-from poe.cluster.batch import BATCH_BYTES_MAX, Batch
+from poe.cluster.batch import PUT_BYTES_MAX, Batch
 from poe.cluster.frames import (
     Difference,
     Digest,
@@ -280,8 +280,8 @@ class BestEffortQueue:
         if wanted > 1 + len(self._peers):
             raise TooFewNodes(wanted, 1 + len(self._peers))
         batch = Batch.encode(messages, *self.copies.place(self._stream, now_us))
-        if len(batch.records) > BATCH_BYTES_MAX:
-            raise FrameTooLarge(len(batch.records), BATCH_BYTES_MAX)
+        if batch.size_bytes > PUT_BYTES_MAX:
+            raise FrameTooLarge(batch.size_bytes, PUT_BYTES_MAX)
         self.copies.take_place(self._stream, batch.last)
         self._spread(Spread(token, self._stream, batch, wanted, deadline_us), now_us)
         self._settle(now_us)

@@ -2,8 +2,12 @@
 
 import pytest
 
+from poe.cluster.batch import BATCH_BYTES_MAX, PUT_BYTES_MAX, STARTS, Batch
 from poe.cluster.queue.effects import Bury
+from poe.errors import FrameTooLarge
 from poe.protocol import envelope
+from poe.protocol.leases import Failed, LeaseRequest
+from poe.record import RECORD_HEADER_BYTES
 from poe.storage.formats.record import decode_records
 from tests.cluster.queue.sharing import ITS, MINE, Node, Sharers, X, Y
 from tests.cluster.queue.wired import SECOND_US, Wired
@@ -113,3 +117,45 @@ def test_letters_are_of_their_messages(count):
     [bury] = buried(dying(count))
     pointers = [pointer for each in bury.batches for pointer, _ in decode_records(each.records)]
     assert pointers == list(range(1, count + 1))
+
+
+def test_letters_that_are_together_too_much_come_in_several_batches_and_what_is_too_large_not():
+    node = Node(attempts_max=1)
+    size = PUT_BYTES_MAX // 2 - 20
+    node.hold(MINE, 0, 2, size)
+    node.copies.add(MINE, Batch.encode([bytes(BATCH_BYTES_MAX - 20)], 2, 3))
+    node.share.arrived(MINE, 2, 3, node.now_us)
+    while (leased := node.lease(limit=2)).found is not None:
+        node.said(leased.lease, "dead")
+    letters = [batch for bury in bury_all(node) for batch in bury.batches]
+    assert [(batch.first, batch.last) for batch in letters] == [(1, 1), (2, 2)]
+    for batch in letters:
+        batch.check()
+    assert list(node.share.done(MINE)) == [(0, 3)]
+
+
+def bury_all(node):
+    found = []
+    while buries := buried(node):
+        found += buries
+        node.share.buried(buries[-1].number, node.now_us)
+    return found
+
+
+def test_the_largest_message_that_can_be_put_can_fail_for_good():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    with pytest.raises(FrameTooLarge):
+        nodes.put(0, [bytes(PUT_BYTES_MAX)])
+    nodes.put(0, [bytes(PUT_BYTES_MAX - RECORD_HEADER_BYTES - STARTS.itemsize)])
+    nodes.settle()
+    lease, _ = nodes.take(0)
+    dead = Failed(lease.id, lease.after, lease.last, "dead")
+    nodes.ask(0, LeaseRequest("work", nodes.join(0), 0, 1 << 24, 0.0, failed=(dead,)))
+    assert nodes.work(0) == []
+
+
+def test_many_small_messages_that_fit_no_envelope_are_refused():
+    nodes = Wired(2)
+    with pytest.raises(FrameTooLarge):
+        nodes.put(0, [b"x", b"yy"] * 500_000)
