@@ -197,29 +197,28 @@ class Node:
     def follow_membership(self) -> None:
         """Carry out what follows for members."""
         for effect in self.membership.take_effects():
-            match effect:
-                case membership.Up(peer):
-                    self._tell_tables(peer.ref)
-                    self._for_all(lambda queue, peer=peer: queue.peer_up(peer, self.now_us))
-                case membership.Down(ref, _):
-                    node, life = self.cluster.lives[ref]
-                    self.cluster.add("down", self, peers=(node.name,), made=life)
-                    self._for_all(lambda queue, ref=ref: queue.peer_down(ref, self.now_us))
-                case membership.PaceChanged(ref, pace):
-                    self._for_all(
-                        lambda queue, ref=ref, pace=pace: queue.peer_pace(
-                            ref, self.now_us, is_slow=pace != "ok"
-                        )
-                    )
-                case membership.MemberGone(node_id, _):
-                    self._for_all(lambda queue, gone=node_id: queue.forget(gone, self.now_us))
-                case membership.TableChanged(members):
-                    self.table = list(self.membership.table)
-                    self._for_all(lambda queue: queue.know_members(self.member_ids()))
-                    for peer in self.membership.live.values():
-                        self.tell(peer.ref, members)
-                case membership.Fenced():
-                    self._leave()
+            self._follow(effect)
+
+    def _follow(self, effect: membership.Effect) -> None:
+        match effect:
+            case membership.Up(peer):
+                self._tell_tables(peer.ref)
+                self._for_all(lambda queue: queue.peer_up(peer, self.now_us))
+            case membership.Down(ref, _):
+                node, life = self.cluster.lives[ref]
+                self.cluster.add("down", self, peers=(node.name,), made=life)
+                self._for_all(lambda queue: queue.peer_down(ref, self.now_us))
+            case membership.PaceChanged(ref, pace):
+                self._for_all(lambda queue: queue.peer_pace(ref, self.now_us, is_slow=pace != "ok"))
+            case membership.MemberGone(node_id, _):
+                self._for_all(lambda queue: queue.forget(node_id, self.now_us))
+            case membership.TableChanged(members):
+                self.table = list(self.membership.table)
+                self._for_all(lambda queue: queue.know_members(self.member_ids()))
+                for peer in self.membership.live.values():
+                    self.tell(peer.ref, members)
+            case membership.Fenced():
+                self._leave()
 
     def _gossip(self) -> None:
         """Tell one of the others which nodes and queues there are, now and then."""
@@ -337,7 +336,7 @@ class Node:
     def _recover(self, name: bytes) -> None:
         raise NotImplementedError
 
-    def alarm(self, at_us: int, do: Callable[[], object]) -> None:
+    def alarm(self, at_us: int, do: Callable[[], None]) -> None:
         """Have something done at a time of its clock, in this life."""
         self.cluster.network.at(max(at_us - self.now_us, 0), do, self.name)
 
@@ -444,7 +443,7 @@ class Hosted:
                 match effect:
                     case effects.Tell(ref, frame):
                         node.tell(ref, frame)
-                    case effects.PutDone(token, value) | effects.Answer(token, value):
+                    case effects.PutDone(int(token), value) | effects.Answer(int(token), value):
                         answered = self._asked.pop(token, None)
                         if answered is not None:
                             answered(value)

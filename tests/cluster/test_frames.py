@@ -2,7 +2,7 @@
 
 import contextlib
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +20,7 @@ from poe.cluster.frames import (
     Paused,
     Proof,
     Prove,
+    QueueFrame,
     Release,
     Store,
     Stored,
@@ -39,12 +40,14 @@ RANGES = ((1, 5), (6, 90))
 KNOWN = Known(
     "work", STREAM, RANGES, ((A, RANGES), (B, ((0, 1),))), (Again("member lost", A, B, 9, RANGES),)
 )
-FRAMES = [
-    Store(b"jobs", QUEUE, STREAM, Batch.encode([b"x", b"yy"], 3, 7), (A, B), is_copy=False),
+STORE = Store(b"jobs", QUEUE, STREAM, Batch.encode([b"x", b"yy"], 3, 7), (A, B), is_copy=False)
+NEWS = News(b"jobs", 3, 4, 5, (Held(STREAM, RANGES, ()),), (KNOWN,), (GROUP,))
+FRAMES: list[QueueFrame] = [
+    STORE,
     Store(b"jobs", QUEUE, STREAM, Batch.encode([b"x"] * 30, 3, 7), (), is_copy=True),
     Stored(b"jobs", STREAM, 3, 8, "full"),
     News(b"jobs", 3, WHOLE, 0, (), (), ()),
-    News(b"jobs", 3, 4, 5, (Held(STREAM, RANGES, ()),), (KNOWN,), (GROUP,)),
+    NEWS,
     Digest(
         b"jobs", 3, 4, (Summary("work", STREAM, 1 << 63),), (GROUP,), ((A.id, 6),), is_answer=True
     ),
@@ -126,7 +129,7 @@ def test_ranges_that_overlap_or_fall_are_refused():
         [1.0, 2],
         [True, 2],
     ):
-        body = msgpack.unpackb(encode(FRAMES[4]))
+        body = msgpack.unpackb(encode(NEWS))
         body[5][0][1] = ends
         with pytest.raises(RemoteProtocolError):
             decode(msgpack.packb(body))
@@ -138,12 +141,12 @@ AFTER_ALL_TIME = 1 << 56
 @pytest.mark.parametrize(
     "frame",
     [
-        FRAMES[0]._replace(record=QUEUE._replace(name=b"others")),
-        FRAMES[0]._replace(holders=(A,) * 1001),
-        FRAMES[0]._replace(record=QUEUE._replace(created_us=AFTER_ALL_TIME)),
-        FRAMES[0]._replace(record=QUEUE._replace(deleted_us=AFTER_ALL_TIME)),
-        FRAMES[4]._replace(groups=(GROUP._replace(created_us=AFTER_ALL_TIME),)),
-        FRAMES[4]._replace(groups=(GROUP._replace(deleted_us=AFTER_ALL_TIME),)),
+        STORE._replace(record=QUEUE._replace(name=b"others")),
+        STORE._replace(holders=(A,) * 1001),
+        STORE._replace(record=QUEUE._replace(created_us=AFTER_ALL_TIME)),
+        STORE._replace(record=QUEUE._replace(deleted_us=AFTER_ALL_TIME)),
+        NEWS._replace(groups=(GROUP._replace(created_us=AFTER_ALL_TIME),)),
+        NEWS._replace(groups=(GROUP._replace(deleted_us=AFTER_ALL_TIME),)),
         Paused(b"jobs", "work", AFTER_ALL_TIME, is_paused=True),
         Release(b"jobs", "work", (Back(1, 0, 5, 1, None, AFTER_ALL_TIME, "why"),)),
     ],

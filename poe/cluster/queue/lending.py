@@ -138,7 +138,8 @@ class Lending:
 
     def _lend(self, node: NodeRef, want: Want, now_us: int) -> tuple[Loan, ...]:
         """Lease messages to a node; return what it is told of them."""
-        shared, loans = self._state.shared, []
+        shared = self._state.shared
+        loans: list[Loan] = []
         count, size_bytes = min(want.limit, COUNT_MAX), min(want.bytes_max, BYTES_MAX)
         try:
             self._hear(node, now_us)

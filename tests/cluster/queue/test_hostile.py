@@ -1,6 +1,6 @@
 """Peers that say what is untrue: what it costs whom."""
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +14,7 @@ from poe.cluster.frames import (
     Claim,
     Difference,
     Digest,
+    Given,
     Held,
     Known,
     News,
@@ -308,7 +309,9 @@ def test_what_is_handed_back_for_ever_comes_again_as_soon_as_any_other():
     nodes.make_group(0, retry_max_s=10.0)
     nodes.put(0, FEW)
     nodes.settle()
-    [loan] = decode(lend(nodes)[-1]).loans
+    given = decode(lend(nodes)[-1])
+    assert isinstance(given, Given)
+    [loan] = given.loans
     back = Back(loan.lease, loan.after, loan.last, 1, None, POINTER_MAX, "why")
     lie(nodes, 0, Release(b"jobs", "work", (back,)))
     nodes.wait(21)
@@ -327,6 +330,7 @@ def test_what_is_asked_for_many_times_is_told_once():
         difference = Difference(b"jobs", is_held_asked=False, known=(asked,) * count)
         nodes[0].hear(nodes.refs[1], difference, nodes.now_us)
     nodes.collect()
-    told = [frame for frame in map(decode, (each[2] for each in nodes.under_way)) if frame.known]
+    frames = [decode(each[2]) for each in nodes.under_way]
+    told = [each for each in frames if isinstance(each, News) and each.known]
     assert len(told) == 2
     assert told[0] == told[1]
