@@ -50,6 +50,13 @@ class FabricMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class SeekNodes:
+    """Cast to `FABRIC`: try to find members that are down, by where they were."""
+
+    locators: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CloseFabric:
     """Cast to `FABRIC`: leave the network, and drop what is to be sent from now on."""
 

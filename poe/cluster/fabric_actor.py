@@ -20,6 +20,7 @@ from poe.cluster.actor_messages import (
     CloseFabric,
     FabricMetrics,
     FramesHeard,
+    SeekNodes,
     TellNodes,
 )
 from poe.cluster.fabric.envelope import decode_envelope, encode_envelope
@@ -178,6 +179,8 @@ class FabricActor(GenServer):
                         self.cast(sender, Tell(frame))
             case Silence(ref, is_silent):
                 self._note_silence(ref, is_silent=is_silent)
+            case SeekNodes(locators):
+                self._fabric.seek(locators)
             case CloseFabric():
                 self._session = _Session.CLOSED
                 self._fabric.close()

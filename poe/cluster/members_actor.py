@@ -22,6 +22,7 @@ from poe.cluster.actor_messages import (
     MembersKnown,
     NodesKnown,
     PaceSeen,
+    SeekNodes,
     TellNodes,
 )
 from poe.cluster.fabric.interface import PeerDown, PeerUp
@@ -52,6 +53,8 @@ MEMBERS_FILE: Final = "node.members"
 _MAGIC: Final = b"poe-memb"
 _VERSION: Final = 1
 _GOSSIP_S: Final = 10.0
+_SOUGHT_MAX: Final = 8
+"""Members that are down, and are tried to be found at a time."""
 _GOSSIP = object()
 _TICK = object()
 _US: Final = 1_000_000
@@ -166,6 +169,10 @@ class MembersActor(GenServer):
             live = sorted(peer.ref for peer in self._members.live.values())
             if live:
                 self._send([self._dice.choice(live)], self._members.table)
+            down = [each.locator for each in self._members.down()]
+            if down:
+                sought = self._dice.sample(down, min(len(down), _SOUGHT_MAX))
+                self.cast(FABRIC, SeekNodes(tuple(sought)))
         elif message is _TICK:
             self._timer = None
             self._members.tick(self._now_us())

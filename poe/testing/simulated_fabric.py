@@ -14,7 +14,7 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Self
 
@@ -462,6 +462,9 @@ class SimulatedFabric:
             for host in self._peers:
                 arrive = partial(SimulatedFabric.hear, event=event)
                 self._network.send(self._host, host, len(payload), arrive)
+
+    def seek(self, locators: Sequence[str]) -> None:
+        """Do nothing: who is there and can be reached is heard of at once."""
 
     def metrics(self) -> dict[str, int]:
         """Return counts since it was made."""

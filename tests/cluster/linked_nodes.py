@@ -90,6 +90,9 @@ class LinkedFabric:
         for other in self.links.reached(self.me.ref):
             other.hear(Published(self.me.ref, payload))
 
+    def seek(self, locators):
+        """Links are there, or are not."""
+
     def metrics(self):
         return {}
 

@@ -8,6 +8,8 @@ import time
 import pytest
 
 from tests.cluster.clusters import finish, go_on, set_going
+from tests.cluster.network import network
+from tests.cluster.nodes import PEER_PORT, Nodes
 from tests.cluster.witness import connect
 from tests.waiting import wait_until
 
@@ -63,6 +65,20 @@ def test_both_sides_of_a_split_go_on_and_agree_when_it_heals(witness):
         net.connect(c.host)
     go_on(witness, "abc")
     finish(witness)
+
+
+def test_nodes_find_each_other_after_a_cut_though_the_seed_of_both_is_gone(tmp_path):
+    with network(3) as net:
+        made = Nodes.joined(net, tmp_path, ())
+        for node in made:
+            node.options = [*node.options, "--seeds", f"{net.hosts[0].address}:{PEER_PORT}"]
+        with made.running() as cluster:
+            cluster["a"].kill()
+            cluster.wait_until_seen(b="bc", c="bc")
+            net.cut_off(cluster["c"].host)
+            cluster.wait_until_seen(b="b", c="c")
+            net.connect(cluster["c"].host)
+            cluster.wait_until_seen(b="bc", c="bc")
 
 
 def test_two_nodes_that_cannot_see_each_other_agree_by_way_of_the_third(witness):

@@ -4,7 +4,7 @@ A fabric is `ZenohFabric` on a real network, `HubFabric` for several nodes in on
 of `poe.testing.SimulatedFabric`. It knows nothing of what it carries.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from poe.cluster.identity import NodeRef, Peer
@@ -91,6 +91,10 @@ class Fabric(Protocol):
 
     def publish(self, payload: bytes) -> None:
         """Send something small to all peers; it may be lost."""
+        ...
+
+    def seek(self, locators: Sequence[str]) -> None:
+        """Try to find nodes that were there once, where nobody else may tell of them any more."""
         ...
 
     def metrics(self) -> dict[str, int]:

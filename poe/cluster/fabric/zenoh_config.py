@@ -5,6 +5,7 @@ it keeps away; `tests/cluster/fabric/test_zenoh_config.py` holds them.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 from poe.cluster.fabric.interface import PAYLOAD_MAX_BYTES
@@ -39,16 +40,24 @@ def token_keys(cluster: str = "*") -> str:
     return f"poe/{cluster}/node/*"
 
 
-def settings_of(options: ClusterOptions) -> dict[str, Any]:
-    """Return zenoh's settings, nested as in its files, for a node that is in a cluster."""
+def settings_of(options: ClusterOptions, introduced: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return zenoh's settings, nested as in its files, for a node that is in a cluster.
+
+    With nodes that are to be introduced, for a session that does that: it listens nowhere, and
+    connects to this node and to them.
+    """
     assert options.cluster is not None
     scheme = "tcp" if options.cluster_certificate is None else "tls"
+    listens = [options.locator] if introduced is None else []
     seeds = [seed for seed in options.seeds if seed != options.locator]
+    reached = (
+        seeds if introduced is None else [options.locator, *options.with_known(introduced).seeds]
+    )
     return {
         "mode": options.cluster_mode,
-        "listen": {"endpoints": [f"{scheme}/{options.locator}"], "exit_on_failure": True},
+        "listen": {"endpoints": [f"{scheme}/{each}" for each in listens], "exit_on_failure": True},
         "connect": {
-            "endpoints": [f"{scheme}/{seed}" for seed in seeds],
+            "endpoints": [f"{scheme}/{each}" for each in reached],
             "timeout_ms": -1,
             "exit_on_failure": False,
             "retry": {
@@ -94,9 +103,9 @@ def settings_of(options: ClusterOptions) -> dict[str, Any]:
     }
 
 
-def json_of(options: ClusterOptions) -> str:
+def json_of(options: ClusterOptions, introduced: Sequence[str] | None = None) -> str:
     """Return the settings as zenoh reads them."""
-    return json.dumps(settings_of(options))
+    return json.dumps(settings_of(options, introduced))
 
 
 def _access(cluster: str) -> dict[str, Any]:

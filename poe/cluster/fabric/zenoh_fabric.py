@@ -16,10 +16,11 @@ Wire of what is attached to a put (big endian):
     number       u64      of the ask, chosen by who asks
 """
 
+import contextlib
 import os
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -63,6 +64,8 @@ _DIRECT_MAX_BYTES: Final = 64 * 1024
 takes nothing."""
 _DIRECT_ANSWER_MAX_BYTES: Final = 4 * 1024
 PEERS_MAX: Final = 1000
+_SEEK_S: Final = 3.0
+"""How long a session is there that introduces nodes to each other."""
 _REFUSED_MAX: Final = 10_000
 """Strangers of which is remembered that they were told of."""
 
@@ -112,6 +115,8 @@ class ZenohFabric:
         self._refused: set[tuple[object, ...]] = set()
         self._questions: dict[int, _Question] = {}
         self._numbers = count(1)
+        self._closed = threading.Event()
+        self._seeking = threading.Lock()
         self._counts = dict.fromkeys(
             ("asks", "asks_failed", "asks_heard", "malformed", "published", "refused", "too_large"),
             0,
@@ -129,6 +134,7 @@ class ZenohFabric:
             raise FabricFailed(why)
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
         self._me, self._hear = me, hear
+        self._closed.clear()
         prefix = key_prefix(self._cluster)
         self._all_key = zenoh.KeyExpr(f"{prefix}/all")
         _begin_use()
@@ -152,6 +158,7 @@ class ZenohFabric:
         if self._session is None or _forked:
             return
         session, self._session = self._session, None
+        self._closed.set()
         _fabrics.discard(self)
         self._hear = _ignore
         self._deadlines.close()
@@ -198,6 +205,26 @@ class ZenohFabric:
         if self._session is not None and not _forked:
             self._counts["published"] += 1
             self._all_lane.do(partial(self._put, self._all_key, payload, _PUBLISHED, 0))
+
+    def seek(self, locators: Sequence[str]) -> None:
+        """Introduce nodes to this one as a seed does; see `Fabric.seek`.
+
+        Zenoh connects again to seeds alone, which may be gone. A session besides that is connected
+        to both sides for a moment has them hear of each other.
+        """
+        if self._session is None or _forked or self._seeking.locked():
+            return
+        thread = threading.Thread(
+            target=self._introduce, args=(tuple(locators),), name="poe-fabric-seek", daemon=True
+        )
+        thread.start()
+
+    def _introduce(self, locators: Sequence[str]) -> None:
+        with self._seeking, contextlib.suppress(zenoh.ZError):
+            settings = json_of(self._options, introduced=locators)
+            session = zenoh.open(zenoh.Config.from_json5(settings))
+            self._closed.wait(_SEEK_S)
+            session.close()  # type: ignore[no-untyped-call]  # as in `close`
 
     def metrics(self) -> dict[str, int]:
         """Return counts since it was made, and how much is under way."""

@@ -191,6 +191,11 @@ class Membership:
         pace = self._paces.get(peer.ref, "ok")
         return "live" if pace == "ok" else pace
 
+    def down(self) -> list[Member]:
+        """Return the members that belong to the cluster and do not live as far as is known."""
+        others = (each for each in self.table if each.id != self.me.ref.id)
+        return [each for each in others if each.state == "joined" and each.id not in self.live]
+
     def _change(self, members: Iterable[Member]) -> None:
         changed = self.table.join(members)
         if changed:
