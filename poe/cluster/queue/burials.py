@@ -68,7 +68,7 @@ class Burials:
         self._dying = None
 
     def _letters(self, dying: Dying) -> tuple[Batch, ...]:
-        letters = []
+        letters: list[Batch] = []
         for batch in self._batches(self._ledger.stream(dying.unit), dying.after, dying.last):
             messages = [
                 dead_letter(dying, pointer, message, is_enveloped=True)

@@ -352,10 +352,15 @@ class GroupShare:
     # --- What is known ---------------------------------------------------------------------------
 
     def learn(self, known: Known, now_us: int) -> None:
-        """Join what another node knows of a stream."""
+        """Join what another node knows of a stream.
+
+        Raises:
+            GroupFull: it is of more streams or nodes than there may be; nothing was taken.
+        """
         stream = known.stream
+        done = self._ledger.knowledge.join(known)
         unit = self._ledger.unit(stream)
-        for bounds in self._ledger.knowledge.join(known):
+        for bounds in done:
             for part in self._borrowing.not_given(stream, *bounds):
                 self._shared.learn_done(unit, *part)
                 self._borrowing.copies.drop(stream, *part)

@@ -6,12 +6,16 @@ asked to hold messages; if it does not say so itself in a while, it is asked.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Literal
+from typing import Final, Literal
 
 from poe.broker.groups.ranges import Bounds, RangeSet
 from poe.cluster.frames import WHOLE, News
 from poe.cluster.identity import NodeRef, StreamId
+from poe.cluster.queue.knowledge import STREAMS_MAX
 from poe.cluster.ranges import minus, union
+
+NODES_MAX: Final = 4096
+"""Lives of nodes of which it is known what they hold."""
 
 _NONE = RangeSet()
 
@@ -50,6 +54,8 @@ class Holders:
         holding = self._holding(node)
         kept = holding.ranges.get(stream)
         if kept is None:
+            if len(holding.ranges) >= STREAMS_MAX:
+                return False
             kept = holding.ranges[stream] = RangeSet()
         new = kept.join(after, last)
         if new:
@@ -110,6 +116,8 @@ class Holders:
             return "missed", ()
         holding.life_us, holding.version = now
         for stream, added, dropped in news.held:
+            if stream not in holding.ranges and len(holding.ranges) >= STREAMS_MAX:
+                continue
             kept = holding.ranges.setdefault(stream, RangeSet())
             for bounds in dropped:
                 kept.cut(*bounds)
@@ -164,7 +172,10 @@ class Holders:
         }
 
     def _holding(self, node: NodeRef) -> _Holding:
+        """Return what is known of a node; of too many it is kept of none."""
         holding = self._holdings.get(node)
         if holding is None:
-            holding = self._holdings[node] = _Holding()
+            holding = _Holding()
+            if len(self._holdings) < NODES_MAX:
+                self._holdings[node] = holding
         return holding

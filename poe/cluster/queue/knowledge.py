@@ -10,12 +10,17 @@ from typing import Final, NamedTuple
 from poe.broker.groups.ranges import Bounds, RangeSet
 from poe.cluster.frames import Again, Known
 from poe.cluster.identity import NodeRef, StreamId
+from poe.errors import GroupFull
 
 UNHEARD: Final = "unheard"
 """The cause of a range that `other` may have handed out and could tell nobody, since `node` has not
 heard of it."""
 NOBODY: Final = NodeRef(bytes(8), 0)
 """In place of a node of which is not known who it is."""
+STREAMS_MAX: Final = 16_384
+"""Of which something is known, or that a node holds; what is said of others is not taken."""
+CAUSES_MAX: Final = 8_192
+"""For which a stream was handed out, and the nodes that did so."""
 
 
 class Cause(NamedTuple):
@@ -126,8 +131,22 @@ class Knowledge:
             each.note_again(cause, now_us, after, last)
 
     def join(self, known: Known) -> list[Bounds]:
-        """Join what another node knows of a stream; return what is done that was not."""
-        mine = _of(self._streams, known.stream)
+        """Join what another node knows of a stream; return what is done that was not.
+
+        Raises:
+            GroupFull: it is of more streams or nodes than there may be; nothing was taken.
+        """
+        mine = self._streams.get(known.stream)
+        if mine is None:
+            if len(self._streams) >= STREAMS_MAX:
+                raise GroupFull(self._group, "streams", STREAMS_MAX)
+            mine = StreamKnowledge()
+        if len(mine.granted) + len(known.granted) + len(mine.again) + len(known.again) > CAUSES_MAX:
+            nodes = mine.granted.keys() | {node for node, _ in known.granted}
+            causes = mine.again.keys() | {Cause(*each[:3]) for each in known.again}
+            if len(nodes) + len(causes) > CAUSES_MAX:
+                raise GroupFull(self._group, "nodes and causes of a stream", CAUSES_MAX)
+        self._streams[known.stream] = mine
         done = [part for bounds in known.done for part in mine.done.join(*bounds)]
         for node, ranges in known.granted:
             for bounds in ranges:

@@ -46,7 +46,7 @@ from poe.cluster.queue.effects import (
 from poe.cluster.queue.gossip import Gossip
 from poe.cluster.queue.group_share import GroupShare
 from poe.cluster.queue.holders import Holders
-from poe.cluster.queue.knowledge import NOBODY
+from poe.cluster.queue.knowledge import NOBODY, STREAMS_MAX
 from poe.cluster.queue.ledger import define
 from poe.cluster.queue.log import (
     Compaction,
@@ -540,7 +540,11 @@ class BestEffortQueue:
     def _hear_news(self, node: NodeRef, frame: News, now_us: int) -> None:
         self._agree_all(frame.groups, now_us)
         for known in frame.known:
-            self._learn(known, now_us)
+            try:
+                self._learn(known, now_us)
+            except GroupFull as error:
+                self._refuse(node, str(error))
+                break
         state, streams = self._holders.take(node, frame)
         if state == "missed":
             self._ask_all(node, now_us)
@@ -856,7 +860,8 @@ class BestEffortQueue:
         may_drop: bool = True,
     ) -> None:
         """Hold messages, and say what became of that: when they are written, if they have to be."""
-        if now_us < self._closed_until_us or not self._make_room(batch, now_us, may_drop=may_drop):
+        is_closed = now_us < self._closed_until_us
+        if is_closed or not self._make_room(stream, batch, now_us, may_drop=may_drop):
             self._counts["full"] += 1
             answer("full", now_us)
             return
@@ -875,10 +880,12 @@ class BestEffortQueue:
 
         self._write(Kept(stream, batch), written)
 
-    def _make_room(self, batch: Batch, now_us: int, *, may_drop: bool) -> bool:
+    def _make_room(self, stream: StreamId, batch: Batch, now_us: int, *, may_drop: bool) -> bool:
         """Return whether there is room for messages, once the oldest are dropped if they may be."""
         record, size = self.record, size_bytes(batch)
         if size > record.bytes_max or batch.messages_count > record.messages_max:
+            return False
+        if not self.copies.held(stream) and len(self.copies.streams()) >= STREAMS_MAX:
             return False
         while (
             self.copies.bytes_count + size > record.bytes_max
@@ -887,12 +894,12 @@ class BestEffortQueue:
             oldest = self.copies.oldest()
             if oldest is None or record.on_full == "busy" or not may_drop:
                 return False
-            stream, old = oldest
+            its, old = oldest
             bounds = old.after, old.last
-            self._drop(stream, *bounds, now_us)
-            self._write(Dropped(stream, (bounds,)))
+            self._drop(its, *bounds, now_us)
+            self._write(Dropped(its, (bounds,)))
             self._counts["dropped"] += old.messages_count
-            told = f"{old.messages_count} messages of {stream}, to make room"
+            told = f"{old.messages_count} messages of {its}, to make room"
             self._effects.append(Event("dropped", told))
         return True
 

@@ -7,10 +7,13 @@ number for each origin tells which are, and is told with every digest.
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from poe.cluster.frames import Digest
 from poe.cluster.identity import NodeRef, StreamId
+
+ORIGINS_MAX: Final = 16_384
+"""Of which it is kept what others say to have forgotten."""
 
 
 class _Agreed(NamedTuple):
@@ -56,7 +59,8 @@ class StreamsOver:
     def hear(self, node: bytes, theirs: Digest, mine: Digest) -> None:
         """Compare what a node knows with what is known here."""
         for origin, epoch in theirs.forgotten:
-            self._told[origin] = max(epoch, self._told.get(origin, 0))
+            if origin in self._told or len(self._told) < ORIGINS_MAX:
+                self._told[origin] = max(epoch, self._told.get(origin, 0))
         there = _by_stream(theirs)
         for stream, known in _by_stream(mine).items():
             if not self.is_over(stream):

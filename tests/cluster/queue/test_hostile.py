@@ -10,6 +10,7 @@ from poe.cluster.batch import Batch
 from poe.cluster.fabric.envelope import FRAME_MAX_BYTES
 from poe.cluster.frames import (
     WHOLE,
+    Again,
     Back,
     Claim,
     Difference,
@@ -26,8 +27,11 @@ from poe.cluster.frames import (
     Want,
     decode,
 )
-from poe.cluster.identity import StreamId
+from poe.cluster.identity import NodeRef, StreamId
+from poe.cluster.queue.holders import NODES_MAX, Holders
+from poe.cluster.queue.knowledge import STREAMS_MAX
 from poe.cluster.queue.ownership import rank
+from poe.cluster.queue.streams_over import ORIGINS_MAX, StreamsOver
 from poe.cluster.queue_record import GroupRecord, QueueRecord
 from poe.record import POINTER_MAX
 from tests.cluster.queue.wired import SECOND_US, Wired, node_ref
@@ -334,3 +338,54 @@ def test_what_is_asked_for_many_times_is_told_once():
     told = [each for each in frames if isinstance(each, News) and each.known]
     assert len(told) == 2
     assert told[0] == told[1]
+
+
+MANY = 20_000
+
+
+def test_of_what_a_node_names_without_end_a_part_is_kept():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    streams = [StreamId(LIAR.id, number) for number in range(MANY)]
+    refs = [NodeRef(number.to_bytes(8), 1) for number in range(MANY)]
+    some = ((0, 5),)
+    known = tuple(Known("work", stream, some, (), ()) for stream in streams)
+    lie(nodes, 0, News(b"jobs", 1, 0, 0, (), known, ()))
+    granted = Known("work", streams[0], (), tuple((ref, some) for ref in refs), ())
+    again = tuple(Again("retried", LIAR, ref, 1, some) for ref in refs)
+    for each in (granted, granted._replace(granted=(), again=again)):
+        lie(nodes, 0, News(b"jobs", 1, 0, 0, (), (each,), ()))
+    assert nodes[0].counters()["frames refused"] == 3
+    assert len(nodes[0].known("work")) == STREAMS_MAX
+    held = tuple(Held(stream, some, ()) for stream in streams)
+    lie(nodes, 0, News(b"jobs", 1 << 60, WHOLE, 1, held, (), ()))
+    assert len(nodes[0].holders()) == STREAMS_MAX
+    lie(nodes, 0, Digest(b"jobs", 1, 1, (), (), tuple((ref.id, 1) for ref in refs), is_answer=True))
+    batch = Batch.encode([b"lie"], 0, 1)
+    for number in range(MANY):
+        stream = StreamId(LIAR.id, MANY + number)
+        store = Store(b"jobs", nodes.record, stream, batch, tuple(refs[:9]), is_copy=True)
+        nodes[0].hear(nodes.refs[1], store, nodes.now_us)
+        del refs[:9]
+    nodes.lose()
+    assert nodes[0].copies.messages_count == STREAMS_MAX
+    assert nodes[0].counters()["full"] == MANY - STREAMS_MAX
+
+
+def test_of_too_many_nodes_it_is_not_believed_that_they_hold_anything():
+    holders = Holders()
+    for number in range(NODES_MAX + 5):
+        holders.expect(NodeRef(number.to_bytes(8), 1), StreamId(*LIAR), 0, 5)
+    assert len(holders.nodes()) == NODES_MAX
+
+
+def test_of_too_many_origins_it_is_not_believed_that_they_are_forgotten():
+    mine = Digest(b"jobs", 1, 1, (), (), (), is_answer=True)
+    over = StreamsOver(node_ref(1))
+    known = (Summary("work", StreamId(LIAR.id, 1), 5),)
+    over.forget_node(LIAR.id)
+    forgotten = tuple((number.to_bytes(8), 9) for number in range(ORIGINS_MAX))
+    over.hear(b"liar", mine._replace(forgotten=(*forgotten, (LIAR.id, 9))), mine)
+    over.hear(b"liar", mine, mine._replace(known=known))
+    over.members.add(node_ref(2).id)
+    assert over.settle(lambda _: True) == []
