@@ -56,13 +56,17 @@ def lost(history: History) -> Iterator[str]:
 
 
 def _owed(history: History, put: Put) -> Iterator[GroupName]:
-    """Yield the groups that must get a message: those that all nodes knew, and the first one."""
+    """Yield the groups that must get a message: the only one, or those that its node must know."""
     queue = put.asked.queue
     groups = [name for name in history.groups if name[0] == queue]
-    for number, name in enumerate(groups):
+    asked = put.asked
+    for name in groups:
         made = history.groups[name]
-        is_known = history.has_calm(made.at_us, put.asked.at_us, AGREED_US)
-        if (number == 0 or is_known) and made.state != AT_MOST_ONCE:
+        is_known = len(groups) == 1 or (
+            made.at_us <= asked.at_us
+            and (asked.node, asked.life) in history.knowers(made, asked.at_us, AGREED_US)
+        )
+        if is_known and made.state != AT_MOST_ONCE:
             yield name
 
 
@@ -70,6 +74,8 @@ def _may_be_lost(history: History, put: Put, message: str) -> bool:
     """Return whether as many holders as were promised were lost without time to mend that."""
     stored = history.stored.get(message)
     holders = None if stored is None else {(each.node, each.life) for each in stored}
+    # A put may ask for more copies than its queue has, and restores.
+    kept = min([put.promised, *(each.wanted for each in history.of("queue"))])
     count, last_us = 0, put.asked.at_us
     for at_us, node, life in history.losses:
         if at_us < put.asked.at_us or (holders is not None and (node, life) not in holders):
@@ -80,7 +86,7 @@ def _may_be_lost(history: History, put: Put, message: str) -> bool:
             and restored_us <= at_us
             and history.live_count(restored_us) >= put.asked.wanted
         ):
-            count = 0
+            count = min(count, put.promised - kept)
         count, last_us = count + 1, at_us
         if count >= put.promised:
             return True
@@ -207,11 +213,16 @@ def _holders(
 
 
 def disordered(history: History) -> Iterator[str]:
-    """While one life of a node hands out, each producer's messages there come in their order."""
+    """While one life of a node hands out, each producer's messages there come in their order.
+
+    But for what it has dropped, and has got back from another one.
+    """
+    dropped = {message for event in history.of("dropped") for message in event.messages}
     order = {
         message: (put.asked, number, place)
         for number, put in enumerate(history.puts)
         for place, message in enumerate(put.asked.messages)
+        if message not in dropped
     }
     handed: dict[GroupName, list[Event]] = defaultdict(list)
     for event in history.of("handed"):

@@ -36,6 +36,7 @@ from poe.storage.segment import durability, segment, segment_files, segment_opti
 from poe.storage.segment.sum_writer import SumWriter
 from poe.storage.slab_log import record as slab_record
 from poe.storage.store import folder_watch, store, topic_folders
+from torture.cluster_mutants import CLUSTER_MUTANTS, ClusterMutant
 from torture.group_mutants import GROUP_MUTANTS, GroupMutant
 from torture.slab_mutants import SLAB_MUTANTS, SlabMutant
 
@@ -78,6 +79,7 @@ Mutant = Literal[
     "serve-foreign",
     SlabMutant,
     GroupMutant,
+    ClusterMutant,
     "sync-in-loop",
     "restart-for-ever",
     "crash-takes-all",
@@ -525,6 +527,7 @@ _MUTANTS: dict[str, Callable[[Patch], None]] = {
     "serve-foreign": _serve_foreign,
     **SLAB_MUTANTS,
     **GROUP_MUTANTS,
+    **CLUSTER_MUTANTS,
     "sync-in-loop": _sync_in_loop,
     "restart-for-ever": _restart_for_ever,
     "crash-takes-all": _crash_takes_all,

@@ -119,8 +119,9 @@ class Node:
         self.next_skew_us = 0
         """... and that of its machine, which its next life goes by."""
         self.table: list[Member] = []
-        """Its disk: the members that it knew, and the topics of its queues."""
-        self.topics: dict[bytes, list[bytes]] = {}
+        """The members that its disk has; below, the logs of queues."""
+        self.topics: dict[bytes, tuple[QueueRecord, list[tuple[int, int, bytes]]]] = {}
+        """Of each queue its record, and of each message the life and number by which it came."""
         self.is_running = False
         self.is_fenced = False
         self.lag_us = cluster.random.choice([0, 0, 1000, 300_000])
@@ -168,10 +169,10 @@ class Node:
         self.membership = Membership(peer, self.table)
         self.membership.join()
         self.fabric = cluster.network.fabric(self.name)
-        for name in list(self.topics):
-            self._recover(name)
-        self.follow_membership()
         self.fabric.open(peer, self._hear)
+        for record, _ in list(self.topics.values()):
+            self.hosted[record.name] = Hosted(self, record)
+        self.follow_membership()
         self._gossip()
 
     def kill(self, *, is_disk_lost: bool = False) -> None:
@@ -197,28 +198,28 @@ class Node:
     def follow_membership(self) -> None:
         """Carry out what follows for members."""
         for effect in self.membership.take_effects():
-            self._follow(effect)
-
-    def _follow(self, effect: membership.Effect) -> None:
-        match effect:
-            case membership.Up(peer):
-                self._tell_tables(peer.ref)
-                self._for_all(lambda queue: queue.peer_up(peer, self.now_us))
-            case membership.Down(ref, _):
-                node, life = self.cluster.lives[ref]
-                self.cluster.add("down", self, peers=(node.name,), made=life)
-                self._for_all(lambda queue: queue.peer_down(ref, self.now_us))
-            case membership.PaceChanged(ref, pace):
-                self._for_all(lambda queue: queue.peer_pace(ref, self.now_us, is_slow=pace != "ok"))
-            case membership.MemberGone(node_id, _):
-                self._for_all(lambda queue: queue.forget(node_id, self.now_us))
-            case membership.TableChanged(members):
-                self.table = list(self.membership.table)
-                self._for_all(lambda queue: queue.know_members(self.member_ids()))
-                for peer in self.membership.live.values():
-                    self.tell(peer.ref, members)
-            case membership.Fenced():
-                self._leave()
+            match effect:
+                case membership.Up(peer):
+                    self._tell_tables(peer.ref)
+                    self._for_all(BestEffortQueue.peer_up, peer, self.now_us)
+                case membership.Down(ref, _):
+                    node, life = self.cluster.lives[ref]
+                    self.cluster.add("down", self, peers=(node.name,), made=life)
+                    self._for_all(BestEffortQueue.peer_down, ref, self.now_us)
+                case membership.PaceChanged(ref, pace):
+                    is_slow = pace != "ok"
+                    self._for_all(BestEffortQueue.peer_pace, ref, self.now_us, is_slow=is_slow)
+                case membership.MemberGone(node_id, _):
+                    self._for_all(BestEffortQueue.forget, node_id, self.now_us)
+                case membership.TableChanged(members):
+                    self.table = list(self.membership.table)
+                    self._for_all(BestEffortQueue.know_members, self.member_ids())
+                    for peer in self.membership.live.values():
+                        self.tell(peer.ref, members)
+                case membership.Refused(peer, _):
+                    self._tell_tables(peer.ref)
+                case membership.Fenced():
+                    self._leave()
 
     def _gossip(self) -> None:
         """Tell one of the others which nodes and queues there are, now and then."""
@@ -318,9 +319,9 @@ class Node:
         if hosted is not None:
             hosted.do(lambda queue: queue.hear(sender, what, self.now_us))
 
-    def _for_all(self, do: Callable[[BestEffortQueue], object]) -> None:
+    def _for_all(self, do: Callable[..., object], *values: Any, **named: Any) -> None:
         for hosted in self.hosted.values():
-            hosted.do(do)
+            hosted.do(lambda queue: do(queue, *values, **named))
 
     # ---- queues ---------------------------------------------------------------------------------
 
@@ -332,9 +333,6 @@ class Node:
             for peer in self.membership.live.values():
                 self.tell(peer.ref, (record,))
         return hosted
-
-    def _recover(self, name: bytes) -> None:
-        raise NotImplementedError
 
     def alarm(self, at_us: int, do: Callable[[], None]) -> None:
         """Have something done at a time of its clock, in this life."""
@@ -359,6 +357,12 @@ class Hosted:
         self.queue = BestEffortQueue(
             self.record, node.ref, node.zone, node.now_us, dice, self.copies
         )
+        self._written_us = node.now_us
+        if self.record.persist:
+            _, log = node.topics.setdefault(self.record.name, (self.record, []))
+            for _, _, message in log:
+                self.queue.recover(message, node.now_us)
+            self.queue.recovered(node.now_us)
         self.queue.know_members(node.member_ids())
         for each in node.membership.table:
             if each.state != "joined":
@@ -440,24 +444,27 @@ class Hosted:
         node, queue = self.node, self.queue
         while todo := queue.take_effects():
             for effect in todo:
-                match effect:
-                    case effects.Tell(ref, frame):
-                        node.tell(ref, frame)
-                    case effects.PutDone(int(token), value) | effects.Answer(int(token), value):
-                        answered = self._asked.pop(token, None)
-                        if answered is not None:
-                            answered(value)
-                    case effects.Write(number, message):
-                        self._write(queue, number, message)
-                    case effects.Event("dropped", _):
-                        self.copies.tell_dropped()
-                    case effects.Event():
-                        pass
+                self._carry_out(effect)
         self.copies.forget_dropped()
         deadline_us = queue.next_deadline_us()
         if deadline_us is not None and (self._alarm_us is None or deadline_us < self._alarm_us):
             self._alarm_us = deadline_us
             node.alarm(deadline_us, lambda: self._wake(deadline_us))
+
+    def _carry_out(self, effect: effects.Effect) -> None:
+        match effect:
+            case effects.Tell(ref, frame):
+                self.node.tell(ref, frame)
+            case effects.PutDone(int(token), value) | effects.Answer(int(token), value):
+                answered = self._asked.pop(token, None)
+                if answered is not None:
+                    answered(value)
+            case effects.Write(number, message):
+                self._write(self.queue, number, message)
+            case effects.Trim(number):
+                self._trim(number)
+            case effects.Event("dropped", _):
+                self.copies.tell_dropped()
 
     def _wake(self, deadline_us: int) -> None:
         if self._alarm_us == deadline_us and self.node.hosted.get(self.record.name) is self:
@@ -465,15 +472,23 @@ class Hosted:
             self.do(lambda queue: queue.tick(self.node.now_us))
 
     def _write(self, queue: BestEffortQueue, number: int, message: bytes) -> None:
+        """Have a message written behind those before it."""
         node = self.node
 
         def written() -> None:
             if self.queue is queue and node.hosted.get(self.record.name) is self:
-                node.topics.setdefault(self.record.name, []).append(message)
+                node.topics[self.record.name][1].append((node.life, number, message))
                 self.do(lambda queue: queue.written(number, node.now_us))
 
         delay_us = node.cluster.random.randint(1, _WRITE_US)
-        node.alarm(node.now_us + delay_us, written)
+        self._written_us = max(self._written_us, node.now_us + delay_us)
+        node.alarm(self._written_us, written)
+
+    def _trim(self, number: int) -> None:
+        """Let go of what was written before a message of this life."""
+        node = self.node
+        _, log = node.topics[self.record.name]
+        log[:] = [each for each in log if each[:2] >= (node.life, number)]
 
 
 class _SeenCopies(Copies):
@@ -513,6 +528,7 @@ class _SeenCopies(Copies):
             self._node.cluster.add(
                 "dropped", self._node, queue=self._queue, messages=tuple(self._dropped)
             )
+            self._dropped.clear()
 
     def forget_dropped(self) -> None:
         """Take what was dropped since the last time for done."""

@@ -197,9 +197,15 @@ ALLOWED = {
         event(21, "handed", B, (M2,)),
         event(21.1, "handed", A, (M1,)),
     ],
+    "later first, of what was dropped and has come back": [
+        *without("handed"),
+        event(20.5, "dropped", A, (M1,)),
+        event(21, "handed", A, (M2,)),
+        event(21.1, "handed", A, (M1,)),
+    ],
     "a second group, which nobody else knew yet": [
         *SOUND,
-        Event(20 * SECOND - 5, "group", **A, **Q | {"group": "late"}),
+        Event(20 * SECOND - 5, "group", **B, **Q | {"group": "late"}),
     ],
 }
 

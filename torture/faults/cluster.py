@@ -13,11 +13,11 @@ from poe.protocol.leases import VERDICTS
 from poe.testing.simulated_fabric import SOME_DELAY, Faults
 from torture.cluster_clients import Member, Producer
 from torture.cluster_history import History
-from torture.cluster_rules import AGREED_US, AT_MOST_ONCE, broken
+from torture.cluster_rules import AGREED_US, AT_MOST_ONCE, RESTORED_US, broken
 from torture.scenario import Run, Trial
 from torture.simulated_cluster import SECOND_US, Cluster, Node
 
-_STEPS = 50
+_STEPS = 40
 _QUEUE = b"jobs"
 _NAME = _QUEUE.decode()
 _LEASE_S = 5.0
@@ -90,6 +90,7 @@ class _Trouble:
             steps |= {self.crash: 2, self.jump: 1}
         if self.has_kills:
             steps |= {self.kill: 4, self.start: 4, self.forget: 1, self.copy_folder: 1}
+            steps |= {self.rest: 1}
         chosen = self.random.choices(list(steps), list(steps.values()), k=_STEPS)
         for step in chosen:
             step()
@@ -303,6 +304,14 @@ class _Trouble:
         if len(self.cluster.nodes) < 6:
             node = self.random.choice(self.cluster.nodes)
             self.cluster.add_node(node.zone, node).start()
+
+    def rest(self) -> None:
+        """Let nothing happen until what was lost is restored; then something may be lost again."""
+        while self._mendings:
+            self.mend()
+        self.cluster.advance(RESTORED_US / SECOND_US + 1)
+        if self.random.random() < 0.5:
+            self.kill()
 
     # ---- the end --------------------------------------------------------------------------------
 
