@@ -23,7 +23,7 @@ from poe.cluster.actor_messages import (
     SeekNodes,
     TellNodes,
 )
-from poe.cluster.fabric.envelope import decode_envelope, encode_envelope
+from poe.cluster.fabric.envelope import FRAME_MAX_BYTES, decode_envelope, encode_envelope
 from poe.cluster.fabric.interface import (
     Asked,
     Fabric,
@@ -64,6 +64,8 @@ REOPEN_MAX_S: Final = 10.0
 """What closing and opening it anew may take."""
 WHOLE_AFTER: Final = 30
 """Asks in a row that are answered, after which a session may be opened anew once more."""
+COMPLAINTS_MAX: Final = 1000
+"""Nodes of which is remembered that they have sent nonsense; more are counted alone."""
 MAIL_MAX: Final = 10_000
 """What peers have sent that may wait for this actor; more is dropped, and counted."""
 
@@ -170,6 +172,9 @@ class FabricActor(GenServer):
     def handle_cast(self, message: Any) -> Any:  # noqa: ANN401 - as `GenServer`
         """Send what other actors have for peers."""
         match message:
+            case TellNodes(nodes, frame) if len(frame) > FRAME_MAX_BYTES:
+                self._counts["frames_unsent"] += len(nodes)
+                logger.error("a frame of %d bytes is too large for any node", len(frame))
             case TellNodes(nodes, frame):
                 for node in nodes:
                     sender = self._senders.get(node)
@@ -246,7 +251,7 @@ class FabricActor(GenServer):
             self._counts["envelopes_dropped"] += 1
         except PoeError as error:
             self._counts["envelopes_malformed"] += 1
-            if sender not in self._complained:
+            if sender not in self._complained and len(self._complained) < COMPLAINTS_MAX:
                 self._complained.add(sender)
                 logger.error("node %s: %s", sender, error)
 

@@ -11,7 +11,7 @@ of the queues that outlive the process. Their messages lie in topics of their ow
 import logging
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
@@ -80,6 +80,7 @@ from poe.errors import (
     ActorDead,
     CorruptIdentity,
     GroupMismatch,
+    InvalidTopicName,
     OptionError,
     PoeError,
     QueueMismatch,
@@ -91,6 +92,7 @@ from poe.errors import (
 from poe.storage import Clock, Files
 from poe.supervision import start_dynamic_child, terminate_child
 from poe.topic_name import folder_name
+from poe.topic_properties import is_reserved
 
 logger = logging.getLogger("poe.cluster")
 
@@ -105,6 +107,9 @@ _FORGIVE_S: Final = 60.0
 """A queue that has lived for so long is started anew at once, as after its first end."""
 _EARLY_MAX: Final = 64
 """Frames of a node that are kept until it is told to be there."""
+_EARLY_BYTES_MAX: Final = 64 * 1024 * 1024
+_EARLY_OVERHEAD_BYTES: Final = 1024
+"""Of all nodes together, with what keeping them takes."""
 _HAND_OVER_S: Final = 1.0
 """How long a queue may take to hand over what nobody else holds."""
 _FAREWELL_S: Final = 0.05
@@ -151,6 +156,8 @@ class Queues(GenServer):
         self._started_s: dict[bytes, float] = {}
         self._counts: Counter[str] = Counter()
         self._early: dict[NodeRef, list[bytes]] = {}
+        self._early_bytes = 0
+        """Of frames that were kept so since the last gossip."""
         self._dice = random.Random(parts.me.incarnation)  # noqa: S311 - whom to tell next
         known: NodesKnown = await self.call(MEMBERS, ListNodes())
         self._fenced = known.fenced
@@ -236,6 +243,7 @@ class Queues(GenServer):
             case _ if message is _GOSSIP:
                 self.send_after(_GOSSIP_S, _GOSSIP)
                 self._early.clear()
+                self._early_bytes = 0
                 if self._live:
                     self._send([self._dice.choice(sorted(self._live))])
             case _:
@@ -494,18 +502,22 @@ class Queues(GenServer):
 
         The rest is kept a while, as a node is often heard before it is told to be there.
         """
-        early = self._early.setdefault(sender, [])
         now = [each for each in frames if is_of_members(each)]
         rest = [each for each in frames if not is_of_members(each)]
-        room = max(_EARLY_MAX - len(early), 0)
-        early += rest[:room]
-        self._counts["frames of strangers"] += len(rest[room:])
+        early = self._early.get(sender, [])
+        size = sum(map(len, rest))
+        has_room = len(early) + len(rest) <= _EARLY_MAX
+        if rest and has_room and self._early_bytes + size <= _EARLY_BYTES_MAX:
+            self._early[sender] = early + rest
+            self._early_bytes += size + _EARLY_OVERHEAD_BYTES
+        else:
+            self._counts["frames of strangers"] += len(rest)
         return now
 
     async def _give(self, sender: NodeRef, queue: bytes, frames: list[QueueFrame]) -> None:
         store = next((each for each in frames if isinstance(each, Store)), None)
-        if queue not in self._refs and store is not None and store.record.name == queue:
-            await self._take([store.record])
+        if queue not in self._refs and store is not None:
+            await self._take(self._admit([store.record]))
         ref = self._refs.get(queue)
         if ref is None:
             self._counts["frames of unknown queues"] += len(frames)
@@ -517,12 +529,28 @@ class Queues(GenServer):
             case MembersTold(members):
                 self.cast(MEMBERS, MembersHeard(sender, members))
             case RecordsTold(records, is_answer):
-                await self._take(records)
+                await self._take(self._admit(records))
                 missing = [] if is_answer else self._directory.beyond(records)
                 self._send_records([sender], missing, is_answer=True)
             case DirectoryDigest(digest):
                 if digest != self._directory.digest():
                     self._send([sender], self._directory.records())
+
+    def _admit(self, records: Sequence[QueueRecord]) -> list[QueueRecord]:
+        """Return those of queues that this node can have: the others are counted."""
+        admitted = [each for each in records if self._may_be_here(each)]
+        self._counts["queues refused"] += len(records) - len(admitted)
+        return admitted
+
+    def _may_be_here(self, record: QueueRecord) -> bool:
+        if is_reserved(record.name):
+            return False
+        try:
+            if record.persist:
+                folder_name(LOG_TOPIC_PREFIX + record.name, self._parts.routes.names)
+        except InvalidTopicName:
+            return False
+        return True
 
     def _send(self, nodes: list[NodeRef], records: list[QueueRecord] | None = None) -> None:
         """Tell nodes of records; None: a digest, for which who knows other ones tells all."""

@@ -6,6 +6,12 @@ import shutil
 import pytest
 
 from poe.broker.requests.queue_messages import FindQueue
+from poe.cluster.actor_messages import FABRIC, TellNodes
+from poe.cluster.fabric.envelope import FRAME_MAX_BYTES, encode_envelope
+from poe.cluster.fabric.interface import Published
+from poe.cluster.identity import NodeRef
+from poe.cluster.node_frames import encode_records
+from poe.cluster.queue_record import TIME_MAX_US, QueueRecord
 from poe.errors import (
     ActorDead,
     CorruptIdentity,
@@ -13,6 +19,7 @@ from poe.errors import (
     IdentityConflict,
     NodeAlive,
     NodeForgotten,
+    OptionError,
     QueueMismatch,
     StorageError,
     TooFewNodes,
@@ -356,3 +363,29 @@ def test_the_tree_shows_the_cluster(cluster):
     put(a, "jobs", b"one")
     rows = {row["id"]: row for row in a.control("tree", all=True)}
     assert {"cluster_sup", "members", "fabric", "queue_sup", "queues"} <= rows.keys()
+
+
+def test_what_a_peer_or_a_stranger_sends_that_no_node_would_costs_nobody_anything(cluster):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+
+    def hear(sender, *frames):
+        a.fabric.hear(Published(sender, encode_envelope(frames)))
+
+    names = (b"poe.trash", b"far", b"x" * 250)
+    records = [
+        QueueRecord(name, 1, persist=len(name) > 200, created_us=TIME_MAX_US, created_by=b"a" * 8)
+        for name in names
+    ]
+    hear(b.me.ref, encode_records(records, is_answer=True))
+    wait_until(lambda: a.control("cluster")["counts"].get("queues refused") == 2, 5)
+    assert [row["queue"] for row in a.control("queues")] == [b"far"]
+    a.control("queue_delete", topic=b"far")
+    with pytest.raises(OptionError):
+        a.control("queue_create", topic=b"far")
+    for number in range(9):
+        hear(NodeRef(number.to_bytes(8), 1), bytes(15 << 20))
+    wait_until(lambda: a.control("cluster")["counts"].get("frames of strangers") == 5, 10)
+    a.system.cast(FABRIC, TellNodes((b.me.ref,), bytes(FRAME_MAX_BYTES + 1)))
+    wait_until(lambda: a.control("cluster")["fabric"]["frames_unsent"] == 1, 5)
+    assert put(a, b"jobs", b"m", copies=2)["copies"] == 2
