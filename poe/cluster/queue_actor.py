@@ -203,7 +203,7 @@ class QueueActor(GenServer):
             case Undelivered(lease, group):
                 self._queue.undelivered(group, lease, self._now_us())
             case ReleaseWaiting():
-                self._queue.release_waiting()
+                self._queue.release_waiting(self._now_us())
             case BuryLetters():
                 self._hold_letters(message)
             case LettersBuried(group, number):
@@ -264,7 +264,7 @@ class QueueActor(GenServer):
     # ---- what follows ---------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Carry out what the queue asks for, until it asks for nothing more."""
+        """Carry out what the queue asks for."""
         frame: QueueFrame | None = None
         nodes: list[NodeRef] = []
         for effect in self._queue.take_effects():

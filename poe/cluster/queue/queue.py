@@ -361,10 +361,11 @@ class BestEffortQueue:
             share.cancel(token, now_us)
         self._settle(now_us)
 
-    def release_waiting(self) -> None:
+    def release_waiting(self, now_us: int) -> None:
         """Answer all who wait for messages: the node is about to stop."""
         for share in self._shares.values():
             share.release_waiting()
+        self._settle(now_us)
 
     def undelivered(self, group: str, lease: Lease, now_us: int) -> None:
         """Have somebody else get messages whose member was not told of them, and never will be."""
@@ -496,7 +497,13 @@ class BestEffortQueue:
         elif self.copies.held(stream).holds(*bounds):
             if self._expect(frame, now_us):
                 self._unreckoned.setdefault(stream, "taken over")
-            answer("held", now_us)
+            # It may have come before and not be written yet, or never be.
+            self._when_written(
+                lambda _, now_us: answer(
+                    "held" if self.copies.held(stream).holds(*bounds) else "failed", now_us
+                ),
+                now_us,
+            )
         else:
             self._expect(frame, now_us)
             is_first = self._is_first(frame.holders, stream)
@@ -678,6 +685,20 @@ class BestEffortQueue:
             self._unwritten[self._writes_count] = then
         self._compaction.wrote(len(message))
         self._effects.append(Write(self._writes_count, message))
+
+    def _when_written(self, then: Callable[[PoeError | None, int], None], now_us: int) -> None:
+        """Do something when all is written, or has failed, that is being written by now."""
+        last = max(self._unwritten, default=None)
+        if last is None:
+            then(None, now_us)
+            return
+        before = self._unwritten[last]
+
+        def both(error: PoeError | None, now_us: int) -> None:
+            before(error, now_us)
+            then(error, now_us)
+
+        self._unwritten[last] = both
 
     def _compact(self, error: PoeError | None, now_us: int) -> None:
         """Write the next part of all that holds; when nothing is left, let go of the rest."""

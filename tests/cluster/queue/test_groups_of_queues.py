@@ -201,3 +201,17 @@ def test_after_a_crash_anybody_may_have_handed_out_what_has_outlived_it():
     queue.serve("workers", LeaseRequest("workers", MEMBER, 100, 1 << 20), "lease", nodes.now_us)
     [row] = queue.report()
     assert (row["certainty"], row["nodes"][1]) == ("may", "0000000000000000.0")
+
+
+def test_who_waits_is_answered_at_once_when_the_node_is_about_to_stop():
+    nodes = Wired(1, copies=1)
+    nodes.make_group(0)
+    request = LeaseRequest("work", nodes.join(0), 1, 1 << 20, 10.0)
+    nodes[0].serve("work", request, "waits", nodes.now_us)
+    nodes.collect()
+    assert "waits" not in nodes.answers
+    nodes[0].release_waiting(nodes.now_us)
+    nodes.collect()
+    answer = nodes.answers["waits"]
+    assert isinstance(answer, LeasedCopies)
+    assert answer.found is None

@@ -54,6 +54,20 @@ def test_a_copy_counts_when_its_node_has_written_it():
     assert nodes.results["put"][:2] == ("ok", 2)
 
 
+def test_a_copy_that_comes_twice_counts_when_its_node_has_written_it():
+    nodes = by_hand(2)
+    nodes.put(0, FEW)
+    nodes.collect()
+    nodes.under_way.extend(list(nodes.under_way))
+    nodes.settle()
+    nodes.write(0)
+    nodes.settle()
+    assert not nodes.results
+    nodes.write(1, NO_ROOM)
+    nodes.wait(2)
+    assert nodes.results["put"][:2] == ("under", 1)
+
+
 def test_an_acknowledgement_is_answered_when_it_is_written():
     nodes = persistent(1, copies=1)
     nodes.make_group(0)
