@@ -20,6 +20,7 @@ from poe.cluster.actor_messages import (
     CloseFabric,
     FabricMetrics,
     FramesHeard,
+    PaceSeen,
     SeekNodes,
     TellNodes,
 )
@@ -296,6 +297,9 @@ class FabricActor(GenServer):
                 logger.error("the sender to node %s has ended: %r", ref, reason)
                 del self._senders[ref]
                 await self._start_sender(self._peers[ref])
+                # The other one knows nothing of what the last one said, and so never takes it back.
+                self._note_silence(ref, is_silent=False)
+                self.cast(MEMBERS, PaceSeen(ref, is_slow=False))
 
     def _note_silence(self, ref: NodeRef, *, is_silent: bool) -> None:
         """Count a peer as gone that answers nothing, although the network says that it is there."""

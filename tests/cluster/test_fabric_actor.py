@@ -198,6 +198,7 @@ def test_a_frame_that_is_too_large_ends_its_sender_which_is_replaced(world):
     a.tell(b)
     world.run(0.02)
     assert b.frames() == [b"frame"]
+    assert a.told_members()[-1] == PaceSeen(b.me.ref, is_slow=False)
 
 
 def test_a_refused_node_is_told_to_members(world):
