@@ -110,6 +110,7 @@ class MembersActor(GenServer):
         self._dice = random.Random(parts.me.incarnation)  # noqa: S311 - whom to tell next
         self._members = Membership(parts.me, read_members(parts.files, parts.cluster))
         self._timer: Timer | None = None
+        self._timer_us = 0
         self._members.join()
         self._settle()
         self.send_after(_GOSSIP_S, _GOSSIP)
@@ -185,10 +186,13 @@ class MembersActor(GenServer):
     def _settle(self) -> None:
         for effect in self._members.take_effects():
             self._carry_out(effect)
-        if self._timer is None:
-            due_us = self._members.next_deadline_us(self._now_us())
-            if due_us is not None:
-                self._timer = self.send_after(max(due_us - self._now_us(), 0) / _US, _TICK)
+        due_us = self._members.next_deadline_us(self._now_us())
+        if due_us is None or (self._timer is not None and self._timer_us <= due_us):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_us = due_us
+        self._timer = self.send_after(max(due_us - self._now_us(), 0) / _US, _TICK)
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:

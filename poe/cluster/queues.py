@@ -318,6 +318,8 @@ class Queues(GenServer):
     async def _start(self, name: bytes) -> None:
         parts, record = self._parts, self._directory.find(name)
         assert record is not None
+        if self._fenced is not None:
+            return
         changes: list[Any] = [MembersKnown(tuple(sorted(self._members))), *self._gone.values()]
         changes += [Up(peer) for peer in self._live.values()]
         changes += [PaceChanged(ref, "slow") for ref in sorted(self._slow)]
