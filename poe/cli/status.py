@@ -11,9 +11,9 @@ import typer
 from poe.cli.argument import number
 from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server
-from poe.cli.output import is_terminal, write_line
+from poe.cli.output import counted, is_terminal, write_line
 from poe.cli.pipeline import status_lines, told_pipelines
-from poe.errors import NotAuthorized
+from poe.errors import NotAuthorized, NotInCluster, RemoteProtocolError
 from poe.protocol import Socket
 from poe.topic_name import topic_text
 
@@ -48,7 +48,7 @@ def status(
 
     w is a writer, r a reader, h a hibernating reader. On a terminal it is a table with counts,
     bytes and the age of the newest message; else a line `TOPIC<tab>:ROLES` per topic. Below come
-    the pipelines that report to the server, a line for each query.
+    the pipelines that report to the server, a line for each query, and how its cluster is.
     """
     with endpoint.looking() as connection:
         if is_terminal(sys.stdout):
@@ -99,9 +99,19 @@ def _node_lines(connection: Socket) -> list[str]:
     lines = []
     with suppress(NotAuthorized):
         lines = status_lines(told_pipelines(connection))
+    with suppress(NotAuthorized, NotInCluster, RemoteProtocolError):
+        lines.append(_cluster_line(connection.control("cluster")))
     told = connection.control("health")
     troubles = [*filter(None, [told.get("refusal")]), *told.get("foreign", [])]
     return [*lines, *(f"server:\t{topic_text(each.encode())}" for each in troubles)]
+
+
+def _cluster_line(told: dict[str, Any]) -> str:
+    """Return how the part of the server in its cluster is."""
+    live = f"{told['live']} of {told['members']} live"
+    return (
+        f"cluster:\t{told['cluster']}: {told['state']}, {live}, {counted(told['queues'], 'queue')}"
+    )
 
 
 def _rows(connection: Socket) -> list[tuple[str, ...]]:

@@ -44,6 +44,11 @@ def test_status_tells_of_the_cluster_and_of_what_has_happened(nodes, run):
     assert (row["state"], row["live"]) == ("joined", 2)
 
 
+def test_the_status_of_a_server_has_a_line_for_its_cluster(nodes):
+    ended = poe_here("status", port=nodes[0].address[1])
+    assert ended.stdout.decode().endswith("cluster:\ttest: joined, 2 of 2 live, 0 queues\n")
+
+
 def test_members_are_listed_one_a_line(nodes, run):
     lines = run("members").splitlines()
     told = {line.split("\t")[1]: line.split("\t")[2:] for line in lines}
