@@ -74,7 +74,13 @@ def _may_be_lost(history: History, put: Put, message: str) -> bool:
     """Return whether as many holders as were promised were lost without time to mend that."""
     stored = history.stored.get(message)
     holders = None if stored is None else {(each.node, each.life) for each in stored}
-    # A put may ask for more copies than its queue has, and restores.
+    # A put may ask for more copies than its queue has, and restores; and where there is no room
+    # for one more, none is restored.
+    limits = {each.queue: each for each in history.of("queue")}
+    has_room = not any(
+        each.queue in limits and 2 * each.size_bytes > limits[each.queue].size_bytes
+        for each in history.of("stored")
+    )
     kept = min([put.promised, *(each.wanted for each in history.of("queue"))])
     count, last_us = 0, put.asked.at_us
     for at_us, node, life in history.losses:
@@ -82,7 +88,8 @@ def _may_be_lost(history: History, put: Put, message: str) -> bool:
             continue
         restored_us = history.calm_end_us(last_us, RESTORED_US)
         if (
-            restored_us is not None
+            has_room
+            and restored_us is not None
             and restored_us <= at_us
             and history.live_count(restored_us) >= put.asked.wanted
         ):

@@ -256,6 +256,7 @@ class Node:
     def _leave(self) -> None:
         """Be fenced: what it has of queues does not count any more."""
         self.is_fenced = True
+        self.fabric.close()
         self.cluster.add("forget", self)
         hosted, self.hosted = self.hosted, {}
         for each in hosted.values():
