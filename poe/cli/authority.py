@@ -99,21 +99,29 @@ class Authority:
         Raises:
             OptionError: one is neither.
         """
-        names = [_alternative(host) for host in hosts]
-        if "localhost" in hosts:
-            names += [x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", "::1")]
-        return self._sign(hosts[0], dict.fromkeys(names), ExtendedKeyUsageOID.SERVER_AUTH, now)
+        return self._sign(
+            hosts[0], _alternatives(hosts, "--host"), [ExtendedKeyUsageOID.SERVER_AUTH], now
+        )
+
+    def node(self, host: str, now: datetime) -> Issued:
+        """Return the certificate of a node of a cluster, which is both a server and a client.
+
+        Raises:
+            OptionError: the host is neither a name nor an address.
+        """
+        uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        return self._sign(host, _alternatives([host], "--node"), uses, now)
 
     def client(self, name: str, now: datetime) -> Issued:
         """Return the certificate of a client, whose alternative name is `client_uri`."""
         names = [x509.UniformResourceIdentifier(client_uri(name).removeprefix("URI:"))]
-        return self._sign(name, names, ExtendedKeyUsageOID.CLIENT_AUTH, now)
+        return self._sign(name, names, [ExtendedKeyUsageOID.CLIENT_AUTH], now)
 
     def _sign(
         self,
         title: str,
         names: Iterable[x509.GeneralName],
-        use: x509.ObjectIdentifier,
+        extended_uses: Sequence[x509.ObjectIdentifier],
         now: datetime,
     ) -> Issued:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -124,7 +132,7 @@ class Authority:
         for extension, is_critical in (
             (x509.BasicConstraints(ca=False, path_length=None), True),
             (uses, True),
-            (x509.ExtendedKeyUsage([use]), False),
+            (x509.ExtendedKeyUsage(extended_uses), False),
             (x509.SubjectAlternativeName(names), False),
             (authority, False),
         ):
@@ -168,7 +176,14 @@ def _issued(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> I
     return Issued(certificate.public_bytes(Encoding.PEM), private, ends)
 
 
-def _alternative(host: str) -> x509.GeneralName:
+def _alternatives(hosts: Sequence[str], option: str) -> list[x509.GeneralName]:
+    names = [_alternative(host, option) for host in hosts]
+    if "localhost" in hosts:
+        names += [x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", "::1")]
+    return list(dict.fromkeys(names))
+
+
+def _alternative(host: str, option: str) -> x509.GeneralName:
     """Return a host as certificates name it."""
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
@@ -176,5 +191,5 @@ def _alternative(host: str) -> x509.GeneralName:
         pass
     if _HOST.fullmatch(host) is None:
         allowed = "a name such as poe.example.com, or an address, without a port"
-        raise OptionError("--host", host, allowed)
+        raise OptionError(option, host, allowed)
     return x509.DNSName(host)

@@ -44,23 +44,35 @@ def certificates(
             "--client", metavar="NAME", help="A client that proves itself so; may be repeated."
         ),
     ] = None,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--node",
+            metavar="NAME|ADDRESS",
+            help="The --cluster-host of a node of a cluster; may be repeated.",
+        ),
+    ] = None,
     renew: Annotated[
-        bool, typer.Option("--renew", help="Replace those of this server or client, and its key.")
+        bool, typer.Option("--renew", help="Replace those of who is named here, with their keys.")
     ] = False,
 ) -> None:
-    """Make a certificate authority, and certificates for a server and for clients, of 90 days.
+    """Make a certificate authority, and certificates for a server, clients and nodes, of 90 days.
 
     They are for development, and for who has no authority of his own: nothing is installed where
     the system would trust it. A folder that has an authority keeps it, so that clients can be added
     later, and certificates renewed. Without --renew no file is replaced.
     """
     folder, names = folder.expanduser(), list(dict.fromkeys(clients or ()))
-    if not (hosts or names):
-        msg = "give --host NAME, by which clients know the server, or --client NAME, or both"
+    nodes = list(dict.fromkeys(nodes or ()))
+    if not (hosts or names or nodes):
+        msg = "give --host NAME, by which clients know the server, --client NAME, or --node NAME"
         raise ConfigError(msg)
     for name in names:
         if not is_user_name(name) or name in {_AUTHORITY, _SERVER}:
             raise OptionError("--client", name, f"{USER_NAMES}, and neither ca nor server")
+    for name in nodes:
+        if name in {_AUTHORITY, _SERVER, *names}:
+            raise OptionError("--node", name, "a name that no other file of the folder has")
     if find_spec("cryptography") is None:
         raise SecurityMissing("cryptography")
     # Late: it loads what may be missing.
@@ -76,10 +88,12 @@ def certificates(
     if hosts:
         made[_SERVER] = authority.server(hosts, now)
     made |= {name: authority.client(name, now) for name in names}
+    made |= {name: authority.node(name, now) for name in nodes}
     _write(folder, made, renew=renew)
     for name, issued in made.items():
         use = f"of the user with the certificate {client_uri(name)}"
-        use = {_AUTHORITY: "what clients trust", _SERVER: "of the server"}.get(name, use)
+        others = {_AUTHORITY: "what clients trust", _SERVER: "of the server"}
+        use = (others | dict.fromkeys(nodes, "of a node of a cluster")).get(name, use)
         write_line(f"{folder / name}.pem\t{use}, until {issued.ends:%Y-%m-%d}")
         write_line(f"{folder / name}.key\tits key, for nobody else")
 

@@ -66,6 +66,19 @@ def test_a_server_is_no_client_and_the_reverse(folder):
         handshake(folder, "localhost", client="server")
 
 
+def test_a_node_is_both_a_server_and_a_client(folder):
+    make(folder, "--host", "localhost", "--node", "a.example.com")
+    seen = handshake(folder, "localhost", client="a.example.com")
+    assert seen["subjectAltName"] == (("DNS", "a.example.com"),)
+
+
+@pytest.mark.parametrize("name", ["ca", "server", "alice", "a:5"])
+def test_a_node_has_a_host_as_its_name_and_no_other_file_has_it(folder, name):
+    run = make(folder, "--client", "alice", "--node", name)
+    assert "option '--node' is" in complaint(run)
+    assert not folder.exists()
+
+
 def test_keys_are_for_their_owner_alone(folder):
     os.umask(os.umask(0o022))
     make(folder, "--host", "localhost", "--client", "alice")

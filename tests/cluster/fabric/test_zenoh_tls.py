@@ -6,6 +6,7 @@ import pytest
 
 from poe.cluster.fabric.interface import PeerUp
 from poe.errors import FabricFailed
+from tests.cli.processes import poe_here
 from tests.tls import Certificates
 
 pytest.importorskip("zenoh")
@@ -31,6 +32,18 @@ def test_nodes_with_certificates_of_one_authority_find_each_other(cluster, certi
     first.wait_for(lambda: first.is_up(second.me.ref))
     second.wait_for(lambda: second.is_up(first.me.ref))
     assert second.ask(first.me.ref, b"x" * 100_000) == b"X" * 100_000
+
+
+def test_nodes_find_each_other_with_certificates_that_the_command_has_made(cluster, tmp_path):
+    assert poe_here("certificates", tmp_path, "--node", "127.0.0.1").returncode == 0
+    files = {
+        "cluster_certificate": tmp_path / "127.0.0.1.pem",
+        "cluster_key": tmp_path / "127.0.0.1.key",
+        "cluster_ca": tmp_path / "ca.pem",
+    }
+    first, second = (cluster.start(**files) for _ in range(2))
+    first.wait_for(lambda: first.is_up(second.me.ref))
+    second.wait_for(lambda: second.is_up(first.me.ref))
 
 
 @pytest.mark.parametrize("kind", ["of another authority", "without any"])
