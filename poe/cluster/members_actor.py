@@ -6,6 +6,7 @@ Layout of `node.members`, in the frame of `node_file.py` with magic "poe-memb":
 
 import logging
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,6 +64,7 @@ _LEVELS: Final = {
     "members_not_saved": logging.ERROR,
     "node_kept_out": logging.WARNING,
     "refused": logging.WARNING,
+    "alone": logging.WARNING,
     # The fabric has logged these.
     "node_up": logging.DEBUG,
     "node_down": logging.DEBUG,
@@ -78,6 +80,7 @@ class MembersParts:
     files: Files
     clock: Clock
     shelf: Shelf
+    seeds: Sequence[str]
 
 
 def read_members(files: Files, cluster: str) -> list[Member]:
@@ -111,6 +114,7 @@ class MembersActor(GenServer):
         self._members = Membership(parts.me, read_members(parts.files, parts.cluster))
         self._timer: Timer | None = None
         self._timer_us = 0
+        self._is_alone = False
         self._members.join()
         self._settle()
         self.send_after(_GOSSIP_S, _GOSSIP)
@@ -168,6 +172,7 @@ class MembersActor(GenServer):
         if message is _GOSSIP:
             self.send_after(_GOSSIP_S, _GOSSIP)
             live = sorted(peer.ref for peer in self._members.live.values())
+            self._look_whether_alone(is_alone=not live)
             if live:
                 self._send([self._dice.choice(live)], self._members.table)
             down = [each.locator for each in self._members.down()]
@@ -180,6 +185,18 @@ class MembersActor(GenServer):
             self._settle()
         else:
             super().handle_info(message)
+
+    def _look_whether_alone(self, *, is_alone: bool) -> None:
+        """Tell once, each time that it begins, that this node sees no other one."""
+        seeds = self._parts.seeds
+        if is_alone and not self._is_alone and seeds and self._members.fenced is None:
+            why = (
+                f"none of {', '.join(seeds)} lets this node see it: check that they run and are of "
+                "this cluster, their addresses, and whether both sides have certificates of one "
+                "authority"
+            )
+            self._tell("alone", why)
+        self._is_alone = is_alone
 
     # ---- what follows ---------------------------------------------------------------------------
 

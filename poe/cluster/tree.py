@@ -85,7 +85,7 @@ def cluster_spec(parts: ClusterParts, fabric: Sequence[ChildSpec]) -> ChildSpec:
     """Return the spec of the supervisor; `fabric` are those of the network."""
     shelf = Shelf()
     options, me, files, clock = parts.options, parts.me, parts.files, parts.clock
-    members = MembersParts(options.cluster or "", me, files, clock, shelf)
+    members = MembersParts(options.cluster or "", me, files, clock, shelf, options.seeds)
     queues = QueuesParts(options, me, parts.routes, files, clock, shelf)
     template = ChildSpec(id="queue", actor=QueueActor, restart=Restart.TEMPORARY)
     children = [

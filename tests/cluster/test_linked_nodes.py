@@ -140,6 +140,18 @@ def test_too_few_nodes_are_told_at_once_and_nothing_is_stored(cluster):
     assert held(a, "jobs") == [b"one"]
 
 
+def test_a_node_that_sees_no_other_says_so_once(cluster, monkeypatch):
+    monkeypatch.setattr("poe.cluster.members_actor._GOSSIP_S", 0.02)
+    (a,) = cluster("a", seeds=("127.0.0.1:9",))
+
+    def told():
+        return [each for each in a.control("cluster")["events"] if "alone" in each]
+
+    wait_until(told, 5)
+    [[_, _, why]] = told()
+    assert "127.0.0.1:9" in why
+
+
 def test_a_queue_that_is_known_nowhere_is_told_so(cluster):
     (a,) = cluster("a")
     with pytest.raises(UnknownQueue):
