@@ -28,6 +28,7 @@ _PAUSES_S = [0.0, 0.0, 0.002, 0.02, 0.1, 0.3, 1.0, 3.0]
 _WEATHERS = [Faults(100, 50_000, 0.02, 0.05), Faults(100, 800_000, 0.2, 0.2)]
 _UNITS_PER_S = 40
 """As slow as that, of frames that are not encoded, of which each is some six units long."""
+_TAKE_S = 0.5
 _LOOK_S = 25.0
 _QUIET_S = 3 * _LOOK_S
 """When nothing has come for so long, nothing more will: copies are restored, leases over."""
@@ -356,13 +357,16 @@ class _Trouble:
             before = sum(each.handed_count for each in members)
             for member in members:
                 if member.is_idle:
-                    member.take(64, 0.5)
+                    member.take(64, _TAKE_S)
+            self.cluster.advance(_TAKE_S)
+            for member in members:
                 for held in list(member.held):
                     member.finish(held)
-            is_quiet = before == sum(each.handed_count for each in members)
-            pause_s = _LOOK_S if is_quiet else 0.5
-            self.cluster.advance(pause_s)
-            quiet_s = quiet_s + pause_s if is_quiet else 0.0
+            if before != sum(each.handed_count for each in members):
+                quiet_s = 0.0
+                continue
+            self.cluster.advance(_LOOK_S)
+            quiet_s += _TAKE_S + _LOOK_S
 
     def compare(self, number: int) -> None:
         """Have in the history what each node knows and reports."""
