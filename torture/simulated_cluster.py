@@ -403,8 +403,8 @@ class Hosted:
         return token in self._asked
 
     def cancel(self, token: int) -> None:
-        """Have who asked be gone."""
-        if self._asked.pop(token, None) is not None:
+        """Have who asked be gone; what is on its way to it is told to nobody, as in a network."""
+        if token in self._asked:
             self.do(lambda queue: queue.cancel(token, self.node.now_us))
 
     def make_group(self, record: GroupRecord) -> None:

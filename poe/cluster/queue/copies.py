@@ -53,6 +53,8 @@ class Copies:
         """Bytes of memory, those of the batches themselves included."""
         self.messages_count = 0
         self.groups: dict[str, KnownGroup] = {}
+        self.is_logged = False
+        """Whether what is handed out is so, and known, when it is written."""
         self._streams: dict[StreamId, _Stream] = {}
         self._last: dict[StreamId, int] = {}
 
@@ -60,7 +62,11 @@ class Copies:
         """Keep the record of a group; return what is known of it, nothing where it is new."""
         kept = self.groups.get(record.name)
         is_new = kept is None or kept.record.created_us != record.created_us
-        knowledge = Knowledge(record.name, me) if kept is None or is_new else kept.knowledge
+        if kept is None or is_new:
+            knowledge = Knowledge(record.name, me, is_logged=self.is_logged)
+        else:
+            knowledge = kept.knowledge
+            knowledge.begin_again()
         self.groups[record.name] = KnownGroup(record, knowledge)
         return knowledge
 

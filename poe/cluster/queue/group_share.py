@@ -382,6 +382,10 @@ class GroupShare:
         """Return what this node has done, granted and so on since the last time."""
         return self._ledger.knowledge.take_news()
 
+    def written(self, news: Known, *, is_failed: bool) -> Known:
+        """Take note that news of this node are written, or failed; return what of them to tell."""
+        return self._ledger.knowledge.written(news, is_failed=is_failed)
+
     def forget(self, stream: StreamId) -> None:
         """Drop all that is known of a stream, which is over and done everywhere."""
         heard = {self._ledger.me, *self._peers}

@@ -80,14 +80,18 @@ class StreamKnowledge:
 class Knowledge:
     """What is known of all streams in one group.
 
-    Always: what is news is a part of what is known.
+    Always: what is news is a part of what is known; but for what is to be handed out when it is
+    written, where the queue has a log.
     """
 
-    __slots__ = ("_group", "_me", "_news", "_streams")
+    __slots__ = ("_group", "_is_logged", "_me", "_news", "_streams", "_unwritten")
 
-    def __init__(self, group: str, me: NodeRef) -> None:
+    def __init__(self, group: str, me: NodeRef, *, is_logged: bool = False) -> None:
         self._group = group
         self._me = me
+        self._is_logged = is_logged
+        self._unwritten: dict[StreamId, RangeSet] = {}
+        """What is handed out when it is written; it is only news by then, and not known."""
         self._streams: dict[StreamId, StreamKnowledge] = {}
         self._news: dict[StreamId, StreamKnowledge] = {}
 
@@ -115,6 +119,12 @@ class Knowledge:
             for other, granted in known.granted.items()
             for bounds in granted.within(after, last)
         ]
+        if self._is_logged:
+            unwritten = self._unwritten.setdefault(stream, RangeSet())
+            before += [(self._me, *bounds) for bounds in unwritten.within(after, last)]
+            unwritten.join(after, last)
+            _of(self._news, stream).grant(self._me, after, last)
+            return before
         for bounds in known.grant(self._me, after, last):
             _of(self._news, stream).grant(self._me, *bounds)
         return before
@@ -165,8 +175,30 @@ class Knowledge:
         news, self._news = self._news, {}
         return [each.as_known(self._group, stream) for stream, each in news.items()]
 
+    def written(self, news: Known, *, is_failed: bool) -> Known:
+        """Take note that news are written, so that what was to be handed out by them is; or failed.
+
+        Return what is to be told of them.
+        """
+        unwritten = self._unwritten.get(news.stream)
+        if unwritten is not None:
+            for node, ranges in news.granted:
+                for bounds in ranges:
+                    unwritten.cut(*bounds)
+                    if not is_failed:
+                        _of(self._streams, news.stream).grant(node, *bounds)
+            if not unwritten:
+                del self._unwritten[news.stream]
+        return news._replace(granted=()) if is_failed else news
+
+    def begin_again(self) -> None:
+        """Take note of a crash: what was to be handed out when it is written was not."""
+        if self._is_logged:
+            self._unwritten, self._news = {}, {}
+
     def forget(self, stream: StreamId) -> None:
         """Drop all that is known of a stream."""
+        self._unwritten.pop(stream, None)
         self._streams.pop(stream, None)
         self._news.pop(stream, None)
 

@@ -117,6 +117,7 @@ class BestEffortQueue:
         self.record = record
         self.me = me
         self.copies = Copies() if copies is None else copies
+        self.copies.is_logged = record.persist
         self._stream = StreamId(me.id, me.epoch)
         self._candidates = Candidates(zone, dice)
         self._peers: dict[NodeRef, Peer] = {}
@@ -155,6 +156,8 @@ class BestEffortQueue:
         """Until when nothing is handed out of what was read from the log."""
         self._survived = {each: list(self.copies.held(each)) for each in self.copies.streams()}
         """What outlived a crash: it is not known any more who else holds it."""
+        self._logged: dict[StreamId, RangeSet] | None = {} if self._survived else None
+        """What the log holds, as far as it is read; None: it is read into the copies."""
         for group in list(self.copies.groups.values()):
             self._agree(group.record, life_us)
         self._begin(life_us)
@@ -171,6 +174,11 @@ class BestEffortQueue:
             self._effects.append(Event("log damaged", str(error)))
             return
         match entry:
+            case Kept(stream, batch) if self._logged is not None:
+                self._logged.setdefault(stream, RangeSet()).join(batch.after, batch.last)
+            case Dropped(stream, ranges) if self._logged is not None:
+                for bounds in ranges:
+                    self._logged.setdefault(stream, RangeSet()).cut(*bounds)
             case Kept(stream, batch):
                 self.copies.add(stream, batch)
             case Dropped(stream, ranges):
@@ -184,7 +192,21 @@ class BestEffortQueue:
     def recovered(self, now_us: int) -> None:
         """Begin; what was read is handed out when others had the time to say what of it is done."""
         self._silent_until_us = now_us + RECOVERY_US
+        logged, self._logged = self._logged, None
+        if logged is not None:
+            self._write_survived(logged)
         self._begin(now_us)
+
+    def _write_survived(self, logged: dict[StreamId, RangeSet]) -> None:
+        """Write in what the copies that outlived a crash differ from what the log holds."""
+        for stream in {*logged, *self.copies.streams()}:
+            there, held = logged.get(stream, RangeSet()), self.copies.held(stream)
+            gone = minus(there, held)
+            if gone:
+                self._write(Dropped(stream, tuple(gone)))
+            for bounds in minus(held, there):
+                for batch in self.copies.batches(stream, *bounds):
+                    self._write_held(stream, batch, [(batch.after, batch.last)], _unasked)
 
     def _begin(self, now_us: int) -> None:
         for stream in self.copies.streams():
@@ -893,6 +915,17 @@ class BestEffortQueue:
             answer("held", now_us)
             return
 
+        self._write_held(stream, batch, new, answer)
+
+    def _write_held(
+        self,
+        stream: StreamId,
+        batch: Batch,
+        new: Sequence[Bounds],
+        answer: Callable[[Outcome, int], None],
+    ) -> None:
+        """Have messages written that are held; what of them is new is held no more if that fails."""
+
         def written(error: PoeError | None, now_us: int) -> None:
             if error is not None:
                 for bounds in new:
@@ -1048,13 +1081,15 @@ class BestEffortQueue:
         news, effects = share.take_news(), share.take_effects()
         for known in news:
             self._finished(known.stream, now_us)
-        self._gossip.note_known(news, now_us)
         if not news or not self.record.persist:
+            self._gossip.note_known(news, now_us)
             self._effects.extend(effects)
             return
 
         def written(error: PoeError | None, now_us: int) -> None:
-            del now_us
+            is_failed = error is not None
+            told = [share.written(known, is_failed=is_failed) for known in news]
+            self._gossip.note_known(told, now_us)
             for each in effects:
                 if error is not None and isinstance(each, Answer):
                     self._effects.append(Answer(each.token, error))
@@ -1079,6 +1114,11 @@ class BestEffortQueue:
 
 _AGAIN: Final = object()
 """The token of what nobody has put: messages that are copied anew."""
+
+
+def _unasked(outcome: Outcome, now_us: int) -> None:
+    """Tell nobody what became of messages that nobody has sent."""
+    del outcome, now_us
 
 
 def _nothing(error: PoeError | None, now_us: int) -> None:

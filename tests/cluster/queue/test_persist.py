@@ -6,6 +6,7 @@ from poe.cluster.batch import Batch
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.log import CHUNK_BYTES, Compaction, Kept, decode_entry
 from poe.errors import QueueBusy
+from poe.protocol.leases import LeaseRequest
 from tests.cluster.queue.wired import SECOND_US, Wired
 
 FEW = [b"message %d" % number for number in range(20)]
@@ -218,6 +219,73 @@ def test_what_is_done_and_forgotten_everywhere_does_not_come_back_with_who_held_
     nodes.wait(3)
     assert nodes.work(1) == []
     assert nodes[1].copies.messages_count == 0
+
+
+def test_what_is_handed_out_is_told_when_it_is_written_and_not_before():
+    nodes = persistent(2)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    nodes.is_writing_by_hand = True
+    member = nodes.join(0)
+    request = LeaseRequest("work", member, 1000, 1 << 24, 0.0)
+    nodes[0].serve("work", request, "asked", nodes.now_us)
+    nodes.wait(20)
+    assert "asked" not in nodes.answers
+    assert not any(known.granted for known in nodes[1].known("work").values())
+    nodes.kill(0)
+    nodes.is_writing_by_hand = False
+    assert nodes.work(1) == FEW
+    assert "certain" not in {each.certainty for each in nodes[1].repeated("work")}
+
+
+def test_what_was_to_be_handed_out_and_could_not_be_written_was_not():
+    nodes = persistent(1, copies=1)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    nodes.is_writing_by_hand = True
+    request = LeaseRequest("work", nodes.join(0), 1000, 1 << 24, 0.0)
+    nodes[0].serve("work", request, "asked", nodes.now_us)
+    nodes.collect()
+    nodes.write(0, NO_ROOM)
+    nodes.collect()
+    assert nodes.answers["asked"] is NO_ROOM
+    assert not any(known.granted for known in nodes[0].known("work").values())
+
+
+def test_what_was_to_be_handed_out_when_a_queue_crashed_was_not():
+    nodes = persistent(1, copies=1)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    nodes.is_writing_by_hand = True
+    request = LeaseRequest("work", nodes.join(0), 1000, 1 << 24, 0.0)
+    nodes[0].serve("work", request, "asked", nodes.now_us)
+    nodes.collect()
+    nodes.writes.clear()
+    nodes.crash(0)
+    nodes.is_writing_by_hand = False
+    nodes.wait(2)
+    assert nodes.work(0) == FEW
+    assert not list(nodes[0].repeated("work"))
+
+
+def test_what_outlives_a_crash_is_held_once_more_by_the_log_and_nothing_besides():
+    nodes = persistent(1, copies=1, messages_max=30, on_full="drop-oldest")
+    nodes.put(0, FEW, "first")
+    nodes.settle()
+    nodes.is_writing_by_hand = True
+    nodes.put(0, FEW, "second")
+    nodes.collect()
+    nodes.writes.clear()
+    nodes.crash(0)
+    assert nodes[0].copies.messages_count == len(FEW)
+    nodes.collect()
+    nodes.is_writing_by_hand = False
+    held = [(each, list(nodes[0].copies.held(each))) for each in nodes[0].copies.streams()]
+    start_again(nodes, 0)
+    assert [(each, list(nodes[0].copies.held(each))) for each in nodes[0].copies.streams()] == held
 
 
 def entries_of(count):
