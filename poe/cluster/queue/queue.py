@@ -156,7 +156,8 @@ class BestEffortQueue:
         """Until when nothing is handed out of what was read from the log."""
         self._survived = {each: list(self.copies.held(each)) for each in self.copies.streams()}
         """What outlived a crash: it is not known any more who else holds it."""
-        self._logged: dict[StreamId, RangeSet] | None = {} if self._survived else None
+        is_crash = bool(self._survived or self.copies.groups)
+        self._logged: dict[StreamId, RangeSet] | None = {} if is_crash else None
         """What the log holds, as far as it is read; None: it is read into the copies."""
         for group in list(self.copies.groups.values()):
             self._agree(group.record, life_us)
@@ -198,7 +199,12 @@ class BestEffortQueue:
         self._begin(now_us)
 
     def _write_survived(self, logged: dict[StreamId, RangeSet]) -> None:
-        """Write in what the copies that outlived a crash differ from what the log holds."""
+        """Write in what the copies that outlived a crash differ from what the log holds.
+
+        Groups too: nothing that was read of one would count without it.
+        """
+        for record in self._groups.values():
+            self._write(record)
         for stream in {*logged, *self.copies.streams()}:
             there, held = logged.get(stream, RangeSet()), self.copies.held(stream)
             gone = minus(there, held)

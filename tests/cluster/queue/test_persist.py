@@ -288,6 +288,20 @@ def test_what_outlives_a_crash_is_held_once_more_by_the_log_and_nothing_besides(
     assert [(each, list(nodes[0].copies.held(each))) for each in nodes[0].copies.streams()] == held
 
 
+def test_a_group_that_was_not_written_when_a_queue_crashed_is_written_then():
+    nodes = by_hand(1, copies=1)
+    nodes.make_group(0)
+    nodes.writes.clear()
+    nodes.crash(0)
+    nodes.is_writing_by_hand = False
+    nodes.put(0, FEW)
+    nodes.wait(2)
+    assert nodes.work(0) == FEW
+    start_again(nodes, 0)
+    assert [each.name for each in nodes[0].groups()] == ["work"]
+    assert nodes.work(0) == []
+
+
 def entries_of(count):
     stream = StreamId(b"a" * 8, 1)
     return [
