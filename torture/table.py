@@ -321,7 +321,7 @@ SCENARIOS = {
             release=10_000,
             unit="histories of 40 steps",
             options={"is_persisted": True},
-            not_yet="simulated nodes that come back with their logs hand nothing out",
+            not_yet="who comes back from its log does not name what lives that are over had",
         ),
         Scenario(
             name="lifecycle",

@@ -930,7 +930,7 @@ class BestEffortQueue:
         new: Sequence[Bounds],
         answer: Callable[[Outcome, int], None],
     ) -> None:
-        """Have messages written that are held; what of them is new is held no more if that fails."""
+        """Have messages written that are held; if that fails, what is new is held no more."""
 
         def written(error: PoeError | None, now_us: int) -> None:
             if error is not None:
