@@ -1,14 +1,15 @@
 """What a node writes down of a queue that is to outlive its process, and how it is read again.
 
 Each message of the log says one thing: messages are held, a range is not any more, something is
-known of a group, there is a group. All of it may be read twice. So a snapshot is nothing but what
-holds now, written once more; then all before it can go.
+known of a group, there is a group, a node has come or gone. All of it may be read twice. So a
+snapshot is nothing but what holds now, written once more; then all before it can go.
 
 Layout of a message: a msgpack array of a text and
     batch   stream, batch
     drop    stream, ranges
     known   what is known, as in `News`
     group   record of a group
+    node    life of a node, whether it is there
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,10 +26,11 @@ from poe.cluster.frames import (
     take_batch,
     take_group_record,
     take_known,
+    take_node,
     take_ranges,
     take_stream,
 )
-from poe.cluster.identity import StreamId
+from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue_record import GroupRecord
 from poe.errors import PoeError, RemoteProtocolError
 
@@ -50,7 +52,14 @@ class Kept(NamedTuple):
     batch: Batch
 
 
-Entry = Kept | Dropped | Known | GroupRecord
+class Seen(NamedTuple):
+    """Another node is there, or is not any more."""
+
+    node: NodeRef
+    is_there: bool
+
+
+Entry = Kept | Dropped | Known | GroupRecord | Seen
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -64,6 +73,8 @@ def encode_entry(entry: Entry) -> bytes:
             fields = ("known", flat_known(entry))
         case GroupRecord():
             fields = ("group", entry)
+        case Seen(node, is_there):
+            fields = ("node", node, is_there)
     body: bytes = msgpack.packb(fields)
     return body
 
@@ -84,6 +95,8 @@ def decode_entry(message: bytes) -> Entry:
                 return take_known(known)
             case ("group", record):
                 return take_group_record(record)
+            case ("node", node, bool(is_there)):
+                return Seen(take_node(node), is_there)
         msg = "it is of no known kind"
         raise RemoteProtocolError(msg)
     except (PoeError, ValueError, TypeError, KeyError, msgpack.UnpackException) as error:

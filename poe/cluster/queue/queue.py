@@ -53,6 +53,7 @@ from poe.cluster.queue.log import (
     Dropped,
     Entry,
     Kept,
+    Seen,
     decode_entry,
     encode_entry,
 )
@@ -155,10 +156,13 @@ class BestEffortQueue:
         self._silent_until_us: int | None = None
         """Until when nothing is handed out of what was read from the log."""
         self._survived = {each: list(self.copies.held(each)) for each in self.copies.streams()}
-        """What outlived a crash: it is not known any more who else holds it."""
-        is_crash = bool(self._survived or self.copies.groups)
-        self._logged: dict[StreamId, RangeSet] | None = {} if is_crash else None
+        """What outlived a crash or was read: it is not known any more who else holds it."""
+        self._is_crash = bool(self._survived)
+        is_kept = bool(self._survived or self.copies.groups)
+        self._logged: dict[StreamId, RangeSet] | None = {} if is_kept else None
         """What the log holds, as far as it is read; None: it is read into the copies."""
+        self._seen: dict[NodeRef, None] = {}
+        """Who is there, as the log has it; what they hand out, they may tell a later life."""
         for group in list(self.copies.groups.values()):
             self._agree(group.record, life_us)
         self._begin(life_us)
@@ -175,20 +179,32 @@ class BestEffortQueue:
             self._effects.append(Event("log damaged", str(error)))
             return
         match entry:
-            case Kept(stream, batch) if self._logged is not None:
-                self._logged.setdefault(stream, RangeSet()).join(batch.after, batch.last)
-            case Dropped(stream, ranges) if self._logged is not None:
-                for bounds in ranges:
-                    self._logged.setdefault(stream, RangeSet()).cut(*bounds)
-            case Kept(stream, batch):
-                self.copies.add(stream, batch)
-            case Dropped(stream, ranges):
-                for bounds in ranges:
-                    self.copies.drop(stream, *bounds)
+            case Kept() | Dropped():
+                self._recover_held(entry)
             case Known():
                 self._learn(entry, now_us)
             case GroupRecord():
                 self._agree(entry, now_us)
+            case Seen(node, is_there=True):
+                self._seen[node] = None
+            case Seen(node):
+                self._seen.pop(node, None)
+
+    def _recover_held(self, entry: Kept | Dropped) -> None:
+        """Take what the log says of copies: where they outlived a crash, only note it."""
+        logged = self._logged
+        match entry:
+            case Kept(stream, batch):
+                if logged is None:
+                    self.copies.add(stream, batch)
+                else:
+                    logged.setdefault(stream, RangeSet()).join(batch.after, batch.last)
+            case Dropped(stream, ranges):
+                for bounds in ranges:
+                    if logged is None:
+                        self.copies.drop(stream, *bounds)
+                    else:
+                        logged.setdefault(stream, RangeSet()).cut(*bounds)
 
     def recovered(self, now_us: int) -> None:
         """Begin; what was read is handed out when others had the time to say what of it is done."""
@@ -196,6 +212,12 @@ class BestEffortQueue:
         logged, self._logged = self._logged, None
         if logged is not None:
             self._write_survived(logged)
+        self._survived = {each: list(self.copies.held(each)) for each in self.copies.streams()}
+        # Any of them may have been lent what is held here, and be gone since.
+        for node in list(self._seen):
+            for share in self._shares.values():
+                share.peer_down(node, now_us)
+            self._note_gone(node)
         self._begin(now_us)
 
     def _write_survived(self, logged: dict[StreamId, RangeSet]) -> None:
@@ -232,6 +254,9 @@ class BestEffortQueue:
         for ref in [ref for ref in self._peers if ref.id == peer.ref.id and ref != peer.ref]:
             self._lose(ref, now_us)
         self._peers[peer.ref] = peer
+        if peer.ref not in self._seen:
+            self._seen[peer.ref] = None
+            self._write(Seen(peer.ref, is_there=True))
         self._candidates.add(peer.ref, peer.zone)
         self._over.see(peer.ref)
         self._holders.forget(peer.ref.id, before_epoch=peer.ref.epoch)
@@ -281,7 +306,14 @@ class BestEffortQueue:
         self._uncount(ref, now_us)
         for share in self._shares.values():
             share.peer_down(ref, now_us)
+        self._note_gone(ref)
         self._reckon("taken over")
+
+    def _note_gone(self, ref: NodeRef) -> None:
+        """Have the log say that a node is there no more."""
+        if ref in self._seen:
+            del self._seen[ref]
+            self._write(Seen(ref, is_there=False))
 
     # --- Put -----------------------------------------------------------------------------------
 
@@ -427,7 +459,7 @@ class BestEffortQueue:
                 share.peer_up(peer, now_us)
             if is_new:  # others may have had it, and handed out what they hold
                 gone = [ref for ref in self._holders.nodes() if ref not in self._peers]
-                for ref in [*gone, NOBODY] if self._survived else gone:
+                for ref in [*gone, NOBODY] if self._is_crash else gone:
                     share.peer_down(ref, now_us)
             self._reckon("held")
         self._groups[record.name] = wins
@@ -741,6 +773,8 @@ class BestEffortQueue:
 
     def _entries(self) -> Iterator[Entry]:
         """Yield all that is to be read again after a restart."""
+        for node in self._seen:
+            yield Seen(node, is_there=True)
         yield from self._groups.values()
         for share in self._shares.values():
             for stream in share.streams():

@@ -302,6 +302,25 @@ def test_a_group_that_was_not_written_when_a_queue_crashed_is_written_then():
     assert nodes.work(0) == []
 
 
+def test_what_was_lent_to_a_life_that_is_over_is_named_by_who_comes_back_from_its_log():
+    nodes = persistent(2, copies=1)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.wait(1)
+    member = nodes.join(1)
+    request = LeaseRequest("work", member, 5, 1 << 24, 0.5)
+    nodes[1].serve("work", request, "asked", nodes.now_us)
+    nodes.wait(0.4)
+    assert nodes.answers["asked"].found is not None
+    nodes.lose()
+    nodes.kill(0)
+    nodes.kill(1)
+    nodes.restart(0)
+    nodes.wait(2)
+    assert nodes.work(0) == FEW
+    assert "may" in {each.certainty for each in nodes[0].repeated("work")}
+
+
 def entries_of(count):
     stream = StreamId(b"a" * 8, 1)
     return [
