@@ -13,7 +13,6 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TextIO, TypeVar
 
-from poe import client
 from poe.actors import KILL, ActorRef, LoopSystem, Reason
 from poe.broker import (
     MOVED,
@@ -43,7 +42,6 @@ from poe.broker import (
     remove_admin_token,
 )
 from poe.broker.requests.queue_messages import QUEUES, ClusterRequest
-from poe.client.local_server import LocalServer
 from poe.config import Config
 from poe.errors import (
     ActorDead,
@@ -68,6 +66,10 @@ from poe.topic_properties import is_reserved
 
 if TYPE_CHECKING:
     from poe.cluster.fabric.interface import Fabric
+
+if TYPE_CHECKING:
+    from poe import client
+    from poe.client.local_server import LocalServer
 
 logger = logging.getLogger("poe")
 
@@ -400,15 +402,21 @@ class Node:
         Raises:
             UnknownOption, OptionError: as `Consumer`.
         """
+        from poe import client  # noqa: PLC0415 - a server needs no clients
+
         return client.Consumer(self.local_server, topics, **options)
 
     def queue(self, topics: Any, /, *, group: str = "workers", **options: Any) -> "client.Queue":  # noqa: ANN401
         """Return a `Queue` of this node, likewise."""
+        from poe import client  # noqa: PLC0415 - a server needs no clients
+
         return client.Queue(self.local_server, topics, group=group, **options)
 
     @property
-    def local_server(self) -> LocalServer:
+    def local_server(self) -> "LocalServer":
         """What clients in this process take instead of the url of a server."""
+        from poe.client.local_server import LocalServer  # noqa: PLC0415 - a server needs no clients
+
         return LocalServer(self._open_connection)
 
     def _open_connection(
