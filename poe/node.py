@@ -65,11 +65,9 @@ from poe.topic_name import topic_text
 from poe.topic_properties import is_reserved
 
 if TYPE_CHECKING:
-    from poe.cluster.fabric.interface import Fabric
-
-if TYPE_CHECKING:
     from poe import client
     from poe.client.local_server import LocalServer
+    from poe.cluster.fabric.interface import Fabric
 
 logger = logging.getLogger("poe")
 

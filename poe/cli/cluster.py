@@ -1,15 +1,14 @@
 """`poe cluster`: tells how a cluster is, who belongs to it, and what came twice; forgets nodes."""
 
-import json
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from poe.cli.argument import topic_name
 from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server
-from poe.cli.group import printable
+from poe.cli.group import printable, write_json
 from poe.cli.output import counted, write_line
 from poe.cli.topic import Format, FormatOption
 from poe.topic_name import topic_text
@@ -40,7 +39,7 @@ def status(
     with endpoint.looking() as connection:
         told = connection.control("cluster")
     if output_format is Format.JSON:
-        _write_json(told)
+        write_json(told)
         return
     write_line(
         f"cluster {printable(told['cluster'])}: {told['live']} of "
@@ -75,7 +74,7 @@ def members(
     with endpoint.looking() as connection:
         for each in connection.control("cluster_members"):
             if output_format is Format.JSON:
-                _write_json(each)
+                write_json(each)
                 continue
             fields = (each[key] for key in ("id", "name", "state", "liveness", "locator", "zone"))
             write_line("\t".join(map(printable, fields)))
@@ -115,7 +114,7 @@ def report(
     with endpoint.looking() as connection:
         for each in connection.control("cluster_report", **arguments):
             if output_format is Format.JSON:
-                _write_json(each)
+                write_json(each)
                 continue
             since = _time(each["since_us"]) if each["since_us"] else "-"
             place = f"({each['after']}, {each['last']}]"
@@ -127,7 +126,3 @@ def report(
 
 def _time(us: int) -> str:
     return datetime.fromtimestamp(us / _US).astimezone().isoformat(sep=" ", timespec="seconds")
-
-
-def _write_json(told: dict[str, Any]) -> None:
-    write_line(json.dumps(told, default=topic_text))

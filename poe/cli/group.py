@@ -57,7 +57,7 @@ def list_groups(
     with endpoint.looking() as connection:
         for each in connection.control("groups"):
             if output_format is Format.JSON:
-                _write_json(each)
+                write_json(each)
             else:
                 topics = ", ".join(map(topic_text, each["topics"]))
                 write_line(f"{each['group']}\t{each['mode']}\t{topics}")
@@ -74,7 +74,7 @@ def show(
     with endpoint.looking() as connection:
         told = connection.control("group", group=group)
     if output_format is Format.JSON:
-        _write_json(told)
+        write_json(told)
         return
     write_line(f"{told['name']}\t{told['mode']}\t{told['state']}")
     if told.get("full"):
@@ -104,7 +104,7 @@ def lag(
         units = connection.control("group_lag", group=group)
     for unit, told in sorted(units.items()):
         if output_format is Format.JSON:
-            _write_json({"unit": unit, **told})
+            write_json({"unit": unit, **told})
         else:
             held = f"{counted(told['messages'], 'message')}\t{told['seconds']:.1f} s"
             write_line(f"{topic_text(unit)}\t{held}")
@@ -130,7 +130,7 @@ def reset(  # noqa: PLR0913 - a command line option each
         moved = connection.control("group_reset", group=group, **arguments)
     for unit, (old, new, distance) in sorted(moved.items()):
         if output_format is Format.JSON:
-            _write_json({"unit": unit, "old": old, "new": new, "messages": distance})
+            write_json({"unit": unit, "old": old, "new": new, "messages": distance})
             continue
         before = "nowhere" if old is None else old
         told = f"skips {counted(distance, 'message')}"
@@ -182,7 +182,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - as a server tells it
     """Return what a server has told as JSON can hold it: names as text, ids in hexadecimal."""
     if isinstance(value, dict):
         return {
-            str(plain(key)): each.hex() if key == "id" else plain(each)
+            str(plain(key)): each.hex() if key == "id" and isinstance(each, bytes) else plain(each)
             for key, each in value.items()
         }
     if isinstance(value, list | tuple):
@@ -190,7 +190,8 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - as a server tells it
     return topic_text(value) if isinstance(value, bytes) else value
 
 
-def _write_json(value: dict[str, Any]) -> None:
+def write_json(value: dict[str, Any]) -> None:
+    """Write what a server tells as a line of JSON."""
     write_line(json.dumps(plain(value), ensure_ascii=False))
 
 

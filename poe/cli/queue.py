@@ -20,7 +20,7 @@ from poe.cli.delete import says_yes
 from poe.cli.endpoint import Endpoint
 from poe.cli.endpoint_options import asks_server, complete_topic
 from poe.cli.exit_code import ExitCode
-from poe.cli.group import GroupArgument, plain, printable
+from poe.cli.group import GroupArgument, printable, write_json
 from poe.cli.output import counted, is_terminal, write_bytes, write_error, write_line
 from poe.cli.put import payloads_of, target_and_payloads
 from poe.cli.topic import Format, FormatOption
@@ -237,7 +237,7 @@ def _held(connection: Socket, queue: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def _tell(told: dict[str, Any], output_format: Format) -> None:
     if output_format is Format.JSON:
-        write_line(json.dumps(plain(told), ensure_ascii=False))
+        write_json(told)
         return
     words = [_copies(told["copies"]), f"{counted(told['messages'], 'message')} here"]
     words += ["persistent"] * told["persist"] + [f"when full: {told['on_full']}"]
