@@ -43,6 +43,7 @@ SCRIPTS = (
     "groups",
     "security",
     "fabric",
+    "cluster",
 )
 
 
