@@ -181,6 +181,21 @@ class History:
         return found
 
     @cached_property
+    def copies(self) -> dict[str, int]:
+        """How many copies each queue has, and restores."""
+        return {event.queue: event.wanted for event in self.of("queue")}
+
+    @cached_property
+    def crowded(self) -> set[str]:
+        """The queues of which a node has kept so much that there was no room for as much more."""
+        limits = {event.queue: event.size_bytes for event in self.of("queue")}
+        return {
+            event.queue
+            for event in self.of("stored")
+            if event.queue in limits and 2 * event.size_bytes > limits[event.queue]
+        }
+
+    @cached_property
     def losses(self) -> list[Lost]:
         """When which node lost what it had."""
         return [

@@ -76,12 +76,8 @@ def _may_be_lost(history: History, put: Put, message: str) -> bool:
     holders = None if stored is None else {(each.node, each.life) for each in stored}
     # A put may ask for more copies than its queue has, and restores; and where there is no room
     # for one more, none is restored.
-    limits = {each.queue: each for each in history.of("queue")}
-    has_room = not any(
-        each.queue in limits and 2 * each.size_bytes > limits[each.queue].size_bytes
-        for each in history.of("stored")
-    )
-    kept = min([put.promised, *(each.wanted for each in history.of("queue"))])
+    has_room = put.asked.queue not in history.crowded
+    kept = min(put.promised, history.copies.get(put.asked.queue, put.promised))
     count, last_us = 0, put.asked.at_us
     for at_us, node, life in history.losses:
         if at_us < put.asked.at_us or (holders is not None and (node, life) not in holders):
@@ -122,16 +118,13 @@ def twice_at_most_once(history: History) -> Iterator[str]:
 
 
 def unnamed(history: History) -> Iterator[str]:
-    """What came twice is named by the report of each node.
+    """What came twice is named by the report of each node that has the queue.
 
     But what was handed out by a life that ended before it could tell anybody, behind whoever can.
     """
-    named: dict[str, set[tuple[GroupName, str]]] = defaultdict(set)
+    named: dict[str, dict[str, set[tuple[str, str]]]] = defaultdict(lambda: defaultdict(set))
     for event in history.of("report"):
-        found = named[event.node]
-        found |= {((event.queue, event.group), message) for message in event.messages}
-    if not named:
-        return
+        named[event.queue][event.node] |= {(event.group, message) for message in event.messages}
     for (group, message), all_handed in history.by_message("handed").items():
         handed = [each for each in all_handed if each.state != "lost"]
         if len(handed) < 2 or _is_at_most_once(history, group):
@@ -139,7 +132,9 @@ def unnamed(history: History) -> Iterator[str]:
         known = [each for each in handed if _is_told(history, each)]
         if len([each for each in handed if known and each.at_us <= known[-1].at_us]) < 2:
             continue
-        silent = sorted(node for node, names in named.items() if (group, message) not in names)
+        queue, name = group
+        reports = named.get(queue, {})
+        silent = sorted(node for node, names in reports.items() if (name, message) not in names)
         if silent:
             where = _nodes(handed)
             yield f"{message} came to {group} from {where}, of which {silent} know nothing"
@@ -196,7 +191,7 @@ def miscounted(history: History) -> Iterator[str]:
             continue
         if (state == "ok") != (made >= wanted) or made < 1:
             yield f"put {asked.op} was {state} with {made} copies, of {wanted}"
-        for message in asked.messages if history.stored and asked.queue not in once else ():
+        for message in asked.messages if history.of("stored") and asked.queue not in once else ():
             nodes = _holders(history, message, answered, gone_us)
             is_done = done.get(message, answered.at_us) < answered.at_us  # nobody needs to hold it
             if len(nodes) < made and not is_done:

@@ -79,7 +79,13 @@ ALTERED = M1.partition("#")[0] + "#00000000"
 
 BROKEN = {
     "never done": ("lost", without("ack", "acked")),
-    "done by who held it no more": ("lost", [*without("acked"), event(22, "unheld", A, (M1, M2))]),
+    "done by who held it no more": (
+        "lost",
+        [
+            *without("ack", "acked"),
+            *(event(22, kind, A, (M1, M2), op=2) for kind in ("ack", "unheld")),
+        ],
+    ),
     "one holder lost": ("lost", [*without("ack", "acked"), KILLS[0]]),
     "never put": ("invented", [*SOUND, event(23, "handed", A, ("m9#1",))]),
     "altered": ("invented", [*SOUND, event(23, "handed", A, (ALTERED,))]),

@@ -36,7 +36,20 @@ _QUIET_S = 3 * _LOOK_S
 
 def play(run: Run, *, is_persisted: bool = False) -> None:
     """Let each seed make up a history."""
-    run.each(lambda trial: _Trouble(trial, is_persisted=is_persisted).play())
+
+    def judge(trial: Trial) -> None:
+        trial.failures += broken(simulate(trial, is_persisted=is_persisted))
+
+    run.each(judge)
+
+
+def simulate(trial: Trial, *, is_persisted: bool = False) -> History:
+    """Return the history of a cluster in trouble."""
+    trouble = _Trouble(trial, is_persisted=is_persisted)
+    trouble.play()
+    history = History(trouble.cluster.events)
+    trial.note(puts=len(history.of("put")), handed=len(history.of("handed")))
+    return history
 
 
 class _Trouble:
@@ -76,7 +89,7 @@ class _Trouble:
         return [each for each in self.cluster.nodes if each.is_serving]
 
     def play(self) -> None:
-        """Do steps, mend all, and judge."""
+        """Do steps, and mend all."""
         self.begin()
         steps = {
             self.put: 24,
@@ -97,7 +110,6 @@ class _Trouble:
             step()
             self.cluster.advance(self.random.choice(_PAUSES_S))
         self.end()
-        self.judge()
 
     def begin(self) -> None:
         """Start the nodes, and make the queue and a group."""
@@ -374,12 +386,3 @@ class _Trouble:
             hosted = node.hosted[_QUEUE]
             self.cluster.add("state", node, queue=_NAME, op=number, text=hosted.state())
             hosted.tell_report()
-
-    def judge(self) -> None:
-        """Have the rules say what is wrong."""
-        history = History(self.cluster.events)
-        self.trial.failures += broken(history)
-        self.trial.note(
-            puts=len(history.of("put")),
-            handed=len(history.of("handed")),
-        )
