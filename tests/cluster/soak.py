@@ -1,9 +1,10 @@
 """Random faults for as long as is wanted, on real nodes; every few of them the history is judged.
 
-usage: python -m tests.cluster.soak [--seconds S] [--nodes N] [--seed SEED] [--memory]
+usage: python -m tests.cluster.soak [--seconds S] [--nodes N] [--seed SEED] [--slower N] [--memory]
 
 With `--memory` queues lie in memory only, and no node is killed: what all holders of a message lose
-at once is lost by contract. It ends with the first broken rule, and prints what was done.
+at once is lost by contract. `--slower` is for busy machines: so many times longer producers wait
+between two puts. It ends with the first broken rule, and prints what was done.
 """
 
 import argparse
@@ -106,7 +107,9 @@ class Nemesis:
         time.sleep(self.dice.choice((0.3, 1, 2.5, 5)))
 
 
-def run_round(cluster: Nodes, number: int, dice: random.Random, *, kills: bool) -> None:
+def run_round(
+    cluster: Nodes, number: int, dice: random.Random, *, slower: float, kills: bool
+) -> None:
     """Have clients, faults among them, and a judge in the end; each round has a queue of its own.
 
     Raises:
@@ -119,7 +122,7 @@ def run_round(cluster: Nodes, number: int, dice: random.Random, *, kills: bool) 
     try:
         pause_s, hold_s, limit = dice.choice(SPEEDS)
         for node in cluster:
-            witness.produce(node, pause_s=pause_s)
+            witness.produce(node, pause_s=slower * pause_s)
             witness.work(node, limit, hold_s)
         nemesis = Nemesis(witness, dice, kills=kills)
         for _ in range(ROUND_FAULTS):
@@ -143,6 +146,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1800)
     parser.add_argument("--nodes", type=int, default=6)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
+    parser.add_argument("--slower", type=float, default=1)
     parser.add_argument("--memory", action="store_true")
     arguments = parser.parse_args()
     print(f"--seed {arguments.seed}", flush=True)
@@ -155,7 +159,8 @@ def main() -> None:
         number = 0
         while time.monotonic() < end_s:
             number += 1
-            run_round(cluster, number, dice, kills=not arguments.memory)
+            kills = not arguments.memory
+            run_round(cluster, number, dice, slower=arguments.slower, kills=kills)
             sizes = [int(Path(f"/proc/{node.process.pid}/statm").read_text().split()[1]) * 4096
                      for node in cluster]  # fmt: skip
             print("memory:", *(f"{size / 1e6:.0f}" for size in sizes), "MB", flush=True)
