@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from poe.errors import ProducerFenced, RepeatedPut, SequenceGap
 from poe.storage.segment.producers import (
+    PINNED_COUNT_MAX,
+    PINNED_PREFIX,
     PRODUCER_IDLE_MAX_US,
     PRODUCERS_COUNT_MAX,
     WINDOW_COUNT,
@@ -144,3 +146,48 @@ def test_a_new_segment_is_told_of_the_puts_of_each_producer_in_their_order():
     told = [put[2] for put, _ in producers.live(2000)]
     assert told == list(range(36, 100))
     assert all(a < b for a, b in pairwise(told))
+
+
+def pinned(family, life):
+    return PINNED_PREFIX + family.to_bytes(6) + life.to_bytes(6)
+
+
+def test_a_producer_of_a_mapping_is_told_however_long_it_was_idle_and_whoever_put_since():
+    producers = Producers()
+    producers.add((pinned(1, 1), 7, 0), 1000)
+    producers.add((pinned(1, 1), 7, 1), 1001)
+    for number in range(PRODUCERS_COUNT_MAX + 1):
+        producers.add((b"%016d" % number, 0, 0), 2000 + number)
+    told = list(producers.live(1001 + PRODUCER_IDLE_MAX_US))
+    assert told[-1] == ((pinned(1, 1), 7, 1), 1001)
+    assert len(told) == PRODUCERS_COUNT_MAX + 1
+
+
+def test_of_the_lives_of_a_mapping_the_newest_is_told():
+    producers = Producers()
+    for life in range(5):
+        producers.add((pinned(1, life), 9 - life, 0), 1000 + life)
+    producers.add((pinned(2, 3), 0, 0), 500)
+    assert list(producers.live(2000)) == [((pinned(1, 4), 5, 0), 1004), ((pinned(2, 3), 0, 0), 500)]
+
+
+def test_what_a_mapping_put_before_its_newest_put_is_known_without_a_pointer():
+    told = Producers()
+    producers = Producers()
+    for sequence in range(3):
+        producers.add((pinned(1, 1), 4, sequence), 1000 + sequence)
+    for put, each in producers.live(2000):
+        told.add(put, each)
+    assert told.find((pinned(1, 1), 4, 2)) == 1002
+    with pytest.raises(RepeatedPut):
+        told.find((pinned(1, 1), 4, 1))
+    with pytest.raises(ProducerFenced):
+        told.find((pinned(1, 1), 3, 0))
+
+
+def test_mappings_are_bounded_too():
+    producers = Producers()
+    for number in range(PINNED_COUNT_MAX + 3):
+        producers.add((pinned(number, 0), 0, 0), 1000 + number)
+    told = [put[0] for put, _ in producers.live(2000)]
+    assert told == [pinned(number, 0) for number in range(PINNED_COUNT_MAX + 2, 2, -1)]

@@ -26,6 +26,16 @@ PRODUCERS_FULL_COUNT = 10 * PRODUCERS_COUNT_MAX
 PRODUCER_IDLE_MAX_US = 7 * 24 * 3600 * 1_000_000
 """A new segment is told of no producer that has put nothing for so long."""
 
+PINNED_PREFIX = b"map\0"
+"""Begin of the names of producers that are kept however long they are idle: those of mappings."""
+
+PINNED_FAMILY_BYTES = 10
+"""Pinned producers whose names begin alike so far are one after the other the same one's; a new
+segment is told of the one that put last, and of its newest put alone."""
+
+PINNED_COUNT_MAX = 4000
+"""Families that a new segment is told of; those that put last."""
+
 
 class LastPut(NamedTuple):
     """The newest put of a producer that is stored."""
@@ -111,9 +121,17 @@ class Producers:
             ((known.pointers[known.newest], producer) for producer, known in self._known.items()),
             reverse=True,
         )
-        for pointer, producer in islice(ages, PRODUCERS_COUNT_MAX):
+        pinned = [each for each in ages if each[1].startswith(PINNED_PREFIX)]
+        others = (each for each in ages if not each[1].startswith(PINNED_PREFIX))
+        for pointer, producer in islice(others, PRODUCERS_COUNT_MAX):
             if pointer < now_us - PRODUCER_IDLE_MAX_US:
-                return
+                break
             known = self._known[producer]
-            for sequence, each in known.pointers.items():
-                yield (producer, known.epoch, sequence), each
+            for sequence, stored in known.pointers.items():
+                yield (producer, known.epoch, sequence), stored
+        families: dict[bytes, tuple[int, bytes]] = {}
+        for each in pinned:
+            families.setdefault(each[1][:PINNED_FAMILY_BYTES], each)
+        for pointer, producer in islice(families.values(), PINNED_COUNT_MAX):
+            known = self._known[producer]
+            yield (producer, known.epoch, known.newest), pointer
