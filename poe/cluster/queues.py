@@ -155,6 +155,9 @@ class Queues(GenServer):
         self._delays_s: dict[bytes, float] = {}
         self._started_s: dict[bytes, float] = {}
         self._counts: Counter[str] = Counter()
+        """Of what happened here, and of queues that have ended, as far as that was asked for."""
+        self._queue_counts: dict[ActorRef, Counter[str]] = {}
+        """What queues have said last."""
         self._early: dict[NodeRef, list[bytes]] = {}
         self._early_bytes = 0
         """Of frames that were kept so since the last gossip."""
@@ -340,7 +343,7 @@ class Queues(GenServer):
         self._table.add(name, ref)
 
     def _ended(self, ref: ActorRef, reason: object) -> None:
-        name = self._names.pop(ref, None)
+        name = self._forget(ref)
         if name is None or self._refs.get(name) != ref:
             return
         del self._refs[name]
@@ -349,6 +352,11 @@ class Queues(GenServer):
         if self.monotonic_s() - self._started_s[name] > _FORGIVE_S:
             self._delays_s.pop(name, None)
         self._restart_later(name)
+
+    def _forget(self, ref: ActorRef) -> bytes | None:
+        """Forget whose queue an actor was, but for what it has counted, and return its name."""
+        self._counts.update(self._queue_counts.pop(ref, {}))
+        return self._names.pop(ref, None)
 
     def _restart_later(self, name: bytes) -> None:
         delay_s = self._delays_s.get(name, _RESTART_FIRST_S)
@@ -366,7 +374,7 @@ class Queues(GenServer):
         name = record.name
         ref = self._refs.pop(name, None)
         if ref is not None:
-            del self._names[ref]
+            self._forget(ref)
             with suppress(PoeError):
                 await terminate_child(self, QUEUE_SUP, ref)
         self._table.remove(name)
@@ -572,7 +580,8 @@ class Queues(GenServer):
         """Leave the cluster: queues are served here no more, the node's own topics are."""
         self._fenced = error
         for name, ref in list(self._refs.items()):
-            del self._refs[name], self._names[ref]
+            del self._refs[name]
+            self._forget(ref)
             with suppress(PoeError):
                 await terminate_child(self, QUEUE_SUP, ref)
         self._table.clear()
@@ -620,9 +629,10 @@ class Queues(GenServer):
     async def _status(self) -> dict[str, Any]:
         me, options = self._parts.me, self._parts.options
         members = await self.call(MEMBERS, DescribeMembers())
-        counts = self._counts.copy()
-        for name in sorted(self._refs):
-            counts.update(await self._ask(name, CountsOfQueue()))
+        for ref in list(self._names):
+            with suppress(PoeError):
+                self._queue_counts[ref] = Counter(await self.call(ref, CountsOfQueue()))
+        counts = sum(self._queue_counts.values(), self._counts)
         try:
             fabric = await self.call(FABRIC, FabricMetrics())
         except ActorDead:

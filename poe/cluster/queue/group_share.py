@@ -111,7 +111,6 @@ class GroupShare:
         self._past: deque[Repeated] = deque(maxlen=ROWS_MAX)
         """What the report says of streams that are forgotten."""
         self._effects: list[Effect] = []
-        self._counts: Counter[str] = Counter()
 
     # --- What is to be handed out ----------------------------------------------------------------
 
@@ -553,6 +552,7 @@ class GroupShare:
             **self._state.describe(),
             "delivery": self._ledger.delivery,
             "waiting": len(self._polls),
+            "repeats": dict(Counter(each.certainty for each in self.report())),
             "streams": [
                 {
                     "stream": str(stream),
@@ -568,7 +568,3 @@ class GroupShare:
         """Yield all that came to clients more than once, or may have."""
         heard = {self._ledger.me, *self._peers}
         return chain(self._past, repeated(self._ledger.knowledge, heard))
-
-    def counters(self) -> dict[str, int]:
-        """Return what was counted."""
-        return dict(self._counts)

@@ -865,11 +865,8 @@ class BestEffortQueue:
         return {} if share is None else {each: share.known(each) for each in share.streams()}
 
     def counters(self) -> dict[str, int]:
-        """Return what was counted, of the groups together too."""
-        counts = self._counts.copy()
-        for share in self._shares.values():
-            counts.update(share.counters())
-        return dict(counts)
+        """Return what was counted."""
+        return dict(self._counts)
 
     def _spread(self, spread: Spread, now_us: int) -> None:
         """Begin to have messages on several nodes: here first."""

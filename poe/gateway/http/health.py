@@ -7,17 +7,22 @@ GET /disco      the name of this process, as of kafboy's Erlang node
 """
 
 import socket
+from contextlib import suppress
 from http import HTTPStatus
 
-from prometheus_client import REGISTRY
+from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from poe.errors import PoeError, RequestRefused
 from poe.gateway.http.brokers import Brokers
+from poe.gateway.http.cluster_metrics import ClusterMetrics
 from poe.gateway.http.options import GatewayOptions
 from poe.gateway.http.reply import json_reply
+
+_CLUSTER_S = 2.0
+"""How long a node may take to tell of its cluster; who reads metrics waits for a few seconds."""
 
 
 class HealthRoutes:
@@ -58,9 +63,18 @@ class HealthRoutes:
         return json_reply({"status": "ready"})
 
     async def get_metrics(self, request: Request) -> Response:
-        """Return what was counted, by the gateway and its producer."""
+        """Return what was counted, by the gateway, its producer, and a node in a cluster."""
+        registry = CollectorRegistry(support_collectors_without_names=True)
+        registry.register(REGISTRY)
+        with suppress(PoeError):  # it is in none, does not answer, or does not tell the gateway
+            registry.register(await self._cluster())
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(REGISTRY), headers={"content-type": content_type})
+        return Response(encode(registry), headers={"content-type": content_type})
+
+    async def _cluster(self) -> ClusterMetrics:
+        async with self._brokers.connection(_CLUSTER_S) as connection:
+            told = await connection.control("cluster")
+            return ClusterMetrics(told, await connection.control("queues"))
 
     async def get_disco(self, request: Request) -> Response:
         """Return the name of this process."""
