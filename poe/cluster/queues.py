@@ -111,7 +111,7 @@ _EARLY_BYTES_MAX: Final = 64 * 1024 * 1024
 _EARLY_OVERHEAD_BYTES: Final = 1024
 """Of all nodes together, with what keeping them takes."""
 _HAND_OVER_S: Final = 1.0
-"""How long a queue may take to hand over what nobody else holds."""
+"""How long all queues together may take to hand over what nobody else holds."""
 _FAREWELL_S: Final = 0.05
 """How long a node that leaves lets the others hear of it."""
 _GOSSIP = object()
@@ -616,10 +616,14 @@ class Queues(GenServer):
     async def _leave(self) -> None:
         """Hand over what nobody else holds, and leave where nothing of this node outlives it."""
         if self._live:
-            for name, ref in sorted(self._refs.items()):
-                record = self._directory.find(name)
-                if record is not None and not record.persist:
-                    await self.call(ref, HandOver(_HAND_OVER_S), timeout_s=None)
+            calls = [
+                self.call(ref, HandOver(_HAND_OVER_S), timeout_s=None)
+                for name, ref in sorted(self._refs.items())
+                if (record := self._directory.find(name)) is not None and not record.persist
+            ]
+            for call in calls:
+                with suppress(ActorDead):  # who has ended here hands nothing over
+                    await call
         if any(each.persist for each in self._directory.records()):
             return
         await self.call(MEMBERS, LeaveCluster())

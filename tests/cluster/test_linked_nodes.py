@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import time
 
 import pytest
 
@@ -129,6 +130,18 @@ def test_a_node_that_is_stopped_hands_over_what_nobody_else_holds(cluster):
     with b.queue("jobs") as queue:
         found = {queue.get(timeout_s=5).value for _ in range(90)}
     assert found == {b"%d" % number for number in range(100)} - {job.value for job in done}
+
+
+def test_a_node_that_is_stopped_hands_all_queues_over_at_once(cluster, monkeypatch):
+    monkeypatch.setattr("poe.cluster.queues._HAND_OVER_S", 0.5)
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    for number in range(10):
+        put(a, f"jobs{number}", b"one", copies=1)
+    monkeypatch.setattr(a.fabric, "ask", lambda *_: None)  # nobody answers for the time being
+    begin_s = time.monotonic()
+    a.stop()
+    assert 0.5 <= time.monotonic() - begin_s < 2.0
 
 
 def test_too_few_nodes_are_told_at_once_and_nothing_is_stored(cluster):
