@@ -83,6 +83,7 @@ async def queue_put(handler: RequestHandler, arguments: Arguments) -> dict[str, 
 
     Raises:
         RemoteProtocolError: a missing or wrong argument.
+        QueueMismatch: it is put later, and the queue has other copies than are asked for.
         Overloaded: too many wait already.
         StorageError: they could not be written down.
         ActorDead: who was to keep them has ended before it answered; they may be put.
@@ -97,8 +98,11 @@ async def queue_put(handler: RequestHandler, arguments: Arguments) -> dict[str, 
         handler.permissions.wrote(sum(map(len, messages)))
         return (await put_onto(handler, topic, messages, copies, deadline_s))._asdict()
     due_us = arg.whole(arguments, "due_us", POINTER_MAX)
-    if arg.flag(arguments, "queue") and _is_queue(handler, topic):
+    is_queue = _is_queue(handler, topic)
+    if is_queue and (arg.flag(arguments, "queue") or routes.queue(topic) is not None):
         await _ensure(handler, topic, copies)
+        if copies:  # what is put later is on as many nodes as the queue says
+            await handler.actor.call(QUEUES, FindQueue(topic, {"copies": copies}), timeout_s=None)
     elif copies > 1:
         raise _no_copies(handler, topic, copies)
     elif routes.get(topic) is None and routes.queue(topic) is None:

@@ -8,7 +8,7 @@ import pytest
 
 from poe import client
 from poe.client import GroupWorker
-from poe.errors import NodeForgotten, TooFewNodes, UnderCopies
+from poe.errors import NodeForgotten, QueueMismatch, TooFewNodes, UnderCopies
 from tests.cluster.linked_nodes import LinkedNode, Links
 from tests.waiting import wait_until
 
@@ -126,6 +126,21 @@ def test_a_delayed_put_onto_a_queue_is_made_by_the_node_that_took_it(nodes):
         job = consumer.get(timeout_s=10)
         assert job.value == b"a"
         job.ack()
+
+
+def test_a_delayed_put_has_the_copies_of_its_queue_and_no_others(nodes):
+    a, _, _ = nodes
+    with Queue(url(a), "jobs") as queue:
+        assert queue.put(b"a", delay_s=0.1, copies=3) is None  # which makes the queue
+        assert queue.put(b"b", delay_s=0.1, copies=3) is None
+        with pytest.raises(QueueMismatch, match="copies"):
+            queue.put(b"c", delay_s=0.1, copies=1)
+        got = [queue.get(timeout_s=10) for _ in range(2)]
+        assert {job.value for job in got} == {b"a", b"b"}
+        for job in got:
+            job.ack()
+    with pytest.raises(QueueMismatch, match="copies"):
+        a.control("queue_put", topic="jobs", messages=[b"d"], due_us=1, copies=2)
 
 
 def test_a_node_that_is_in_the_cluster_no_more_is_left(nodes):
