@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -81,8 +81,16 @@ class ClusterOptions:
                 key for key in files if key not in missing
             )
             raise OptionError(missing[0], "none", allowed + " is given")
-        if self.seeds and self.cluster is None:
-            raise OptionError("cluster", "none", "the name of the cluster that the seeds are of")
+        if self.cluster is None:
+            self._check_alone()
+
+    def _check_alone(self) -> None:
+        """Refuse what means nothing to a node that is in no cluster."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value != each.default:
+                allowed = f"the name of the cluster that {each.name} is for, or no {each.name}"
+                raise OptionError("cluster", "none", allowed)
 
     def with_known(self, locators: Iterable[str]) -> Self:
         """Return the same with nodes to begin with that were there once, after the seeds.
