@@ -224,9 +224,8 @@ class FabricActor(GenServer):
                 return self._find(peer)
             case PeerDown(ref, why):
                 return self._lose(ref, why)
-            case Refused(who, error):
-                logger.error("a node that says it is %s is refused: %s", who, error)
-                self.cast(MEMBERS, event)
+            case Refused():
+                self.cast(MEMBERS, event)  # which tells of it
         return None
 
     # ---- what peers send ------------------------------------------------------------------------

@@ -157,7 +157,7 @@ class MembersActor(GenServer):
             case PeerDown(ref, why):
                 members.peer_down(ref, why, now_us)
             case FabricRefused(who, why):
-                self._tell("refused", f"{who}: {why}")
+                self._tell("refused", f"a node that says it is {who}: {why}")
             case PaceSeen(ref, is_slow):
                 members.peer_pace(ref, now_us, is_slow=is_slow)
             case MembersHeard(sender, told):

@@ -379,7 +379,7 @@ def _ignore(event: FabricEvent) -> None:
 def _sentence(error: Exception, options: ClusterOptions) -> str:
     """Return what zenoh says, without the places of its source, and what can be done."""
     first = str(error).splitlines()[0].partition(" at /")[0].rpartition("[")[2]
-    return f"{options.locator}: {first}"
+    return first if options.locator in first else f"{options.locator}: {first}"
 
 
 def _begin_use() -> None:

@@ -136,8 +136,9 @@ def test_two_nodes_with_one_id_see_each_other(cluster):
 
 def test_a_port_that_is_in_use_is_named(cluster):
     first = cluster.start()
-    with pytest.raises(FabricFailed, match=rf"{first.options.locator}.*in use"):
+    with pytest.raises(FabricFailed, match="in use") as caught:
         Listener(first.options)
+    assert str(caught.value).count(first.options.locator) == 1
 
 
 @pytest.mark.slow
