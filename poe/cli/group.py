@@ -81,9 +81,10 @@ def show(
         write_line(f"  full: {_words(told['full'])}")
     for member in told["members"]:
         write_line(f"member\t{member['name']}\t{_member(member, told['mode'])}")
+    hidden = {None, 0} if told["mode"] == "shared" else {None}
     names = {member["id"]: member["name"] for member in told["members"]}
     for unit in told["units"]:
-        cells = {key: unit[key] for key in unit if key != "unit" and unit[key] is not None}
+        cells = {key: unit[key] for key in unit if key != "unit" and unit[key] not in hidden}
         if "owner" in cells:
             cells["owner"] = names.get(cells["owner"], "")
         write_line(f"unit\t{topic_text(unit['unit'])}\t{_words(cells)}")

@@ -34,7 +34,9 @@ def work(  # noqa: PLR0913 - a command line option each
     group: Annotated[
         str,
         typer.Option(
-            metavar="GROUP", help="Whose members share the messages; made where there is none."
+            metavar="GROUP",
+            help="Whose members share the messages, made where there is none; each topic or queue "
+            "needs another one.",
         ),
     ] = "workers",
     concurrency: Annotated[

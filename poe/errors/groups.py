@@ -27,7 +27,8 @@ class UnknownGroup(GroupError):
 _MISMATCHES = {
     "mode": "group {group} is of mode {has}, not {asked}; a `Queue` and `poe work` are for shared, "
     "a `Consumer` for ordered: take the other, or choose another group",
-    "topics": "group {group} has topics {has}, not {asked}; give those, or choose another group",
+    "topics": "group {group} has topics {has}, not {asked}; give those, or choose another group "
+    "(`group=…`; of `poe work`: `--group`)",
     "name": "group name {group} is in use; join that group, delete it, or choose another name",
 }
 _OTHER = "group {group} has {has}, not {asked}; ask for what it has, or choose another group"

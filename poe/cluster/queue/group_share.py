@@ -114,9 +114,8 @@ class GroupShare:
 
     # --- What is to be handed out ----------------------------------------------------------------
 
-    def set_owned(self, stream: StreamId, ranges: Sequence[Bounds], why: str, now_us: int) -> None:
-        """Say all that this node is to hand out of a stream now, and why that has changed."""
-        del why
+    def set_owned(self, stream: StreamId, ranges: Sequence[Bounds], now_us: int) -> None:
+        """Say all that this node is to hand out of a stream now."""
         if self._is_claimed(stream):
             self._ceding.set_claimed(stream, ranges)
             self._go_on(now_us)
@@ -548,8 +547,10 @@ class GroupShare:
 
     def describe(self) -> dict[str, Any]:
         """Return what is to be told of the group, as msgpack can hold it."""
+        described = self._state.describe()
         return {
-            **self._state.describe(),
+            **described,
+            "units": [self._describe_unit(unit) for unit in described["units"]],
             "delivery": self._ledger.delivery,
             "waiting": len(self._polls),
             "repeats": dict(Counter(each.certainty for each in self.report())),
@@ -563,6 +564,13 @@ class GroupShare:
                 for known in [self._ledger.knowledge.get(stream)]
             ],
         }
+
+    def _describe_unit(self, unit: dict[str, Any]) -> dict[str, Any]:
+        """Return what is told of a stream, with how far all nodes together are."""
+        stream = self._ledger.stream(unit["unit"])
+        known = self._ledger.knowledge.get(stream)
+        told = {"floor": self._places.floor(stream), "done_ranges": len(known.done)}
+        return {**unit, **told}
 
     def report(self) -> Iterator[Repeated]:
         """Yield all that came to clients more than once, or may have."""

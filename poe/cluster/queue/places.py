@@ -49,7 +49,7 @@ class Places:
             if unit not in streams:
                 raise UnknownTopic(unit)
             place = to[unit] if isinstance(to, dict) else self._place(streams[unit], to)
-            moved[unit] = [self._floor(streams[unit]), place, self._count(streams[unit], place)]
+            moved[unit] = [self.floor(streams[unit]), place, self._count(streams[unit], place)]
         if not dry:
             self._ledger.state.reset({}, now_us, force=force)
             for unit, (_, place, _) in moved.items():
@@ -63,13 +63,13 @@ class Places:
         left = self._ledger.not_done(stream, 0, newest) if newest else []
         batches = [batch for each in left for batch in self._copies.batches(stream, *each)]
         return {
-            "position": self._floor(stream),
+            "position": self.floor(stream),
             "newest": newest,
             "messages": sum(batch.messages_count for batch in batches),
             "seconds": max(0, now_us - batches[0].first) / 1e6 if batches else 0.0,
         }
 
-    def _floor(self, stream: StreamId) -> int:
+    def floor(self, stream: StreamId) -> int:
         """Return the pointer up to which all of a stream is done."""
         first = self._ledger.knowledge.get(stream).done.first()
         return first[1] if first is not None and first[0] == 0 else 0

@@ -132,8 +132,8 @@ class BestEffortQueue:
         self._effects: list[Effect] = []
         self._counts: Counter[str] = Counter()
 
-        self._unreckoned: dict[StreamId, str] = {}
-        """Of which streams it is to be reckoned anew what is handed out here, and why."""
+        self._unreckoned: dict[StreamId, None] = {}
+        """Of which streams it is to be reckoned anew what is handed out here, in their order."""
         self._collected: dict[StreamId, RangeSet] = {}
         """What was done in all groups, and dropped."""
         self._done: set[StreamId] = set()
@@ -240,7 +240,7 @@ class BestEffortQueue:
         for stream in self.copies.streams():
             for bounds in self.copies.held(stream):
                 self._gossip.note_held(stream, *bounds, now_us)
-            self._unreckoned[stream] = "restarted"
+            self._unreckoned[stream] = None
             self._finished(stream, now_us)
 
     # --- Nodes ---------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ class BestEffortQueue:
         self._holders.forget(peer.ref.id, before_epoch=peer.ref.epoch)
         for share in self._shares.values():
             share.peer_up(peer, now_us)
-        self._reckon("a node came")
+        self._reckon()
         self._tell_digest(peer.ref, is_answer=False)
         if self._restore_due_us is None:
             self._restore_due_us = now_us + RESTORE_LOOK_US
@@ -279,10 +279,6 @@ class BestEffortQueue:
                 self._ask_all(node, now_us)
         self._settle(now_us)
 
-    def peers(self) -> Collection[Peer]:
-        """Return the nodes that are there."""
-        return self._peers.values()
-
     def peer_pace(self, node: NodeRef, now_us: int, *, is_slow: bool) -> None:
         """Give no new messages to a node that is slow; or again, where it is so no more."""
         self._candidates.set_slow(node, is_slow=is_slow)
@@ -295,7 +291,7 @@ class BestEffortQueue:
             self._lose(ref, now_us)
         self._holders.forget(node)
         self._over.forget_node(node)
-        self._reckon("taken over")
+        self._reckon()
         self._settle(now_us)
 
     def _lose(self, ref: NodeRef, now_us: int) -> None:
@@ -307,7 +303,7 @@ class BestEffortQueue:
         for share in self._shares.values():
             share.peer_down(ref, now_us)
         self._note_gone(ref)
-        self._reckon("taken over")
+        self._reckon()
 
     def _note_gone(self, ref: NodeRef) -> None:
         """Have the log say that a node is there no more."""
@@ -461,7 +457,7 @@ class BestEffortQueue:
                 gone = [ref for ref in self._holders.nodes() if ref not in self._peers]
                 for ref in [*gone, NOBODY] if self._is_crash else gone:
                     share.peer_down(ref, now_us)
-            self._reckon("held")
+            self._reckon()
         self._groups[record.name] = wins
         for stream in self.copies.streams():
             self._finished(stream, now_us)
@@ -556,7 +552,7 @@ class BestEffortQueue:
             answer("held", now_us)
         elif self.copies.held(stream).holds(*bounds):
             if self._expect(frame, now_us):
-                self._unreckoned.setdefault(stream, "taken over")
+                self._unreckoned[stream] = None
             # It may have come before and not be written yet, or never be.
             self._when_written(
                 lambda _, now_us: answer(
@@ -656,7 +652,7 @@ class BestEffortQueue:
         self._denied_us = {node: at for node, at in self._denied_us.items() if at > late_us}
         for node in [node for node, until_us in self._distrusted_us.items() if until_us <= now_us]:
             del self._distrusted_us[node]
-            self._reckon("taken over")
+            self._reckon()
         for node in self._peers:
             if self._candidates.is_slow(node):
                 self._audit.forget(node)
@@ -710,7 +706,7 @@ class BestEffortQueue:
         if self._holders.doubt(node, stream, after, last):
             self._counts["void claims"] += 1
             self._effects.append(Event("void claim", f"{node} {why}"))
-            self._unreckoned[stream] = "taken over"
+            self._unreckoned[stream] = None
 
     # --- Log -----------------------------------------------------------------------------------
 
@@ -879,7 +875,7 @@ class BestEffortQueue:
             if outcome == "held" and stream == self._stream:
                 self._arrived(stream, bounds, now_us)
             elif outcome == "held":
-                self._unreckoned.setdefault(stream, "held")
+                self._unreckoned[stream] = None
             if key in self._spreads:
                 self._ask(spread, now_us)
 
@@ -1086,22 +1082,22 @@ class BestEffortQueue:
         """Take note that a node holds something else of a stream than before."""
         is_before = self._rank(node, stream) < self._rank(self.me, stream)
         if is_before and node in self._peers and self.copies.held(stream):
-            self._unreckoned.setdefault(stream, "taken over")
+            self._unreckoned[stream] = None
 
-    def _reckon(self, why: str) -> None:
+    def _reckon(self) -> None:
         """Have it reckoned anew what is handed out here, of all streams."""
         for stream in self.copies.streams():
-            self._unreckoned.setdefault(stream, why)
+            self._unreckoned[stream] = None
 
     def _settle(self, now_us: int) -> None:
         """Have groups know what has changed, and others what groups have done."""
         if self._shares:
             if self._unreckoned and self._silent_until_us is None:
                 disowned, self._unreckoned = self._unreckoned, {}
-                for stream, why in disowned.items():
+                for stream in disowned:
                     ranges, is_over = self._owned(stream), self._over.is_over(stream)
                     for share in self._shares.values():
-                        share.set_owned(stream, ranges, why, now_us)
+                        share.set_owned(stream, ranges, now_us)
                         if is_over:
                             share.end(stream, self.copies.held(stream))
                     if is_over:

@@ -93,6 +93,18 @@ def test_what_a_queue_holds_is_dumped_and_stays(node, run):
     assert taken(node, "jobs", 2) == [b"one", b"two"]
 
 
+def test_a_group_of_a_queue_shows_how_far_it_is_in_each_stream(node, run):
+    run("queue", "put", "jobs", "a", "b", "c")
+    with node.queue("jobs", group="workers") as queue:
+        done, held = queue.get(timeout_s=5), queue.get(timeout_s=5)
+        done.ack()
+        wait_until(lambda: f"floor {done.pointer}" in run("group", "show", "workers"), 5)
+        (line,) = [each for each in run("group", "show", "workers").split("\n") if "unit" in each]
+        assert line.startswith("unit\tjobs@")
+        assert " 0" not in line
+        held.ack()
+
+
 def test_dead_letters_of_a_queue_are_shown_and_put_back(node, run):
     run("queue", "put", "jobs", "bad")
     with node.queue("jobs", group="mailers") as queue:

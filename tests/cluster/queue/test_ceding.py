@@ -32,7 +32,7 @@ def test_what_the_origin_has_handed_out_or_holds_is_not_left_to_others():
     nodes[0].hold(MINE, 0, 2)
     assert nodes[0].take(X, 1)[1] == [1]
     nodes[0].copies.drop(MINE, 0, 1)
-    nodes[1].share.set_owned(MINE, [(0, 3)], "held", nodes[1].now_us)
+    nodes[1].share.set_owned(MINE, [(0, 3)], nodes[1].now_us)
     nodes.settle()
     assert nodes[1].take(Y)[1] == [3]
     assert nodes[0].take(X)[1] == [2]

@@ -105,12 +105,12 @@ def test_what_is_not_owned_any_more_is_not_handed_out():
     node = Node()
     node.hold(MINE, 0, 10)
     held, _ = node.take(X, 4)
-    node.share.set_owned(MINE, [(0, 2), (8, 10)], "", node.now_us)
+    node.share.set_owned(MINE, [(0, 2), (8, 10)], node.now_us)
     assert node.take()[1] == [9, 10]
     node.said(held, "release")
     assert node.take()[1] == [1, 2]
     assert node.lease().found is None
-    node.share.set_owned(MINE, [(0, 10)], "", node.now_us)
+    node.share.set_owned(MINE, [(0, 10)], node.now_us)
     assert node.take()[1] == [3, 4, 5, 6, 7, 8]
 
 

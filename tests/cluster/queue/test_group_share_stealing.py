@@ -162,7 +162,7 @@ def test_what_a_lost_owner_leaves_to_this_node_is_handed_out_by_it():
     hungry(nodes, 1, limit=4)
     leased = got(nodes, 1)
     nodes.part(0, 1)
-    nodes[1].share.set_owned(MINE, [(0, 4)], "taken over", nodes[1].now_us)
+    nodes[1].share.set_owned(MINE, [(0, 4)], nodes[1].now_us)
     nodes[1].said(leased.lease, "release", Y)
     assert nodes[1].take(Y)[1] == [1, 2, 3, 4]
 

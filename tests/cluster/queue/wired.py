@@ -148,7 +148,7 @@ class Wired:
         ref = self.refs[number]
         self.collect()
         dice = random.Random(f"{number} {self.now_us}")
-        copies, peers = self.queues[ref].copies, list(self.queues[ref].peers())
+        copies = self.queues[ref].copies
         self.now_us += 1
         queue = BestEffortQueue(
             self.record, ref, self.zones.get(number, ""), self.now_us, dice, copies
@@ -159,8 +159,9 @@ class Wired:
             for _, message in self.logs[ref.id]:
                 queue.recover(message, self.now_us)
             queue.recovered(self.now_us)
-        for peer in peers:
-            queue.peer_up(peer, self.now_us)
+        for other in self.queues:
+            if other != ref and frozenset({ref, other}) not in self.cut:
+                self.up(ref, other)
 
     def restart(self, number: int) -> None:
         """Have a node that died begin another life, with what it has written; all others see it."""
