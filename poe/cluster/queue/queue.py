@@ -1074,7 +1074,13 @@ class BestEffortQueue:
         return rank(node, self.record.name, stream)
 
     def _arrived(self, stream: StreamId, bounds: Bounds, now_us: int) -> None:
-        """Have a range handed out here that has just come, and nobody else is to hand out."""
+        """Have a range handed out here that has just come, and nobody else is to hand out.
+
+        It is not to overtake what was there before.
+        """
+        if self._silent_until_us is not None and stream in self._survived:
+            self._unreckoned.setdefault(stream, "restarted")
+            return
         for share in self._shares.values():
             share.arrived(stream, *bounds, now_us)
 

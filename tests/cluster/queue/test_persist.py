@@ -302,6 +302,33 @@ def test_a_group_that_was_not_written_when_a_queue_crashed_is_written_then():
     assert nodes.work(0) == []
 
 
+def test_what_comes_soon_after_a_crash_is_not_handed_out_before_what_was_there():
+    nodes = persistent(1, copies=1)
+    nodes.make_group(0)
+    nodes.put(0, FEW[:10], "first")
+    nodes.wait(1)
+    nodes.crash(0)
+    nodes.put(0, FEW[10:], "second")
+    nodes.wait(0.5)
+    assert nodes.take(0)[1] == []
+    nodes.wait(1)
+    assert nodes.work(0) == FEW
+
+
+def test_what_is_put_soon_after_a_restart_is_handed_out_at_once():
+    nodes = persistent(1, copies=1)
+    nodes.make_group(0)
+    nodes.put(0, FEW[:10], "first")
+    nodes.wait(1)
+    nodes.kill(0)
+    nodes.restart(0)
+    nodes.put(0, FEW[10:], "second")
+    nodes.wait(0.1)
+    assert nodes.work(0) == FEW[10:]
+    nodes.wait(1)
+    assert nodes.work(0) == FEW[:10]
+
+
 def test_what_was_lent_to_a_life_that_is_over_is_named_by_who_comes_back_from_its_log():
     nodes = persistent(2, copies=1)
     nodes.make_group(0)
