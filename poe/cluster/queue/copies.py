@@ -6,6 +6,7 @@ it comes from the middle of large batches, and memory is given back at once.
 """
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -14,6 +15,7 @@ from poe.broker.groups.ranges import Bounds, RangeSet
 from poe.cluster.batch import Batch
 from poe.cluster.identity import NodeRef, StreamId
 from poe.cluster.queue.knowledge import Knowledge
+from poe.cluster.queue.report import ROWS_MAX, Repeated
 from poe.cluster.queue_record import GroupRecord
 
 BATCH_OVERHEAD_BYTES: Final = 256
@@ -37,6 +39,8 @@ class KnownGroup(NamedTuple):
 
     record: GroupRecord
     knowledge: Knowledge
+    past: deque[Repeated]
+    """What the report says of streams that are forgotten; the last rows."""
 
 
 class Copies:
@@ -58,17 +62,18 @@ class Copies:
         self._streams: dict[StreamId, _Stream] = {}
         self._last: dict[StreamId, int] = {}
 
-    def agree(self, record: GroupRecord, me: NodeRef) -> Knowledge:
+    def agree(self, record: GroupRecord, me: NodeRef) -> KnownGroup:
         """Keep the record of a group; return what is known of it, nothing where it is new."""
         kept = self.groups.get(record.name)
         is_new = kept is None or kept.record.created_us != record.created_us
         if kept is None or is_new:
             knowledge = Knowledge(record.name, me, is_logged=self.is_logged)
+            known = KnownGroup(record, knowledge, deque(maxlen=ROWS_MAX))
         else:
-            knowledge = kept.knowledge
-            knowledge.begin_again()
-        self.groups[record.name] = KnownGroup(record, knowledge)
-        return knowledge
+            known = kept._replace(record=record)
+            known.knowledge.begin_again()
+        self.groups[record.name] = known
+        return known
 
     def streams(self) -> list[StreamId]:
         """Return the streams of which something is held."""

@@ -7,7 +7,7 @@ messages that come. What is done and was handed out is joined with what other no
 Times are microseconds; nothing here waits, sends, or looks at single messages.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -42,7 +42,7 @@ from poe.cluster.queue.knowledge import UNHEARD
 from poe.cluster.queue.ledger import Ledger
 from poe.cluster.queue.lending import Lendable, Lending, member_id
 from poe.cluster.queue.places import Places
-from poe.cluster.queue.report import ROWS_MAX, Repeated, repeated, repeated_of
+from poe.cluster.queue.report import Repeated, repeated, repeated_of
 from poe.cluster.queue_record import TIME_MAX_US, GroupRecord
 from poe.cluster.ranges import intersect, minus
 from poe.errors import GroupMismatch, PoeError
@@ -89,7 +89,8 @@ class GroupShare:
         now_us: int,
         held_by: HeldBy = lambda _node, _stream: (),
     ) -> None:
-        self._ledger = Ledger(record, me, copies.agree(record, me), now_us)
+        known = copies.agree(record, me)
+        self._ledger = Ledger(record, me, known.knowledge, now_us)
         self._state, self._shared = self._ledger.state, self._ledger.shared
         self._copies = copies
         self._borrowing = Borrowing(self._ledger)
@@ -108,8 +109,7 @@ class GroupShare:
         self._asked_us = 0
         """When one has asked last."""
         self._paused = Paused(record.queue, record.name, 0, is_paused=False)
-        self._past: deque[Repeated] = deque(maxlen=ROWS_MAX)
-        """What the report says of streams that are forgotten."""
+        self._past = known.past
         self._effects: list[Effect] = []
 
     # --- What is to be handed out ----------------------------------------------------------------

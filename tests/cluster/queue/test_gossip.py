@@ -6,6 +6,7 @@ import pytest
 
 from poe.cluster.frames import News, decode
 from poe.cluster.queue.queue import BestEffortQueue
+from poe.protocol.leases import Failed, LeaseRequest
 from tests.cluster.queue.wired import SECOND_US, Wired
 
 FEW = [b"message %d" % number for number in range(20)]
@@ -261,6 +262,26 @@ def test_a_stream_is_forgotten_when_its_origin_lives_anew_and_all_know_that_it_i
     assert nodes.work(0) == FEW
     nodes.wait(60)
     assert known_of(nodes, 0) == known_of(nodes, 1) == known_of(nodes, 2)
+
+
+def test_what_came_twice_of_a_stream_that_is_forgotten_is_told_though_the_queue_crashes():
+    nodes = Wired(2)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    lease, _ = nodes.take(0)
+    back = Failed(lease.id, lease.after, lease.last, "retry")
+    nodes.ask(0, LeaseRequest("work", nodes.join(0), 0, 1 << 24, 0.0, failed=(back,)))
+    nodes.wait(10)
+    assert nodes.work(0) == FEW
+    nodes.wait(1)
+    nodes.kill(0)
+    nodes.restart(0)
+    nodes.wait(120)
+    rows = nodes[1].report()
+    assert rows
+    assert not known_of(nodes, 1)
+    nodes.crash(1)
+    assert nodes[1].report() == rows
 
 
 def test_a_stream_is_not_forgotten_while_it_is_not_known_what_others_hold_of_it():
