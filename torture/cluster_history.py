@@ -248,10 +248,15 @@ class History:
 
     @cached_property
     def forgettings(self) -> dict[tuple[str, int], list[int]]:
-        """When a life of a node has forgotten what it knew: it ended, or its queue crashed."""
+        """When what a life of a node had seen itself was lost: the disk too, or its queue crashed.
+
+        A later life may have lost what an earlier one had left on the disk.
+        """
         found: dict[tuple[str, int], list[int]] = defaultdict(list)
         for at_us, node, life in self.losses:
-            found[node, life].append(at_us)
+            for each in {(node, life), *self.lives}:
+                if each[0] == node and each[1] <= life:
+                    found[each].append(at_us)
         for event in self.of("crash"):
             found[event.node, event.life].append(event.at_us)
         return found
@@ -267,13 +272,35 @@ class History:
                 lives[life] = lives[life][0], min(event.at_us, lives[life][1])
         return lives
 
+    def began_us(self, node: str, life: int) -> int:
+        """Return when a life of a node began; 0 where that was not seen."""
+        return self.lives.get((node, life), (0, 0))[0]
+
+    def over_us(self, node: str, life: int) -> int | None:
+        """Return when others could know that a life was over for good; None: never.
+
+        That is when the node began another one, or was forgotten.
+        """
+        ends = [
+            each.at_us
+            for each in (*self.of("start"), *self.of("forget"))
+            if each.node == node and (each.life > life or each.kind == "forget")
+        ]
+        return min(ends, default=None)
+
+    @cached_property
+    def done_us(self) -> dict[tuple[GroupName, str], int]:
+        """When each message was done in each group for the first time, as far as was said."""
+        return {name: events[0].at_us for name, events in self.by_message("ack", "dead").items()}
+
     def knowers(self, event: Event, at_us: int, agreed_us: int) -> set[tuple[str, int]]:
         """Return which lives of nodes must know at a time what happened at a node.
 
-        That node knows it at once, and who was there during a calm of `agreed_us`, if one of them
-        had known it; until their ends, or a crash of the queue.
+        That node knows it at once, and as long as its disk does; and who was there during a calm of
+        `agreed_us`, if one of them had known it: until its end, for nobody writes what it was told.
+        Each of them until a crash of the queue.
         """
-        knowers, since_us = {(event.node, event.life)}, event.at_us
+        witness, told, since_us = {(event.node, event.life)}, set[tuple[str, int]](), event.at_us
         at = bisect_right(self.calms, event.at_us, key=lambda calm: calm[1])
         for begin_us, end_us in self.calms[at:]:
             begun_us = max(begin_us, event.at_us)
@@ -282,9 +309,13 @@ class History:
                 if begun_us > at_us:
                     break
                 continue
-            if self._remembering(knowers, since_us, told_us):
-                knowers, since_us = self._there(begun_us, told_us), told_us
-        return self._remembering(knowers, since_us, at_us)
+            if self._remembering(witness, event.at_us, told_us) or self._remembering(
+                told & self._there(since_us, told_us), since_us, told_us
+            ):
+                told, since_us = self._there(begun_us, told_us), told_us
+        return self._remembering(witness, event.at_us, at_us) | self._remembering(
+            told & self._there(since_us, at_us), since_us, at_us
+        )
 
     def _there(self, from_us: int, to_us: int) -> set[tuple[str, int]]:
         """Return the lives of nodes that were there all the time."""

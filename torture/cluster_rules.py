@@ -6,6 +6,7 @@ counts as one only what must have been one; so a broken rule is a fault of the p
 who wrote the history, and never chance.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -120,10 +121,13 @@ def twice_at_most_once(history: History) -> Iterator[str]:
 def unnamed(history: History) -> Iterator[str]:
     """What came twice is named by the report of each node that has the queue.
 
-    But what was handed out by a life that ended before it could tell anybody, behind whoever can.
+    But what was handed out by a life that ended before it could tell anybody, behind whoever can;
+    and but for nodes that were not there yet when it was forgotten.
     """
     named: dict[str, dict[str, set[tuple[str, str]]]] = defaultdict(lambda: defaultdict(set))
+    lives: dict[str, int] = {}
     for event in history.of("report"):
+        lives[event.node] = event.life
         named[event.queue][event.node] |= {(event.group, message) for message in event.messages}
     for (group, message), all_handed in history.by_message("handed").items():
         handed = [each for each in all_handed if each.state != "lost"]
@@ -133,11 +137,26 @@ def unnamed(history: History) -> Iterator[str]:
         if len([each for each in handed if known and each.at_us <= known[-1].at_us]) < 2:
             continue
         queue, name = group
-        reports = named.get(queue, {})
-        silent = sorted(node for node, names in reports.items() if (name, message) not in names)
+        over_us = _over_us(history, group, message)
+        silent = sorted(
+            node
+            for node, names in named.get(queue, {}).items()
+            if (name, message) not in names and history.began_us(node, lives[node]) <= over_us
+        )
         if silent:
             where = _nodes(handed)
             yield f"{message} came to {group} from {where}, of which {silent} know nothing"
+
+
+def _over_us(history: History, group: GroupName, message: str) -> float:
+    """Return since when a message is done, and the life over that it was put in; both may last.
+
+    From then on nodes forget it, when all know the same of it.
+    """
+    done_us = history.done_us.get((group, message))
+    put = history.put_of.get(message)
+    end_us = None if put is None else history.over_us(put.asked.node, put.asked.life)
+    return math.inf if done_us is None or end_us is None else max(done_us, end_us)
 
 
 def _is_told(history: History, event: Event) -> bool:

@@ -317,11 +317,10 @@ SCENARIOS = {
             rows="Q2",
             claim="the same where queues are written down, and nodes come back with their disks",
             module="cluster",
-            ci=200,
+            ci=500,
             release=10_000,
             unit="histories of 40 steps",
             options={"is_persisted": True},
-            not_yet="one history of some thousand hands messages of a producer out of order",
         ),
         Scenario(
             name="lifecycle",

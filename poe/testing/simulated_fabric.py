@@ -28,7 +28,8 @@ from poe.cluster.fabric.interface import (
 from poe.cluster.identity import NodeRef, Peer
 from poe.errors import FabricFailed
 
-_START_US: Final = 1_700_000_000_000_000
+_START_US: Final = 1_800_000_000_000_000
+"""Behind the begin of 2026, from which groups count their lives."""
 _BACKLOG_MAX_US: Final = 250_000
 """A link on which more than this waits takes no frame any more."""
 _COUNTS: Final = ("asks", "asks_unanswered", "frames", "published")

@@ -77,6 +77,14 @@ KILLS = [
 TWICE = [*SOUND, event(21.5, "handed", B, (M1,))]
 ALTERED = M1.partition("#")[0] + "#00000000"
 
+OVER = [
+    *(each for each in TWICE if (each.kind, each.node) != ("report", "a")),
+    Event(25 * SECOND, "kill", **A, state="kept"),
+    Event(25 * SECOND, "start", node="a", life=2),
+    *(event(60, "report", {"node": node, "life": 1}, (M1,), state="again") for node in "bc"),
+]
+"""One message came twice and was done, and then the life of its origin was over."""
+
 BROKEN = {
     "never done": ("lost", without("ack", "acked")),
     "done by who held it no more": (
@@ -102,6 +110,10 @@ BROKEN = {
         [each._replace(state="at-most-once") if each.kind == "group" else each for each in TWICE],
     ),
     "nobody names it": ("unnamed", TWICE),
+    "the life that ends the origin's knows nothing": (
+        "unnamed",
+        [*OVER, event(60, "report", {"node": "a", "life": 2})],
+    ),
     "one node does not name it": (
         "unnamed",
         [*TWICE, *(event(60, "report", node, (M1,), state="certain") for node in (A, B))],
@@ -177,6 +189,24 @@ ALLOWED = {
     "a dead letter": [*without("ack", "acked"), event(23, "dead", A, (M1, M2))],
     "a put that nobody was answered": without("answered", "ack", "acked"),
     "twice, and named": [*TWICE, *(event(60, "report", node, (M1,)) for node in NODES)],
+    "a life that began when the origin's was over, and all done": [
+        *OVER,
+        Event(40 * SECOND, "kill", node="a", life=2, state="kept"),
+        Event(40 * SECOND, "start", node="a", life=3),
+        event(60, "report", {"node": "a", "life": 3}),
+    ],
+    "a later life has lost the disk of the one that knew it": [
+        *(each for each in SOUND if (each.kind, each.node) != ("report", "a")),
+        event(21.5, "handed", A, (M1,)),
+        Event(22_100_000, "kill", **A, state="kept"),
+        Event(22_200_000, "start", node="a", life=2),
+        Event(22_300_000, "kill", node="a", life=2, state="lost"),
+    ],
+    "who was told has begun anew": [
+        *(each for each in TWICE if (each.kind, each.node) != ("report", "a")),
+        *(Event(58 * SECOND, "kill", **node, state="kept") for node in (B, C)),
+        *(Event(59 * SECOND, "kill", **node, state="lost") for node in (A, B)),
+    ],
     "twice, of which one was never heard": [*SOUND, event(20.5, "handed", A, (M1,), state="lost")],
     "the other one who knew it is no more": [
         *SOUND,
