@@ -321,6 +321,7 @@ SCENARIOS = {
             release=10_000,
             unit="histories of 40 steps",
             options={"is_persisted": True},
+            mutants=("cluster-answer-early", "cluster-keep-done", "cluster-no-grants"),
         ),
         Scenario(
             name="lifecycle",
