@@ -264,6 +264,7 @@ class BestEffortQueue:
             share.peer_up(peer, now_us)
         self._reckon()
         self._tell_digest(peer.ref, is_answer=False)
+        self._gossip.note_hearsay(now_us)  # of this node, too, and it was not there to be asked
         if self._restore_due_us is None:
             self._restore_due_us = now_us + RESTORE_LOOK_US
         if self._proofs_due_us is None:

@@ -143,6 +143,22 @@ def test_two_sides_of_a_split_both_hand_out_and_then_know_of_each_other():
     assert len(known.granted) == 2
 
 
+@pytest.mark.parametrize(("holder", "other"), [(1, 2), (2, 1)])
+def test_who_is_back_is_asked_whether_it_holds_what_was_said_of_it(holder, other):
+    nodes = Wired(3, copies=3)
+    nodes.make_group(0)
+    nodes.wait(1)
+    nodes.cut.add(frozenset((nodes.refs[0], nodes.refs[other])))
+    nodes.put(0, FEW)
+    nodes.settle()
+    nodes.part(holder, other)
+    nodes.wait(5)
+    nodes.kill(0)
+    nodes.heal(holder, other)
+    nodes.wait(5)
+    assert nodes.work(holder) + nodes.work(other) == FEW
+
+
 def test_after_a_heal_what_was_taken_over_is_the_origins_again():
     nodes = Wired(2)
     nodes.make_group(0)
