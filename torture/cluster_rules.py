@@ -236,14 +236,14 @@ def _holders(
 def disordered(history: History) -> Iterator[str]:
     """While one life of a node hands out, each producer's messages there come in their order.
 
-    But for what it has dropped, and has got back from another one.
+    But for what it has dropped, or had no room for, and has got from another one.
     """
     dropped = {message for event in history.of("dropped") for message in event.messages}
     order = {
         message: (put.asked, number, place)
         for number, put in enumerate(history.puts)
         for place, message in enumerate(put.asked.messages)
-        if message not in dropped
+        if message not in dropped and _is_held_at_once(history, put, message)
     }
     handed: dict[GroupName, list[Event]] = defaultdict(list)
     for event in history.of("handed"):
@@ -262,6 +262,15 @@ def disordered(history: History) -> Iterator[str]:
             for one, other in pairwise(messages):
                 if order[one][1:] > order[other][1:]:
                     yield f"{group} got {one} of {client} before {other}"
+
+
+def _is_held_at_once(history: History, put: Put, message: str) -> bool:
+    """Return whether the node that was asked to put a message held it, as far as that was seen."""
+    asked = put.asked
+    return not history.stored or any(
+        each.node == asked.node and each.at_us <= asked.at_us
+        for each in history.stored.get(message, ())
+    )
 
 
 def unequal(history: History) -> Iterator[str]:

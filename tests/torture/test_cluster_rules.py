@@ -239,6 +239,14 @@ ALLOWED = {
         event(21, "handed", A, (M2,)),
         event(21.1, "handed", A, (M1,)),
     ],
+    "later first, of what its node had no room for": [
+        *without("handed", "stored"),
+        *held(20, (M1,), B, C),
+        *held(20, (M2,), A, C),
+        event(21, "handed", A, (M2,)),
+        *held(21.05, (M1,), A),
+        event(21.1, "handed", A, (M1,)),
+    ],
     "a second group, which nobody else knew yet": [
         *SOUND,
         Event(20 * SECOND - 5, "group", **B, **Q | {"group": "late"}),
