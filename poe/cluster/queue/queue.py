@@ -1080,7 +1080,7 @@ class BestEffortQueue:
         It is not to overtake what was there before.
         """
         if self._silent_until_us is not None and stream in self._survived:
-            self._unreckoned.setdefault(stream, "restarted")
+            self._unreckoned[stream] = None
             return
         for share in self._shares.values():
             share.arrived(stream, *bounds, now_us)
