@@ -598,6 +598,8 @@ class BestEffortQueue:
         spread = self._spreads.get((stream, last))
         # What a life has said that is over does not count: a later one of the node knows nothing.
         if spread is not None and node in self._peers:
+            if outcome == "held" and node in spread.asked:
+                self._candidates.took(node, now_us - spread.asked[node], now_us)
             spread.heard(node, outcome)
             self._ask(spread, now_us)
 

@@ -7,7 +7,7 @@ else is left, since what it was sent may be lost; to hold what it holds already 
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from poe.cluster.batch import Batch
 from poe.cluster.frames import Outcome
@@ -18,13 +18,28 @@ PATIENCE_US: Final = 300_000
 """How long a node may say nothing before another one is asked."""
 DRAW_US: Final = 1_000_000
 """How long the same nodes are asked first, so that what each of them holds stays in few ranges."""
+SLOWER_US: Final = 10_000
+SLOWER_TIMES: Final = 4
+"""A node that takes so long, and so many times as long as another one did, is asked last."""
+SLOWER_FIRST_US: Final = 1_000_000
+SLOWER_MAX_US: Final = 30_000_000
+"""For how long, then; twice as long each time that it is so again."""
+
+
+class _Slower(NamedTuple):
+    """A node that took much longer than others."""
+
+    until_us: int
+    for_us: int
+
 
 
 class Candidates:
     """The nodes that may be asked to hold messages, in the order in which they are asked.
 
     Those of other zones come first; else they are shuffled, anew each second or when one comes,
-    goes, is slow or full.
+    goes, is slow or full. Who took much longer than others comes behind them for a while: a link
+    that is full to the brim answers, and in time, but a small put waits there for large ones.
     """
 
     def __init__(self, zone: str, dice: random.Random) -> None:
@@ -33,6 +48,9 @@ class Candidates:
         self._zones: dict[NodeRef, str] = {}
         self._slow: set[NodeRef] = set()
         self._out_until_us: dict[NodeRef, int] = {}
+        self._took_us: dict[NodeRef, int] = {}
+        """How long each took when it last held messages."""
+        self._slower: dict[NodeRef, _Slower] = {}
         self._drawn: list[NodeRef] = []
         self._until_us = 0
 
@@ -46,6 +64,8 @@ class Candidates:
         self._zones.pop(node, None)
         self._slow.discard(node)
         self._out_until_us.pop(node, None)
+        self._took_us.pop(node, None)
+        self._slower.pop(node, None)
         self._until_us = 0
 
     def set_slow(self, node: NodeRef, *, is_slow: bool) -> None:
@@ -62,6 +82,26 @@ class Candidates:
         self._out_until_us[node] = max(until_us, self._out_until_us.get(node, 0))
         self._until_us = 0
 
+    def took(self, node: NodeRef, wait_us: int, now_us: int) -> None:
+        """Take note of how long a node took to hold what it was asked to."""
+        self._took_us[node] = wait_us
+        if wait_us < SLOWER_US:
+            self._slower.pop(node, None)
+            return
+        others = self._zones.keys() - self._slow - {node}
+        # One that was never asked is worth a try.
+        least_us = min((self._took_us.get(each, 0) for each in others), default=wait_us)
+        if wait_us >= SLOWER_TIMES * least_us:
+            self._ask_last(node, now_us)
+
+    def _ask_last(self, node: NodeRef, now_us: int) -> None:
+        before = self._slower.get(node)
+        if before is not None and now_us < before.until_us:
+            return  # it was asked before that was known
+        for_us = SLOWER_FIRST_US if before is None else min(2 * before.for_us, SLOWER_MAX_US)
+        self._slower[node] = _Slower(now_us + for_us, for_us)
+        self._until_us = 0
+
     def draw(self, now_us: int) -> Sequence[NodeRef]:
         """Return the nodes to ask, the first ones first."""
         if now_us >= self._until_us:
@@ -69,6 +109,8 @@ class Candidates:
             able = [each for each in sorted(self._zones) if each not in self._slow]
             drawn = [each for each in able if self._out_until_us.get(each, 0) <= now_us]
             self._dice.shuffle(drawn)
+            slower = {node for node, each in self._slower.items() if now_us < each.until_us}
+            drawn.sort(key=slower.__contains__)
             self._drawn = _by_zones(drawn, self._zones, self._zone)
         return self._drawn
 
