@@ -93,6 +93,13 @@ from poe.errors.kafka import (
     KafkaNotReady,
     KafkaRefused,
 )
+from poe.errors.mapping import (
+    InvalidMapping,
+    MappingError,
+    MappingExtraMissing,
+    RuleError,
+    UndecodableMessage,
+)
 from poe.errors.pipeline import (
     InvalidPipeline,
     PipelineRunning,
@@ -209,6 +216,7 @@ __all__ = [
     "InvalidChildSpec",
     "InvalidEnvelope",
     "InvalidGroupName",
+    "InvalidMapping",
     "InvalidMessage",
     "InvalidPayload",
     "InvalidPipeline",
@@ -222,6 +230,8 @@ __all__ = [
     "LocalProtocolError",
     "LoopSystemOnly",
     "MailboxFull",
+    "MappingError",
+    "MappingExtraMissing",
     "MassageFailed",
     "MessagesLost",
     "NameTaken",
@@ -262,6 +272,7 @@ __all__ = [
     "RequestRefused",
     "ReservedTopic",
     "RowsRefused",
+    "RuleError",
     "SecurityError",
     "SecurityFileError",
     "SecurityMissing",
@@ -293,6 +304,7 @@ __all__ = [
     "TopicNotCreated",
     "TopicReadOnly",
     "TopicUnavailable",
+    "UndecodableMessage",
     "UnderCopies",
     "UnknownGroup",
     "UnknownNode",

@@ -1,0 +1,189 @@
+"""Does with messages what a rule says, by noting it in a ledger."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from poe.errors import InvalidMapping, RuleError
+from poe.mapping.action import Dead, Drop, Ok, Retry, Stop, To
+from poe.mapping.decoding import UNDECODED, Decode
+from poe.mapping.ledger import Ledger
+from poe.mapping.message import Message, topic_bytes
+from poe.mapping.pattern import compile_pattern
+from poe.mapping.rule import Call, Fate, Route
+from poe.mapping.template import Template
+from poe.topic_name import is_plain
+
+Apply = Callable[[Ledger, Sequence[int], Sequence[Any] | None], None]
+"""Note what becomes of the messages at some places; their bodies, where these were decoded."""
+
+
+def compile_fate(rule: str, fate: Fate, decode: Decode) -> Apply:
+    """Return what does with messages as a rule says.
+
+    Raises:
+        InvalidMapping: a name of a topic, or a template, is none.
+    """
+    match fate:
+        case Route():
+            return _Routing(rule, fate, decode).apply
+        case Call():
+            return _Calling(rule, fate, decode).apply
+    return lambda ledger, places, _: _note(ledger, rule, fate, places)
+
+
+def _note(
+    ledger: Ledger, rule: str, action: Ok | Drop | Retry | Stop | Dead, places: Sequence[int]
+) -> None:
+    match action:
+        case Ok():
+            ledger.note(rule, "ok", places)
+        case Drop(reason):
+            ledger.drop(rule, places, reason)
+        case Dead(why):
+            ledger.bury(rule, places, why)
+        case Retry(after_s):
+            ledger.retry(rule, places, after_s)
+        case Stop(why):
+            ledger.stop(rule, places[0], why)
+
+
+class _Topics:
+    """Names of topics that come of a rule while it runs: checked, and limited in number."""
+
+    def __init__(self, rule: str, allowed: Sequence[str] | None, count_max: int) -> None:
+        self._rule = rule
+        self._count_max = count_max
+        place = f"rule {rule!r}: topics"
+        self._is_allowed = (
+            None if allowed is None else compile_pattern(list(allowed), place, "name").test
+        )
+        self._seen: dict[str, bytes] = {}
+
+    def named(self, name: str) -> bytes:
+        """Return the topic of a name.
+
+        Raises:
+            RuleError: it cannot be that of a topic, or is not allowed.
+            TooManyTopics: one topic more would be too many.
+        """
+        seen = self._seen.get(name)
+        if seen is not None:
+            return seen
+        topic = topic_bytes(name)
+        if not is_plain(topic):
+            raise RuleError(self._rule, f"{name[:200]!r} cannot be the name of a topic")
+        if self._is_allowed is not None and not self._is_allowed(name):
+            raise RuleError(self._rule, f"{name!r} is not among the `topics` that it may put onto")
+        if len(self._seen) >= self._count_max:
+            raise TooManyTopics(self._rule, name, self._count_max)
+        self._seen[name] = topic
+        return topic
+
+
+class TooManyTopics(Exception):
+    """A template has made more topics than are allowed: the mapping waits."""
+
+    def __init__(self, rule: str, name: str, count_max: int) -> None:
+        super().__init__(
+            f"{name!r} would be topic {count_max + 1} of rule {rule!r}; "
+            "raise `topics_max`, or write fewer into `topics`"
+        )
+
+
+class _Routing:
+    def __init__(self, rule: str, route: Route, decode: Decode) -> None:
+        self._rule = rule
+        self._decode = decode
+        self._to = [Template(each, rule, "to") for each in route.to]
+        self._key = None if route.key is None else Template(route.key, rule, "key")
+        for each in self._to:
+            if not is_plain(topic_bytes(each.looks_like.replace("*", "x"))):
+                problem = f"{each.text!r} cannot be the name of a topic"
+                raise InvalidMapping(place=f"rule {rule!r}: to", problem=problem)
+        self._topics = _Topics(rule, route.topics, route.topics_max)
+        is_fixed = all(each.is_fixed for each in self._to)
+        self._fixed = [topic_bytes(each.text) for each in self._to] if is_fixed else None
+
+    def apply(self, ledger: Ledger, places: Sequence[int], bodies: Sequence[Any] | None) -> None:
+        """Put messages onto the topics; see `Apply`."""
+        if self._fixed is not None and self._key is None:
+            ledger.put_as_they_came(self._fixed, places)
+            ledger.note(self._rule, "to", places)
+            return
+        for place in places:
+            body = UNDECODED if bodies is None else bodies[place]
+            message = ledger.batch.message(place, self._decode, body)
+            self.put(ledger, place, message)
+
+    def put(self, ledger: Ledger, place: int, message: Message) -> None:
+        """Put one message onto the topics."""
+        try:
+            topics = self._fixed or [self._topics.named(each.fill(message)) for each in self._to]
+            key = message.key
+            if self._key is not None:
+                key = self._key.fill(message).encode("utf-8", "surrogatepass")
+        except RuleError as error:
+            ledger.fail(error.rule, place, error.reason)
+        except TooManyTopics as error:
+            ledger.stop(self._rule, place, str(error))
+        else:
+            for topic in dict.fromkeys(topics):
+                ledger.put(topic, place, message.value, key, message.headers)
+            ledger.note(self._rule, "to", [place])
+
+
+class _Calling:
+    def __init__(self, rule: str, call: Call, decode: Decode) -> None:
+        self._rule = rule
+        self._call = call
+        self._decode = decode
+        route = call.route
+        self._routing = None if route is None else _Routing(rule, route, decode)
+        self._topics = _Topics(rule, None if route is None else route.topics, 10_000)
+
+    def apply(self, ledger: Ledger, places: Sequence[int], bodies: Sequence[Any] | None) -> None:
+        """Note what a function returns for messages; see `Apply`."""
+        for place in places:
+            body = UNDECODED if bodies is None else bodies[place]
+            message = ledger.batch.message(place, self._decode, body)
+            try:
+                answer = self._call.function(message)
+            except Exception as error:  # noqa: BLE001 - whatever a function of users raises
+                ledger.fail(
+                    self._rule, place, f"{self._call.name}: {type(error).__name__}: {error}"
+                )
+            else:
+                self._note(ledger, place, message, answer)
+
+    def _note(self, ledger: Ledger, place: int, message: Message, answer: object) -> None:
+        rule = self._rule
+        match answer:
+            case Message() if self._routing is not None:
+                self._routing.put(ledger, place, answer)
+            case To():
+                self._put(ledger, place, message, [answer])
+            case list() if answer and all(isinstance(each, To) for each in answer):
+                self._put(ledger, place, message, answer)
+            case Ok() | Drop() | Dead() | Retry() | Stop():
+                _note(ledger, rule, answer, [place])
+            case Message():
+                ledger.fail(rule, place, f"{self._call.name} returned a message; write `to`")
+            case _:
+                kind = type(answer).__name__
+                why = f"{self._call.name} returned {kind}; let it return an action or a message"
+                ledger.fail(rule, place, why)
+
+    def _put(self, ledger: Ledger, place: int, message: Message, answers: Sequence[To]) -> None:
+        puts = []
+        try:
+            for answer in answers:
+                put = answer.onto(message)
+                puts += [(self._topics.named(name), put) for name in answer.topics]
+        except RuleError as error:
+            ledger.fail(error.rule, place, error.reason)
+        except TooManyTopics as error:
+            ledger.stop(self._rule, place, str(error))
+        else:
+            for topic, put in puts:
+                ledger.put(topic, place, put.value, put.key, put.headers)
+            ledger.note(self._rule, "to", [place])
