@@ -1,12 +1,12 @@
 """Which server a command asks, and how it gets in."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from poe import protocol
-from poe.errors import CallTimeout, OptionError, OriginalServer, RemoteProtocolError
+from poe.errors import CallTimeout, ConnectFailed, OptionError, OriginalServer, RemoteProtocolError
 from poe.protocol.client import open_socket
 from poe.protocol.server import Server
 from poe.security.entry import Entry
@@ -28,6 +28,8 @@ class Endpoint:
     is_told: bool = False
     """Whether the command or its environment names it; else it is the last login's, or the one of
     this machine."""
+    others: tuple[Server, ...] = ()
+    """Those of the url behind the first one, each asked where none before it can be reached."""
 
     @property
     def host(self) -> str:
@@ -50,14 +52,30 @@ class Endpoint:
         return {"tls": self.entry.tls, "credentials": self.entry.credentials}
 
     def connect(self, timeout_s: float = CALL_TIMEOUT_S) -> protocol.Socket:
-        """Connect to it.
+        """Connect to the first server of the url that can be reached.
 
         Raises:
             ConnectFailed: nobody listens there.
             TlsFailed: it is not the server that it should be.
             AuthenticationFailed: it does not take the credentials.
         """
-        return open_socket(self.server, timeout_s)
+        return self._reach(timeout_s)[1]
+
+    def _reach(self, timeout_s: float) -> tuple[Server, protocol.Socket]:
+        *earlier, last = self._servers()
+        for server in earlier:
+            with suppress(ConnectFailed):
+                return server, open_socket(server, timeout_s)
+        return last, open_socket(last, timeout_s)
+
+    def _servers(self) -> list[Server]:
+        return [self.server, *(replace(each, entry=self.entry) for each in self.others)]
+
+    def all_reached(self) -> Iterator[protocol.Socket]:
+        """Connect to each server of the url that can be reached, for a look, one after another."""
+        for server in self._servers():
+            with suppress(ConnectFailed), open_socket(server, LOOK_TIMEOUT_S) as connection:
+                yield connection
 
     @contextmanager
     def looking(self) -> Iterator[protocol.Socket]:
@@ -66,19 +84,20 @@ class Endpoint:
         Raises:
             ConnectFailed: nobody listens there, or it does not answer as a server of Poe does.
         """
-        with self.connect(LOOK_TIMEOUT_S) as connection:
+        server, connection = self._reach(LOOK_TIMEOUT_S)
+        with connection:
             try:
                 yield connection
             except CallTimeout as error:
                 reason = f"what listens there gave no answer within {LOOK_TIMEOUT_S:g} s"
-                raise self.server.unreachable(reason) from error
+                raise server.unreachable(reason) from error
             except RemoteProtocolError as error:
                 if connection.is_usable:  # a refusal that a server of Poe has sent
                     raise
                 reason = (
                     f"what answers there is no server of Poe, or one of another version: {error}"
                 )
-                raise self.server.unreachable(reason) from error
+                raise server.unreachable(reason) from error
 
     def partitions_of(self, topic: bytes) -> "Partitions":
         """Ask which topics hold the partitions of a topic; itself, where the server cannot tell.
@@ -93,7 +112,8 @@ class Endpoint:
             except OriginalServer:
                 found = None
         if found is None or not found.is_told:
-            return Partitions((topic,), is_known=found is not None)
+            is_queue = found is not None and found.queue is not None
+            return Partitions((topic,), is_known=found is not None, is_queue=is_queue)
         names = tuple(each.topic for each in found.partitions)
         return Partitions(names, has_envelope=found.properties.envelope, is_known=True)
 
@@ -105,6 +125,8 @@ class Partitions(NamedTuple):
     has_envelope: bool = False
     is_known: bool = False
     """Whether the server knows it; one that is older does not say."""
+    is_queue: bool = False
+    """Whether it is a queue across nodes, which has none."""
 
     def one(self, number: int | None) -> int | None:
         """Return which partition is meant; None where several are, and none was named.

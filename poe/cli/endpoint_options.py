@@ -145,7 +145,8 @@ def endpoint_of(
     if not typed.keys() & _PLACE:
         _check(told, place)
     entry = _entry(values, place, may_ask=may_ask)
-    return Endpoint(place.text, replace(place.server, entry=entry), is_told=is_told)
+    server = replace(place.server, entry=entry)
+    return Endpoint(place.text, server, is_told=is_told, others=place.others)
 
 
 def _option_of(name: str, metavar: str, text: str) -> Any:  # noqa: ANN401 - typer's
@@ -180,6 +181,8 @@ class Place(NamedTuple):
     """The url as logins are kept by it."""
     scheme: str
     server: Server
+    others: tuple[Server, ...] = ()
+    """Those behind the first one."""
 
 
 def _merged(lower: Mapping[str, str], upper: Mapping[str, str]) -> dict[str, str]:
@@ -222,7 +225,8 @@ def place_of(values: Mapping[str, str]) -> Place:
     if found.scheme == "kafka":
         raise OptionError(flag, url, "poe://host:port, or poes:// for TLS")
     scheme = url.partition("://")[0]
-    return Place(_url(scheme, found.servers), scheme, found.servers[0])
+    first, *others = found.servers
+    return Place(_url(scheme, found.servers), scheme, first, tuple(others))
 
 
 def url_refusal(flag: str, url: str, error: OptionError) -> OptionError:

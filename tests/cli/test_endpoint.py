@@ -14,6 +14,7 @@ from poe.security.credentials import Certificate, PasswordFile, Scram, Token, To
 from poe.security.entry import Entry
 from poe.security.tls import Tls
 from poe.security.token import make_token
+from tests.cli.processes import complaint, poe_here
 
 
 @pytest.fixture
@@ -316,3 +317,13 @@ def test_a_login_that_was_damaged_is_told_with_its_folder(endpoint, logins, tmp_
     path.write_bytes(b"= nonsense")
     with pytest.raises(ConfigError, match="holds no login that can be used"):
         endpoint()
+
+
+def test_a_command_goes_on_at_the_next_address_where_one_cannot_be_reached(node):
+    host, port = node.address
+    node.put("orders", b"bell")
+    for url in (f"poe://{host}:1,{host}:{port}", f"poe://{host}:{port},{host}:1"):
+        assert poe_here("topic", "list", "--url", url).stdout.startswith(b"orders\t")
+        assert poe_here("put", "orders", "bicycle", "--url", url).returncode == 0
+    ended = poe_here("topic", "list", "--url", f"poe://{host}:1,{host}:2")
+    assert "cannot reach a server at" in complaint(ended)
