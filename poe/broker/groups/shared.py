@@ -85,8 +85,7 @@ class Shared:
         self._messages_count = 0
         self._bytes_count = 0
         self._hands: dict[bytes, Hand] = {}
-        self._leases_share = 0
-        self._messages_share = 0
+        self._share_out()
         self._clearing: bytes | None = None
         """The member that is to finish what it holds, for the next suspect."""
 

@@ -292,6 +292,11 @@ def test_no_member_takes_more_than_its_share():
     assert why.maximum == 100
 
 
+def test_a_group_without_members_is_not_full():
+    told = Work(counts={b"t": 1}).state.describe()
+    assert (told["state"], told["full"]) == ("ok", None)
+
+
 def test_what_is_full_says_so_and_who_holds_it():
     work = Work(counts={b"t": 1000}, leases_max=2)
     work.join("a", "b")
