@@ -342,6 +342,15 @@ def test_who_lives_and_who_is_not_known_cannot_be_forgotten():
     assert nodes.forget("03", 0).id == peer(3).ref.id
 
 
+def test_who_came_in_anew_is_meant_by_the_name_that_its_forgotten_self_had_too():
+    nodes = joined()
+    forgotten = Member.of(peer(3))._replace(name="twin", state="forgotten")
+    nodes.hear([forgotten, Member.of(peer(4))._replace(name="twin")], 0)
+    assert nodes.forget("twin", 0).id == peer(4).ref.id
+    with pytest.raises(UnknownNode, match="more than one"):
+        nodes.forget("twin", 0)
+
+
 def test_a_node_that_flaps_is_kept_out_of_choices_for_a_while():
     nodes = joined()
     for at in range(3):
