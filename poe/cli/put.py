@@ -26,7 +26,7 @@ from poe.cli.output import (
     write_line,
 )
 from poe.cli.sentence import sentence_of
-from poe.errors import PoeError, QueueMismatch
+from poe.errors import PoeError, QueueExists
 from poe.errors.delivery import OUTCOME_UNKNOWN
 from poe.protocol import Socket
 from poe.protocol.envelope import encode_all
@@ -108,7 +108,7 @@ def _make_queue(topic: bytes, endpoint: Endpoint) -> None:
     with endpoint.connect() as connection:
         found = connection.find_topic(topic, is_queue=True)
         if found is not None and found.queue == {}:
-            with contextlib.suppress(QueueMismatch):  # somebody else has just made it
+            with contextlib.suppress(QueueExists):  # somebody else has just made it
                 connection.control("queue_create", topic=topic)
 
 

@@ -34,6 +34,7 @@ from poe.protocol.records import split_records
 from poe.topic_name import topic_text
 
 _BATCH = 1000
+_LIMIT_MAX = 2**63 - 1
 _LETTERS_S = 2.0
 """A queue that has handed out no letter for so long has none."""
 _STREAM = re.compile(rb"(.+)@[0-9a-f]{16}\.[0-9]+", re.DOTALL)
@@ -146,12 +147,16 @@ def create(  # noqa: PLR0913 - a command line option each
     bytes_max: Annotated[
         int | None,
         typer.Option(
-            metavar="BYTES", parser=number("--bytes-max", int, 1), help="That a node holds of it."
+            metavar="BYTES",
+            parser=number("--bytes-max", int, 1, _LIMIT_MAX),
+            help="That a node holds of it.",
         ),
     ] = None,
     messages_max: Annotated[
         int | None,
-        typer.Option(metavar="COUNT", parser=number("--messages-max", int, 1), help="Likewise."),
+        typer.Option(
+            metavar="COUNT", parser=number("--messages-max", int, 1, _LIMIT_MAX), help="Likewise."
+        ),
     ] = None,
     on_full: Annotated[
         OnFull | None,
@@ -262,16 +267,16 @@ def dead(
     output_format: FormatOption = Format.TEXT,
     endpoint: Endpoint,
 ) -> None:
-    """Show the messages that a group has given up: where they were, how often tried, and why."""
+    """Show the messages that a group has given up: where they were, how often tried, and why.
+
+    Of a queue across nodes it shows what the nodes of --url hold: name all of them.
+    """
     with endpoint.looking() as connection:
         topic = _dead_topic(connection, group)
-        letters = _read(connection, endpoint.partitions_of(topic).topics[0])
         if _is_queue(connection, topic):
-            letters = (
-                message
-                for _, records in _held(connection, topic)
-                for _, message in split_records(memoryview(records))
-            )
+            letters = _letters_held(endpoint, topic)
+        else:
+            letters = _read(connection, endpoint.partitions_of(topic).topics[0])
         for content in islice(letters, limit):
             with suppress(InvalidEnvelope):  # somebody has put something else there
                 write_line(_told(DeadLetter.of(content), output_format))
@@ -288,6 +293,17 @@ def _read(connection: Socket, topic: bytes) -> Iterator[bytes]:
         pointer = records[-1][0]
 
 
+def _letters_held(endpoint: Endpoint, queue: bytes) -> Iterator[bytes]:
+    """Yield the messages of a queue that the nodes of the url hold, each once."""
+    seen: set[tuple[bytes, int]] = set()
+    for connection in endpoint.all_reached():
+        for unit, records in _held(connection, queue):
+            for pointer, message in split_records(memoryview(records)):
+                if (unit, pointer) not in seen:
+                    seen.add((unit, pointer))
+                    yield message
+
+
 def _is_queue(connection: Socket, topic: bytes) -> bool:
     found = connection.find_topic(topic)
     return found is not None and found.queue is not None
@@ -298,15 +314,19 @@ def redrive(group: GroupArgument, endpoint: Endpoint) -> None:
     """Put the messages that a group has given up back where they were.
 
     They stay in the dead letter topic, too; the group GROUP.redrive knows which were put back. What
-    it is at when it is killed, up to 1000, is put back again the next time.
+    it is at when it is killed, up to 1000, is put back again the next time. A queue across nodes
+    lets them go, once no other group wants them.
     """
     count = 0
     with endpoint.connect() as connection:
         topic = _dead_topic(connection, group)
-        if _is_queue(connection, topic):
-            write_line(
-                f"{counted(_redrive_queue(connection, topic, group, endpoint), 'message')} put back"
-            )
+        found = connection.find_topic(topic)
+        if found is None:  # a group on it now would be in the way of one on a queue later
+            write_line("0 messages put back")
+            return
+        if found.queue is not None:
+            count = _redrive_queue(connection, topic, group, endpoint)
+            write_line(f"{counted(count, 'message')} put back")
             return
         options = endpoint.options | {"commit": "manual", "batch": _BATCH, "on_corrupt": "skip"}
         with Consumer(endpoint.url, topic, group=f"{group}.redrive", **options) as consumer:

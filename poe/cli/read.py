@@ -27,7 +27,7 @@ from poe.cli.output import (
     write_error,
 )
 from poe.cli.sentence import sentence_of
-from poe.errors import CorruptRecord, PoeError, UnknownTopic
+from poe.errors import CorruptRecord, NotATopic, PoeError, UnknownTopic
 from poe.protocol import FOLLOW_WAIT_S, Socket
 from poe.protocol.envelope import decode
 from poe.record import POINTER_MAX, RECORD_HEADER_BYTES
@@ -131,6 +131,8 @@ def read(  # noqa: PLR0913 - a command line option each
         msg = "--pointer says where to begin already; leave one of them out"
         raise typer.BadParameter(msg, param_hint="--from")
     parts = endpoint.partitions_of(topic)
+    if parts.is_queue:
+        raise NotATopic(topic)
     one = parts.one(partition)
     if one is None and (follow or pointer is not None):
         msg = f"the topic has {len(parts.topics)} partitions; name one by --partition"

@@ -179,7 +179,8 @@ class QueueActor(GenServer):
             case BrowseQueue():
                 return browse(queue.record.name, queue.copies, request)
             case DescribeQueue():
-                return {**queue.describe(), **queue.record._asdict()}
+                made_by = queue.record.created_by.hex()
+                return {**queue.describe(), **queue.record._asdict(), "created_by": made_by}
             case ReportOfQueue():
                 return queue.report()
         assert isinstance(request, CountsOfQueue)

@@ -83,9 +83,11 @@ from poe.errors import (
     InvalidTopicName,
     OptionError,
     PoeError,
+    QueueExists,
     QueueMismatch,
     RemoteProtocolError,
     StorageError,
+    TooFewNodes,
     UnknownGroup,
     UnknownQueue,
 )
@@ -261,11 +263,14 @@ class Queues(GenServer):
             if wanted.properties is None:
                 raise UnknownQueue(name)
             record = self._new_record(name, wanted.properties)
+            live_count = 1 + len(self._live)
+            if wanted.is_for_put and record.copies > live_count:
+                raise TooFewNodes(record.copies, live_count)  # it would be refused ever after
             if record.persist:
                 self._save(record)  # on an error there is no such queue
             await self._take([record])
         elif wanted.is_new:
-            raise QueueMismatch(name, "name", "a new queue", "in use")
+            raise QueueExists(name)
         else:
             for key, value in (wanted.properties or {}).items():
                 has = getattr(record, key, None)

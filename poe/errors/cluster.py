@@ -97,8 +97,8 @@ class UnknownNode(ClusterError):
     def __init__(self, node: str) -> None:
         self.node = node
         super().__init__(
-            f"no member of the cluster is {short_repr(node)}; `poe cluster members` tells their "
-            "ids and names"
+            f"no member of the cluster is {short_repr(node)}, or more than one; "
+            "`poe cluster members` tells their ids and names"
         )
 
 
@@ -195,7 +195,48 @@ class NotATopic(ClusterError):
         self.queue = queue
         super().__init__(
             f"{shown(queue)} is a queue of the cluster, which hands its messages out and is not "
-            "read: take them by `poe.queue` or `poe work`, look at them by `poe queue dump`"
+            "read: take them by `poe.queue` or `poe work`, look at them by `poe queue dump`, "
+            "delete it by `poe queue delete`"
+        )
+
+
+class PutTooLarge(ClusterError):
+    """A put onto a queue has more bytes than can have copies at once; nothing is stored."""
+
+    code = 667
+
+    def __init__(self, size_bytes: int, maximum: int) -> None:
+        self.size_bytes = size_bytes
+        self.maximum = maximum
+        super().__init__(
+            f"a put of {size_bytes} bytes onto a queue is refused; send at most {maximum} at once, "
+            "of which each message takes up to 15 for its place"
+        )
+
+
+class NotAQueue(ClusterError):
+    """What queues across nodes have was asked of a name that is a topic of this node."""
+
+    code = 668
+
+    def __init__(self, topic: bytes) -> None:
+        self.topic = topic
+        super().__init__(
+            f"{shown(topic)} is a topic of this node, and no queue of the cluster: leave out how "
+            "many copies there are to be, ask another node, or take another name"
+        )
+
+
+class QueueExists(ClusterError):
+    """A queue was to be made, and there is one of that name."""
+
+    code = 669
+
+    def __init__(self, queue: bytes) -> None:
+        self.queue = queue
+        super().__init__(
+            f"queue {shown(queue)} exists already; put onto it as it is, which `poe queue list` "
+            "tells, or delete it first"
         )
 
 
@@ -217,4 +258,7 @@ class FabricFailed(ClusterError):
 
     def __init__(self, why: str) -> None:
         self.why = why
-        super().__init__(f"the connections between nodes cannot be opened: {why}")
+        super().__init__(
+            f"the connections between nodes cannot be opened: {why}; free what is named, or choose "
+            "another by cluster_host, cluster_port and the files of certificates"
+        )

@@ -21,7 +21,7 @@ from poe.errors import (
     NodeAlive,
     NodeForgotten,
     OptionError,
-    QueueMismatch,
+    QueueExists,
     StorageError,
     TooFewNodes,
     UnknownQueue,
@@ -177,7 +177,7 @@ def test_a_queue_is_known_by_gossip_and_deleted_everywhere(cluster):
     a.control("queue_create", topic="jobs", copies=1, on_full="drop-oldest")
     wait_until(lambda: [each["name"] for each in b.control("queues")] == [b"jobs"], 5)
     assert b.control("queues")[0]["on_full"] == "drop-oldest"
-    with pytest.raises(QueueMismatch):
+    with pytest.raises(QueueExists):
         b.control("queue_create", topic="jobs")
     b.control("queue_delete", topic="jobs")
     wait_until(lambda: a.control("queues") == [], 5)

@@ -38,7 +38,9 @@ class FindQueue:
     Raises:
         UnknownQueue: there is none, and it is not to be made.
         QueueMismatch: there is one that has other properties than those which were asked for.
+        QueueExists: there is one, and it is to be new.
         InvalidTopicName, OptionError: no queue may be so.
+        TooFewNodes: nothing could be put onto it now.
     """
 
     name: bytes
@@ -48,6 +50,9 @@ class FindQueue:
 
     is_new: bool = False
     """Whether there must be none."""
+
+    is_for_put: bool = False
+    """Whether it is made with so many copies only where there are as many nodes."""
 
 
 @dataclass(frozen=True, slots=True)

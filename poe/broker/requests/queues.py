@@ -28,6 +28,7 @@ from poe.broker.requests.queue_messages import (
 from poe.broker.requests.request_handler import QUEUE_PUT_S, WAIT_MAX_S, RequestHandler
 from poe.broker.requests.retry import until_answered
 from poe.errors import (
+    NotAQueue,
     NotInCluster,
     PoeError,
     QueueMismatch,
@@ -59,7 +60,7 @@ async def put_onto(
     Raises:
         NotAuthorized: it would have to be made, and who asks may not do so.
         InvalidTopicName, PropertyMismatch, ReservedTopic: nobody can put anything onto it.
-        NotInCluster, QueueMismatch: several copies of it cannot be had here.
+        NotInCluster, NotAQueue: several copies of it cannot be had here.
         TooFewNodes, QueueBusy, InvalidMessage: nothing is stored.
         UnderCopies: it is stored on fewer nodes than was asked for.
         PoeError: as a put onto a topic.
@@ -72,7 +73,7 @@ async def put_onto(
             name, messages, copies or None, deadline_s or QUEUE_PUT_S
         )
     if copies > 1:
-        raise _no_copies(handler, name, copies)
+        raise _no_copies(handler, name)
     return QueueStored(await handler.put(name, messages), 1)
 
 
@@ -104,7 +105,7 @@ async def queue_put(handler: RequestHandler, arguments: Arguments) -> dict[str, 
         if copies:  # what is put later is on as many nodes as the queue says
             await handler.actor.call(QUEUES, FindQueue(topic, {"copies": copies}), timeout_s=None)
     elif copies > 1:
-        raise _no_copies(handler, topic, copies)
+        raise _no_copies(handler, topic)
     elif routes.get(topic) is None and routes.queue(topic) is None:
         folder_name(topic, routes.names)
         if not (routes.check_partition(topic) or routes.is_without_route(topic)):
@@ -118,10 +119,8 @@ def _is_queue(handler: RequestHandler, name: bytes) -> bool:
     return handler.routes.queues is not None and not handler.routes.is_own(name)
 
 
-def _no_copies(handler: RequestHandler, name: bytes, copies: int) -> PoeError:
-    if handler.routes.queues is None:
-        return NotInCluster()
-    return QueueMismatch(name, "copies", copies, 1)
+def _no_copies(handler: RequestHandler, name: bytes) -> PoeError:
+    return NotInCluster() if handler.routes.queues is None else NotAQueue(name)
 
 
 async def describe_queue(handler: RequestHandler, arguments: Arguments) -> dict[str, Any] | None:
@@ -154,7 +153,7 @@ async def _queue_create(handler: RequestHandler, arguments: Arguments) -> dict[s
 
     Raises:
         TopicExists: a topic of this node's own has that name.
-        QueueMismatch: there is a queue of that name.
+        QueueExists: there is a queue of that name.
     """
     name = _name(arguments)
     _table(handler)
@@ -229,7 +228,8 @@ async def _ensure(handler: RequestHandler, name: bytes, copies: int) -> None:
     check(handler.permissions, [Need.of_topic("create", name)])
     properties = {"copies": copies} if copies else {}
     with suppress(QueueMismatch):  # somebody else has just made it; the put asks for its copies
-        await handler.actor.call(QUEUES, FindQueue(name, properties), timeout_s=None)
+        wanted = FindQueue(name, properties, is_for_put=bool(copies))
+        await handler.actor.call(QUEUES, wanted, timeout_s=None)
 
 
 async def _ask(handler: RequestHandler, name: bytes, request: object) -> Any:  # noqa: ANN401
@@ -243,7 +243,7 @@ async def _ask(handler: RequestHandler, name: bytes, request: object) -> Any:  #
     async def ask() -> Any:  # noqa: ANN401 - as it answers
         ref = handler.routes.queue(name)
         if ref is None:
-            raise UnknownQueue(name)
+            raise NotAQueue(name) if handler.routes.is_own(name) else UnknownQueue(name)
         return await handler.actor.call(ref, request, timeout_s=None)
 
     return await until_answered(handler.actor, handler.routes, name, ask)

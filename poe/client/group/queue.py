@@ -80,7 +80,7 @@ class Queue:
 
         Raises:
             OptionError: it is a queue of several topics, or of a pattern.
-            TooFewNodes, QueueBusy: nothing is stored, by the queue of a cluster.
+            TooFewNodes, QueueBusy, PutTooLarge: nothing is stored, by the queue of a cluster.
             UnderCopies: it is stored on fewer nodes, and will be on more: do not put it again.
             QueueMismatch: the server is in no cluster, and there can be no copies of it; or it is
                 put with a delay, and the queue has other copies than are asked for.

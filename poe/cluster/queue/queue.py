@@ -65,11 +65,12 @@ from poe.cluster.queue.streams_over import StreamsOver
 from poe.cluster.queue_record import GroupRecord, QueueRecord, winner
 from poe.cluster.ranges import covered, intersect, minus, union
 from poe.errors import (
-    FrameTooLarge,
     GroupFull,
     GroupMismatch,
+    InvalidMessage,
     OptionError,
     PoeError,
+    PutTooLarge,
     TooFewNodes,
     UnknownGroup,
 )
@@ -327,8 +328,8 @@ class BestEffortQueue:
 
         Raises:
             TooFewNodes: fewer are there, this one counted; nothing is stored.
-            InvalidMessage: one is empty or too large, or there is none.
-            FrameTooLarge: they are too many bytes.
+            InvalidMessage: one is empty, or there is none.
+            PutTooLarge: they are too many bytes.
             OptionError: a number of copies that cannot be.
         """
         wanted = self.record.copies if copies is None else copies
@@ -336,9 +337,14 @@ class BestEffortQueue:
             raise OptionError("copies", wanted, "1 or more")
         if wanted > 1 + len(self._peers):
             raise TooFewNodes(wanted, 1 + len(self._peers))
-        batch = Batch.encode(messages, *self.copies.place(self._stream, now_us))
+        try:
+            batch = Batch.encode(messages, *self.copies.place(self._stream, now_us))
+        except InvalidMessage as error:
+            if not error.size_bytes:
+                raise
+            raise PutTooLarge(error.size_bytes, PUT_BYTES_MAX) from None
         if batch.size_bytes > PUT_BYTES_MAX:
-            raise FrameTooLarge(batch.size_bytes, PUT_BYTES_MAX)
+            raise PutTooLarge(batch.size_bytes, PUT_BYTES_MAX)
         self.copies.take_place(self._stream, batch.last)
         self._spread(Spread(token, self._stream, batch, wanted, deadline_us), now_us)
         self._settle(now_us)

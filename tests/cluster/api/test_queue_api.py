@@ -12,11 +12,12 @@ from poe import client
 from poe.client import Consumer, GroupWorker, Producer
 from poe.errors import (
     GroupMismatch,
-    InvalidMessage,
     LocalProtocolError,
     NotATopic,
     NotInCluster,
     OptionError,
+    PutTooLarge,
+    QueueExists,
     QueueMismatch,
     RemoteProtocolError,
     ReservedTopic,
@@ -202,7 +203,7 @@ def test_nobody_puts_onto_topics_of_the_node(asker):
 
 
 def test_a_message_that_fits_no_envelope_between_nodes_is_refused(url):
-    with Queue(url, "jobs") as queue, pytest.raises(InvalidMessage):
+    with Queue(url, "jobs") as queue, pytest.raises(PutTooLarge):
         queue.put(b"a" * (16 << 20))
 
 
@@ -330,7 +331,7 @@ def test_a_queue_can_be_described_made_and_deleted(asker):
     told = asker.control("queue_create", topic=b"jobs", copies=1, on_full="busy")
     assert (told["name"], told["copies"]) == (b"jobs", 1)
     assert asker.control("describe", topic=b"jobs")["queue"]["on_full"] == "busy"
-    with pytest.raises(QueueMismatch):
+    with pytest.raises(QueueExists):
         asker.control("queue_create", topic=b"jobs", copies=1)
     asker.control("queue_delete", topic=b"jobs")
     assert asker.control("queues") == []

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from poe import client
+from poe.cluster.batch import BATCH_BYTES_MAX, PUT_BYTES_MAX
+from poe.errors import PutTooLarge
+from poe.record import RECORD_HEADER_BYTES
 from poe.storage import decode_records
 from tests.cli.processes import Background, complaint, poe, poe_here
 from tests.cluster.linked_nodes import LinkedNode, Links
@@ -72,7 +75,7 @@ def test_queues_are_made_listed_and_deleted(run):
     assert run("queue", "list") == told
     row = json.loads(run("queue", "list", "--format", "json"))
     assert (row["name"], row["messages_max"], row["persist"]) == ("jobs", 10, False)
-    assert "in use" in run("queue", "create", "jobs", code=1)
+    assert "exists already" in run("queue", "create", "jobs", code=1)
     assert "--yes" in run("queue", "delete", "jobs", code=2)
     assert run("queue", "delete", "jobs", "--yes") == "queue jobs: deleted\n"
     assert run("queue", "list") == ""
@@ -114,6 +117,77 @@ def test_dead_letters_of_a_queue_are_shown_and_put_back(node, run):
     assert run("queue", "redrive", "mailers") == "1 message put back\n"
     assert taken(node, "jobs", 1, group="mailers") == [b"bad"]
     assert run("queue", "redrive", "mailers") == "0 messages put back\n"
+
+
+def test_a_redrive_of_nothing_leaves_no_group_that_is_in_the_way_later(node, run):
+    with node.queue("jobs", group="mailers") as queue:
+        assert queue.get(timeout_s=0.1) is None
+        assert run("queue", "redrive", "mailers") == "0 messages put back\n"
+    assert "redrive" not in run("group", "list")
+
+
+def test_letters_are_looked_for_at_all_nodes_of_the_url(tmp_path):
+    links = Links()
+    with (
+        LinkedNode(links, tmp_path / "a", "a", port=0, copies=1) as a,
+        LinkedNode(links, tmp_path / "b", "b", port=0, copies=1) as b,
+    ):
+        wait_until(lambda: a.control("cluster")["live"] == 2, 5)
+        for node in (a, b):
+            node.control("queue_put", topic="jobs", messages=[node.me.name.encode()], copies=2)
+        dead = ("queue", "dead", "mailers", "--url")
+        url = places(a, b)
+        for node in (a, b):
+            with node.queue("jobs", group="mailers") as queue:
+                queue.get().dead("no hope")
+                wait_until(lambda: "no hope" in _told(*dead, f"poe://{url}"), 5)
+        lines = _told(*dead, f"poe://127.0.0.1:1,{url}").splitlines()
+        assert sorted(line.split("\t")[-1] for line in lines) == ["a", "b"]
+
+
+def places(*nodes):
+    return ",".join(f"127.0.0.1:{node.address[1]}" for node in nodes)
+
+
+def _told(*arguments):
+    return poe_here(*arguments).stdout.decode()
+
+
+def test_a_put_for_which_there_are_too_few_nodes_makes_no_queue(run):
+    assert "2 copies" in run("queue", "put", "jobs", "a", "--copies", "2", code=1)
+    assert run("queue", "list") == ""
+    run("queue", "put", "jobs", "a")
+
+
+def test_what_cannot_be_is_said_with_what_to_do(node, run):
+    node.put("mine", b"a topic")
+    for words, told in [
+        (("create", "new", "--messages-max", "9" * 30), "--messages-max"),
+        (("create", "new", "--bytes-max", "9" * 30), "--bytes-max"),
+        (("put", "mine", "a", "--copies", "2"), "'mine' is a topic of this node"),
+        (("dump", "mine"), "'mine' is a topic of this node"),
+    ]:
+        assert told in run("queue", *words, code=2 if "new" in words else 1)
+    run("queue", "create", "jobs")
+    assert "queue 'jobs' exists already" in run("queue", "create", "jobs", code=1)
+    told = run("topic", "delete", "jobs", "--yes", code=1)
+    assert "poe queue delete" in told
+    assert "--pointer" not in run("read", "jobs", code=1)
+
+
+def test_a_message_too_large_for_a_queue_is_refused_with_the_limit(node, run):
+    for size in (PUT_BYTES_MAX, BATCH_BYTES_MAX, BATCH_BYTES_MAX + 1):
+        with node.queue("jobs") as queue, pytest.raises(PutTooLarge) as refused:
+            queue.put([b"x" * size])
+        assert f"send at most {PUT_BYTES_MAX}" in str(refused.value)
+    with node.queue("jobs") as queue:
+        queue.put([b"x" * (PUT_BYTES_MAX - RECORD_HEADER_BYTES)])
+
+
+def test_who_made_a_queue_is_told_as_a_node(node, run):
+    run("queue", "create", "jobs")
+    row = json.loads(run("queue", "list", "--format", "json"))
+    assert row["created_by"] == node.me.ref.id.hex()
 
 
 def _dead(run):

@@ -4,7 +4,7 @@ import pytest
 
 from poe.cluster.batch import BATCH_BYTES_MAX, PUT_BYTES_MAX, STARTS, Batch
 from poe.cluster.queue.effects import Bury
-from poe.errors import FrameTooLarge
+from poe.errors import PutTooLarge
 from poe.protocol import envelope
 from poe.protocol.leases import Failed, LeaseRequest
 from poe.record import RECORD_HEADER_BYTES
@@ -145,7 +145,7 @@ def bury_all(node):
 def test_the_largest_message_that_can_be_put_can_fail_for_good():
     nodes = Wired(2)
     nodes.make_group(0)
-    with pytest.raises(FrameTooLarge):
+    with pytest.raises(PutTooLarge):
         nodes.put(0, [bytes(PUT_BYTES_MAX)])
     nodes.put(0, [bytes(PUT_BYTES_MAX - RECORD_HEADER_BYTES - STARTS.itemsize)])
     nodes.settle()
@@ -157,5 +157,5 @@ def test_the_largest_message_that_can_be_put_can_fail_for_good():
 
 def test_many_small_messages_that_fit_no_envelope_are_refused():
     nodes = Wired(2)
-    with pytest.raises(FrameTooLarge):
+    with pytest.raises(PutTooLarge):
         nodes.put(0, [b"x", b"yy"] * 500_000)
