@@ -16,6 +16,9 @@ from poe.cluster.ranges import minus, union
 
 NODES_MAX: Final = 4096
 """Lives of nodes of which it is known what they hold."""
+HEARSAY_NODES_MAX: Final = 1024
+"""Those among them that have said nothing themselves: others have named them as holders. So who
+names many that there are not leaves room for those that there are."""
 
 _NONE = RangeSet()
 
@@ -65,6 +68,13 @@ class Holders:
             for bounds in new:
                 hearsay.join(*bounds)
         return bool(new)
+
+    def has_room_for(self, node: NodeRef) -> bool:
+        """Return whether it can be believed of a node what others say of it."""
+        if node in self._holdings or len(self._holdings) < HEARSAY_NODES_MAX:
+            return True
+        unsaid = sum(not holding.life_us for holding in self._holdings.values())
+        return unsaid < HEARSAY_NODES_MAX and len(self._holdings) < NODES_MAX
 
     def late(self, nodes: Collection[NodeRef]) -> list[NodeRef]:
         """Return which nodes have not said themselves what was said of them when asked before."""

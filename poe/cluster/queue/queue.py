@@ -45,7 +45,7 @@ from poe.cluster.queue.effects import (
 )
 from poe.cluster.queue.gossip import Gossip
 from poe.cluster.queue.group_share import GroupShare
-from poe.cluster.queue.holders import Holders
+from poe.cluster.queue.holders import HEARSAY_NODES_MAX, Holders
 from poe.cluster.queue.knowledge import NOBODY, STREAMS_MAX
 from poe.cluster.queue.ledger import define
 from poe.cluster.queue.log import (
@@ -582,11 +582,18 @@ class BestEffortQueue:
         self._gossip.note_hearsay(now_us)
         bounds = frame.batch.after, frame.batch.last
         new = [
-            self._holders.expect(node, frame.stream, *bounds)
-            for node in frame.holders
-            if node != self.me
+            self._expect_at(node, frame.stream, bounds) for node in frame.holders if node != self.me
         ]
         return any(new)
+
+    def _expect_at(self, node: NodeRef, stream: StreamId, bounds: Bounds) -> bool:
+        if self._holders.has_room_for(node):
+            return self._holders.expect(node, stream, *bounds)
+        if not self._counts["holders not believed"]:
+            detail = f"{node} and others: more than {HEARSAY_NODES_MAX} that said nothing are named"
+            self._effects.append(Event("holders not believed", detail))
+        self._counts["holders not believed"] += 1
+        return False
 
     def _is_first(self, holders: Sequence[NodeRef], stream: StreamId) -> bool:
         """Return whether none of the nodes is to hand out what it holds before this one."""

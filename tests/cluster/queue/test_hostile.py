@@ -28,7 +28,7 @@ from poe.cluster.frames import (
     decode,
 )
 from poe.cluster.identity import NodeRef, StreamId
-from poe.cluster.queue.holders import NODES_MAX, Holders
+from poe.cluster.queue.holders import HEARSAY_NODES_MAX, NODES_MAX, Holders
 from poe.cluster.queue.knowledge import STREAMS_MAX
 from poe.cluster.queue.ownership import rank
 from poe.cluster.queue.streams_over import ORIGINS_MAX, StreamsOver
@@ -377,6 +377,24 @@ def test_of_too_many_nodes_it_is_not_believed_that_they_hold_anything():
     for number in range(NODES_MAX + 5):
         holders.expect(NodeRef(number.to_bytes(8), 1), StreamId(*LIAR), 0, 5)
     assert len(holders.nodes()) == NODES_MAX
+
+
+def test_holders_that_there_are_not_leave_room_for_those_that_there_are_and_are_told():
+    nodes = Wired(3)
+    stream = StreamId(LIAR.id, 1)
+    batch = Batch.encode([b"m"], 0, 1)
+    named = [NodeRef(number.to_bytes(8), 7) for number in range(HEARSAY_NODES_MAX + 64)]
+    for begin in range(0, len(named), 32):
+        holders = tuple(named[begin : begin + 32])
+        lie(nodes, 0, Store(b"jobs", nodes.record, stream, batch, holders, is_copy=True))
+    assert nodes[0].counters()["holders not believed"] >= 64
+    assert [each.kind for each in nodes.events].count("holders not believed") == 1
+    nodes.put(1, FEW, copies=3)
+    nodes.settle()
+    assert nodes.results["put"].made == 3
+    nodes.make_group(0)
+    nodes.kill(1)
+    assert len(nodes.work(0)) + len(nodes.work(1 + 1)) >= len(FEW)
 
 
 def test_of_too_many_origins_it_is_not_believed_that_they_are_forgotten():
