@@ -94,6 +94,7 @@ def test_defaults_are_those_of_the_design():
         "cluster_certificate": None,
         "cluster_key": None,
         "cluster_ca": None,
+        "cluster_nodes": (),
     }
 
 

@@ -14,6 +14,7 @@ from poe.option import Range, check_options
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SEED: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s/\[\]]+):([0-9]{1,5})")
+_HOST: Final = re.compile(r"[A-Za-z0-9:][A-Za-z0-9:._-]{0,254}")
 _PORT_MAX: Final = 65535
 _TEXT_MAX: Final = 255
 _SEEDS_MAX: Final = 32
@@ -61,6 +62,10 @@ class ClusterOptions:
     cluster_ca: Path | None = None
     """PEM file: authorities, of one of which each node of the cluster has its certificate."""
 
+    cluster_nodes: tuple[str, ...] = ()
+    """The `cluster_host` of every node, which its certificate has as common name: so none of them
+    can speak as another. Without it all certificates of the authority are one."""
+
     def __post_init__(self) -> None:
         """Reject what is none, and what is not complete."""
         check_options(self)
@@ -83,6 +88,22 @@ class ClusterOptions:
             raise OptionError(missing[0], "none", allowed + " is given")
         if self.cluster is None:
             self._check_alone()
+        if self.cluster_nodes:
+            self._check_nodes()
+
+    def _check_nodes(self) -> None:
+        """Refuse names that could not be held to."""
+        for name in self.cluster_nodes:
+            if not _HOST.fullmatch(name):
+                raise OptionError("cluster_nodes", name, "the cluster_host of a node")
+        if self.cluster_host not in self.cluster_nodes:
+            allowed = f"names of nodes, among them this one's cluster_host, {self.cluster_host!r}"
+            raise OptionError("cluster_nodes", self.cluster_nodes, allowed)
+        if self.cluster_certificate is None:
+            raise OptionError("cluster_certificate", "none", "one, where cluster_nodes is given")
+        if self.cluster_mode == "router":
+            allowed = "peer, where cluster_nodes is given: a router speaks in the name of others"
+            raise OptionError("cluster_mode", self.cluster_mode, allowed)
 
     def _check_alone(self) -> None:
         """Refuse what means nothing to a node that is in no cluster."""

@@ -83,6 +83,13 @@ def test_others_are_reached_with_certificates_or_where_it_is_meant(meant):
     assert found.address.is_public
 
 
+def test_hosts_of_nodes_stand_where_other_options_do(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    files = {f"POE_CLUSTER_{each}": "x" for each in ("CERTIFICATE", "KEY", "CA")}
+    hosts = {"POE_CLUSTER": "c", "POE_CLUSTER_NODES": "127.0.0.1, b.example.com"}
+    assert load({}, {**files, **hosts}).cluster_nodes == ("127.0.0.1", "b.example.com")
+
+
 def test_a_node_is_named_by_where_it_listens_unless_it_has_a_name():
     assert load({"cluster": "c"}).name == "127.0.0.1:5557"
     assert load({"cluster": "c", "cluster_host": "::1"}).name == "[::1]:5557"

@@ -35,9 +35,19 @@ def key_prefix(cluster: str) -> str:
     return f"poe/{cluster}"
 
 
-def token_keys(cluster: str = "*") -> str:
-    """Return the keys of the tokens by which nodes say that they are there."""
-    return f"poe/{cluster}/node/*"
+def key_to(cluster: str, host: str = "*", node: str = "*", sender: str = "*") -> str:
+    """Return the key on which a node of a host hears what a sender's host puts."""
+    return f"{key_prefix(cluster)}/to/{host}/{node}/{sender}"
+
+
+def key_to_all(cluster: str, sender: str = "*") -> str:
+    """Return the key on which all nodes hear what a sender's host publishes."""
+    return f"{key_prefix(cluster)}/all/{sender}"
+
+
+def key_of_token(cluster: str = "*", host: str = "*", said: str = "*") -> str:
+    """Return the key of the token by which a node of a host says that it is there."""
+    return f"{key_prefix(cluster)}/node/{host}/{said}"
 
 
 def settings_of(options: ClusterOptions, introduced: Sequence[str] | None = None) -> dict[str, Any]:
@@ -76,7 +86,7 @@ def settings_of(options: ClusterOptions, introduced: Sequence[str] | None = None
         },
         "timestamping": {"enabled": True},
         "adminspace": {"enabled": False},
-        "access_control": _access(options.cluster),
+        "access_control": _access(options.cluster, options.cluster_nodes),
         "transport": {
             # By way of shared memory nothing larger than 3 KB would see a cut, or a slow link.
             "shared_memory": {"enabled": False},
@@ -108,24 +118,51 @@ def json_of(options: ClusterOptions, introduced: Sequence[str] | None = None) ->
     return json.dumps(settings_of(options, introduced))
 
 
-def _access(cluster: str) -> dict[str, Any]:
-    """Let through what is of this cluster; of others, only that they are there."""
-    tokens = ["liveliness_token", "liveliness_query", "declare_liveliness_subscriber"]
-    rule = {"permission": "allow", "flows": ["ingress", "egress"]}
-    own = {
-        "id": "own",
-        "messages": ["put", "declare_subscriber"],
-        "key_exprs": [f"{key_prefix(cluster)}/to/*", f"{key_prefix(cluster)}/all"],
-    }
+def _access(cluster: str, hosts: Sequence[str]) -> dict[str, Any]:
+    """Let through what is of this cluster; of others, only that they are there.
+
+    Where hosts are named, each of them only says and hears what it is to, by the common name of the
+    certificate that its end of a connection has shown.
+    """
+    both, put, told = ["ingress", "egress"], "put", "liveliness_token"
+    looks = ["liveliness_query", "declare_liveliness_subscriber"]
+    heard = "declare_subscriber"
+    to_all, tokens = key_to_all(cluster), key_of_token()
+    rules = [_rule("looks", both, looks, tokens), _rule("to-all", ["ingress"], [heard], to_all)]
+    policies = [{"rules": ["looks", "to-all", "own"], "subjects": ["all"]}]
+    subjects: list[dict[str, Any]] = [{"id": "all"}]
+    if not hosts:
+        rules += [_rule("own", both, [put, heard, told], key_to(cluster), to_all, tokens)]
+    else:
+        rules += [_rule("own", ["egress"], [heard, told], key_to(cluster), to_all, tokens)]
+    for host in hosts:
+        said = key_to(cluster, sender=host), key_to_all(cluster, host)
+        mine = key_to(cluster, host)
+        rules += [
+            _rule(f"said-{host}", ["ingress"], [put], *said),
+            _rule(f"there-{host}", ["ingress"], [told], key_of_token(host=host)),
+            _rule(f"heard-{host}", ["ingress"], [heard], mine),
+            _rule(f"told-{host}", ["egress"], [put], mine, to_all),
+        ]
+        subjects.append({"id": host, "cert_common_names": [host]})
+        names = [f"{what}-{host}" for what in ("said", "there", "heard", "told")]
+        policies.append({"rules": names, "subjects": [host]})
     return {
         "enabled": True,
         "default_permission": "deny",
-        "rules": [
-            rule | own,
-            rule | {"id": "tokens", "messages": tokens, "key_exprs": [token_keys()]},
-        ],
-        "subjects": [{"id": "all"}],
-        "policies": [{"rules": ["own", "tokens"], "subjects": ["all"]}],
+        "rules": rules,
+        "subjects": subjects,
+        "policies": policies,
+    }
+
+
+def _rule(name: str, flows: list[str], messages: list[str], *keys: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "permission": "allow",
+        "flows": flows,
+        "messages": messages,
+        "key_exprs": list(keys),
     }
 
 

@@ -1,8 +1,9 @@
 """The fabric between processes and machines: a session of zenoh inside of the node's process.
 
-Each node has a key of its own, on which it alone listens; an ask is a put onto the key of the
-peer, its answer one onto that of the asker. A put has one receiver, then, and waits for no other.
-That a node is there is a token of zenoh's liveliness, whose name tells all that a `Peer` is.
+Each node has keys of its own, on which it alone listens, one for each host that speaks to it; an
+ask is a put onto one of the peer's, its answer one onto one of the asker's. A put has one receiver,
+then, and waits for no other. That a node is there is a token of zenoh's liveliness, whose name
+tells all that a `Peer` is.
 
 What zenoh calls does nothing but enqueue: whoever waited there, or called zenoh, would stop the
 threads in which it receives. A put may wait until its peer takes it, so that what is large, or
@@ -37,7 +38,13 @@ from poe.cluster.fabric.interface import (
 )
 from poe.cluster.fabric.lane import Lane
 from poe.cluster.fabric.token import Token, decode_token, encode_token
-from poe.cluster.fabric.zenoh_config import RUNTIME, json_of, key_prefix, token_keys
+from poe.cluster.fabric.zenoh_config import (
+    RUNTIME,
+    json_of,
+    key_of_token,
+    key_to,
+    key_to_all,
+)
 from poe.cluster.identity import PROTOCOL, PROTOCOL_MIN, NodeRef, Peer
 from poe.cluster.options import ClusterOptions
 from poe.errors import (
@@ -64,6 +71,8 @@ _DIRECT_MAX_BYTES: Final = 64 * 1024
 takes nothing."""
 _DIRECT_ANSWER_MAX_BYTES: Final = 4 * 1024
 PEERS_MAX: Final = 1000
+_HOSTS_MAX: Final = 10_000
+"""Ids of nodes of which is remembered which host they are of; others are heard no more."""
 _SEEK_S: Final = 3.0
 """How long a session is there that introduces nodes to each other."""
 _REFUSED_MAX: Final = 10_000
@@ -112,13 +121,24 @@ class ZenohFabric:
         self._hear: Callable[[FabricEvent], None] = _ignore
         self._ways: dict[tuple[bytes, bytes], _Way] = {}
         """By id and incarnation."""
+        self._hosts: dict[bytes, str] = {}
+        """Which host each id is of: the one that has said it first."""
         self._refused: set[tuple[object, ...]] = set()
         self._questions: dict[int, _Question] = {}
         self._numbers = count(1)
         self._closed = threading.Event()
         self._seeking = threading.Lock()
         self._counts = dict.fromkeys(
-            ("asks", "asks_failed", "asks_heard", "malformed", "published", "refused", "too_large"),
+            (
+                "asks",
+                "asks_failed",
+                "asks_heard",
+                "forged",
+                "malformed",
+                "published",
+                "refused",
+                "too_large",
+            ),
             0,
         )
 
@@ -135,8 +155,11 @@ class ZenohFabric:
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
         self._me, self._hear = me, hear
         self._closed.clear()
-        prefix = key_prefix(self._cluster)
-        self._all_key = zenoh.KeyExpr(f"{prefix}/all")
+        self._host = host = self._options.cluster_host
+        self._hosts = {me.ref.id: host}
+        self._key = self._key_of(host, me.ref.id, me.incarnation)
+        self._all_key = zenoh.KeyExpr(key_to_all(self._cluster, host))
+        mine = key_to(self._cluster, host, _name_of(me.ref.id, me.incarnation))
         _begin_use()
         try:
             self._session = session = zenoh.open(zenoh.Config.from_json5(json_of(self._options)))
@@ -147,10 +170,10 @@ class ZenohFabric:
         self._deadlines = Deadlines(self._fail, "poe-fabric-deadlines")
         # The token comes last: who sees it may ask at once.
         self._declared: list[Any] = [
-            session.declare_subscriber(self._key_of(me.ref.id, me.incarnation), self._take_message),
-            session.declare_subscriber(self._all_key, self._take_message),
-            session.liveliness().declare_subscriber(token_keys(), self._take_token, history=True),
-            session.liveliness().declare_token(f"{prefix}/node/{encode_token(me)}"),
+            session.declare_subscriber(mine, self._take_message),
+            session.declare_subscriber(key_to_all(self._cluster), self._take_message),
+            session.liveliness().declare_subscriber(key_of_token(), self._take_token, history=True),
+            session.liveliness().declare_token(key_of_token(self._cluster, host, encode_token(me))),
         ]
 
     def close(self) -> None:
@@ -185,8 +208,7 @@ class ZenohFabric:
         elif self._session is not None and not _forked:
             if node == self._me.ref:
                 number = self._ask(_Question(answered, None), deadline_s)
-                key = self._key_of(node.id, self._me.incarnation)
-                self._put(key, payload, _ASK, number)
+                self._put(self._key, payload, _ASK, number)
                 return
             way = self._way_to(node)
             if way is not None:
@@ -232,9 +254,9 @@ class ZenohFabric:
 
     # ---- what this node sends -------------------------------------------------------------------
 
-    def _key_of(self, node_id: bytes, incarnation: bytes) -> "zenoh.KeyExpr":
-        name = f"{node_id.hex()}.{incarnation.hex()}"
-        return zenoh.KeyExpr(f"{key_prefix(self._cluster)}/to/{name}")
+    def _key_of(self, host: str, node_id: bytes, incarnation: bytes) -> "zenoh.KeyExpr":
+        name = _name_of(node_id, incarnation)
+        return zenoh.KeyExpr(key_to(self._cluster, host, name, self._host))
 
     def _way_to(self, node: NodeRef) -> _Way | None:
         for way in list(self._ways.values()):
@@ -288,8 +310,16 @@ class ZenohFabric:
             self._counts["malformed"] += 1
             return
         kind, node_id, epoch, incarnation, number = _HEADER.unpack(header)
+        host = str(sample.key_expr).rpartition("/")[2]
+        if not self._is_of(node_id, host):
+            self._counts["forged"] += 1
+            return
         payload = bytes(sample.payload)
         if kind == _ANSWER:
+            asked = self._questions.get(number)
+            if asked is not None and node_id != self._asked_of(asked):
+                self._counts["forged"] += 1
+                return
             question = self._end(number)
             if question is not None:
                 question.answered(payload)
@@ -298,7 +328,7 @@ class ZenohFabric:
         if kind == _ASK:
             self._counts["asks_heard"] += 1
             way = self._ways.get((node_id, incarnation))
-            key = self._key_of(node_id, incarnation) if way is None else way.key
+            key = self._key_of(host, node_id, incarnation) if way is None else way.key
             lane = None if way is None else way.lane
             self._hear(Asked(sender, payload, partial(self._answer, key, lane, number)))
         elif kind == _PUBLISHED:
@@ -308,7 +338,7 @@ class ZenohFabric:
             self._counts["malformed"] += 1
 
     def _take_token(self, sample: "zenoh.Sample") -> None:
-        _, cluster, _, text = str(sample.key_expr).split("/")
+        _, cluster, _, host, text = str(sample.key_expr).split("/")
         try:
             token = decode_token(text)
         except RemoteProtocolError as error:
@@ -319,12 +349,16 @@ class ZenohFabric:
         if name == (self._me.ref.id, self._me.incarnation):
             return
         if sample.kind != zenoh.SampleKind.PUT:
-            self._lose(name)
+            if self._is_of(peer.ref.id, host):
+                self._lose(name)
         elif cluster != self._cluster:
             self._refuse(peer.name, ForeignCluster(self._cluster, cluster), *name)
         elif not _is_compatible(token):
             older = IncompatibleProtocol(PROTOCOL, PROTOCOL_MIN, peer.protocol)
             self._refuse(peer.name, older, *name)
+        elif not self._is_of(peer.ref.id, host):
+            why = FabricFailed(f"it shows the certificate of {host!r}, and not that of its host")
+            self._refuse(peer.name, why, *name, host)
         elif name in self._ways:
             return
         elif len(self._ways) >= PEERS_MAX:
@@ -332,8 +366,23 @@ class ZenohFabric:
             self._refuse(peer.name, why, PEERS_MAX)
         else:
             lane = Lane(f"poe-to-{peer.name[:32]}")
-            self._ways[name] = _Way(peer, self._key_of(*name), lane, {})
+            self._ways[name] = _Way(peer, self._key_of(host, *name), lane, {})
             self._hear(PeerUp(peer))
+
+    def _asked_of(self, question: _Question) -> bytes:
+        """Return the id of the node that is to answer."""
+        return self._me.ref.id if question.way is None else question.way.peer.ref.id
+
+    def _is_of(self, node_id: bytes, host: str) -> bool:
+        """Return whether a node is of the host that speaks for it; always, without names of hosts.
+
+        An id is of the host that is heard with it first.
+        """
+        if not self._options.cluster_nodes:
+            return True
+        if len(self._hosts) >= _HOSTS_MAX and node_id not in self._hosts:
+            return False
+        return self._hosts.setdefault(node_id, host) == host
 
     def _lose(self, name: tuple[bytes, bytes]) -> None:
         way = self._ways.pop(name, None)
@@ -364,6 +413,10 @@ class ZenohFabric:
         return question
 
 
+def _name_of(node_id: bytes, incarnation: bytes) -> str:
+    return f"{node_id.hex()}.{incarnation.hex()}"
+
+
 def _is_compatible(token: Token) -> bool:
     return token.protocol_min <= PROTOCOL and token.peer.protocol >= PROTOCOL_MIN
 
@@ -379,7 +432,7 @@ def _ignore(event: FabricEvent) -> None:
 def _sentence(error: Exception, options: ClusterOptions) -> str:
     """Return what zenoh says, without the places of its source, and what can be done."""
     first = str(error).splitlines()[0].partition(" at /")[0].rpartition("[")[2]
-    return first if options.locator in first else f"{options.locator}: {first}"
+    return first if first.startswith(options.locator) else f"{options.locator}: {first}"
 
 
 def _begin_use() -> None:
