@@ -72,6 +72,7 @@ from poe.cluster.node_frames import (
 )
 from poe.cluster.node_frames import decode as decode_of_node
 from poe.cluster.options import ClusterOptions
+from poe.cluster.queue.ledger import AT_MOST_ONCE, define
 from poe.cluster.queue_actor import QueueParts
 from poe.cluster.queue_log import LOG_TOPIC_PREFIX
 from poe.cluster.queue_record import GroupRecord, QueueRecord
@@ -431,9 +432,23 @@ class Queues(GenServer):
         record = GroupRecord(
             queue, name, dict(wanted.options or {}), self._now_us(), self._parts.me.ref.id
         )
+        self._check_delivery(record)
         await self.call(ref, MakeGroup(record))
         self._note_groups(queue, (*self._groups_of(queue), record))
         return ref
+
+    def _check_delivery(self, record: GroupRecord) -> None:
+        """Refuse to hand out dead letters at most once: no node is their origin, to keep count.
+
+        Raises:
+            OptionError: so it is asked for; or an option is wrong.
+        """
+        if define(record)[1] != AT_MOST_ONCE:
+            return
+        for each in self._groups.values():
+            if define(each)[0].dead_letter_topic == record.queue:
+                allowed = f"at-least-once: the queue has dead letters, of group {each.name!r:.80}"
+                raise OptionError("delivery", AT_MOST_ONCE, allowed)
 
     async def _delete_group(self, name: str, *, force: bool) -> None:
         known = self._groups.get(name)

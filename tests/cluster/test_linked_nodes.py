@@ -144,6 +144,23 @@ def test_a_node_that_is_stopped_hands_all_queues_over_at_once(cluster, monkeypat
     assert 0.5 <= time.monotonic() - begin_s < 2.0
 
 
+def test_dead_letters_are_not_handed_out_at_most_once(cluster):
+    a, b = cluster("a", "b")
+    wait_for_live(2, a, b)
+    put(a, "jobs", b"bad")
+    with a.queue("jobs", group="mailers") as queue, queue.get(timeout_s=5) as job:
+        job.dead("no hope")
+    wait_until(lambda: held(a, "mailers.dead"), 5)
+    once = {"delivery": "at-most-once"}
+    with (
+        pytest.raises(OptionError, match="at-least-once: the queue has dead letters"),
+        a.queue("mailers.dead", group="once", group_options=once) as queue,
+    ):
+        queue.get(timeout_s=5)
+    with a.queue("mailers.dead", group="again") as queue, queue.get(timeout_s=5) as job:
+        assert b"bad" in job.value
+
+
 def test_too_few_nodes_are_told_at_once_and_nothing_is_stored(cluster):
     a, b = cluster("a", "b")
     wait_for_live(2, a, b)

@@ -112,6 +112,11 @@ class GroupShare:
         self._past = known.past
         self._effects: list[Effect] = []
 
+    @property
+    def is_once(self) -> bool:
+        """Whether what is handed out is done by that."""
+        return self._ledger.is_once
+
     # --- What is to be handed out ----------------------------------------------------------------
 
     def set_owned(self, stream: StreamId, ranges: Sequence[Bounds], now_us: int) -> None:

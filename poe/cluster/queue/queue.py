@@ -360,6 +360,10 @@ class BestEffortQueue:
         wanted = self.record.copies
         if wanted > 1 + len(self._peers):
             raise TooFewNodes(wanted, 1 + len(self._peers))
+        for name, share in self._shares.items():
+            if share.is_once:
+                detail = f"{name!r:.80} gets no dead letters: they are handed out at least once"
+                self._effects.append(Event("letters kept back", detail))
         spread = Spread(token, stream, batch, wanted, deadline_us)
         if self._is_done(stream, batch.after, batch.last):
             spread.made.add(self.me)

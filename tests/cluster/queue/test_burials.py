@@ -112,6 +112,17 @@ def test_a_queue_holds_letters_under_their_ids_once():
         assert found is None or found.count == 2
 
 
+def test_letters_that_an_at_most_once_group_does_not_get_are_told():
+    nodes = Wired(2)
+    nodes.make_group(0, delivery="at-most-once")
+    [bury] = buried(dying())
+    now_us = nodes.now_us
+    nodes[0].hold(bury.stream, bury.batches[0], "put", now_us, deadline_us=now_us + 9)
+    nodes.settle()
+    assert "letters kept back" in [each.kind for each in nodes.events]
+    assert nodes.work(0) == []
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_letters_are_of_their_messages(count):
     [bury] = buried(dying(count))
