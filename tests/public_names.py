@@ -21,6 +21,7 @@ PACKAGES = (
     "poe.client",
     "poe.broker",
     "poe.gateway.http",
+    "poe.mapping",
     "poe.spark",
     "poe.testing",
 )

@@ -45,6 +45,7 @@ _COMMANDS: Final = {
     "gateway": "gateway:gateway_command()",
     "bench": "bench:bench",
     "pipeline": "pipeline:pipeline_application()",
+    "mapping": "mapping:mapping_application()",
     "certificates": "certificates:certificates",
     "user": "user:user_application()",
     "grant": "grant:grant",

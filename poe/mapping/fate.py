@@ -6,11 +6,12 @@ from typing import Any
 from poe.errors import InvalidMapping, RuleError
 from poe.mapping.action import Dead, Drop, Ok, Retry, Stop, To
 from poe.mapping.decoding import UNDECODED, Decode
+from poe.mapping.functions import FunctionsHang, runner_of
 from poe.mapping.ledger import Ledger
 from poe.mapping.message import Message, topic_bytes
 from poe.mapping.pattern import compile_pattern
-from poe.mapping.rule import Call, Fate, Route
-from poe.mapping.template import Template
+from poe.mapping.rule import DEFAULT_TOPICS_MAX, Call, Fate, Route
+from poe.mapping.template import Template, looks_like
 from poe.topic_name import is_plain
 
 Apply = Callable[[Ledger, Sequence[int], Sequence[Any] | None], None]
@@ -97,7 +98,7 @@ class _Routing:
         self._to = [Template(each, rule, "to") for each in route.to]
         self._key = None if route.key is None else Template(route.key, rule, "key")
         for each in self._to:
-            if not is_plain(topic_bytes(each.looks_like.replace("*", "x"))):
+            if not is_plain(topic_bytes(looks_like(each.text).replace("*", "x"))):
                 problem = f"{each.text!r} cannot be the name of a topic"
                 raise InvalidMapping(place=f"rule {rule!r}: to", problem=problem)
         self._topics = _Topics(rule, route.topics, route.topics_max)
@@ -136,24 +137,30 @@ class _Calling:
     def __init__(self, rule: str, call: Call, decode: Decode) -> None:
         self._rule = rule
         self._call = call
+        self._runner = runner_of(call)
         self._decode = decode
         route = call.route
         self._routing = None if route is None else _Routing(rule, route, decode)
-        self._topics = _Topics(rule, None if route is None else route.topics, 10_000)
+        self._topics = _Topics(rule, call.topics, DEFAULT_TOPICS_MAX)
 
     def apply(self, ledger: Ledger, places: Sequence[int], bodies: Sequence[Any] | None) -> None:
         """Note what a function returns for messages; see `Apply`."""
-        for place in places:
-            body = UNDECODED if bodies is None else bodies[place]
-            message = ledger.batch.message(place, self._decode, body)
-            try:
-                answer = self._call.function(message)
-            except Exception as error:  # noqa: BLE001 - whatever a function of users raises
-                ledger.fail(
-                    self._rule, place, f"{self._call.name}: {type(error).__name__}: {error}"
-                )
+        messages = [
+            ledger.batch.message(
+                place, self._decode, UNDECODED if bodies is None else bodies[place]
+            )
+            for place in places
+        ]
+        try:
+            answers = self._runner.run(messages)
+        except FunctionsHang as error:
+            ledger.stop(self._rule, places[0], str(error))
+            return
+        for place, message, (value, failure) in zip(places, messages, answers, strict=True):
+            if failure:
+                ledger.fail(self._rule, place, f"{self._call.name}: {failure}")
             else:
-                self._note(ledger, place, message, answer)
+                self._note(ledger, place, message, value)
 
     def _note(self, ledger: Ledger, place: int, message: Message, answer: object) -> None:
         rule = self._rule

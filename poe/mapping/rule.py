@@ -45,6 +45,9 @@ class Call:
     name: str
     """As in `clicks.py:enrich`; of a function that was decorated, its own name."""
 
+    sha256: str = ""
+    """Of the file that it stands in."""
+
     pure: bool = False
     """Whether for the same message it always returns the same."""
 
@@ -52,6 +55,9 @@ class Call:
     isolation: Isolation = "thread"
     route: Route | None = None
     """Where a message goes that it returns."""
+
+    topics: tuple[str, ...] | None = None
+    """Onto which it may put: names, in which `*` stands for any characters; None: onto any."""
 
 
 Fate = Route | Call | Ok | Drop | Retry | Stop | Dead
@@ -64,6 +70,9 @@ class Rule:
 
     id: str
     fate: Fate
+    place: str = field(default="", compare=False)
+    """Where it was written, for people."""
+
     topic: Any = None
     """A pattern; in a name `*` stands for any characters. None of the patterns asks nothing."""
 
@@ -105,7 +114,9 @@ class Source:
 class Example:
     """A test that stands beside the rules: a message, and what has to become of it."""
 
-    place: str
+    place: str = field(compare=False)
+    """Where it was written, for people."""
+
     given: Mapping[str, Any]
     expect: Mapping[str, Any]
 

@@ -4,11 +4,11 @@ Nothing here waits for anything, but for functions that rules call.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
-from poe.errors import InvalidMapping
+from poe.errors import InvalidMapping, RuleError
 from poe.mapping.condition import Condition
 from poe.mapping.decision import Decisions
 from poe.mapping.decoding import Decode
@@ -16,8 +16,20 @@ from poe.mapping.expression import Cel, Expressions
 from poe.mapping.fate import Apply, compile_fate
 from poe.mapping.ledger import Ledger
 from poe.mapping.matcher import DECODING, Matcher
-from poe.mapping.message import Columns, topic_bytes, topic_text
-from poe.mapping.rule import Example, Fate, Match, OnError, Order, Rule, Source, Start, Undecodable
+from poe.mapping.message import Columns, Message, topic_bytes, topic_text
+from poe.mapping.pattern import Clause
+from poe.mapping.rule import (
+    Call,
+    Example,
+    Fate,
+    Match,
+    OnError,
+    Order,
+    Rule,
+    Source,
+    Start,
+    Undecodable,
+)
 
 OTHERWISE: Final = "otherwise"
 """In the place of a rule's id: the message met none."""
@@ -71,6 +83,12 @@ class RuleSet:
     examples: tuple[Example, ...] = ()
 
     @property
+    def is_repeatable(self) -> bool:
+        """Whether the same message always gets the same decision: all functions are `pure`."""
+        fates = [*(each.fate for each in self.rules), self.otherwise]
+        return all(each.pure for each in fates if isinstance(each, Call))
+
+    @property
     def dead_topic(self) -> bytes:
         """Where dead letters go."""
         return topic_bytes(f"{self.name}.dead")
@@ -85,12 +103,43 @@ class RuleSet:
         return Compiled(self)
 
 
+class Tried(NamedTuple):
+    """How a message fares by a rule."""
+
+    rule: str
+    is_met: bool | None
+    """None: the rule ends with an error."""
+
+    clauses: list[Clause]
+    error: str = ""
+
+
+class Explanation(NamedTuple):
+    """How a message fares by rules, up to the one that counts."""
+
+    tried: list[Tried]
+
+    @property
+    def met(self) -> list[str]:
+        """The rules that it meets."""
+        return [each.rule for each in self.tried if each.is_met]
+
+
+def _tried(rule: str, condition: Condition, message: Message) -> Tried:
+    clauses: list[Clause] = []
+    try:
+        clauses.extend(condition.clauses(message))
+    except RuleError as error:
+        return Tried(rule, None, clauses, error.reason)
+    return Tried(rule, all(each.is_met for each in clauses), clauses)
+
+
 class Compiled:
     """Rules that are ready to decide; one thread at a time may ask."""
 
     def __init__(self, rules: RuleSet) -> None:
         self.rules = rules
-        self.hash = sha256(repr(rules).encode("utf-8", "surrogatepass")).digest()
+        self.hash = sha256(repr(_canonical(rules)).encode("utf-8", "surrogatepass")).digest()
         """Of all that decides: rules of the same hash decide the same."""
 
         languages: list[Expressions] = []
@@ -127,6 +176,25 @@ class Compiled:
                 apply(ledger, left, chosen.bodies)
         return ledger.decisions()
 
+    def explain(self, message: Message) -> Explanation:
+        """Return how a message fares by each rule; no function is called.
+
+        Raises:
+            UndecodableMessage: rules look at the body, and there is none.
+        """
+        conditions = self._conditions_of(message.topic)
+        tried = []
+        for rule, condition in self._conditions.items():
+            if rule not in conditions:
+                assert condition.topic is not None
+                clauses = list(condition.topic.clauses("topic", message.topic))
+                tried.append(Tried(rule, is_met=False, clauses=clauses))
+                continue
+            tried.append(_tried(rule, condition, message))
+            if tried[-1].is_met is not False and self.rules.match == "first":
+                break
+        return Explanation(tried)
+
     def _tired(self, batch: Columns) -> frozenset[int]:
         """Return which messages have come through too many mappings."""
         most = self.rules.hops_max
@@ -136,16 +204,19 @@ class Compiled:
             if headers and HOPS in headers and hops_of(headers) >= most
         )
 
+    def _conditions_of(self, topic: str) -> dict[str, Condition]:
+        """Return those of the rules that messages of a topic may meet."""
+        return {
+            rule: each
+            for rule, each in self._conditions.items()
+            if each.topic is None or each.topic.test(topic)
+        }
+
     def _of_topic(self, topic: bytes) -> tuple[Matcher, Sequence[Apply]]:
         """Return what finds, and what does with, messages of a topic."""
         found = self._by_topic.get(topic)
         if found is None:
-            name = topic_text(topic)
-            conditions = {
-                rule: each
-                for rule, each in self._conditions.items()
-                if each.topic is None or each.topic.test(name)
-            }
+            conditions = self._conditions_of(topic_text(topic))
             matcher = Matcher(
                 conditions,
                 is_first=self.rules.match == "first",
@@ -157,3 +228,22 @@ class Compiled:
                 self._by_topic.clear()
             self._by_topic[topic] = found
         return found
+
+
+def _canonical(value: object) -> object:
+    """Return all that rules of the same meaning have in common, in a form whose text is the same.
+
+    What fields compare is what decides; the order of keys does not. Examples decide nothing.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        told = [
+            (each.name, _canonical(getattr(value, each.name)))
+            for each in fields(value)
+            if each.compare and each.name != "examples"
+        ]
+        return (type(value).__name__, *told)
+    if isinstance(value, Mapping):
+        return sorted((str(key), _canonical(each)) for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return [_canonical(each) for each in value]
+    return value

@@ -50,11 +50,6 @@ class Template:
         """Whether it has no gaps."""
         return not self._gaps
 
-    @property
-    def looks_like(self) -> str:
-        """The text with a `*` for each gap."""
-        return "*".join(self._texts)
-
     def fill(self, message: Message) -> str:
         """Return the text that a message makes of it.
 
@@ -78,6 +73,11 @@ class Template:
         what = "missing" if value is None else f"a {type(value).__name__}"
         why = f"{{{'.'.join(gap)}}} is {what}; a text or a whole number can be put there"
         raise RuleError(self._rule, why)
+
+
+def looks_like(text: str) -> str:
+    """Return a template with a `*` for each gap."""
+    return _GAP.sub("*", text)
 
 
 def _found(gap: list[str], message: Message) -> Any:  # noqa: ANN401 - whatever a message holds

@@ -9,8 +9,8 @@ from poe.errors import OptionError, SecurityFileError
 from poe.security.names import EVERYBODY
 from poe.security.policy import Grant, Policy
 from poe.security.small_file import read_small
-from poe.security.toml_document import TomlDocument
 from poe.security.users import Users, users_in
+from poe.toml_document import TomlDocument
 
 FILE_BYTES_MAX: Final = 4 << 20
 """Bytes of a file of users or grants: some ten thousand users."""

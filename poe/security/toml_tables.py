@@ -7,7 +7,7 @@ reads the result and compares it with what it should say.
 import tomllib
 from typing import NamedTuple
 
-from poe.security.toml_document import statement_ends
+from poe.toml_document import statement_ends
 
 Path = tuple[str, ...]
 

@@ -20,7 +20,7 @@ from poe.security.names import (
 )
 from poe.security.scram import KEYS_MAX, ScramKeys
 from poe.security.token import IDS_ALLOWED, is_token_id
-from poe.security.toml_document import Place, TomlDocument
+from poe.toml_document import Place, TomlDocument
 
 _USER_KEYS: Final = ("scram_sha_256", "tokens", "certificates", "quota")
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -33,7 +33,6 @@ class _Slower(NamedTuple):
     for_us: int
 
 
-
 class Candidates:
     """The nodes that may be asked to hold messages, in the order in which they are asked.
 

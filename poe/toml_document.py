@@ -8,10 +8,10 @@ file's beginning has it. Statements end with a line on which nothing is open.
 import re
 import tomllib
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 
-from poe.errors import SecurityFileError
+from poe.errors import PoeError, SecurityFileError
 
 Place = tuple[str | int, ...]
 """Keys of tables and places in arrays, from 0, that lead to a value."""
@@ -31,24 +31,31 @@ class TomlDocument:
     Args:
         text: what the file holds.
         path: for errors only.
+        error: makes the error that is raised, of the path, the line, or None, and what is wrong.
 
     Raises:
         SecurityFileError: it is no TOML.
     """
 
-    def __init__(self, text: str, path: str) -> None:
+    def __init__(
+        self,
+        text: str,
+        path: str,
+        error: Callable[[str, int | None, str], PoeError] = SecurityFileError,
+    ) -> None:
         self.path = path
+        self._error = error
         # As TOML sees it: lines end with \n or \r\n.
         self._text = text.replace("\r\n", "\n")
         try:
             self.values: dict[str, Any] = tomllib.loads(self._text)
         except RecursionError:
-            raise SecurityFileError(path, None, "values are nested too deeply") from None
-        except ValueError as error:  # a number of thousands of digits is no TOMLDecodeError
-            why = str(error)
+            raise error(path, None, "values are nested too deeply") from None
+        except ValueError as refusal:  # a number of thousands of digits is no TOMLDecodeError
+            why = str(refusal)
             found = _AT_LINE.search(why)
             line = int(found[1]) if found else self._text.count("\n") + 1
-            raise SecurityFileError(path, line, _AT_LINE.sub("", why).strip()) from None
+            raise error(path, line, _AT_LINE.sub("", why).strip()) from None
 
     def table(
         self, place: Place, value: object, keys: Collection[str] | None = None
@@ -92,9 +99,9 @@ class TomlDocument:
         Raises:
             SecurityFileError: always.
         """
-        raise SecurityFileError(self.path, self._line_of(place), why) from None
+        raise self._error(self.path, self.line_of(place), why) from None
 
-    def _line_of(self, place: Place) -> int | None:
+    def line_of(self, place: Place) -> int | None:
         """Return the line on which the statement begins that brings a value.
 
         A table that is nowhere named itself comes with the first thing that is in it.

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poe.errors import SecurityFileError
-from poe.security.toml_document import TomlDocument
+from poe.toml_document import TomlDocument
 
 
 def line_of(text, place):

@@ -1,0 +1,144 @@
+"""Looks at all rules together: those that go round in circles, and those that nothing reaches."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from poe.errors import InvalidMapping
+from poe.mapping.message import topic_text
+from poe.mapping.pattern import compile_pattern
+from poe.mapping.rule import Call, Fate, Route, Rule
+from poe.mapping.rule_set import OTHERWISE, RuleSet
+from poe.mapping.template import looks_like
+
+ANY = ("*",)
+
+
+def refuse_circles(rules: RuleSet) -> None:
+    """Refuse rules by which a message may come back to the same rule, unless `loop` is true.
+
+    Functions are believed to put onto what their rule lists in `to` and `topics`.
+
+    Raises:
+        InvalidMapping: names the rules, in the order of the circle.
+    """
+    if rules.loop:
+        return
+    if any(_may_meet(topic_text(rules.dead_topic), each) for each in rules.source.topics):
+        raise InvalidMapping(
+            place="source",
+            problem=f"has {topic_text(rules.dead_topic)!r} in it, where dead letters of the "
+            "mapping go; name other topics, or write loop = true",
+        )
+    fates: dict[str, tuple[Fate, Sequence[str]]] = {
+        each.id: (each.fate, _topics_of(each.topic)) for each in rules.rules
+    }
+    fates[OTHERWISE] = rules.otherwise, ANY
+    ways = {
+        one: [
+            other
+            for other, (_, wanted) in fates.items()
+            if any(
+                _may_meet(topic, source) and any(_may_meet(topic, each) for each in wanted)
+                for topic in _outputs(fate)
+                for source in rules.source.topics
+            )
+        ]
+        for one, (fate, _) in fates.items()
+    }
+    for begin in ways:
+        circle = _circle(ways, begin)
+        if circle:
+            raise InvalidMapping(
+                place=f"rule {begin!r}: to",
+                problem=f"goes in a circle: {' -> '.join([*circle, begin])}; "
+                "put onto a topic that is not in `source`, or write loop = true",
+            )
+
+
+def warnings(rules: RuleSet) -> list[str]:
+    """Return a sentence for each rule that no message can reach."""
+    return list(_warnings(rules))
+
+
+def _warnings(rules: RuleSet) -> Iterator[str]:
+    for at, rule in enumerate(rules.rules):
+        where = f"{rule.place}: " if rule.place else ""
+        name = f"{where}rule {rule.id!r} is never reached"
+        wanted = _topics_of(rule.topic)
+        if not any(_may_meet(one, other) for one in wanted for other in rules.source.topics):
+            yield f"{name}: the mapping does not read {', '.join(wanted)}"
+        elif rules.match == "first":
+            before = next((each for each in rules.rules[:at] if _covers(each, rule)), None)
+            if before is not None:
+                yield f"{name}: whatever meets it meets rule {before.id!r}, which comes before"
+
+
+def _covers(wide: Rule, narrow: Rule) -> bool:
+    """Return whether all messages that meet one rule certainly meet another one."""
+    pairs = [
+        (getattr(wide, name), getattr(narrow, name))
+        for name in ("topic", "key_is", "header", "body", "when")
+    ]
+    return all(one is None or _is_part(one, other) for one, other in pairs)
+
+
+def _is_part(wide: Any, narrow: Any) -> bool:  # noqa: ANN401 - patterns
+    if isinstance(wide, Mapping) and isinstance(narrow, Mapping):
+        return "not" not in wide and all(
+            name in narrow and _is_part(each, narrow[name]) for name, each in wide.items()
+        )
+    if isinstance(wide, list) and not isinstance(narrow, Mapping | list):
+        return narrow in wide
+    return type(wide) is type(narrow) and bool(wide == narrow)
+
+
+def _topics_of(pattern: Any) -> Sequence[str]:  # noqa: ANN401 - a pattern
+    """Return the names that a pattern of topics may stand for; any, where it has operators."""
+    names = pattern if isinstance(pattern, list | tuple) else [pattern]
+    return names if all(isinstance(each, str) for each in names) else ANY
+
+
+def _outputs(fate: Fate) -> Sequence[str]:
+    match fate:
+        case Route():
+            return [
+                out
+                for each in fate.to
+                for out in (fate.topics if fate.topics and "{" in each else [looks_like(each)])
+            ]
+        case Call():
+            route = [] if fate.route is None else _outputs(fate.route)
+            return [*route, *(fate.topics or ())]
+    return ()
+
+
+def _circle(ways: Mapping[str, Sequence[str]], begin: str) -> list[str]:
+    """Return the shortest way from a rule back to itself; empty where there is none."""
+    paths, seen = [[begin]], set()
+    while paths:
+        path = paths.pop(0)
+        for each in ways[path[-1]]:
+            if each == begin:
+                return path
+            if each not in seen:
+                seen.add(each)
+                paths.append([*path, each])
+    return []
+
+
+def _may_meet(one: str, other: str) -> bool:
+    """Return whether some name is what both stand for, `*` being any characters."""
+    if "*" not in one or "*" not in other:
+        wanted, name = (one, other) if "*" in one else (other, one)
+        return compile_pattern(wanted, kind="name").test(name)
+    # Row by row: whether the rest of one, from each place on, can meet the rest of the other.
+    row = [all(each == "*" for each in other[at:]) for at in range(len(other) + 1)]
+    for letter in reversed(one):
+        below, row = row, [False] * len(row)
+        row[-1] = letter == "*" and below[-1]
+        for at in reversed(range(len(other))):
+            if letter == "*" or other[at] == "*":
+                row[at] = below[at] or row[at + 1]
+            else:
+                row[at] = letter == other[at] and below[at + 1]
+    return row[0]

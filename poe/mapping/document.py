@@ -1,0 +1,128 @@
+"""Files of mappings: TOML in, rules out, or an error that tells the line and the cure.
+
+A Python file is run like a script, and holds one `Mapping`.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from poe.errors import InvalidMapping
+from poe.mapping.checks import refuse_circles
+from poe.mapping.decorators import Mapping
+from poe.mapping.definition import Definition, Place
+from poe.mapping.function_file import find_function, run_file
+from poe.mapping.rule_set import RuleSet
+from poe.toml_document import TomlDocument
+
+_SIZE_MAX = 16 << 20
+_OF_RULE = re.compile(r"rule '(.*?)': (.*)", re.DOTALL)
+
+
+def load(path: Path) -> RuleSet:
+    """Read a mapping and check all of it; compiled, it decides.
+
+    Raises:
+        InvalidMapping: the file cannot be read, or something in it is wrong, told with its line.
+        MappingExtraMissing: a rule needs what is not installed.
+    """
+    path = Path(path)
+    if path.suffix == ".py":
+        return _load_python(path.resolve())
+    if path.suffix != ".toml":
+        raise InvalidMapping(str(path), problem="is no mapping; use a file .toml or .py")
+    try:
+        content = path.read_bytes()
+        text = content.decode("utf-8")
+    except OSError as error:
+        raise InvalidMapping(str(path), f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InvalidMapping(place=f"{path}, line {line}", problem="is no UTF-8") from error
+    return load_text(text, path)
+
+
+def load_text(text: str, path: Path) -> RuleSet:
+    """Read a mapping that is a text; `path`: where functions are looked for, and for errors.
+
+    Raises:
+        InvalidMapping, MappingExtraMissing: as `load`.
+    """
+    if len(text) > _SIZE_MAX:
+        raise InvalidMapping(str(path), f"is larger than {_SIZE_MAX >> 20} MiB")
+    return _Document(text, path).rule_set()
+
+
+class _Document:
+    def __init__(self, text: str, path: Path) -> None:
+        self._path = path
+        self._toml = TomlDocument(text, str(path), _invalid)
+
+    def rule_set(self) -> RuleSet:
+        folder = self._path.resolve().parent
+
+        def find_call(named: object) -> tuple[Callable[..., Any], str, str]:
+            if not isinstance(named, str):
+                raise InvalidMapping(repr(named), problem='use "clicks.py:enrich"')
+            found = find_function(folder, named)
+            return found.function, named, found.sha256
+
+        definition = Definition(self._toml.values, self._refuse, self._where, find_call)
+        rules = definition.rule_set()
+        try:
+            refuse_circles(rules)
+            rules.compile()
+        except InvalidMapping as error:
+            self._refuse(self._place_of(error), error.problem)
+        return rules
+
+    def _place_of(self, error: InvalidMapping) -> Place:
+        """Return the place in the file of what an error names."""
+        found = _OF_RULE.fullmatch(error.place)
+        if found is None:
+            return tuple(error.place.split("."))
+        named, path = found.groups()
+        steps = tuple(int(each) if each.isdigit() else each for each in path.split("."))
+        if named == "otherwise":
+            return ("otherwise", *steps)
+        ids = [each.get("id") for each in self._toml.values.get("rule", [])]
+        # Of two rules of a name, the second is to blame.
+        last = max(at for at, each in enumerate(ids) if each == named)
+        return ("rule", last, *steps)
+
+    def _where(self, place: Place) -> str:
+        line = self._toml.line_of(place)
+        return str(self._path) if line is None else f"{self._path}, line {line}"
+
+    def _refuse(self, place: Place, why: str) -> NoReturn:
+        shown = self._shown(place)
+        where = f"{self._where(place)}: {shown}" if shown else self._where(place)
+        raise InvalidMapping(where, why) from None
+
+    def _shown(self, place: Place) -> str:
+        """Return a place for people: `rule 'vip': body.amount`."""
+        match place:
+            case ["rule" | "test" as kind, int(at), *rest]:
+                table = self._toml.values[kind][at]
+                name = table.get("id") if isinstance(table, dict) else None
+                head = f"rule {name!r}" if isinstance(name, str) else f"{kind} {at + 1}"
+                tail = ".".join(map(str, rest))
+                return f"{head}: {tail}" if tail else head
+        return ".".join(map(str, place))
+
+
+def _invalid(path: str, line: int | None, why: str) -> InvalidMapping:
+    return InvalidMapping(path if line is None else f"{path}, line {line}", f"is no TOML: {why}")
+
+
+def _load_python(path: Path) -> RuleSet:
+    names = run_file(path)
+    found = {id(value): value for value in names.values() if isinstance(value, Mapping)}
+    if len(found) != 1:
+        problem = f"holds {len(found)} mappings; assign one poe.mapping.Mapping to a name"
+        raise InvalidMapping(str(path), problem)
+    try:
+        return next(iter(found.values())).rule_set()
+    except InvalidMapping as error:
+        raise InvalidMapping(place=f"{path}: {error.place}", problem=error.problem) from error

@@ -1,0 +1,108 @@
+"""Files with functions: run like scripts, once, and their functions found and called."""
+
+import hashlib
+import importlib
+import inspect
+import runpy
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from poe.errors import InvalidMapping
+from poe.mapping.message import Message
+
+MODULE: Final = "poe_mapping_file"
+"""`__name__` in such a file."""
+
+
+class Answer(NamedTuple):
+    """What a function has returned for a message, or how it ended."""
+
+    value: object
+    error: str = ""
+
+
+class FoundFunction(NamedTuple):
+    """A function of a file, and the hash of what the file holds."""
+
+    function: Callable[..., Any]
+    sha256: str
+
+
+def find_function(folder: Path, named: str) -> FoundFunction:
+    """Return a function by its name, as in `clicks.py:enrich` or `package.module:enrich`.
+
+    Raises:
+        InvalidMapping: there is none, or its file ends with an error.
+    """
+    where, _, name = named.rpartition(":")
+    problem = 'names no function; use "clicks.py:enrich" or "package.module:enrich"'
+    if not where or not name:
+        raise InvalidMapping(place=f"{named!r}", problem=problem)
+    if where.endswith(".py"):
+        path = (folder / where).resolve()
+        names = run_file(path)
+    else:
+        try:
+            module = importlib.import_module(where)
+        except ImportError as error:
+            raise InvalidMapping(
+                place=f"{named!r}", problem=f"cannot be imported: {error}"
+            ) from error
+        names = vars(module)
+        path = Path(module.__file__ or "")
+    function = names.get(name)
+    if not callable(function):
+        raise InvalidMapping(place=f"{named!r}", problem=problem)
+    return FoundFunction(function, hash_of(path))
+
+
+def hash_of(path: Path) -> str:
+    """Return the hash of what a file holds; of what is no file, of nothing."""
+    return hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
+
+
+def file_of(function: Callable[..., Any]) -> Path | None:
+    """Return the file in which a function stands."""
+    try:
+        return Path(inspect.getsourcefile(function) or "").resolve()
+    except TypeError:
+        return None
+
+
+def run_file(path: Path) -> dict[str, Any]:
+    """Run a Python file and return its names.
+
+    Raises:
+        InvalidMapping: it cannot be read, or it ends with an error, which is told with its line.
+    """
+    folder = str(path.parent)
+    if folder not in sys.path:  # as for a script: it may import its neighbours
+        sys.path.insert(0, folder)
+    try:
+        return runpy.run_path(str(path), run_name=MODULE)
+    except OSError as error:
+        raise InvalidMapping(str(path), f"cannot be read: {error.strerror}") from error
+    except SyntaxError as error:
+        raise InvalidMapping(
+            place=f"{path}, line {error.lineno}", problem=f"is no Python: {error.msg}"
+        ) from error
+    except InvalidMapping:
+        raise
+    except (Exception, SystemExit) as error:  # a file is no script, and ends nothing
+        frames = traceback.extract_tb(error.__traceback__)
+        line = next((each.lineno for each in reversed(frames) if each.filename == str(path)), None)
+        where = str(path) if line is None else f"{path}, line {line}"
+        raise InvalidMapping(where, f"{type(error).__name__}: {error}") from error
+
+
+def answer_of(function: Callable[..., Any], message: Message) -> Answer:
+    """Return what a function says of a message, or how it ended."""
+    try:
+        return Answer(function(message))
+    except Exception as error:  # noqa: BLE001 - whatever a function of users raises
+        frames = traceback.extract_tb(error.__traceback__)
+        line = f", line {frames[-1].lineno} of {Path(frames[-1].filename).name}" if frames else ""
+        return Answer(None, f"{type(error).__name__}: {error}{line}")
