@@ -9,7 +9,7 @@ Times are microseconds; they are expected never to go back, and pointers are mad
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ from poe.cluster.frames import (
     Stored,
 )
 from poe.cluster.identity import NodeRef, Peer, StreamId
-from poe.cluster.queue.audit import Audit, Said
+from poe.cluster.queue.audit import Audit
 from poe.cluster.queue.copies import Copies, size_bytes
 from poe.cluster.queue.effects import (
     Answer,
@@ -40,28 +40,21 @@ from poe.cluster.queue.effects import (
     PutDone,
     PutResult,
     Tell,
-    Trim,
-    Write,
 )
 from poe.cluster.queue.gossip import Gossip
 from poe.cluster.queue.group_share import GroupShare
 from poe.cluster.queue.holders import HEARSAY_NODES_MAX, Holders
 from poe.cluster.queue.knowledge import NOBODY, STREAMS_MAX
 from poe.cluster.queue.ledger import define
-from poe.cluster.queue.log import (
-    Compaction,
-    Dropped,
-    Entry,
-    Kept,
-    Seen,
-    decode_entry,
-    encode_entry,
-)
+from poe.cluster.queue.log import Dropped, Entry, Kept
+from poe.cluster.queue.log_writer import LogWriter
 from poe.cluster.queue.ownership import owned, rank
+from poe.cluster.queue.recovery import Recovery
 from poe.cluster.queue.report import ROWS_MAX, Repeated
 from poe.cluster.queue.restoring import Missing
 from poe.cluster.queue.spread import Candidates, Spread
 from poe.cluster.queue.streams_over import StreamsOver
+from poe.cluster.queue.trust import Judgement, Trust
 from poe.cluster.queue_record import GroupRecord, QueueRecord, winner
 from poe.cluster.ranges import covered, intersect, minus, union
 from poe.errors import (
@@ -84,14 +77,6 @@ RESTORE_GO_ON_US: Final = 10_000
 RESTORE_COUNT_MAX: Final = 16
 """Batches that are copied anew at a time."""
 RESTORE_DEADLINE_US: Final = 5_000_000
-RECOVERY_US: Final = 1_000_000
-"""How long a node learns from others what was done while it was away, before it hands out what it
-has read from its log."""
-CLOSED_US: Final = 5_000_000
-"""How long a node takes nothing after its log could not be written."""
-PROOFS_US: Final = 5_000_000
-DISTRUST_US: Final = 60_000_000
-"""How long nothing is believed of what a node is said to hold that could not prove it."""
 FULL_US: Final = 1_000_000
 """How long a node that had no room is not asked."""
 GROUPS_MAX: Final = 1024
@@ -127,6 +112,8 @@ class BestEffortQueue:
         self._gossip = Gossip(record.name, life_us, self.copies, self._holders, dice)
         self._over = StreamsOver(me)
         self._is_new_until_us = life_us + NEW_US
+        audit = Audit(record.name, self.copies, dice)
+        self._trust = Trust(audit, self.copies, self._holders, self._candidates, self._gossip)
         self._spreads: dict[tuple[StreamId, int], Spread] = {}
         self._shares: dict[str, GroupShare] = {}
         self._groups: dict[str, GroupRecord] = {}
@@ -141,29 +128,10 @@ class BestEffortQueue:
         """Of which streams something is done since the last collection."""
         self._collect_due_us: int | None = None
         self._missing = Missing()
-        self._audit = Audit(record.name, self.copies, dice)
-        self._proofs_due_us: int | None = None
-        self._denied_us: dict[NodeRef, int] = {}
-        """When a node had to admit that it does not hold what it has said, within `DISTRUST_US`."""
-        self._distrusted_us: dict[NodeRef, int] = {}
-        """Until when nothing is believed of what a node is said to hold."""
         self._restore_due_us: int | None = None
 
-        self._compaction = Compaction()
-        self._writes_count = 0
-        self._unwritten: dict[int, Callable[[PoeError | None, int], None]] = {}
-        """What to do when a message is written, or cannot be, by its number."""
-        self._closed_until_us = 0
-        self._silent_until_us: int | None = None
-        """Until when nothing is handed out of what was read from the log."""
-        self._survived = {each: list(self.copies.held(each)) for each in self.copies.streams()}
-        """What outlived a crash or was read: it is not known any more who else holds it."""
-        self._is_crash = bool(self._survived)
-        is_kept = bool(self._survived or self.copies.groups)
-        self._logged: dict[StreamId, RangeSet] | None = {} if is_kept else None
-        """What the log holds, as far as it is read; None: it is read into the copies."""
-        self._seen: dict[NodeRef, None] = {}
-        """Who is there, as the log has it; what they hand out, they may tell a later life."""
+        self._log = LogWriter(self._emit, is_there=record.persist)
+        self._recovery = Recovery(self.copies)
         for group in list(self.copies.groups.values()):
             self._agree(group.record, life_us)
         self._begin(life_us)
@@ -172,70 +140,34 @@ class BestEffortQueue:
 
     def recover(self, message: bytes, now_us: int) -> None:
         """Take a message of the log of an earlier life; one that is damaged is counted and told."""
-        self._compaction.wrote(len(message))
-        try:
-            entry = decode_entry(message)
-        except PoeError as error:
-            self._counts["log damaged"] += 1
-            self._effects.append(Event("log damaged", str(error)))
-            return
+        entry = self._log.read(message)
         match entry:
             case Kept() | Dropped():
-                self._recover_held(entry)
+                self._recovery.take(entry)
             case Known():
                 self._learn(entry, now_us)
             case GroupRecord():
                 self._agree(entry, now_us)
-            case Seen(node, is_there=True):
-                self._seen[node] = None
-            case Seen(node):
-                self._seen.pop(node, None)
-
-    def _recover_held(self, entry: Kept | Dropped) -> None:
-        """Take what the log says of copies: where they outlived a crash, only note it."""
-        logged = self._logged
-        match entry:
-            case Kept(stream, batch):
-                if logged is None:
-                    self.copies.add(stream, batch)
-                else:
-                    logged.setdefault(stream, RangeSet()).join(batch.after, batch.last)
-            case Dropped(stream, ranges):
-                for bounds in ranges:
-                    if logged is None:
-                        self.copies.drop(stream, *bounds)
-                    else:
-                        logged.setdefault(stream, RangeSet()).cut(*bounds)
 
     def recovered(self, now_us: int) -> None:
         """Begin; what was read is handed out when others had the time to say what of it is done."""
-        self._silent_until_us = now_us + RECOVERY_US
-        logged, self._logged = self._logged, None
-        if logged is not None:
-            self._write_survived(logged)
-        self._survived = {each: list(self.copies.held(each)) for each in self.copies.streams()}
+        if self._recovery.has_unlogged:
+            # Nothing that was read of a group would count without it.
+            for record in self._groups.values():
+                self._log.write(record)
+        for entry in self._recovery.unlogged():
+            match entry:
+                case Kept(stream, batch):
+                    self._write_held(stream, batch, [(batch.after, batch.last)], _unasked)
+                case Dropped():
+                    self._log.write(entry)
+        self._recovery.end(now_us)
         # Any of them may have been lent what is held here, and be gone since.
-        for node in list(self._seen):
+        for node in self._log.nodes():
             for share in self._shares.values():
                 share.peer_down(node, now_us)
-            self._note_gone(node)
+            self._log.note_gone(node)
         self._begin(now_us)
-
-    def _write_survived(self, logged: dict[StreamId, RangeSet]) -> None:
-        """Write in what the copies that outlived a crash differ from what the log holds.
-
-        Groups too: nothing that was read of one would count without it.
-        """
-        for record in self._groups.values():
-            self._write(record)
-        for stream in {*logged, *self.copies.streams()}:
-            there, held = logged.get(stream, RangeSet()), self.copies.held(stream)
-            gone = minus(there, held)
-            if gone:
-                self._write(Dropped(stream, tuple(gone)))
-            for bounds in minus(held, there):
-                for batch in self.copies.batches(stream, *bounds):
-                    self._write_held(stream, batch, [(batch.after, batch.last)], _unasked)
 
     def _begin(self, now_us: int) -> None:
         for stream in self.copies.streams():
@@ -255,9 +187,7 @@ class BestEffortQueue:
         for ref in [ref for ref in self._peers if ref.id == peer.ref.id and ref != peer.ref]:
             self._lose(ref, now_us)
         self._peers[peer.ref] = peer
-        if peer.ref not in self._seen:
-            self._seen[peer.ref] = None
-            self._write(Seen(peer.ref, is_there=True))
+        self._log.note_there(peer.ref)
         self._candidates.add(peer.ref, peer.zone)
         self._over.see(peer.ref)
         self._holders.forget(peer.ref.id, before_epoch=peer.ref.epoch)
@@ -268,8 +198,7 @@ class BestEffortQueue:
         self._gossip.note_hearsay(now_us)  # of this node, too, and it was not there to be asked
         if self._restore_due_us is None:
             self._restore_due_us = now_us + RESTORE_LOOK_US
-        if self._proofs_due_us is None:
-            self._proofs_due_us = now_us + PROOFS_US
+        self._trust.begin(now_us)
         self._settle(now_us)
 
     def peer_down(self, ref: NodeRef, now_us: int) -> None:
@@ -300,18 +229,12 @@ class BestEffortQueue:
         del self._peers[ref]
         self._candidates.remove(ref)
         self._gossip.forget(ref)
-        self._audit.forget(ref)
+        self._trust.forget(ref)
         self._uncount(ref, now_us)
         for share in self._shares.values():
             share.peer_down(ref, now_us)
-        self._note_gone(ref)
+        self._log.note_gone(ref)
         self._reckon()
-
-    def _note_gone(self, ref: NodeRef) -> None:
-        """Have the log say that a node is there no more."""
-        if ref in self._seen:
-            del self._seen[ref]
-            self._write(Seen(ref, is_there=False))
 
     # --- Put -----------------------------------------------------------------------------------
 
@@ -377,7 +300,7 @@ class BestEffortQueue:
 
         Return of how many batches; `PutDone` says of each what has become of it.
         """
-        trusted, count = self._trusted(), 0
+        trusted, count = self._trust.trusted(self._peers), 0
         for stream in self.copies.streams() if trusted else ():
             others = [self._holders.held_by(node, stream) for node in trusted]
             undone = minus(list(self.copies.held(stream)), self._done_of(stream))
@@ -410,7 +333,7 @@ class BestEffortQueue:
         """
         if self._agree(record, now_us):
             self._gossip.note_group(record, now_us)
-            self._write(self._groups[record.name])
+            self._log.write(self._groups[record.name])
         self._settle(now_us)
 
     def serve(self, group: str, request: object, token: object, now_us: int) -> None:
@@ -466,7 +389,7 @@ class BestEffortQueue:
                 share.peer_up(peer, now_us)
             if is_new:  # others may have had it, and handed out what they hold
                 gone = [ref for ref in self._holders.nodes() if ref not in self._peers]
-                for ref in [*gone, NOBODY] if self._is_crash else gone:
+                for ref in [*gone, NOBODY] if self._recovery.is_crash else gone:
                     share.peer_down(ref, now_us)
             self._reckon()
         self._groups[record.name] = wins
@@ -476,7 +399,7 @@ class BestEffortQueue:
 
     def _may_hold(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
         """Return what a node holds of a stream, as far as that is known, or may hold."""
-        return union(self._holders.held_by(node, stream), self._survived.get(stream, ()))
+        return union(self._holders.held_by(node, stream), self._recovery.survived(stream))
 
     def _check_group(self, record: GroupRecord) -> None:
         """See whether there may be a group, or may have been.
@@ -516,12 +439,18 @@ class BestEffortQueue:
             case Difference():
                 self._effects.append(Tell(node, self._gossip.answer(frame, self._shares)))
             case Prove():
-                self._effects.append(Tell(node, self._audit.answer(frame)))
+                self._effects.append(Tell(node, self._trust.answer(frame)))
             case Proof():
-                self._hear_proof(node, frame, now_us)
+                self._heed(self._trust.hear(node, frame, now_us, is_done=self._is_done))
             case _:
                 self._hear_share(node, frame, now_us)
         self._settle(now_us)
+
+    def _heed(self, judgement: Judgement) -> None:
+        """Carry out what follows of what nodes can prove, or not."""
+        self._effects += judgement.effects
+        for stream in judgement.streams:
+            self._unreckoned[stream] = None
 
     def _hear_share(self, node: NodeRef, frame: ShareFrame, now_us: int) -> None:
         """Take what a node's part in a group has sent; what cannot be is counted and told."""
@@ -565,7 +494,7 @@ class BestEffortQueue:
             if self._expect(frame, now_us):
                 self._unreckoned[stream] = None
             # It may have come before and not be written yet, or never be.
-            self._when_written(
+            self._log.when_written(
                 lambda _, now_us: answer(
                     "held" if self.copies.held(stream).holds(*bounds) else "failed", now_us
                 ),
@@ -658,139 +587,25 @@ class BestEffortQueue:
         for record in records:
             try:
                 if self._agree(record, now_us):
-                    self._write(self._groups[record.name])
+                    self._log.write(self._groups[record.name])
             except PoeError as error:
                 self._counts["group refused"] += 1
                 self._effects.append(Event("group refused", f"{record.name!r:.80}: {error}"))
-
-    # --- Whether others hold what they say ----------------------------------------------------
-
-    def _ask_proofs(self, now_us: int) -> None:
-        """Ask each node for a proof that it holds something of what it is said to."""
-        self._proofs_due_us = now_us + PROOFS_US if self._peers else None
-        late_us = now_us - DISTRUST_US
-        self._denied_us = {node: at for node, at in self._denied_us.items() if at > late_us}
-        for node in [node for node, until_us in self._distrusted_us.items() if until_us <= now_us]:
-            del self._distrusted_us[node]
-            self._reckon()
-        for node in self._peers:
-            if self._candidates.is_slow(node):
-                self._audit.forget(node)
-                continue
-            if self._audit.is_silent(node):
-                self._distrust(node, now_us, "does not prove that it holds what it says")
-            asked = self._audit.ask(node, self._said(node))
-            if asked is not None:
-                self._effects.append(Tell(node, asked))
-
-    def _trusted(self) -> Collection[NodeRef]:
-        """Return the nodes that are there, and of which it is believed what they hold."""
-        if not self._distrusted_us:
-            return self._peers
-        return [node for node in self._peers if node not in self._distrusted_us]
-
-    def _said(self, node: NodeRef) -> Iterator[Said]:
-        for stream in self.copies.streams():
-            said = self._holders.said_by(node, stream)
-            if said:
-                both = intersect(said, self.copies.held(stream))
-                yield Said(stream, minus(both, self._done_of(stream)))
-
-    def _hear_proof(self, node: NodeRef, proof: Proof, now_us: int) -> None:
-        if self._audit.hear(node, proof) is not False:
-            return
-        if proof.digest is not None:
-            self._distrust(node, now_us, "has other messages than were put")
-            return
-        stream, after, last = proof.stream, proof.after, proof.last
-        if self._is_done(stream, after, last):
-            return
-        if self._denied_us.get(node, now_us) < now_us:
-            self._distrust(node, now_us, "says again that it holds what it does not")
-            return
-        self._denied_us[node] = now_us
-        self._doubt(node, stream, after, last, "does not hold what it says")
-        self._ask_all(node, now_us)  # it may have come to hold it meanwhile, or dropped it
-
-    def _distrust(self, node: NodeRef, now_us: int, why: str) -> None:
-        """Believe nothing for a while of what a node is said to hold."""
-        self._audit.forget(node)
-        self._distrusted_us[node] = now_us + DISTRUST_US
-        self._candidates.leave_out(node, now_us + DISTRUST_US)
-        for stream in self.copies.streams():
-            if self._holders.held_by(node, stream):
-                self._doubt(node, stream, 0, POINTER_MAX, why)
-
-    def _doubt(self, node: NodeRef, stream: StreamId, after: int, last: int, why: str) -> None:
-        """Believe no more that a node holds a range."""
-        if self._holders.doubt(node, stream, after, last):
-            self._counts["void claims"] += 1
-            self._effects.append(Event("void claim", f"{node} {why}"))
-            self._unreckoned[stream] = None
 
     # --- Log -----------------------------------------------------------------------------------
 
     def written(self, number: int, now_us: int) -> None:
         """Take note that a message of the log is written."""
-        self._closed_until_us = 0
-        self._unwritten.pop(number, _nothing)(None, now_us)
+        self._log.written(number, now_us)
         self._settle(now_us)
 
     def write_failed(self, number: int, error: PoeError, now_us: int) -> None:
         """Take note that a message of the log cannot be written: nothing is taken for a while."""
-        if not self._closed_until_us:
-            self._effects.append(Event("log fails", str(error)))
-        self._counts["writes failed"] += 1
-        self._closed_until_us = now_us + CLOSED_US
-        self._compaction.fail()
-        self._unwritten.pop(number, _nothing)(error, now_us)
+        self._log.write_failed(number, error, now_us)
         self._settle(now_us)
-
-    def _write(
-        self, entry: Entry, then: Callable[[PoeError | None, int], None] | None = None
-    ) -> None:
-        """Have an entry written to the log, if there is one."""
-        if self.record.persist:
-            self._write_message(encode_entry(entry), then)
-
-    def _write_message(
-        self, message: bytes, then: Callable[[PoeError | None, int], None] | None = None
-    ) -> None:
-        self._writes_count += 1
-        if then is not None:
-            self._unwritten[self._writes_count] = then
-        self._compaction.wrote(len(message))
-        self._effects.append(Write(self._writes_count, message))
-
-    def _when_written(self, then: Callable[[PoeError | None, int], None], now_us: int) -> None:
-        """Do something when all is written, or has failed, that is being written by now."""
-        last = max(self._unwritten, default=None)
-        if last is None:
-            then(None, now_us)
-            return
-        before = self._unwritten[last]
-
-        def both(error: PoeError | None, now_us: int) -> None:
-            before(error, now_us)
-            then(error, now_us)
-
-        self._unwritten[last] = both
-
-    def _compact(self, error: PoeError | None, now_us: int) -> None:
-        """Write the next part of all that holds; when nothing is left, let go of the rest."""
-        del error, now_us
-        messages = self._compaction.take_chunk()
-        for number, message in enumerate(messages, 1):
-            self._write_message(message, self._compact if number == len(messages) else None)
-        if not messages:
-            first = self._compaction.end()
-            if first is not None:
-                self._effects.append(Trim(first))
 
     def _entries(self) -> Iterator[Entry]:
         """Yield all that is to be read again after a restart."""
-        for node in self._seen:
-            yield Seen(node, is_there=True)
         yield from self._groups.values()
         for share in self._shares.values():
             for stream in share.streams():
@@ -807,14 +622,13 @@ class BestEffortQueue:
             self._ask(spread, now_us)
         for share in self._shares.values():
             share.expire(now_us)
-        if self._silent_until_us is not None and self._silent_until_us <= now_us:
-            self._silent_until_us = None
+        self._recovery.tick(now_us)
         if self._collect_due_us is not None and self._collect_due_us <= now_us:
             self._collect(now_us)
         if self._restore_due_us is not None and self._restore_due_us <= now_us:
             self._restore(now_us)
-        if self._proofs_due_us is not None and self._proofs_due_us <= now_us:
-            self._ask_proofs(now_us)
+        if self._trust.due_us is not None and self._trust.due_us <= now_us:
+            self._heed(self._trust.ask(self._peers, self._done_of, now_us))
         node = self._gossip.take_turn(self._peers, now_us)
         if node is not None:
             self._tell_digest(node, is_answer=False)
@@ -828,10 +642,13 @@ class BestEffortQueue:
             due_us = earlier(due_us, share.next_deadline_us())
         for other_us in (
             self._gossip.next_deadline_us(), self._collect_due_us, self._restore_due_us,
-            self._proofs_due_us, self._silent_until_us,
+            self._trust.due_us, self._recovery.silent_until_us,
         ):  # fmt: skip
             due_us = earlier(due_us, other_us)
         return due_us
+
+    def _emit(self, effect: Effect) -> None:
+        self._effects.append(effect)
 
     def take_effects(self) -> list[Effect]:
         """Return what is to be done, in order; the same frame to several nodes in a row."""
@@ -864,7 +681,7 @@ class BestEffortQueue:
             "puts_under_way": len(self._spreads),
             "has_missing_copies": bool(self._missing),
             "groups": {name: share.describe() for name, share in self._shares.items()},
-            "counts": dict(self._counts),
+            "counts": self.counters(),
         }
 
     def holders(self) -> dict[StreamId, dict[NodeRef, list[Bounds]]]:
@@ -882,7 +699,7 @@ class BestEffortQueue:
 
     def counters(self) -> dict[str, int]:
         """Return what was counted."""
-        return dict(self._counts)
+        return dict(self._counts + self._log.counters() + self._trust.counters())
 
     def _spread(self, spread: Spread, now_us: int) -> None:
         """Begin to have messages on several nodes: here first."""
@@ -956,7 +773,7 @@ class BestEffortQueue:
         may_drop: bool = True,
     ) -> None:
         """Hold messages, and say what became of that: when they are written, if they have to be."""
-        is_closed = now_us < self._closed_until_us
+        is_closed = self._log.is_closed(now_us)
         if is_closed or not self._make_room(stream, batch, now_us, may_drop=may_drop):
             self._counts["full"] += 1
             answer("full", now_us)
@@ -964,10 +781,9 @@ class BestEffortQueue:
         new = self.copies.add(stream, batch)
         for bounds in new:
             self._gossip.note_held(stream, *bounds, now_us)
-        if not self.record.persist:
+        if not self._log.is_there:
             answer("held", now_us)
             return
-
         self._write_held(stream, batch, new, answer)
 
     def _write_held(
@@ -985,7 +801,7 @@ class BestEffortQueue:
                     self._drop(stream, *bounds, now_us)
             answer("held" if error is None else "failed", now_us)
 
-        self._write(Kept(stream, batch), written)
+        self._log.write(Kept(stream, batch), written)
 
     def _make_room(self, stream: StreamId, batch: Batch, now_us: int, *, may_drop: bool) -> bool:
         """Return whether there is room for messages, once the oldest are dropped if they may be."""
@@ -1004,7 +820,7 @@ class BestEffortQueue:
             its, old = oldest
             bounds = old.after, old.last
             self._drop(its, *bounds, now_us)
-            self._write(Dropped(its, (bounds,)))
+            self._log.write(Dropped(its, (bounds,)))
             self._counts["dropped"] += old.messages_count
             told = f"{old.messages_count} messages of {its}, to make room"
             self._effects.append(Event("dropped", told))
@@ -1042,7 +858,7 @@ class BestEffortQueue:
                 self._drop(stream, *bounds, now_us)
                 self._collected.setdefault(stream, RangeSet()).join(*bounds)
             if done:
-                self._write(Dropped(stream, tuple(done)))
+                self._log.write(Dropped(stream, tuple(done)))
 
     def _done_of(self, stream: StreamId) -> list[Bounds]:
         """Return what of a stream is done in all groups; nothing where there is none."""
@@ -1052,7 +868,7 @@ class BestEffortQueue:
     def _restore(self, now_us: int) -> None:
         """Copy anew what this node hands out, and has been on too few nodes for a while."""
         self._restore_due_us = now_us + RESTORE_LOOK_US if self._peers else None
-        trusted = self._trusted()
+        trusted = self._trust.trusted(self._peers)
         wanted = min(self.record.copies, 1 + len(trusted))
         streams = self.copies.streams()
         for stream in streams:
@@ -1076,7 +892,7 @@ class BestEffortQueue:
         until_us = now_us + RESTORE_DEADLINE_US
         spread = Spread(_AGAIN, stream, batch, self.record.copies, until_us)
         spread.made.add(self.me)
-        for node in self._trusted():
+        for node in self._trust.trusted(self._peers):
             if self._holders.held_by(node, stream).holds(batch.after, batch.last):
                 spread.made.add(node)
         self._spreads[key] = spread
@@ -1088,7 +904,7 @@ class BestEffortQueue:
     def _owned(self, stream: StreamId) -> list[Bounds]:
         """Return what of a stream this node is to hand out."""
         held = {**self._holders.all_of(stream), self.me: self.copies.held(stream)}
-        return owned(self.me, self.record.name, stream, held, self._trusted())
+        return owned(self.me, self.record.name, stream, held, self._trust.trusted(self._peers))
 
     def _rank(self, node: NodeRef, stream: StreamId) -> tuple[bool, int, NodeRef]:
         return rank(node, self.record.name, stream)
@@ -1098,7 +914,7 @@ class BestEffortQueue:
 
         It is not to overtake what was there before.
         """
-        if self._silent_until_us is not None and stream in self._survived:
+        if self._recovery.holds_back(stream):
             self._unreckoned[stream] = None
             return
         for share in self._shares.values():
@@ -1118,7 +934,7 @@ class BestEffortQueue:
     def _settle(self, now_us: int) -> None:
         """Have groups know what has changed, and others what groups have done."""
         if self._shares:
-            if self._unreckoned and self._silent_until_us is None:
+            if self._unreckoned and self._recovery.silent_until_us is None:
                 disowned, self._unreckoned = self._unreckoned, {}
                 for stream in disowned:
                     ranges, is_over = self._owned(stream), self._over.is_over(stream)
@@ -1130,9 +946,7 @@ class BestEffortQueue:
                         self._finished(stream, now_us)
             for share in self._shares.values():
                 self._take_from(share, now_us)
-        if self.record.persist and self._compaction.is_due(self.copies.bytes_count):
-            self._compaction.begin(list(self._entries()), self._writes_count + 1)
-            self._compact(None, now_us)
+        self._log.compact(self.copies.bytes_count, self._entries, now_us)
         self._effects.extend(self._gossip.news(self._peers, now_us))
 
     def _take_from(self, share: GroupShare, now_us: int) -> None:
@@ -1140,7 +954,7 @@ class BestEffortQueue:
         news, effects = share.take_news(), share.take_effects()
         for known in news:
             self._finished(known.stream, now_us)
-        if not news or not self.record.persist:
+        if not news or not self._log.is_there:
             self._gossip.note_known(news, now_us)
             self._effects.extend(effects)
             return
@@ -1155,8 +969,7 @@ class BestEffortQueue:
                 else:
                     self._effects.append(each)
 
-        for number, known in enumerate(news, 1):
-            self._write(known, written if number == len(news) else None)
+        self._log.write_all(news, written)
 
     def _tell_digest(self, node: NodeRef, *, is_answer: bool) -> None:
         digest = self._gossip.digest(
@@ -1178,8 +991,3 @@ _AGAIN: Final = object()
 def _unasked(outcome: Outcome, now_us: int) -> None:
     """Tell nobody what became of messages that nobody has sent."""
     del outcome, now_us
-
-
-def _nothing(error: PoeError | None, now_us: int) -> None:
-    """Do what is to be done when a message is written of which nobody waits."""
-    del error, now_us
