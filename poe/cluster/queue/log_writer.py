@@ -4,7 +4,8 @@ A queue that does not outlive its process has none: then nothing is written, and
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from poe.cluster.identity import NodeRef
@@ -113,15 +114,22 @@ class LogWriter:
         return list(self._seen)
 
     def compact(self, live_bytes: int, entries: Callable[[], Iterable[Entry]], now_us: int) -> None:
-        """Write all that holds anew, where more was written than is worth keeping."""
+        """Write all that holds anew, where more was written than is worth keeping.
+
+        `entries` are taken a few at a time, each behind what was written until then.
+        """
         if self.is_there and self._compaction.is_due(live_bytes):
-            there = [Seen(node, is_there=True) for node in self._seen]
-            self._compaction.begin([*there, *entries()], self._writes_count + 1)
+            self._compaction.begin(chain(self._nodes_there(), entries()), self._writes_count + 1)
             self._go_on(None, now_us)
 
     def counters(self) -> Counter[str]:
         """Return what was counted."""
         return self._counts
+
+    def _nodes_there(self) -> Iterator[Entry]:
+        for node in list(self._seen):
+            if node in self._seen:
+                yield Seen(node, is_there=True)
 
     def _go_on(self, error: PoeError | None, now_us: int) -> None:
         """Write the next part of all that holds; when nothing is left, let go of the rest."""

@@ -289,8 +289,9 @@ class BestEffortQueue:
                 self._effects.append(Event("letters kept back", detail))
         spread = Spread(token, stream, batch, wanted, deadline_us)
         if self._is_done(stream, batch.after, batch.last):
-            spread.made.add(self.me)
-            self._finish(spread, now_us)
+            self._log.when_written(
+                lambda error, now_us: self._finish_done(spread, error, now_us), now_us
+            )
         else:
             self._spread(spread, now_us)
         self._settle(now_us)
@@ -489,7 +490,10 @@ class BestEffortQueue:
                     self._finished(stream, now_us)
 
         if self._is_done(stream, *bounds):
-            answer("held", now_us)
+            # It may be done only as soon as that is written.
+            self._log.when_written(
+                lambda error, now_us: answer("failed" if error else "held", now_us), now_us
+            )
         elif self.copies.held(stream).holds(*bounds):
             if self._expect(frame, now_us):
                 self._unreckoned[stream] = None
@@ -605,14 +609,22 @@ class BestEffortQueue:
         self._settle(now_us)
 
     def _entries(self) -> Iterator[Entry]:
-        """Yield all that is to be read again after a restart."""
-        yield from self._groups.values()
-        for share in self._shares.values():
-            for stream in share.streams():
-                yield share.known(stream)
+        """Yield all that is to be read again after a restart, each as it is when it is taken.
+
+        All may change between two of them: what was dropped meanwhile is not held by the last.
+        """
+        for name in list(self._groups):
+            yield self._groups[name]
+        for name, known in list(self._shares.items()):
+            for stream in list(known.streams()):
+                share = self._shares.get(name)
+                if share is not None and not self._over.is_forgotten(stream):
+                    yield share.known(stream)
         for stream in self.copies.streams():
-            for batch in self.copies.batches(stream, 0, POINTER_MAX):
+            after = 0
+            while batch := next(self.copies.batches(stream, after, POINTER_MAX), None):
                 yield Kept(stream, batch)
+                after = batch.last
 
     # --- Time ----------------------------------------------------------------------------------
 
@@ -736,6 +748,12 @@ class BestEffortQueue:
         key = spread.stream, spread.batch.last
         if spread.is_over(now_us) and self._spreads.pop(key, None) is not None:
             self._finish(spread, now_us)
+
+    def _finish_done(self, spread: Spread, error: PoeError | None, now_us: int) -> None:
+        """Answer who has put what is done already; where that cannot be written, with an error."""
+        if error is None:
+            spread.made.add(self.me)
+        self._finish(spread, now_us)
 
     def _finish(self, spread: Spread, now_us: int) -> None:
         state, batch = spread.state(), spread.batch

@@ -2,7 +2,10 @@
 
 from itertools import chain
 
+import pytest
+
 from poe.cluster.batch import Batch
+from poe.cluster.frames import Store, Stored, decode
 from poe.cluster.identity import StreamId
 from poe.cluster.queue.log import CHUNK_BYTES, Compaction, Kept, decode_entry
 from poe.errors import QueueBusy
@@ -346,6 +349,63 @@ def test_what_was_lent_to_a_life_that_is_over_is_named_by_who_comes_back_from_it
     nodes.wait(2)
     assert nodes.work(0) == FEW
     assert "may" in {each.certainty for each in nodes[0].repeated("work")}
+
+
+def answers_to(nodes, number):
+    """Return what a node has told of copies that it was sent, as far as nobody has heard it."""
+    frames = [decode(body) for sender, _, body in nodes.under_way if sender == nodes.refs[number]]
+    return [each.outcome for each in frames if isinstance(each, Stored)]
+
+
+@pytest.mark.parametrize(("error", "outcome"), [(None, "held"), (NO_ROOM, "failed")])
+def test_a_copy_of_what_is_done_counts_when_that_is_written(error, outcome):
+    nodes = persistent(2)
+    nodes.make_group(0)
+    nodes.put(0, FEW)
+    nodes.collect()
+    [(sender, _, body)] = [each for each in nodes.under_way if isinstance(decode(each[2]), Store)]
+    nodes.wait(2)
+    nodes.kill(0)
+    lease, messages = nodes.take(1)
+    assert messages == FEW
+    nodes.is_writing_by_hand = True
+    acknowledged = nodes.acknowledgement(nodes.join(1), lease)
+    nodes[1].serve("work", acknowledged, "done", nodes.now_us)
+    nodes[1].hear(sender, decode(body), nodes.now_us)
+    nodes.collect()
+    assert answers_to(nodes, 1) == []
+    nodes.write(1, error)
+    nodes.collect()
+    assert answers_to(nodes, 1) == [outcome]
+
+
+def test_what_is_dropped_while_all_is_written_anew_does_not_come_back():
+    nodes = persistent(1, copies=1)
+    nodes.make_group(0)
+    large = [bytes([number]) * (1 << 20) for number in range(12)]
+    for each in large:
+        nodes.put(0, [each], each[:1])
+    nodes.wait(1)
+    for _ in range(9):
+        nodes.done(0, nodes.take(0, 1)[0])
+    lease, messages = nodes.take(0, 3)
+    assert messages == large[9:]
+    nodes.is_writing_by_hand = True
+    nodes.wait(0.2)
+    entries = [decode_entry(each.message) for each in nodes.writes[nodes.refs[0]]]
+    assert any(isinstance(each, Kept) for each in entries)
+    member = nodes.join(0)
+    nodes[0].serve("work", nodes.acknowledgement(member, lease), "done", nodes.now_us)
+    nodes.wait(0.2)
+    while nodes.writes:
+        nodes.write(0)
+        nodes.collect()
+    assert nodes[0].copies.messages_count == 0
+    nodes.is_writing_by_hand = False
+    assert min(number for number, _ in nodes.logs[nodes.refs[0].id]) > 1
+    nodes.kill(0)
+    nodes.restart(0)
+    assert nodes[0].copies.messages_count == 0
 
 
 def entries_of(count):
