@@ -63,15 +63,17 @@ class Copies:
         self._last: dict[StreamId, int] = {}
 
     def agree(self, record: GroupRecord, me: NodeRef) -> KnownGroup:
-        """Keep the record of a group; return what is known of it, nothing where it is new."""
+        """Keep the record of a group; return what is known of it, nothing where it is new.
+
+        It is that, too, where it was deleted; else who made it anew did not know that it was there.
+        """
         kept = self.groups.get(record.name)
-        is_new = kept is None or kept.record.created_us != record.created_us
+        is_new = kept is None or (kept.record.deleted_us and not record.deleted_us)
         if kept is None or is_new:
             knowledge = Knowledge(record.name, me, is_logged=self.is_logged)
             known = KnownGroup(record, knowledge, deque(maxlen=ROWS_MAX))
         else:
             known = kept._replace(record=record)
-            known.knowledge.begin_again()
         self.groups[record.name] = known
         return known
 

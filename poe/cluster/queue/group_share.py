@@ -117,6 +117,16 @@ class GroupShare:
         """Whether what is handed out is done by that."""
         return self._ledger.is_once
 
+    @property
+    def record(self) -> GroupRecord:
+        """Return the group."""
+        return self._ledger.record
+
+    @property
+    def paused(self) -> Paused:
+        """Return whether nothing is handed out, on all nodes, and since when."""
+        return self._paused
+
     # --- What is to be handed out ----------------------------------------------------------------
 
     def set_owned(self, stream: StreamId, ranges: Sequence[Bounds], now_us: int) -> None:

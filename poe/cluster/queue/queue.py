@@ -133,6 +133,7 @@ class BestEffortQueue:
         self._log = LogWriter(self._emit, is_there=record.persist)
         self._recovery = Recovery(self.copies)
         for group in list(self.copies.groups.values()):
+            group.knowledge.begin_again()
             self._agree(group.record, life_us)
         self._begin(life_us)
 
@@ -379,24 +380,38 @@ class BestEffortQueue:
         if wins.deleted_us:
             self._shares.pop(record.name, None)
             self.copies.agree(wins, self.me)
-        elif record.name not in self._shares:
-            is_new = record.name not in self.copies.groups
-            share = GroupShare(wins, self.me, self.copies, now_us, self._may_hold)
-            self._shares[record.name] = share
-            last, _ = self.copies.place(self._stream, now_us)
-            if last:
-                share.skip(self._stream, self.copies.held(self._stream).without(0, last))
-            for peer in self._peers.values():
-                share.peer_up(peer, now_us)
-            if is_new:  # others may have had it, and handed out what they hold
-                gone = [ref for ref in self._holders.nodes() if ref not in self._peers]
-                for ref in [*gone, NOBODY] if self._recovery.is_crash else gone:
-                    share.peer_down(ref, now_us)
-            self._reckon()
+        else:
+            share = self._shares.get(record.name)
+            if share is None or share.record.options != wins.options:
+                self._begin_share(wins, share, now_us)
         self._groups[record.name] = wins
         for stream in self.copies.streams():
             self._finished(stream, now_us)
         return True
+
+    def _begin_share(self, record: GroupRecord, before: GroupShare | None, now_us: int) -> None:
+        """Begin to hand out for a group; or anew, where its options were others.
+
+        Then members have to join once more; what is known of the group stays.
+        """
+        is_new = record.name not in self.copies.groups
+        if before is not None:
+            before.release_waiting()
+            self._take_from(before, now_us)
+        share = GroupShare(record, self.me, self.copies, now_us, self._may_hold)
+        self._shares[record.name] = share
+        if before is not None:
+            share.hear(self.me, before.paused, now_us)
+        last, _ = self.copies.place(self._stream, now_us)
+        if last:
+            share.skip(self._stream, self.copies.held(self._stream).without(0, last))
+        for peer in self._peers.values():
+            share.peer_up(peer, now_us)
+        if is_new:  # others may have had it, and handed out what they hold
+            gone = [ref for ref in self._holders.nodes() if ref not in self._peers]
+            for ref in [*gone, NOBODY] if self._recovery.is_crash else gone:
+                share.peer_down(ref, now_us)
+        self._reckon()
 
     def _may_hold(self, node: NodeRef, stream: StreamId) -> list[Bounds]:
         """Return what a node holds of a stream, as far as that is known, or may hold."""

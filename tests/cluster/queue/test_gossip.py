@@ -4,7 +4,9 @@ import random
 
 import pytest
 
+from poe.broker.requests.groups import GroupRequest
 from poe.cluster.frames import News, decode
+from poe.cluster.queue.group_share import LeasedCopies
 from poe.cluster.queue.queue import BestEffortQueue
 from poe.protocol.leases import Failed, LeaseRequest
 from tests.cluster.queue.wired import SECOND_US, Wired
@@ -91,6 +93,61 @@ def test_a_group_is_known_everywhere_also_where_a_node_was_away():
     nodes.settle()
     for number in range(3):
         assert {each.name for each in nodes[number].groups()} == {"one", "two"}
+
+
+def lease_s_of(nodes, number):
+    return nodes[number].describe()["groups"]["work"]["options"]["lease_s"]
+
+
+def test_a_group_that_was_made_on_both_sides_of_a_split_has_the_same_options_everywhere():
+    nodes = Wired(2, copies=1)
+    nodes.part(0, 1)
+    nodes.make_group(0, lease_s=5.0)
+    nodes.now_us += 1
+    nodes.make_group(1, lease_s=9.0)
+    nodes.put(0, FEW)
+    lease, messages = nodes.take(0, 10)
+    nodes.done(0, lease)
+    nodes.take(0, 5)
+    before = known_of(nodes, 0)
+    nodes.heal(0, 1)
+    nodes.settle()
+    assert [lease_s_of(nodes, number) for number in range(2)] == [9.0, 9.0]
+    assert known_of(nodes, 0) == before
+    nodes.wait(20)
+    assert messages + nodes.work(0) == FEW
+    nodes.wait(1)
+    assert known_of(nodes, 0) == known_of(nodes, 1)
+
+
+def test_who_waits_for_messages_of_a_group_whose_options_change_is_answered():
+    nodes = Wired(2, copies=1)
+    nodes.part(0, 1)
+    nodes.make_group(0, lease_s=5.0)
+    request = LeaseRequest("work", nodes.join(0), 10, 1 << 24, 5.0)
+    nodes[0].serve("work", request, "asked", nodes.now_us)
+    nodes.now_us += 1
+    nodes.make_group(1, lease_s=9.0)
+    nodes.heal(0, 1)
+    nodes.settle()
+    answer = nodes.answers["asked"]
+    assert isinstance(answer, LeasedCopies)
+    assert answer.found is None
+
+
+def test_a_pause_outlives_a_change_of_options():
+    nodes = Wired(2, copies=1)
+    nodes.part(0, 1)
+    nodes.make_group(0, lease_s=5.0)
+    nodes.ask(0, GroupRequest("group_pause", {}))
+    nodes.now_us += 1
+    nodes.make_group(1, lease_s=9.0)
+    nodes.heal(0, 1)
+    nodes.settle()
+    nodes.put(0, FEW)
+    nodes.settle()
+    assert lease_s_of(nodes, 0) == 9.0
+    assert nodes.take(0)[1] == nodes.take(1)[1] == []
 
 
 def test_a_deleted_group_is_deleted_everywhere():
