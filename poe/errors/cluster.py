@@ -222,8 +222,8 @@ class NotAQueue(ClusterError):
     def __init__(self, topic: bytes) -> None:
         self.topic = topic
         super().__init__(
-            f"{shown(topic)} is a topic of this node, and no queue of the cluster: leave out how "
-            "many copies there are to be, ask another node, or take another name"
+            f"{shown(topic)} is a topic of this node, and no queue of the cluster: ask another "
+            "node, take another name, or leave out how many copies there are to be"
         )
 
 
@@ -258,7 +258,4 @@ class FabricFailed(ClusterError):
 
     def __init__(self, why: str) -> None:
         self.why = why
-        super().__init__(
-            f"the connections between nodes cannot be opened: {why}; free what is named, or choose "
-            "another by cluster_host, cluster_port and the files of certificates"
-        )
+        super().__init__(f"the connections between nodes cannot be opened: {why}")

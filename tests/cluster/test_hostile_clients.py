@@ -9,7 +9,7 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # it ships no type hints
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poe import protocol
@@ -133,7 +133,6 @@ def crashes(node):
     return told.get("queues restarted", 0), node.system.whereis(QUEUES)
 
 
-@settings(max_examples=200, deadline=None)
 @given(asked=st.lists(requests(), min_size=1, max_size=8))
 def test_whatever_a_client_asks_of_queues_is_answered_and_ends_no_actor(node, asked):
     before = crashes(node)
@@ -145,7 +144,6 @@ def test_whatever_a_client_asks_of_queues_is_answered_and_ends_no_actor(node, as
     assert crashes(node) == before
 
 
-@settings(max_examples=200, deadline=None)
 @given(asked=st.lists(leases(), min_size=1, max_size=8))
 def test_whatever_is_asked_of_a_group_of_a_queue_is_answered_and_ends_no_actor(node, asked):
     before = crashes(node)

@@ -152,6 +152,7 @@ class ZenohFabric:
         if _forked:
             why = "this process was forked from one of a cluster; start it anew (spawn) instead"
             raise FabricFailed(why)
+        _check_files(self._options)
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
         self._me, self._hear = me, hear
         self._closed.clear()
@@ -432,7 +433,26 @@ def _ignore(event: FabricEvent) -> None:
 def _sentence(error: Exception, options: ClusterOptions) -> str:
     """Return what zenoh says, without the places of its source, and what can be done."""
     first = str(error).splitlines()[0].partition(" at /")[0].rpartition("[")[2]
-    return first if first.startswith(options.locator) else f"{options.locator}: {first}"
+    told = first if first.startswith(options.locator) else f"{options.locator}: {first}"
+    if "in use" in first:
+        told += "; stop what listens there, or choose another cluster_port"
+    return told
+
+
+def _check_files(options: ClusterOptions) -> None:
+    """See whether the certificates can be read, since zenoh does not say which file cannot.
+
+    Raises:
+        FabricFailed: one cannot.
+    """
+    for key in ("cluster_certificate", "cluster_key", "cluster_ca"):
+        path = getattr(options, key)
+        try:
+            if path is not None:
+                path.open("rb").close()
+        except OSError as error:
+            why = f"{key} {path} cannot be read ({error.strerror}); give the path of a PEM file"
+            raise FabricFailed(why) from error
 
 
 def _begin_use() -> None:

@@ -139,6 +139,7 @@ def test_a_port_that_is_in_use_is_named(cluster):
     with pytest.raises(FabricFailed, match="in use") as caught:
         Listener(first.options)
     assert str(caught.value).count(first.options.locator) == 1
+    assert str(caught.value).endswith("or choose another cluster_port")
 
 
 @pytest.mark.slow

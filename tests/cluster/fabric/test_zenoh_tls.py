@@ -196,6 +196,13 @@ def test_names_of_nodes_that_could_not_be_held_to_are_refused(wrong, key):
         ClusterOptions(cluster="c", **{**given, **wrong})
 
 
+@pytest.mark.parametrize("key", ["cluster_certificate", "cluster_key", "cluster_ca"])
+def test_a_file_of_a_certificate_that_is_not_there_is_named(cluster, certificates, key):
+    path = certificates.folder / "nothing.pem"
+    with pytest.raises(FabricFailed, match=rf"{key} {path} cannot be read"):
+        cluster.start(**files_of(certificates) | {key: path})
+
+
 def test_a_certificate_that_cannot_be_read_is_told(cluster, certificates):
     (certificates.folder / "server.pem").write_text("no certificate")
     with pytest.raises(FabricFailed, match=r"127\.0\.0\.1:\d+: ."):
